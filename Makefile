@@ -13,7 +13,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test coverage mutants docs lint audit bench bench-year focus-validator golden clean
+.PHONY: help demo dev test check coverage mutants docs lint audit bench bench-year focus-validator golden clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
@@ -23,7 +23,10 @@ demo: $(VENV)/.run  ## a month of a simulated fleet, balanced books, invoices, a
 
 dev: $(VENV)/.dev  ## prepare .venv with everything, run nothing
 
-test: $(VENV)/.dev  ## the tests
+test: $(VENV)/.dev  ## the tests but the exhaustive ones
+	$(RUN)/pytest -n 3 --dist worksteal -m "not exhaustive" $(PYTEST)
+
+check: $(VENV)/.dev  ## all tests: also golden files, random histories, kills, real peers; what CI runs
 	$(RUN)/pytest -n 3 --dist worksteal $(PYTEST)
 
 coverage: $(VENV)/.dev  ## the tests, and which lines they reach; it takes half as long again

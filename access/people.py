@@ -208,7 +208,8 @@ def renew(
     tenants: frozenset[str],
     now: datetime,
 ) -> Person:
-    """Somebody of single sign-on as their provider told them just now. Whether they are disabled is ours to say."""
+    """Somebody of single sign-on as their provider described them just now. Whether they are disabled is ours to
+    say."""
     row = _row(connection, (issuer, subject))
     if row is None:
         person = Person(issuer, subject, name, Kind.sso, roles, tenants, False, now, now, "sign-in", now)

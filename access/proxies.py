@@ -13,7 +13,7 @@ _PEER = "gpuledger.peer"
 
 
 class Proxies:
-    """ASGI middleware: the outer address and scheme, where a trusted proxy tells them. What is told and is no address
+    """ASGI middleware: the outer address and scheme, where a trusted proxy tells them. What is said and is no address
     is not believed: then it is the proxy's own."""
 
     def __init__(self, app: ASGIApp, trusted: Sequence[str]) -> None:

@@ -61,8 +61,8 @@ FILTERS: Mapping[str, str] = {
         "OR (NOT match('', tenant) AND arrayExists(mine -> match(mine, tenant), [{tenants}]))",
 }  # fmt: skip
 """Rules of tables that have no column `tenant`, or for which it is not enough: in events, windows and series it is as
-the source told it, and the mapping may make somebody else pay. A series under a name for which others pay, too, is no
-tenant's to see. An objective is a tenant's if it has a series of it, or names it (and not everybody).
+the source reported it, and the mapping may make somebody else pay. A series under a name for which others pay, too,
+is no tenant's to see. An objective is a tenant's if it has a series of it, or names it (and not everybody).
 """
 RULES = " ".join(FILTERS.values())
 """All of them, which name the tables on which it depends what a rule shows of another."""

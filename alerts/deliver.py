@@ -96,7 +96,7 @@ def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None
         key = one.delivery.target, one.delivery.alert.fingerprint
         if _is_reminder(one) and key in known:
             alert = one.delivery.alert
-            memory.sent[key] = Attempt(now, alert.active_at, alert.kind, 1, "sent", told=True)
+            memory.sent[key] = Attempt(now, alert.active_at, alert.kind, 1, "sent", reported=True)
     return results
 
 
@@ -107,7 +107,7 @@ def _tell_given_up(store: Store, results: Sequence[Outcome], now: datetime) -> N
     ]
     for one in given_up:
         target, rule = one.delivery.target, one.delivery.alert.rule
-        what = f"{target}: {rule} is not told, for it was refused {one.delivery.attempt} times"
+        what = f"{target}: {rule} is not sent, for it was refused {one.delivery.attempt} times"
         report_refused(store, now, f"{what}; at last: {one.detail}")
 
 
@@ -158,7 +158,7 @@ def _log(store: Store, since: datetime) -> Log:
             attempt=row["attempt"],
             outcome=row["outcome"],
             next_attempt_at=row["next_attempt_at"],
-            told=row["told_active_at"] == row["active_at"],
+            reported=row["reported_active_at"] == row["active_at"],
         )
         for row in store.rows(read_sql(__file__, "last_deliveries"), {"since": since})
     }

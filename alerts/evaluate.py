@@ -37,11 +37,11 @@ CHUNK = 60
 """Instants that are written together."""
 MOST_INSTANCES = 10_000
 """Of one rule; more is a mistake in its query."""
+READ_ONLY = {"readonly": 2}
+"""A rule's statement changes nothing, whatever it is. 1 would refuse the client's own settings."""
 MOST_TOGETHER = 100
 """Values of a rule's own parameter that one query is asked for."""
 FACT_DAYS = 35
-NOT_EVERYWHERE = ("service_levels", "metrics", "findings", "ledger")
-"""Facts that not every site has: none ever is no alert, none any more is."""
 FAILED, STOPPED = "alert-evaluation-failed", "alert-data-stopped"
 """The rules whose instances are the engine's own: a rule that could not be evaluated, and data that stopped."""
 
@@ -89,6 +89,7 @@ def evaluate(
     report = Report(until=watermark)
     with ExitStack() as stack:
         engine = _Engine(store, rules, now, report, _Queries(store, stack))
+        engine.reworded = last is not None and last[2] != engine.version
         engine.alerts = journal.active_alerts(store)
         engine.number = last[0] if last else 0
         if until is not None:
@@ -140,10 +141,11 @@ class _Engine:
         self.zone = billing_timezone(store)
         self.alerts: dict[str, dict[str, Alert]] = {}
         self.number = 0
+        self.reworded = False
         self.changed: list[Transition] = []
         self.going: dict[tuple[str, str], tuple[Instance, datetime]] = {}
         self.counts = Counter({"evaluations": 0, "failed": 0, "instances": 0})
-        self.told: Counter[str] = Counter()
+        self.reported: Counter[str] = Counter()
 
     def run(self, watermark: datetime | None, until: datetime, stop: threading.Event | None) -> None:
         self.drop_removed_rules(until)
@@ -173,6 +175,11 @@ class _Engine:
     def at(self, at: datetime, due: Sequence[Rule]) -> None:
         """Evaluates rules at an instant."""
         newest = _newest_facts(self.store, at) if any(rule.needs for rule in due) else {}
+        never = _never(self.store, newest, at)
+        for rule in due:
+            if not never.isdisjoint(rule.needs):
+                self.step_own(FAILED, {"rule": rule.name}, False, at, {"problem": "over"})
+        due = [rule for rule in due if never.isdisjoint(rule.needs)]
         blind = {rule.name: problem for rule in due if (problem := _no_data(rule, newest, at))}
         asked = _questions([rule for rule in due if rule.name not in blind], at)
         answers = self.queries.all(asked.values())
@@ -250,15 +257,15 @@ class _Engine:
         rule = self.rules.get(STOPPED)
         if rule is not None and newest is not None:  # what never began has not stopped
             age = (self.now - newest).total_seconds()
-            told = {"newest": newest, "age_seconds": age}
-            self.step_own(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, told)
+            reported = {"newest": newest, "age_seconds": age}
+            self.step_own(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, reported)
         self.step_own(FAILED, {"rule": "(rule files)"}, bool(broken), self.now, {"problem": broken or "over"})
         if len(self.changed) > before:
             self.commit(self.report.until or journal.NOTHING_YET)
 
     def commit(self, until: datetime) -> None:
         self.number = max(self.number + 1, int(self.now.timestamp() * 1_000_000))
-        counts = {name: count - self.told[name] for name, count in self.counts.items()}
+        counts = {name: count - self.reported[name] for name, count in self.counts.items()}
         run = Run(
             run=self.number,
             started_at=self.now,
@@ -267,23 +274,30 @@ class _Engine:
             rules=self.version,
             **counts,
         )
-        journal.write(self.store, run, self.changed, self.renewed())
+        journal.write(self.store, run, self.changed, self.renewed(until))
         self.report.transitions += self.changed
         self.report.until = until
-        self.changed, self.told = [], Counter(self.counts)
+        self.changed, self.reported = [], Counter(self.counts)
 
-    def renewed(self) -> list[Transition]:
-        """What goes on firing and has other evidence now; a firing alert tells what is, not what was when it began."""
+    def renewed(self, until: datetime) -> list[Transition]:
+        """What goes on firing and has other evidence now, or other texts since the rules have changed: a firing alert
+        shows what is, not what was when it began."""
         found = []
+        if self.reworded:
+            for name, of_rule in self.alerts.items():
+                for key, alert in of_rule.items():
+                    if alert.state is State.firing and alert.at < until and (name, key) not in self.going:
+                        found.append(_transition(self.rules[name], replace(alert, at=until), self.zone))
         for (name, key), (seen, at) in self.going.items():
             before = self.alerts.get(name, {}).get(key)
             if before is None or before.state is not State.firing or before.at >= at:
                 continue
             now = replace(before, value=seen.value, evidence=seen.evidence)
-            if not journal.same_evidence(before, now):
+            if self.reworded or not journal.same_evidence(before, now):
                 self.alerts[name][key] = now
                 found.append(_transition(self.rules[name], replace(now, at=at), self.zone))
         self.going.clear()
+        self.reworded = False
         return found
 
 
@@ -349,9 +363,9 @@ class _Question:
             return {"": SOURCES[rule.source](store, self.at, bound)}
         params = {**bound, "at": self.at, "previous_at": self.at - span(rule.interval)}
         if not rule.own:
-            return {"": store.rows(rule.sql, params)}
+            return {"": store.rows(rule.sql, params, READ_ONLY)}
         found: dict[str, Rows] = {value: [] for value in self.values}
-        for row in store.rows(rule.sql, {**params, rule.own: list(self.values)}):
+        for row in store.rows(rule.sql, {**params, rule.own: list(self.values)}, READ_ONLY):
             if row.get(rule.own) not in found:
                 raise LookupError(f"the query's column {rule.own} says {row.get(rule.own)!r}, which was not asked for")
             found[row.pop(rule.own)].append(row)
@@ -416,8 +430,8 @@ def _seen(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[_Seen, s
         value = None if row["value"] is None else float(row["value"])
         key = fingerprint(rule.name, identity)
         if key in seen.all:
-            told = ", ".join(f"{name}={text}" for name, text in identity)
-            return seen, f"two rows of one identity ({told}): the query must answer one"
+            reported = ", ".join(f"{name}={text}" for name, text in identity)
+            return seen, f"two rows of one identity ({reported}): the query must answer one"
         seen.all.add(key)
         holds = rule.holds(value, labels)
         if not goes_on(before.get(key), holds):
@@ -439,13 +453,20 @@ def _newest_facts(store: Store, at: datetime) -> dict[str, datetime | None]:
     return row
 
 
+def _never(store: Store, newest: Mapping[str, datetime | None], at: datetime) -> frozenset[str]:
+    """Facts that this site never had: what needs them is not asked yet, and that is no failure."""
+    missing = [table for table, found in newest.items() if found is None]
+    if not missing:
+        return frozenset()
+    (ever,) = store.rows(read_sql(__file__, "facts_ever"), {"at": at})
+    return frozenset(table for table in missing if not ever[table])
+
+
 def _no_data(rule: Rule, newest: Mapping[str, datetime | None], at: datetime) -> str:
     """Which facts that the rule needs are missing or too old."""
     for table, oldest in rule.needs.items():
         found = newest[table]
         if found is None:
-            if table in NOT_EVERYWHERE:
-                continue
             return f"no {table} in {FACT_DAYS} days"
         if at - found > span(oldest):
             return f"no {table} since {found:%F %T}Z, {say_duration((at - found).total_seconds())} ago"

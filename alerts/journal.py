@@ -44,13 +44,14 @@ class Transition:
     annotations: Mapping[str, str]
 
 
-def last_run(store: Store) -> tuple[int, datetime | None] | None:
-    """The newest run's number and the watermark (None: there was no fact yet); None before the first."""
+def last_run(store: Store) -> tuple[int, datetime | None, str] | None:
+    """The newest run's number, the watermark (None: there was no fact yet) and the version of its rules; None before
+    the first."""
     rows = store.rows(read_sql(__file__, "last_run"))
     if not rows:
         return None
     until = rows[0]["evaluated_until"]
-    return rows[0]["run"], None if until == NOTHING_YET else until
+    return rows[0]["run"], None if until == NOTHING_YET else until, rows[0]["rules"]
 
 
 def active_alerts(store: Store) -> dict[str, dict[str, Alert]]:

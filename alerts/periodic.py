@@ -1,5 +1,5 @@
 """The server's part: rules are evaluated every minute and alerts delivered every quarter of one, for as long as it
-serves. Neither waits for the other: an Alertmanager takes for over what it was not told of for a while.
+serves. Neither waits for the other: an Alertmanager takes for over what it has not heard of for a while.
 
     with alerting(store, AlertSettings(rules=Path("alerts.d"), routing=Path("routing.yaml"))):
         ...
@@ -70,9 +70,13 @@ class Alerting:
         outcomes = deliver(store, self._routing, now, self._memory)
         for one in outcomes:
             if one.outcome != "sent":
-                told = one.delivery.alert
+                reported = one.delivery.alert
                 log.warning(
-                    "%s was not notified of %s %s: %s", one.delivery.target, told.rule, told.fingerprint, one.detail
+                    "%s was not notified of %s %s: %s",
+                    one.delivery.target,
+                    reported.rule,
+                    reported.fingerprint,
+                    one.detail,
                 )
         return outcomes
 

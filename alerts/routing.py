@@ -45,11 +45,11 @@ from warehouse.written_files import first_error, read_yaml
 Kind = Literal["firing", "resolved"]
 FIRST_RETRY, LONGEST_RETRY = timedelta(seconds=15), timedelta(minutes=15)
 FALLBACK_ATTEMPTS = 3
-"""After so many failures in a row, or one refusal, the fallback is told too."""
+"""After so many failures in a row, or one refusal, the fallback is notified too."""
 
 
 class Receiver(Part):
-    """Somebody who can be told, by one transport or several."""
+    """Somebody who can be notified, by one transport or several."""
 
     alertmanager: Alertmanager | None = None
     webhook: Webhook | None = None
@@ -94,7 +94,7 @@ class Route(Part):
 
 
 class Inhibition(Part):
-    """While a source fires, targets that have the same values of the labels in `equal` are not told."""
+    """While a source fires, targets that have the same values of the labels in `equal` are not notified."""
 
     source: Match
     target: Match
@@ -197,12 +197,12 @@ class Attempt:
     attempt: int
     outcome: Literal["sent", "failed", "refused"]
     next_attempt_at: datetime | None = None
-    told: bool = False
+    reported: bool = False
 
 
 @dataclass(frozen=True)
 class Silence:
-    """Alerts that fit are not told during [starts_at, ends_at)."""
+    """Alerts that fit are not sent during [starts_at, ends_at)."""
 
     id: str
     matchers: Mapping[str, tuple[str, ...]]
@@ -245,7 +245,7 @@ def linked(alerts: Iterable[Notification], address: str) -> list[Notification]:
 def held_back(
     alerts: Iterable[Notification], routing: Routing, silences: Sequence[Silence], now: datetime
 ) -> dict[str, str]:
-    """Why alerts are not told, by fingerprint: `silenced by ...` or `inhibited by ...`."""
+    """Why alerts are not sent, by fingerprint: `silenced by ...` or `inhibited by ...`."""
     alerts = list(alerts)
     found: dict[str, str] = {}
     for alert in alerts:
@@ -317,11 +317,11 @@ def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, 
     alert = fresh.alert
     same = last is not None and last.active_at == alert.active_at
     if alert.kind == "resolved":
-        # Whoever was told that it fires is told of its end, silenced or not; nobody else is.
-        if not (last and same and last.told):
+        # Whoever was notified that it fires is notified of its end, silenced or not; nobody else is.
+        if not (last and same and last.reported):
             return None
-    elif quiet and not (fresh.transport.keeps_alive and last and same and last.told):
-        return None  # who takes what is not told for over is told of what it knows as long as it fires
+    elif quiet and not (fresh.transport.keeps_alive and last and same and last.reported):
+        return None  # who takes silence for an end is notified of what it knows as long as it fires
     if last is None or not same or last.kind != alert.kind:
         return fresh
     if last.outcome != "sent":

@@ -199,8 +199,8 @@ class Rule(Part):
         for override in self.overrides:
             if fits(override.match, labels):
                 return override.threshold
-        told = self.condition.threshold
-        return _number_of(self.parameters, told) if isinstance(told, str) else told
+        reported = self.condition.threshold
+        return _number_of(self.parameters, reported) if isinstance(reported, str) else reported
 
     def holds(self, value: float | None, labels: Mapping[str, str]) -> bool | None:
         """Whether the condition is true of a value; None: unknown."""

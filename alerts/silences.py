@@ -30,8 +30,8 @@ def add_silence(
     now: datetime,
     starts_at: datetime | None = None,
 ) -> Silence:
-    """Writes a silence and answers it. Errors: AlertError for one about everything, without an author, without an end
-    in the future or with one beyond a year."""
+    """Writes a silence and answers it. Errors: AlertError for one about everything, without an author or a reason,
+    without an end in the future or with one beyond a year."""
     try:
         match = _MATCH.validate_python(matchers)
     except ValidationError as error:
@@ -43,6 +43,8 @@ def add_silence(
         )
     if not author.strip():
         raise AlertError("silence: author", "is missing", "Say who silences the alerts")
+    if not reason.strip():
+        raise AlertError("silence: reason", "none is given", "Say why")
     if ends_at <= max(starts_at, now):
         raise AlertError("silence: end", f"{ends_at:%F %T}Z is not after its start and now", "Give a later end")
     if ends_at > now + LONGEST:

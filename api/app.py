@@ -21,6 +21,7 @@ from api.routes import (
     held,
     invoices,
     ledger,
+    now,
     objectives,
     queries,
     rules,
@@ -30,7 +31,21 @@ from gpuledger.documents import PREFIX
 
 ROUTERS = tuple(
     module.router
-    for module in (ledger, invoices, rules, files, views, queries, books, backups, held, alerts, objectives, people)
+    for module in (
+        ledger,
+        now,
+        invoices,
+        rules,
+        files,
+        views,
+        queries,
+        books,
+        backups,
+        held,
+        alerts,
+        objectives,
+        people,
+    )
 )
 DESCRIPTION = """The books of a shared GPU fleet. Decimals are strings, instants UTC with milliseconds, unknown is null.
 Send `Authorization: Bearer TOKEN` (docs/access.md). Errors are application/problem+json (RFC 9457)."""

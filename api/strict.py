@@ -6,14 +6,14 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any, get_origin
+from typing import Annotated, Any, get_origin
 
 from fastapi import Request, Response
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from fastapi.params import Query
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from warehouse.json_text import parse_json
 
@@ -22,6 +22,10 @@ class Body(BaseModel):
     """The base of everything that a route takes as its body."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+ReasonText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+"""A reason that somebody gives, for the audit: blanks are none."""
 
 
 class StrictRoute(APIRoute):

@@ -194,7 +194,7 @@ def _node(folder: Path) -> None:
 
 @contextmanager
 def _sink() -> Iterator[str]:
-    """A receiver that believes what it is told."""
+    """A receiver that believes what it is sent."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -26,7 +26,7 @@ from collectors.simulated.fleet import DAY, HOUR, MINUTE, FleetPlan, Slot, build
 from collectors.simulated.jobs import jobs
 from collectors.simulated.placement import Allocation, place
 from collectors.simulated.streams import ACTIVITIES, Scope, blind_spots, streams
-from collectors.simulated.troubles import NORMAL, TOLD_EVERY, told_devices, troubles
+from collectors.simulated.troubles import NORMAL, REPORTED_EVERY, reported_devices, troubles
 
 UNDECIDED = "undecided"
 Identity = tuple[str, ...]
@@ -37,7 +37,7 @@ TERMINAL = ("suspended", "preempted", "finished", "failed", "cancelled", "reject
 
 @dataclass(frozen=True)
 class Held:
-    """Slots that an allocation holds during [from_ms, until_ms), as told; start_ms: since when without a break."""
+    """Slots that an allocation holds during [from_ms, until_ms), as reported; start_ms: since when without a break."""
 
     allocation: Allocation
     slots: tuple[Slot, ...]
@@ -49,10 +49,10 @@ class Held:
 class Readings:
     """What was measured of one holder on one device, in order of time. told: a sample arrived; seen: with a value."""
 
-    def __init__(self, ts: np.ndarray, busy: np.ndarray, seen: np.ndarray, told: np.ndarray) -> None:
+    def __init__(self, ts: np.ndarray, busy: np.ndarray, seen: np.ndarray, reported: np.ndarray) -> None:
         order = np.argsort(ts, kind="stable")
-        ts, busy, seen, told = ts[order], busy[order], seen[order], told[order]
-        self.told_ts: list[int] = ts[told].tolist()
+        ts, busy, seen, reported = ts[order], busy[order], seen[order], reported[order]
+        self.reported_ts: list[int] = ts[reported].tolist()
         self.seen_ts: list[int] = ts[seen].tolist()
         self.used = np.concatenate([[0.0], np.cumsum(busy[seen])])
         self.active_ts: list[int] = ts[busy > 0.01].tolist()
@@ -84,7 +84,7 @@ class World:
         self.streams = streams(plan, self.fleet, placed.holdings)
         self.blind = blind_spots(plan, self.fleet)
         self.troubles = troubles(plan, self.fleet)
-        self.told_devices = set(told_devices(self.fleet))
+        self.reported_devices = set(reported_devices(self.fleet))
         names = sorted({device.node for device in self.fleet.devices})
         self.offset = {name: n * 7919 % (plan.interval_seconds * 1000) for n, name in enumerate(names)}
         self.by_node: dict[str, list[int]] = defaultdict(list)
@@ -178,7 +178,7 @@ class World:
         if device.group.instances:
             return self._of(slot.device, slot.partition_id, held.allocation.workload_id)
         own = self._of(slot.device, "", held.allocation.workload_id)
-        if last_before(own.told_ts, at, at - window) > at - window:
+        if last_before(own.reported_ts, at, at - window) > at - window:
             return own
         claims = {
             other.allocation.allocation_id
@@ -212,8 +212,8 @@ class World:
                     np.add.at(busy, place[here], more[here])
         whole = np.full(len(ts), number)
         luck = fraction(noise(plan.seed, whole + 1_000_003, ts // 1000), 1)
-        told = ~self.dark(device.node, ts)
-        return ts, busy, told & ~self.refused(device.node, ts) & (luck >= 0.0025), told
+        reported = ~self.dark(device.node, ts)
+        return ts, busy, reported & ~self.refused(device.node, ts) & (luck >= 0.0025), reported
 
     def _activity(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Times of a stream's readings, and its true activity then; of the device, or of the instance."""
@@ -226,10 +226,10 @@ class World:
         busy = utilization(plan.seed, kind, np.full(len(ts), number), ts, began)
         return ts, np.round(busy * stream.share, 4) if stream.scope is Scope.part else busy
 
-    def told(self, number: int, ts: int) -> bool:
-        """Whether metrics of a device were told at an instant of their grid."""
+    def reported(self, number: int, ts: int) -> bool:
+        """Whether metrics of a device were reported at an instant of their grid."""
         device = self.fleet.devices[number]
-        here = number in self.told_devices and device.since_ms < ts <= device.until_ms
+        here = number in self.reported_devices and device.since_ms < ts <= device.until_ms
         up = all(ts <= down or ts > back for down, back in device.down)
         return here and up and not self.dark(device.node, np.array([ts]))[0]
 
@@ -252,12 +252,12 @@ def idle(world: World, rule: Rule, at: int) -> Verdicts:
     by_allocation: dict[str, list[tuple[float, float, bool]]] = defaultdict(list)
     for held in world.holders(at):
         for slot in held.slots:
-            told = world.readings(held, slot, at, 3 * HOUR)
+            reported = world.readings(held, slot, at, 3 * HOUR)
             least = max(min(at, held.start_ms + 10 * MINUTE), at - 3 * HOUR)
-            seen_since = last_before(told.active_seen_ts, at, least)
-            true_since = last_before(told.active_ts, at, least)
+            seen_since = last_before(reported.active_seen_ts, at, least)
+            true_since = last_before(reported.active_ts, at, least)
             quiet = at - seen_since
-            known = quiet < MINUTE or told.seen(seen_since, at) * MINUTE >= 0.9 * quiet
+            known = quiet < MINUTE or reported.seen(seen_since, at) * MINUTE >= 0.9 * quiet
             by_allocation[held.allocation.allocation_id].append((quiet / 1000, (at - true_since) / 1000, known))
     for name, parts in by_allocation.items():
         known_quiet = [quiet for quiet, _, known in parts if known]
@@ -278,13 +278,13 @@ def low_utilization(world: World, rule: Rule, at: int) -> Verdicts:
         if held.start_ms > at - window - 10 * MINUTE:
             continue
         share: dict[int, float] = defaultdict(float)
-        told: dict[tuple[int, str], Readings] = {}
+        reported: dict[tuple[int, str], Readings] = {}
         for slot in held.slots:
             group = world.fleet.devices[slot.device].group
             partition = slot.partition_id if group.instances else ""
             share[slot.device] += slot.units / group.units
-            told[slot.device, partition] = world.readings(held, slot, at, window)
-        covered = {key: one.seen(at - window, at) for key, one in told.items()}
+            reported[slot.device, partition] = world.readings(held, slot, at, window)
+        covered = {key: one.seen(at - window, at) for key, one in reported.items()}
         identity = (world.plan.cluster, held.allocation.allocation_id)
         enough = min(covered.values()) * MINUTE / window
         if abs(enough - 0.9) < 0.01:
@@ -293,7 +293,7 @@ def low_utilization(world: World, rule: Rule, at: int) -> Verdicts:
             found[identity] = None
         else:
             # Of an instance the utilization is its own; of a part it is the device's, so the share held is the whole.
-            used = sum(one.used_between(at - window, at) for one in told.values())
+            used = sum(one.used_between(at - window, at) for one in reported.values())
             held_minutes = sum(n if p else n * share[d] for (d, p), n in covered.items())
             mean = used / held_minutes
             found[identity] = UNDECIDED if abs(mean - 0.5) < 0.003 else mean < 0.5
@@ -361,10 +361,10 @@ def queue_wait_burn(world: World, rule: Rule, at: int) -> Verdicts:
         if at - DAY < counts <= at and (over is None or over > counts or started is not None):
             waits[world.allocations[name].job.kind.queue].append((counts, late))
     found: Verdicts = {}
-    for queue, told in waits.items():
-        if len(told) >= 10:
-            lately = [late for ts, late in told if ts > at - 2 * HOUR]
-            long_rate = sum(late for _, late in told) / len(told) / 0.05
+    for queue, reported in waits.items():
+        if len(reported) >= 10:
+            lately = [late for ts, late in reported if ts > at - 2 * HOUR]
+            long_rate = sum(late for _, late in reported) / len(reported) / 0.05
             short_rate = sum(lately) / len(lately) / 0.05 if lately else 0.0
             burn = min(long_rate, short_rate)
             found[world.plan.cluster, queue] = UNDECIDED if abs(burn - 2) < 1e-6 else burn >= 2
@@ -516,10 +516,10 @@ def _of_metric(rule: Rule, world: World) -> Iterator[tuple[int, int, int, float]
 
 
 def _window(rule: Rule, at: int, world: World, device: int) -> list[int]:
-    """Instants at which metrics of a device were told in the rule's window."""
+    """Instants at which metrics of a device were reported in the rule's window."""
     first = at - int(rule.bound()["window_seconds"]) * 1000
-    grid = range(first // TOLD_EVERY * TOLD_EVERY + TOLD_EVERY, at + 1, TOLD_EVERY)
-    return [ts for ts in grid if world.told(device, ts)]
+    grid = range(first // REPORTED_EVERY * REPORTED_EVERY + REPORTED_EVERY, at + 1, REPORTED_EVERY)
+    return [ts for ts in grid if world.reported(device, ts)]
 
 
 def gauge(world: World, rule: Rule, at: int) -> Verdicts:
@@ -530,8 +530,8 @@ def gauge(world: World, rule: Rule, at: int) -> Verdicts:
         window = _window(rule, at, world, device)
         shown = [value if start < ts <= end else NORMAL[name] for ts in window]
         if shown:
-            told = shown[-1] if rule.query == "metric_latest.sql" else sum(shown) / len(shown)
-            found[world.gpu(device)] = bool(rule.holds(told / 300 if name.endswith("_seconds") else told, {}))
+            reported = shown[-1] if rule.query == "metric_latest.sql" else sum(shown) / len(shown)
+            found[world.gpu(device)] = bool(rule.holds(reported / 300 if name.endswith("_seconds") else reported, {}))
     return found
 
 

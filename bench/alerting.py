@@ -147,10 +147,10 @@ def _score(rule: Rule, world: World, found: Spans, first: int, last: int) -> Sco
     grid = rule.interval * 1000
     begin = first // grid * grid - rule.for_ * 1000 // grid * grid
     instants = list(range(begin, last + 1, grid))
-    told = [EXPECTED[rule.name](world, rule, at) for at in instants]
+    reported = [EXPECTED[rule.name](world, rule, at) for at in instants]
     score, wrong = Score(), []
-    for identity in {identity for verdicts in told for identity in verdicts} | set(found):
-        expected = list(_states([v.get(identity, False) for v in told], rule, grid))
+    for identity in {identity for verdicts in reported for identity in verdicts} | set(found):
+        expected = list(_states([v.get(identity, False) for v in reported], rule, grid))
         actual = [any(start <= at < end for start, end in found.get(identity, [])) for at in instants]
         pairs = list(zip(instants, expected, actual, strict=True))
         for at, want, got in pairs:

@@ -83,7 +83,7 @@ def _span_hours(samples: pl.LazyFrame) -> pl.LazyFrame:
         samples.select(*STREAM, "state", "utilization", until=at, since=at - length)
         .with_columns(since=pl.max_horizontal("since", pl.col("until").shift(1).over(STREAM, order_by="until")))
         .filter(pl.col("state").is_in(["ok", "idle"]))
-        .select("cluster", "device_id", "utilization", "since", "until", told_of="workload_id")
+        .select("cluster", "device_id", "utilization", "since", "until", reported_of="workload_id")
     )
     first, last = pl.col("since") // HOUR_MS, (pl.col("until") - 1) // HOUR_MS
     return pl.concat([spans.with_columns(hour=last), spans.filter(first < last).with_columns(hour=first)])
@@ -96,7 +96,7 @@ def _ledger(held_hours: pl.LazyFrame, span_hours: pl.LazyFrame) -> pl.LazyFrame:
     covered = pl.min_horizontal("until", "end_ms") - pl.max_horizontal("since", "start_ms")
     measured = (
         span_hours.join(held_hours, on=["cluster", "device_id", "hour"])
-        .filter((pl.col("told_of") == "") | (pl.col("told_of") == pl.col("workload_id")))
+        .filter((pl.col("reported_of") == "") | (pl.col("reported_of") == pl.col("workload_id")))
         .with_columns(covered=covered)
         .filter(pl.col("covered") > 0)
         .group_by("allocation_id", "hour")

@@ -52,11 +52,11 @@ def arrivals(data: str, seed: int = 42) -> dict[str, Any]:
     setup = Setup("openb", workload.nodes[seed], queues=[Queue("all")], placement="fgd")
     names = workload.arrivals[seed]
     core = setup.core((workload.requests[name] for name in names), 0.0, explain=True)
-    told = 0
+    reported = 0
 
     def tell(kind: str, rows: Sequence[Row]) -> None:
-        nonlocal told
-        told += len(rows)
+        nonlocal reported
+        reported += len(rows)
 
     book = Book(core, Meter(setup.nodes, setup.tenants, setup.queues, 0.0), Writer("bench", setup.nodes), tell)
     collect_seldom()  # as the service does
@@ -76,11 +76,11 @@ def arrivals(data: str, seed: int = 42) -> dict[str, Any]:
         if job.job_id not in starts:
             explained += bool(plan.waiting[job.job_id])
         seconds.append(time.process_time() - begun)
-    if started + len(core.pending) != len(names) or not told:
+    if started + len(core.pending) != len(names) or not reported:
         raise BenchError(f"arrivals: {len(names)} arrived, {started} started, {len(core.pending)} wait")
     return {
         "seconds": seconds,
-        "note": f"{started} started, {explained} told why not, {told} rows",
+        "note": f"{started} started, {explained} told why not, {reported} rows",
         "bytes": peak_bytes(),
     }
 

@@ -58,13 +58,13 @@ class Progress:
             "service": service or environment.get("GPULEDGER_SERVICE") or SERVICE,
             "workload": workload or next(filter(None, map(environment.get, _WORKLOADS)), ""),
         }
-        told = next(filter(None, map(environment.get, _RANKS)), "0") if rank is None else str(rank)
-        self._silent = told != "0" or not hasattr(socket, "AF_UNIX")
+        reported = next(filter(None, map(environment.get, _RANKS)), "0") if rank is None else str(rank)
+        self._silent = reported != "0" or not hasattr(socket, "AF_UNIX")
         self._every, self._clock = every_seconds, clock
         self._run = os.urandom(8).hex()
         self._steps = 0.0
         self._samples = 0.0
-        self._told_steps = 0.0
+        self._reported_steps = 0.0
         self._next = -1.0
         self._socket: socket.socket | None = None
 
@@ -80,23 +80,23 @@ class Progress:
         now = self._clock()
         if now >= self._next:
             self._next = now + self._every
-            self._told_steps = self._steps
+            self._reported_steps = self._steps
             self._send({"at": now, "steps": float(self._steps), "samples": float(self._samples)})
 
     def rate(self, steps_per_second: float | None = None, samples_per_second: float | None = None) -> None:
-        """A rate that the training measures itself; it is told at once, so call it every few seconds at most."""
+        """A rate that the training measures itself; it is reported at once, so call it every few seconds at most."""
         if self._silent:
             return
-        told = {"steps_per_second": steps_per_second, "samples_per_second": samples_per_second}
-        given = {name: value for name, value in told.items() if value is not None}
+        reported = {"steps_per_second": steps_per_second, "samples_per_second": samples_per_second}
+        given = {name: value for name, value in reported.items() if value is not None}
         if not all(_is_count(value) for value in given.values()):
             self.lost += 1
             return
         self._send({name: float(value) for name, value in given.items()})
 
     def close(self) -> None:
-        """Tells what was not told yet. The interpreter's end calls it for `progress`."""
-        if self._steps != self._told_steps:
+        """Tells what was not reported yet. The interpreter's end calls it for `progress`."""
+        if self._steps != self._reported_steps:
             self._next = -1.0
             self.step(steps=0)
         if self._socket is not None:

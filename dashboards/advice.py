@@ -27,7 +27,7 @@ def of_workload(store: Store, filters: Filters, words: Language, workload: str) 
     """What the workload could do cheaper, or why that is not known."""
     span = looked_at(filters)
     report = savings(store, span, workload=workload)
-    waste = html.P(waste_told(report, words, money), className="gl-note")
+    waste = html.P(waste_reported(report, words, money), className="gl-note")
     if report.recommendations:
         items = [html.Li(_item(one, words)) for one in report.recommendations]
         return html.Div([html.Ul(items, className="gl-quality"), waste, _note(span, filters, words)])
@@ -43,8 +43,8 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
     report = savings(store, span, tenant=tenant or "")
     found = [one for one in report.recommendations if project is None or one.project == project]
     # Idle time is known by tenant alone.
-    told = waste_told(report, words, money) if project is None else ""
-    waste = html.P(told, className="gl-note")
+    reported = waste_reported(report, words, money) if project is None else ""
+    waste = html.P(reported, className="gl-note")
     if not found:
         return html.Div([states.nothing_here(words("advice.none")), waste, _note(span, filters, words)])
     amount = sum((one.monthly_amount or Decimal(0) for one in found), Decimal(0))
@@ -75,7 +75,7 @@ def sentence(one: Sentence, words: Language) -> str:
     return words(f"advised.{one.key}", **one.values, **inner)
 
 
-def waste_told(report: SavingsReport, words: Language, shown: Callable[[Decimal | None, str], str]) -> str:
+def waste_reported(report: SavingsReport, words: Language, shown: Callable[[Decimal | None, str], str]) -> str:
     """What is advised in all, beside what idle time cost, and what of it is not covered and why.
 
     shown: an amount in a currency, as text. Empty where nothing is closed.
@@ -87,7 +87,7 @@ def waste_told(report: SavingsReport, words: Language, shown: Callable[[Decimal 
         words("waste.part", amount=shown(amount, currency), why=words(f"wasted.{reason}"))
         for reason, amount in waste.not_covered.items()
     ]
-    told = [
+    reported = [
         words(
             "waste.sum" if parts else "waste.all",
             amount=shown(report.monthly_amount, currency),
@@ -97,11 +97,11 @@ def waste_told(report: SavingsReport, words: Language, shown: Callable[[Decimal 
         )
     ]
     if waste.unpriced_gpu_hours:
-        told.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
+        reported.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
     if waste.unmetered_gpu_hours:
         amount = shown(waste.unmetered_cost, currency)
-        told.append(words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount))
-    return " ".join(told)
+        reported.append(words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount))
+    return " ".join(reported)
 
 
 def _item(one: Recommendation, words: Language) -> list[Component]:

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,13 +20,13 @@ from dashboards.data_version import UNCACHED, DataVersion
 from dashboards.days import Sums, days_sql, sums_of
 from dashboards.periods import ClosedMonth, Period, choose, closed_months, span_key
 from warehouse.errors import LedgerError
+from warehouse.sql import composed
 from warehouse.store import Store, read_sql
 
 NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 """Of the filters, as in the URL; the parameters of SQL have an s behind."""
 PERIOD, LANGUAGE = "period", "lang"
 CHOSEN_CHARACTERS = 4096
-_OTHER = re.compile(r"FROM \(\{(\w+)\}\)")
 PERIODS_READ = "closed_hours, rate_cards, summed_days"
 
 
@@ -166,8 +165,7 @@ class Filters:
     def rows_now(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
         """As `rows`, of SQL that asks for what is now, whatever the period; its parameters are the filters' arrays and
         those given. `FROM ({other})` in it reads what `other`.sql beside it does."""
-        sql = _OTHER.sub(lambda found: f"FROM (\n{read_sql(beside, found[1])})", read_sql(beside, name))
-        return self._cached(store, sql, {**self._arrays(), **params}, until=None)
+        return self._cached(store, composed(beside, name), {**self._arrays(), **params}, until=None)
 
     def _arrays(self) -> dict[str, list[str]]:
         return {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}

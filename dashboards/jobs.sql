@@ -1,5 +1,5 @@
 -- What pages select from as ({jobs}): jobs that were submitted before the period's end, and not more than 62 days before it.
--- One row: a job as its source told it. gpus NULL: not told; reason: why it waits; started_at, ended_at NULL:
+-- One row: a job as its source reported it. gpus NULL: not reported; reason: why it waits; started_at, ended_at NULL:
 -- not yet.
 -- Whose a job is say the books (whose.sql); of jobs never placed its source does.
 -- Parameters: start, end DateTime64(3) (UTC); queues, clusters Array(String), empty: all; those of whose.sql

@@ -1,5 +1,5 @@
 -- Whether a job is of the tenants and projects chosen: whose its first place was, say the books; of a job without a place its
--- source. A job that was told as theirs and held by others is none of theirs.
+-- source. A job that was reported as theirs and held by others is none of theirs.
 -- Parameters: tenants, projects Array(String), empty: all
 (cluster, allocation_id) IN
 (

@@ -83,6 +83,17 @@ class Client:
         """What could be held cheaper; of a tenant, or what concerns a workload."""
         return self._get(documents.Savings, "/savings", period=period, tenant=tenant, workload=workload)
 
+    def now(self, tenant: str | None = None, queue: str | None = None, limit: int = 1000) -> documents.Now:
+        """Who is allocated what at this moment, its use, and what it has wasted; the greatest waste first."""
+        return self._get(documents.Now, "/now", tenant=tenant, queue=queue, limit=limit)
+
+    def waiting(
+        self, tenant: str | None = None, queue: str | None = None, workload: str = "", limit: int = 1000
+    ) -> documents.Waiting:
+        """Jobs that wait, with reason, rank and expected start."""
+        asked = {"tenant": tenant, "queue": queue, "workload": workload, "limit": limit}
+        return self._get(documents.Waiting, "/waiting", **asked)
+
     def anomalies(self, period: str = "", tenant: str | None = None) -> documents.Anomalies:
         """Days that cost other than expected."""
         return self._get(documents.Anomalies, "/anomalies", period=period, tenant=tenant)
@@ -499,13 +510,13 @@ class Client:
 
     def _refused(self, answer: httpx.Response) -> ApiError:
         try:
-            told = answer.json()
+            reported = answer.json()
         except ValueError:
-            told = {}
-        if not isinstance(told, dict):
-            told = {}
-        detail = told.get("detail") or f"answers {answer.status_code}"
-        return ApiError(self.url, detail, told.get("next_step") or "", answer.status_code)
+            reported = {}
+        if not isinstance(reported, dict):
+            reported = {}
+        detail = reported.get("detail") or f"answers {answer.status_code}"
+        return ApiError(self.url, detail, reported.get("next_step") or "", answer.status_code)
 
 
 def _given(asked: dict[str, Any]) -> dict[str, Any]:

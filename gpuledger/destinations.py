@@ -42,12 +42,12 @@ class Destination:
 
     name: str
     put: Sink
-    told: Counter[str]
+    reported: Counter[str]
     devices: Callable[[], list[Row]] = list
 
     def closing_line(self, dropped: Mapping[str, int]) -> str:
-        """What a run told, in one line."""
-        parts = [f"{record} {rows:,}" for record, rows in sorted(self.told.items())] or ["nothing new"]
+        """What a run reported, in one line."""
+        parts = [f"{record} {rows:,}" for record, rows in sorted(self.reported.items())] or ["nothing new"]
         if dropped:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(dropped.items()))
             parts.append(f"not used {sum(dropped.values()):,} ({reasons})")
@@ -59,12 +59,12 @@ def destination(
     cluster: str, source: str, out: str, url: str, token_file: Path | None, ca_file: Path | None, store: str
 ) -> Iterator[Destination]:
     """Where the options say that rows go: lines, a server by way of a spool, or the store."""
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
 
     def counted(put: Sink) -> Sink:
         def counting(collected: Collected) -> None:
             put(collected)
-            told.update({record: len(rows) for record, rows in collected.rows.items()})
+            reported.update({record: len(rows) for record, rows in collected.rows.items()})
 
         return counting
 
@@ -72,15 +72,15 @@ def destination(
         raise LedgerError("--out, --url", "rows go to one place", "Next: leave one of them out")
     with contextlib.ExitStack() as stack:
         if out == "-":
-            yield Destination("to standard output", counted(lambda collected: _write(collected, sys.stdout)), told)
+            yield Destination("to standard output", counted(lambda collected: _write(collected, sys.stdout)), reported)
         elif out:
             path = Path(out)
             users_folder(path.parent)
             file = stack.enter_context(open(path, "a", encoding="utf-8", opener=users_file))
-            yield Destination(f"to {path}", counted(lambda collected: _write(collected, file)), told)
+            yield Destination(f"to {path}", counted(lambda collected: _write(collected, file)), reported)
         elif url:
             put = stack.enter_context(_delivering(cluster, source, url, token_file, ca_file))
-            yield Destination(f"to {url}", counted(put), told, _ServedDevices(cluster, url, token_file, ca_file))
+            yield Destination(f"to {url}", counted(put), reported, _ServedDevices(cluster, url, token_file, ca_file))
         else:
             from ingest.known_devices import known_devices
             from warehouse.store import migrate, open_store
@@ -88,7 +88,7 @@ def destination(
             opened = stack.enter_context(open_store(store))
             migrate(opened)
             put = _storing(opened, source)
-            yield Destination(f"to {opened.url}", counted(put), told, lambda: known_devices(opened, cluster))
+            yield Destination(f"to {opened.url}", counted(put), reported, lambda: known_devices(opened, cluster))
 
 
 def _write(collected: Collected, file: TextIO) -> None:
@@ -183,7 +183,7 @@ def _home() -> Path:
 
 
 def _mark(*of: str) -> str:
-    """Tells one destination from another, so that what was told here is still told there."""
+    """Tells one destination from another, so that what was reported here is still reported there."""
     return hashlib.blake2b("\0".join(of).encode(), digest_size=4).hexdigest()
 
 

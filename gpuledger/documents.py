@@ -229,6 +229,107 @@ class Savings(Document):
     summary: str
 
 
+class NowDevice(Document):
+    """units: of the device's device_units that are held."""
+
+    device_id: str
+    partition_profile: str
+    units: int
+    device_units: int
+
+
+class NowAllocation(Document):
+    """gpus: held, shares as fractions.   used_5, used_60: the used part of what is metered of the last 5 and 60
+    minutes, 0-1; null: unmetered.   metered_60: the metered part of these.   idle_gpus: of those that did nothing for 5
+    minutes.   list_hour, billed_hour: prices of an hour; null: some of it has no price.   waste: idle cost at list
+    price of its closed hours since it started; null: none is known.   alert: fingerprint of the idle-holder alert that
+    fires.
+    """
+
+    cluster: str
+    allocation_id: str
+    workload_id: str
+    tenant: str
+    project: str
+    cost_center: str
+    queue: str
+    since: Instant
+    nodes: list[str]
+    devices: list[NowDevice]
+    gpus: float
+    used_5: float | None
+    used_60: float | None
+    metered_60: float | None
+    idle_gpus: float
+    down: int
+    list_hour: Amount | None
+    billed_hour: Amount | None
+    idle_hour: Amount | None
+    waste: Amount | None
+    alert: str
+    alert_rule: str
+
+
+class NowTotal(Document):
+    """seen_gpus: of which samples came in the last 5 minutes.   unpriced: allocations without a price."""
+
+    gpus: float = 0
+    idle_gpus: float = 0
+    seen_gpus: float = 0
+    list_hour: Amount | None = None
+    billed_hour: Amount | None = None
+    idle_hour: Amount | None = None
+    waste: Amount | None = None
+    unpriced: int = 0
+
+
+class Now(Document):
+    """clock: when it was asked.   at: the newest instant for which facts came; null: none came.   stopped: they ended
+    so long ago that nobody knows what holds now.   samples_at: the newest of those.   rows_in_all: allocations."""
+
+    clock: Instant
+    at: Instant | None
+    stopped: bool
+    samples_at: Instant | None = None
+    closed_until: Instant | None = None
+    currency: str | None = None
+    total: NowTotal = NowTotal()
+    allocations: list[NowAllocation] = []
+    rows_in_all: int = 0
+
+
+class WaitingJob(Document):
+    """rank: its place among the `queued` of its queue, by priority and then by how long it waits.   reason: a code;
+    text: the same for people.   earliest_start, latest_start: when its scheduler expects to start it; null: it gives
+    none."""
+
+    cluster: str
+    allocation_id: str
+    workload_id: str
+    tenant: str
+    project: str
+    queue: str
+    priority: int | None
+    gpus: float | None
+    since: Instant
+    waited_seconds: float
+    rank: int
+    queued: int
+    reason: str
+    text: str
+    reported_at: Instant
+    earliest_start: Instant | None
+    latest_start: Instant | None
+
+
+class Waiting(Document):
+    """at: the instant as of which they wait; null: no fact ever came."""
+
+    at: Instant | None
+    jobs: list[WaitingJob] = []
+    rows_in_all: int = 0
+
+
 class Contributor(Document):
     name: str
     project: str
@@ -496,7 +597,7 @@ class AlertChange(Document):
 
 
 class Alert(AlertChange):
-    """held_back: why nobody is told of it (a silence, inhibition, hours); empty: somebody is."""
+    """held_back: why nobody is notified of it (a silence, inhibition, hours); empty: somebody is."""
 
     held_back: str
 

@@ -65,7 +65,7 @@ Reports = Annotated[
 Backups = Annotated[
     Path | None,
     typer.Option(
-        "--backups", envvar="GPULEDGER_BACKUPS", help="Folder of the store's backups (docs/storage.md).",
+        "--backups", envvar="GPULEDGER_BACKUPS", help="Folder of the store's backups (docs/backups.md).",
         file_okay=False, resolve_path=True,
     ),
 ]  # fmt: skip

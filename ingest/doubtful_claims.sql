@@ -1,5 +1,5 @@
--- One row: an allocation of these that the last close knows from before an instant. doubtful: what is told of it later may
--- change what was, for its end is estimated, or it was refused as long as nothing else is told.
+-- One row: an allocation of these that the last close knows from before an instant. doubtful: what is reported of it later may
+-- change what was, for its end is estimated, or it was refused as long as nothing else is reported.
 -- Parameters: allocations Array(String), until DateTime64(3).
 SELECT cluster, allocation_id, max(doubt) AS doubtful
 FROM

@@ -201,7 +201,7 @@ def _taken_back(store: Store, about: Mapping[str, Any], doubt: Doubt) -> int:
     undecided = {hash: row for hash, row in rows.items() if states.get(hash) not in (ACCEPTED, REFUSED)}
     parts: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in undecided.values():
-        parts.setdefault(_told_apart_by(record, row), []).append(row)
+        parts.setdefault(_reported_apart_by(record, row), []).append(row)
     waits = 0
     if accepted:
         _write_rows(store, record, f"held push: {source}", sender, accepted, batch)
@@ -218,7 +218,7 @@ def _taken_back(store: Store, about: Mapping[str, Any], doubt: Doubt) -> int:
     return waits
 
 
-def _told_apart_by(record: RecordType, row: Mapping[str, Any]) -> tuple[str, ...]:
+def _reported_apart_by(record: RecordType, row: Mapping[str, Any]) -> tuple[str, ...]:
     """Rows with the same wait together: of an allocation, a device, or a stream of samples, which may be of others."""
     names = record.key[: record.key.index("ts")] if record.name == "samples" else record.key[:2]
     return tuple(row[name] or "" for name in names)

@@ -152,7 +152,7 @@ class Judge:
         }
 
     def _begun_elsewhere(self, place: Place, table: pa.Table) -> Doubts:
-        """Rows of allocations that are on another node than the sender's, by what was told of them before."""
+        """Rows of allocations that are on another node than the sender's, by what was reported of them before."""
         codes, named = distinct(table, ("cluster", "allocation_id"))
         names = sorted({name for _, name in named})
         doubts: Doubts = {}

@@ -85,7 +85,7 @@ class Notes:
         return list(changed)
 
     def _ended(self, sender: str, table: pa.Table) -> list[str]:
-        """Allocations that end by these rows, and of which others told before."""
+        """Allocations that end by these rows, and of which others reported before."""
         rows = table.select(["cluster", "allocation_id", "event"]).to_pylist()
         ends = {
             (row["cluster"], row["allocation_id"]) for row in rows if row["event"] in (*TERMINAL_EVENTS, "suspended")
@@ -93,9 +93,9 @@ class Notes:
         if not ends:
             return []
         names = sorted({name for _, name in ends})[:ASKED_AT_ONCE]
-        told = self._store.rows(read_sql(__file__, "reported_by"), {"allocations": names})
+        reported = self._store.rows(read_sql(__file__, "reported_by"), {"allocations": names})
         return [
             f"{row['cluster']}/{row['allocation_id']}"[:300]
-            for row in told
+            for row in reported
             if (row["cluster"], row["allocation_id"]) in ends and set(row["senders"]) - {sender, ""}
         ]

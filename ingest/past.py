@@ -1,10 +1,10 @@
 """Which pushed rows could change a month that is issued: they wait for a person.
 
 Most of it is the reach of a row in time: a sample's interval, all that an event or a device row begins or ends. Some
-rows of today reach back all the same, because the books estimate and fill in what nobody told (docs/ledger.md): a sign
-of life moves an end that counted as lost, a workload's sample names the device of an allocation of which only the node
-was told, a later event fills in the tenant that the first left out. Those are asked for in the store, as the last close
-has it, and only for what a push names and nobody has looked at yet.
+rows of today reach back all the same, because the books estimate and fill in what nobody reported (docs/ledger.md):
+a sign of life moves an end that counted as lost, a workload's sample names the device of an allocation of which only
+the node was reported, a later event fills in the tenant that the first left out. Those are asked for in the store,
+as the last close has it, and only for what a push names and nobody has looked at yet.
 
 Where it cannot be told cheaply whether a row changes anything, it is held: whoever decides sees what it would do.
 """
@@ -72,7 +72,7 @@ def issued_months(store: Store) -> tuple[Span, ...]:
 class Issued:
     """version: of the books that say so.   months: that are issued.   until: where the last of them ends, ms.
 
-    undecided: by cluster, node and device (one of them ''), until when what is told may change what was.
+    undecided: by cluster, node and device (one of them ''), until when what is reported may change what was.
     silent: by device, workloads that hold it and have not been sampled since before `until`, with their last sample.
     beside: the same of those who began later on a node where a claim of then is undecided.
     innocent: streams that were looked at, and whose samples from `until` on change nothing before it.
@@ -93,7 +93,7 @@ class Issued:
         return max((end for _, end in self.months), default=0)
 
     def matters(self, ts: int, cluster: str, places: Iterable[tuple[str, str]]) -> bool:
-        """Whether what is told of an instant on these nodes and devices may change what was."""
+        """Whether what is reported of an instant on these nodes and devices may change what was."""
         return any(
             ts < max(self.undecided.get((cluster, node, ""), 0), self.undecided.get((cluster, "", device), 0))
             for node, device in places
@@ -354,13 +354,13 @@ class Past:
         if not rows:
             return {}
         places: dict[tuple[str, str], set[tuple[str, str]]] = {}
-        told = self._asked("places_of_allocations", issued, allocations={row["allocation_id"] for _, row in rows})
+        reported = self._asked("places_of_allocations", issued, allocations={row["allocation_id"] for _, row in rows})
         backwards = {
             (place["cluster"], place["allocation_id"]): place["backwards_ms"]
-            for place in told
+            for place in reported
             if place["backwards_ms"] is not None
         }
-        placings = [*told, *(row for _, row in rows if row["device_id"] or row["node"])]
+        placings = [*reported, *(row for _, row in rows if row["device_id"] or row["node"])]
         for place in placings:
             places.setdefault((place["cluster"], place["allocation_id"]), set()).add(
                 (place["node"], place["device_id"])
@@ -500,15 +500,15 @@ class Past:
             is_there = past is not None and set(past["units"]) == {has}
             if is_there and past is not None:
                 # A device that comes back is there from then on, as a new one is.
-                is_there = node in stood if state == "removed" else _place_at(past["told"], epoch_ms(ts)) == node
+                is_there = node in stood if state == "removed" else _place_at(past["reported"], epoch_ms(ts)) == node
             if not is_there and issued.matters(epoch_ms(ts), cluster, {(one, device) for one in {node, *stood}}):
                 doubts[index] = _doubt(f"{device} could be given to what began on {node} in a month issued")
         return doubts
 
 
-def _place_at(told: Sequence[tuple[int, str]], at: int) -> str:
+def _place_at(reported: Sequence[tuple[int, str]], at: int) -> str:
     """Where a device stood just before an instant; '' for nowhere."""
-    return next((node for since, node in reversed(told) if since < at), "")
+    return next((node for since, node in reversed(reported) if since < at), "")
 
 
 def _within(record: RecordType, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], issued: Issued) -> Mask:
@@ -522,7 +522,8 @@ def _within(record: RecordType, starts: npt.NDArray[np.int64], ends: npt.NDArray
 
 
 def _fills_in(row: Mapping[str, Any], past: Mapping[str, Any]) -> str:
-    """What this row would say of what was told before, where that was silent: the least text, the greatest number."""
+    """What this row would say of what was reported before, where that was silent: the least text, the greatest
+    number."""
     for name in ("tenant", "project", "queue", "workload_id"):
         if row[name] and past[f"no_{name}"] and (not past[name] or row[name] < past[name]):
             return name

@@ -1,4 +1,4 @@
--- One row: what was told of an allocation before an instant, and what all its events fill in where one of them is silent.
+-- One row: what was reported of an allocation before an instant, and what all its events fill in where one of them is silent.
 -- Shape:   placed: rows that gave it devices; on_node: of these, without a device; first_placed, last_placed, last_ended: ms, 0: never.
 --          no_*: placing rows before the instant that leave the column to the others' word.
 -- Parameters: allocations Array(String), until DateTime64(3).

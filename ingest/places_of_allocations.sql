@@ -1,4 +1,4 @@
--- One row: an allocation was given a device, or GPUs of a node ('' = the device was not told).
+-- One row: an allocation was given a device, or GPUs of a node ('' = the device was not reported).
 -- Shape:   backwards_ms = when it started, ms since the epoch, if all its ends are before that, so that the books refuse
 --          it as long as no other end is told; else null.   Parameters: allocations Array(String).
 WITH

@@ -1,4 +1,4 @@
--- One row: a device as it was told of: the units it was ever said to have, and where it stood, from an instant on.
+-- One row: a device as it was reported: the units it was ever said to have, and where it stood, from an instant on.
 -- Shape:   nodes: where it ever stood; told: (ms since the epoch, node; '' = removed) of the last row until then and of all
 --          later ones, in order. Where it was only said to be removed it never stood. Of two rows of one instant it stands.
 -- Parameters: devices Array(String); until DateTime64(3).
@@ -11,7 +11,7 @@ SELECT
     argMaxIf((toUnixTimestamp64Milli(ts), if(state = 'removed', '', node)), (ts, state != 'removed'), ts <= until) AS stood,
     arraySort(arrayConcat(
         if(stood.1 = 0, [], [stood]),
-        groupArrayIf((toUnixTimestamp64Milli(ts), if(state = 'removed', '', node)), ts > until))) AS told
+        groupArrayIf((toUnixTimestamp64Milli(ts), if(state = 'removed', '', node)), ts > until))) AS reported
 FROM devices
 WHERE device_id IN {devices:Array(String)}
 GROUP BY cluster, device_id

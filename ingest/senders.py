@@ -185,10 +185,10 @@ class Senders:
             if sender.name == name:
                 return sender
         account, _, node = name.partition("@")
-        told = self._accounts.get(account)
-        if told is None or (told.nodes == "own") != bool(node):
+        reported = self._accounts.get(account)
+        if reported is None or (reported.nodes == "own") != bool(node):
             return None
-        return Sender(name, told.place.on_node(node) if node else told.place)
+        return Sender(name, reported.place.on_node(node) if node else reported.place)
 
     def reviewable(self, token: str) -> bool:
         """Whether an API server can be asked about it."""
@@ -225,11 +225,11 @@ class Senders:
         self._reviews, self._accounts = reviews, accounts
 
 
-def _sender(told: _Account, account: Account) -> Sender:
+def _sender(reported: _Account, account: Account) -> Sender:
     """Errors: ReviewError if it may tell of its own node alone, and its token has none."""
-    if told.nodes != "own":
-        return Sender(told.account, told.place)
-    return Sender(f"{told.account}@{account.known_node}", told.place.on_node(account.known_node))
+    if reported.nodes != "own":
+        return Sender(reported.account, reported.place)
+    return Sender(f"{reported.account}@{account.known_node}", reported.place.on_node(account.known_node))
 
 
 def _read(path: Path) -> _File:

@@ -5,7 +5,7 @@ Deletions are not synced: a batch that comes back is sent again, and changes not
 
 Full (`max_bytes`): the oldest batches go, counted. Disk full: what cannot be written stays in memory, bounded as well,
 and is delivered from there. Damaged file: it is set aside under another name, a new one begun. Each of these is a
-`Loss`, kept in the file until it was told, and a line in the log.
+`Loss`, kept in the file until it was reported, and a line in the log.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Spool:
             return _merged([*self._noted(read_sql(__file__, "spool_unsaid")), *self._losses.values()])
 
     def said(self, losses: Iterable[Loss]) -> None:
-        """They have been told."""
+        """They have been reported."""
         with self._lock:
             done = [(loss.batches, loss.rows, loss.reason, loss.record) for loss in losses]
             self._changed(

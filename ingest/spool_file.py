@@ -183,7 +183,7 @@ def delete(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
 
 
 def note(connection: sqlite3.Connection, loss: Loss) -> None:
-    """Adds to the losses of a reason and record type; times are of what was not told yet."""
+    """Adds to the losses of a reason and record type; times are of what was not reported yet."""
     connection.execute(
         read_sql(__file__, "spool_note_loss"),
         (loss.reason, loss.record, loss.batches, loss.rows, milliseconds(loss.first_at), milliseconds(loss.last_at)),

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS set_aside
 );
 
 -- One row: what did not reach the store, by reason and record type; said_*: how much of it a finding told.
--- first_ms, last_ms: of what was not told.
+-- first_ms, last_ms: of what was not reported.
 CREATE TABLE IF NOT EXISTS losses
 (
     reason       TEXT NOT NULL,

@@ -5,8 +5,8 @@ engine adds what is missing, in the table and in the targets of its views.
 
 Rows that complete batches have brought already, the same in every column, are not written again: of equal rows the
 table keeps the last, whose batch would say that the fact came when it was sent again (an issued invoice is computed
-again from what had come by then). For the same reason what others have told in other words, under the same key, is
-written as told otherwise: the table keeps both.
+again from what had come by then). For the same reason what others have reported in other words, under the same key, is
+written as reported otherwise: the table keeps both.
 
 The token alone is not enough: the engine notes it on disk just before it moves a part into place, so that a kill
 between the two loses the part for good, and a second try is taken for a duplicate. So a batch is looked for before it
@@ -31,7 +31,7 @@ from warehouse.records import RecordType
 from warehouse.store import ONE_BLOCK, Store, identifier, read_sql
 
 TOLD_OTHERWISE = frozenset({"samples", "events", "devices"})
-"""Tables that keep what is told in other words: those that the books are computed from."""
+"""Tables that keep what is reported in other words: those that the books are computed from."""
 
 
 def write(

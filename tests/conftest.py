@@ -10,6 +10,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx._config
 import httpx._transports.default
@@ -21,9 +22,13 @@ import warehouse.store
 from access import secrets
 from gpuledger.serve import collect_seldom
 from tests.draws import ALL, SEED, keep_seed
+from tests.exhaustive import is_exhaustive
 from tests.patience import PATIENCE_SECONDS
 from tests.stores import Reused, engine_that_stays, fresh_store, keep_stores
 from warehouse.store import Store
+
+if TYPE_CHECKING:
+    from tests.dashboards.site import Site
 
 # Tables are as wide as they need to be: a pipe has no width, whatever the terminal has that the tests run in.
 os.environ.pop("COLUMNS", None)
@@ -86,6 +91,13 @@ REUSED = Reused()
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_exhaustive(item.nodeid):
+            item.add_marker("exhaustive")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if "store_of_all" not in getattr(item, "fixturenames", ()):
         REUSED.close()
@@ -126,3 +138,12 @@ def engine_stays() -> Iterator[None]:
     """For tests that run many commands in this process (tests/stores.py)."""
     with engine_that_stays():
         yield
+
+
+@pytest.fixture(scope="module")
+def served_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server that asks for sign-in, for all tests of a module; a store with two days of books."""
+    from tests.dashboards.site import site  # Dash and the pages: 1 CPU second of a run that needs none
+
+    with site(tmp_path_factory.mktemp("site")) as served:
+        yield served

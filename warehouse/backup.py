@@ -65,6 +65,8 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
     folder = folder_of(store)
     if set("<>&") & set(str(folder)):
         raise BackupError(str(folder), "has a < or & in it, which the engine cannot note", "Name another folder")
+    if folder.resolve().is_relative_to(store.path.resolve()):
+        raise BackupError(str(folder), "is in the store's own folder, and would be lost with it", "Name another folder")
     with _held(folder):
         for left in folder.glob(f"*{UNFINISHED}"):
             shutil.rmtree(left)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+_OTHER = re.compile(r"FROM \(\{(\w+)\}\)")
+
 
 def read_sql(beside: str, name: str) -> str:
     """The text of `name`.sql in the folder of the module file `beside` (pass `__file__`)."""
     return (Path(beside).parent / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def composed(beside: str, name: str) -> str:
+    """The same, with each `FROM ({other})` in it reading what `other`.sql beside it does."""
+    return _OTHER.sub(lambda found: f"FROM (\n{read_sql(beside, found[1])})", read_sql(beside, name))
 
 
 def identifier(name: str) -> str:

@@ -147,7 +147,7 @@ def known_keys(location: Sequence[int | str], whole: type[BaseModel]) -> list[st
 
 
 def _kinds(model: type[BaseModel]) -> set[Any]:
-    """What the model's literals say: one of several kinds is told by such a word."""
+    """What the model's literals say: such a word says which of several kinds it is."""
     found = (field.annotation for field in model.model_fields.values())
     return {word for one in found if typing.get_origin(one) is typing.Literal for word in typing.get_args(one)}
 

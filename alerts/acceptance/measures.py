@@ -40,7 +40,7 @@ def of_seconds(seconds: Sequence[float]) -> Measures | None:
 
 
 def rate_between(run: Run, start: float, end: float) -> float | None:
-    """Steps a second that a run told of within [start, end) of its case; None: it was not there throughout."""
+    """Steps a second that a run reported within [start, end) of its case; None: it was not there throughout."""
     if not run.ends or end <= start or run.ends[0] > start or run.status not in (None, 0):
         return None
     return sum(start <= at < end for at in run.ends) / (end - start)

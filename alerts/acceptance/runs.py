@@ -30,9 +30,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """What one load told in a case.
+    """What one load reported in a case.
 
-    seconds: of each step.   ends: when each was told, since the case began (s).   status: exit status; None: it was
+    seconds: of each step.   ends: when each was reported, since the case began (s).   status: exit status; None: it was
     ended by us, as planned, or by the time limit (then `timed_out`).   about: what it said of itself.
     """
 
@@ -128,7 +128,7 @@ class Commands:
     source: str = "measured here"
 
     def perform(self, case: Case) -> dict[str, Run]:
-        """Companions first, the victim when each of them has told a step; they are ended when it is done."""
+        """Companions first, the victim when each of them has reported a step; they are ended when it is done."""
         began = time.monotonic()
         deadline = began + self.plan.timeout_seconds
         companions = {role: _Process(load, 0, began) for role, load in case.companions}

@@ -5,7 +5,7 @@
 
 Owns:      baselines, slowdowns and what they rest on, episodes, the ranking of victims and aggressors, and the speeds
            of pairs that a scheduler's anti-interference score takes.
-Owns not:  the facts, who is told (alerts/routing), where anything is placed (scheduler).
+Owns not:  the facts, who is notified (alerts/routing), where anything is placed (scheduler).
 Words:     slowdown S = T shared / T alone (of a rate: alone / shared); coefficient I = S - 1; jitter J = P99/P50 shared
            by P99/P50 alone. A window is *exclusive* if the workload was the only one with processes on all of its
            devices, *shared* if others had some there too, else *unsure*. An *identity* is what shares a baseline: a

@@ -11,11 +11,11 @@ WITH
             cluster, identity, workload_id, service, at, window_seconds, neighbours, slowdown, state, disturbed,
             groupArray(slowdown) OVER (PARTITION BY cluster, workload_id, service ORDER BY at ROWS BETWEEN 5 PRECEDING AND 1 PRECEDING) AS before,
             groupArray((slowdown, neighbours)) OVER (PARTITION BY cluster, workload_id, service ORDER BY at ROWS BETWEEN CURRENT ROW AND 4 FOLLOWING) AS after,
-            lagInFrame(neighbours, 1) OVER told_before AS neighbours_before,
-            lagInFrame(at, 1) OVER told_before AS at_before
+            lagInFrame(neighbours, 1) OVER reported_before AS neighbours_before,
+            lagInFrame(at, 1) OVER reported_before AS at_before
         FROM interference
         WHERE at > toDateTime({since:DateTime64(3, 'UTC')}, 'UTC') AND at <= toDateTime({until:DateTime64(3, 'UTC')}, 'UTC')
-        WINDOW told_before AS (PARTITION BY cluster, workload_id, service ORDER BY at ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
+        WINDOW reported_before AS (PARTITION BY cluster, workload_id, service ORDER BY at ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
     ),
     known AS
     (

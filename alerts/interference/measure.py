@@ -1,7 +1,7 @@
 """Measures interference: writes samples of the windows that are not written yet, and of those newer facts speak of.
 
 Works on whole hours, so that a run replaces an hour's samples at once; a kill leaves invisible rows, or a scratch
-table, at most. Which facts are new is told by their batches and by the hours closed, not by a clock.
+table, at most. Batches and closed hours say which facts are new, not a clock.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ LEFT JOIN
 (
     SELECT
         cluster, identity,
-        if(countIf(told > 0) > 0, quantileExactIf(0.5)(told, told > 0), NULL) AS by_requests,
+        if(countIf(reported > 0) > 0, quantileExactIf(0.5)(reported, reported > 0), NULL) AS by_requests,
         quantilesExactIf(0.5, 0.99)(seconds, state = 'exclusive') AS alone,
         quantilesExactIf(0.5, 0.99)(seconds, state = 'shared') AS shared,
         multiIf(
@@ -30,7 +30,7 @@ LEFT JOIN
     FROM
     (
         SELECT
-            cluster, identity, state, i.jitter AS told,
+            cluster, identity, state, i.jitter AS reported,
             if(metric IN ('training_steps_per_second', 'training_samples_per_second'), 1 / value, value) AS seconds
         FROM interference AS i
         WHERE at > toDateTime({since:DateTime64(3, 'UTC')}, 'UTC') AND at <= toDateTime({until:DateTime64(3, 'UTC')}, 'UTC')

@@ -1,4 +1,4 @@
--- One row: a workload in one window, with what it told, who was there too, and what its devices showed.
+-- One row: a workload in one window, with what it reported, who was there too, and what its devices showed.
 -- Shape:   a workload with several services (models of one server) has a row for each. state: exclusive if nobody else had
 --          processes on any of its devices, shared if somebody had, unsure if somebody held a share and did not tell, or
 --          someone unknown was at work. Of devices that cannot be shared, only workloads that tell how well they do, or
@@ -78,10 +78,10 @@ WITH
                     'pcie_transmit_bytes_per_second', 'pcie_receive_bytes_per_second', 'unattributed_activity')
             UNION ALL
             SELECT cluster, device_id, toUInt32(intDiv(toUnixTimestamp64Milli(ts) - 1, window_ms) + 1),
-                told.1, toNullable(toFloat64(told.2))
+                reported.1, toNullable(toFloat64(reported.2))
             FROM samples
-            ARRAY JOIN [('sm_active', sm_active), ('dram_active', dram_active)] AS told
-            WHERE workload_id = '' AND partition_id = '' AND state <= 'idle' AND told.2 IS NOT NULL
+            ARRAY JOIN [('sm_active', sm_active), ('dram_active', dram_active)] AS reported
+            WHERE workload_id = '' AND partition_id = '' AND state <= 'idle' AND reported.2 IS NOT NULL
                 AND ts > {since:DateTime64(3, 'UTC')} AND ts <= {until:DateTime64(3, 'UTC')}
         )
         GROUP BY cluster, device_id, window
@@ -132,7 +132,7 @@ WITH
         WHERE ifNull(p.self.2, 1) = 1
         GROUP BY cluster, workload_id, window
     ),
-    told AS
+    reported AS
     (
         SELECT
             cluster, workload_id, service, window,
@@ -150,7 +150,7 @@ WITH
                 samples_rate > 0, ('training_samples_per_second', samples_rate),
                 request_seconds > queue_seconds, ('request_latency_seconds', request_seconds - queue_seconds),
                 ('', nan)) AS primary,
-            primary.1 AS metric_told,
+            primary.1 AS metric_reported,
             argMaxIf((metric, value), observations, quantile = 0.99 AND observations >= 300 AND metric IN ('inter_token_latency_seconds', 'request_latency_seconds')) AS p99,
             argMaxIf((metric, value), observations, quantile = 0.5 AND observations >= 300 AND metric IN ('inter_token_latency_seconds', 'request_latency_seconds')) AS p50,
             avgIf(value, metric = 'requests_running') AS running,
@@ -188,18 +188,18 @@ SELECT
     t.device_ids AS device_ids, t.gpus AS gpus, t.model AS model, t.profile AS partition_profile,
     multiIf(notEmpty(t.neighbours), 'shared', t.is_unsure, 'unsure', 'exclusive') AS state,
     t.neighbours AS neighbours,
-    p.metric_told AS metric,
+    p.metric_reported AS metric,
     concat(
         if(p.running IS NULL OR isNaN(p.running), '', concat('r', toString(floor(log2(p.running + 1))))),
         if(p.requests > 0 AND p.tokens > 0, concat('t', toString(floor(log2(p.tokens / p.requests)))), '')) AS load,
-    if(p.metric_told = '', NULL, toNullable(p.primary.2)) AS value,
-    if(p.p99.1 = p.metric_told AND p.p50.1 = p.metric_told AND p.p50.2 > 0, p.p99.2 / p.p50.2, NULL) AS p99_to_p50,
+    if(p.metric_reported = '', NULL, toNullable(p.primary.2)) AS value,
+    if(p.p99.1 = p.metric_reported AND p.p50.1 = p.metric_reported AND p.p50.2 > 0, p.p99.2 / p.p50.2, NULL) AS p99_to_p50,
     t.utilization AS utilization,
-    ifNull(p.running > 0, false) OR ifNull(p.waiting > 0, false) OR p.metric_told != '' AS has_demand,
+    ifNull(p.running > 0, false) OR ifNull(p.waiting > 0, false) OR p.metric_reported != '' AS has_demand,
     t.busy AS busy, t.utilization_sum AS utilization_sum, t.dram_active AS dram_active, t.context_switch_active AS context_switch_active,
     t.context_switch_requests_per_second AS context_switch_requests_per_second, t.sm_clock_hertz AS sm_clock_hertz,
     t.throttle_seconds AS throttle_seconds, t.pcie_bytes_per_second AS pcie_bytes_per_second
 FROM there AS t
-LEFT JOIN told AS p ON t.cluster = p.cluster AND t.workload_id = p.workload_id AND t.window = p.window
+LEFT JOIN reported AS p ON t.cluster = p.cluster AND t.workload_id = p.workload_id AND t.window = p.window
 WHERE t.window > before_first AND t.window <= last_window
-    AND (p.metric_told != '' OR t.most_units > 1 OR notEmpty(t.neighbours))
+    AND (p.metric_reported != '' OR t.most_units > 1 OR notEmpty(t.neighbours))

@@ -8,7 +8,7 @@
 WITH
     toUnixTimestamp64Milli({at:DateTime64(3, 'UTC')}) / 1000 AS now,
     devices AS (SELECT cluster, device_id, greatest(1, ifNull(units, 1)) AS units FROM devices_at(at = {at:DateTime64(3, 'UTC')})),
-    told AS
+    reported AS
     (
         SELECT cluster, workload_id, max(ts) AS active_at
         FROM service_levels
@@ -38,7 +38,7 @@ WITH
                 least(now, start + {grace_seconds:UInt32}),
                 now - {window_seconds:UInt32},
                 toUnixTimestamp64Milli(last_active.1) / 1000,
-                toUnixTimestamp64Milli(told.active_at) / 1000,
+                toUnixTimestamp64Milli(reported.active_at) / 1000,
                 toUnixTimestamp64Milli(kernels.active_at) / 1000) AS idle_since,
             now - idle_since AS idle_seconds,
             arrayFilter(one -> toUnixTimestamp64Milli(one.1) / 1000 > idle_since, usable) AS quiet,
@@ -53,7 +53,7 @@ WITH
             arrayMax(arrayMap(one -> one.8, quiet)) AS memory_bytes
         FROM held_streams(at = {at:DateTime64(3, 'UTC')}, window_seconds = {window_seconds:UInt32}) AS h
         LEFT JOIN devices AS d ON h.cluster = d.cluster AND h.device_id = d.device_id
-        LEFT JOIN told ON h.cluster = told.cluster AND h.workload_id = told.workload_id
+        LEFT JOIN reported ON h.cluster = reported.cluster AND h.workload_id = reported.workload_id
         LEFT JOIN kernels ON h.cluster = kernels.cluster AND h.device_id = kernels.device_id
     )
 SELECT

@@ -16,7 +16,7 @@ WITH
         SELECT
             h.cluster AS cluster, h.device_id AS device_id, h.allocation_id AS allocation_id, h.workload_id AS workload_id,
             h.tenant AS tenant, h.project AS project, h.queue AS queue, h.gpus AS gpus,
-            if((h.cluster, h.device_id, h.partition_id) IN (SELECT * FROM speaking), h.partition_id, '') AS told_of,
+            if((h.cluster, h.device_id, h.partition_id) IN (SELECT * FROM speaking), h.partition_id, '') AS reported_of,
             least(1, ifNull(h.units, greatest(1, d.units)) / greatest(1, d.units)) AS share,
             arrayFilter(one -> one.3 AND one.5 IS NOT NULL, h.samples) AS usable
         FROM held_streams(at = {at:DateTime64(3, 'UTC')}, window_seconds = {window_seconds:UInt32}) AS h
@@ -29,11 +29,11 @@ WITH
             cluster, device_id, allocation_id, any(workload_id) AS workload_id, any(tenant) AS tenant,
             any(project) AS project, any(queue) AS queue, max(gpus) AS gpus,
             least(1, sum(share)) AS held,
-            any(usable) AS told,
-            arraySum(arrayMap(one -> one.2, told)) AS covered_seconds,
-            arraySum(arrayMap(one -> one.2 * if(told_of = '', least(ifNull(one.5, 0), held), held * ifNull(one.5, 0)), told)) AS used_seconds
+            any(usable) AS reported,
+            arraySum(arrayMap(one -> one.2, reported)) AS covered_seconds,
+            arraySum(arrayMap(one -> one.2 * if(reported_of = '', least(ifNull(one.5, 0), held), held * ifNull(one.5, 0)), reported)) AS used_seconds
         FROM one_slot
-        GROUP BY cluster, device_id, allocation_id, told_of
+        GROUP BY cluster, device_id, allocation_id, reported_of
     )
 SELECT
     cluster, allocation_id,

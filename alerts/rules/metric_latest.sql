@@ -1,5 +1,5 @@
 -- One row: one metric of a device, and its newest value within the window.
--- Units:   value: the metric's; null: nothing was told.
+-- Units:   value: the metric's; null: nothing was reported.
 -- Params:  at; window_seconds; metric: several.
 SELECT
     metric, cluster, argMax(m.node, ts) AS node, device_id,

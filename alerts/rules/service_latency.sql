@@ -2,7 +2,7 @@
 -- Units:   value: 0-1 of the intervals that tell; one counts as slow if even the low edge of its histogram bucket is above
 --          the bound. Null: fewer than {least} intervals tell.
 -- Params:  at; window_seconds; metric, quantile; bounds = JSON of service to seconds: others are not judged; least.
-WITH told AS
+WITH reported AS
 (
     SELECT
         cluster, service, max(tenant) AS tenant, ts,
@@ -16,10 +16,10 @@ WITH told AS
     HAVING at_least IS NOT NULL
 )
 SELECT
-    cluster, service, any(told.tenant) AS tenant,
+    cluster, service, any(reported.tenant) AS tenant,
     any(bounds[toString(service)]) AS bound_seconds,
     count() AS intervals,
     max(seconds) AS worst_seconds,
     if(intervals >= {least:UInt32}, avg(at_least > bounds[toString(service)]), NULL) AS value
-FROM told
+FROM reported
 GROUP BY cluster, service

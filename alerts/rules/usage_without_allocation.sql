@@ -15,7 +15,7 @@ WITH
     ),
     activity AS
     (
-        SELECT cluster, node, device_id, sum(interval_seconds) AS seconds, max(utilization) AS most, 'samples' AS told_by
+        SELECT cluster, node, device_id, sum(interval_seconds) AS seconds, max(utilization) AS most, 'samples' AS reported_by
         FROM samples
         WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND state <= 'idle'
             AND utilization > {used_above:Float64}
@@ -23,13 +23,13 @@ WITH
             AND (workload_id = '' OR (cluster, workload_id) NOT IN (SELECT cluster, workload_id FROM held))
         GROUP BY cluster, node, device_id
         UNION ALL
-        SELECT cluster, node, device_id, sum(interval_seconds * ifNull(value, 0)) AS seconds, max(value) AS most, 'unattributed activity' AS told_by
+        SELECT cluster, node, device_id, sum(interval_seconds * ifNull(value, 0)) AS seconds, max(value) AS most, 'unattributed activity' AS reported_by
         FROM metrics
         WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND metric = 'unattributed_activity'
             AND value > {used_above:Float64}
         GROUP BY cluster, node, device_id
         UNION ALL
-        SELECT cluster, node, device_id, {window_seconds:UInt32} AS seconds, NULL AS most, any(message) AS told_by
+        SELECT cluster, node, device_id, {window_seconds:UInt32} AS seconds, NULL AS most, any(message) AS reported_by
         FROM findings
         WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND finding = 'process_without_allocation'
         GROUP BY cluster, node, device_id
@@ -38,6 +38,6 @@ SELECT
     cluster, node, device_id,
     max(seconds) AS value,
     max(most) AS most_utilization,
-    arrayStringConcat(groupUniqArray(told_by), '; ') AS told_by
+    arrayStringConcat(groupUniqArray(reported_by), '; ') AS reported_by
 FROM activity
 GROUP BY cluster, node, device_id

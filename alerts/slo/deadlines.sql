@@ -1,7 +1,7 @@
 -- Adds points of queue_wait and completion_time: of allocations, those that reached a goal within the bound.
 -- Units:   allocations.
 -- Shape:   good at the moment of the goal, bad at the moment at which the bound passes, whatever happens after. What ends
---          otherwise before that is neither. missing: the goal was reached, and nobody told since when it was due.
+--          otherwise before that is neither. missing: the goal was reached, and nobody reported since when it was due.
 -- Params:  run; definitions; [since, until) of the moments, since on the hour.
 -- Reads:   all events of the allocations that have one within the longest bound before since, or later.
 INSERT INTO slo_points (definition, run, hour, at, cluster, tenant, subject, good, bad, missing, dark_seconds)

@@ -1,7 +1,7 @@
 -- Adds points of job_success: of allocations that ended by themselves, those that finished.
 -- Units:   allocations, at their end.
 -- Shape:   failed is bad, unless its reason is one that does not count; preempted, cancelled and rejected are neither.
---          missing: an end that nobody told (its end is estimated in the books).
+--          missing: an end that nobody reported (its end is estimated in the books).
 -- Params:  run; definitions; [since, until), since on the hour.
 INSERT INTO slo_points (definition, run, hour, at, cluster, tenant, subject, good, bad, missing, dark_seconds)
 WITH
@@ -11,7 +11,7 @@ WITH
         FROM slo_objectives
         WHERE has({definitions:Array(String)}, definition) AND kind = 'job_success'
     ),
-    told AS
+    reported AS
     (
         SELECT
             cluster, allocation_id,
@@ -30,7 +30,7 @@ WITH
     ended AS
     (
         SELECT cluster, tenant, queue, ending.1 AS moment, ending.2 AS event, ending.3 AS reason
-        FROM told
+        FROM reported
         UNION ALL
         SELECT cluster, any(if(reported_tenant != '', reported_tenant, tenant)), any(queue), max(assumeNotNull(end_at)), 'lost', ''
         FROM allocations

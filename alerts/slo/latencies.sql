@@ -1,7 +1,7 @@
 -- Adds points of latency: of the minutes in which a service had requests, those in which it was fast enough.
 -- Units:   seconds; a minute of which some replicas were slow is good in part.
 -- Shape:   a histogram knows two edges: good if the upper is within the bound, bad if the lower is not below it, in
---          between only if the objective says interpolate; all else that was told is missing. Of a service that tells of
+--          between only if the objective says interpolate; all else that was reported is missing. Of a service that tells of
 --          the whole, that counts and not its replicas. Minutes without requests, or asleep, are nothing. Silent ones
 --          are missing, for a day after the service last said anything.
 -- Params:  run; definitions; [since, until), since on the hour.
@@ -33,7 +33,7 @@ WITH
     (
         {services}
     ),
-    told AS
+    reported AS
     (
         SELECT
             o.definition AS definition, s.cluster AS cluster, s.service AS service, s.tenant AS tenant,
@@ -66,16 +66,16 @@ WITH
     (
         SELECT
             definition, cluster, service, minute,
-            max(told.tenant) AS holder,
+            max(reported.tenant) AS holder,
             countIf(verdict IN ('good', 'bad', 'missing') AND workload_id = '') AS wholes,
-            countIf(verdict IN ('good', 'bad', 'missing')) AS rows_told,
+            countIf(verdict IN ('good', 'bad', 'missing')) AS rows_reported,
             if(wholes > 0, countIf(verdict = 'good' AND workload_id = ''), countIf(verdict = 'good')) AS good_rows,
             if(wholes > 0, countIf(verdict = 'bad' AND workload_id = ''), countIf(verdict = 'bad')) AS bad_rows,
-            good_rows / greatest(1, if(wholes > 0, wholes, rows_told)) AS good,
-            bad_rows / greatest(1, if(wholes > 0, wholes, rows_told)) AS bad,
-            rows_told = 0 AND ((countIf(verdict = 'no requests') > 0 AND countIf(verdict = 'requests') = 0)
+            good_rows / greatest(1, if(wholes > 0, wholes, rows_reported)) AS good,
+            bad_rows / greatest(1, if(wholes > 0, wholes, rows_reported)) AS bad,
+            rows_reported = 0 AND ((countIf(verdict = 'no requests') > 0 AND countIf(verdict = 'requests') = 0)
                 OR (countIf(verdict = 'asleep') > 0 AND countIf(verdict = 'awake') = 0)) AS is_quiet
-        FROM told
+        FROM reported
         GROUP BY definition, cluster, service, minute
         HAVING countIf(verdict = 'expected') > 0 AND NOT is_quiet
     )

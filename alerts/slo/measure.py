@@ -1,7 +1,7 @@
 """Measures objectives: writes the points that are not written yet, and again those that newer facts speak of.
 
 Works on whole hours, so that a run replaces an hour's points at once; a kill leaves invisible rows at most. Running it
-again changes nothing. Which facts are new is told by their batches and by the hours closed, not by a clock.
+again changes nothing. Batches and closed hours say which facts are new, not a clock.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def due(
     if state["asked_until"] is None:
         since = earliest
     else:
-        told = [newest["facts_since"]] + (
+        reported = [newest["facts_since"]] + (
             [newest["books_since"]] if state["books"] or state["kind"] == "job_success" else []
         )
-        since = max(earliest, min(state["asked_until"], *told))
+        since = max(earliest, min(state["asked_until"], *reported))
     if again_since is not None:
         since = min(since, again_since)
     since = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

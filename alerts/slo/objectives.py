@@ -84,7 +84,7 @@ class Objective(Part):
     credit: Credit | None = None
 
     def measured(self) -> dict[str, Any]:
-        """What decides on the points: without the target, the window and who is told."""
+        """What decides on the points: without the target, the window and who is notified."""
         return self.model_dump(mode="json", exclude={"target", "window", "at_least", "owner", "credit"})
 
     @property

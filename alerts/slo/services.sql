@@ -1,6 +1,6 @@
--- One row: a service that told something lately, whose it is, and the minutes in which it told (lit, in order). A part of
+-- One row: a service that reported something lately, whose it is, and the minutes in which it reported (lit, in order). A part of
 -- errors.sql and latencies.sql, which say what is recent.
--- Shape:   tenant: as it told, else as the holder of one of its replicas was told.
+-- Shape:   tenant: as it reported, else as the holder of one of its replicas was reported.
 -- Params:  [since, until).
 SELECT
     r.cluster AS cluster, r.service AS service,

@@ -15,7 +15,7 @@ from alerts.silences import add_silence, end_silence, silences
 from api.caller import Caller, See, SeeFleet, SilenceAlerts
 from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
-from api.strict import Body, StrictRoute
+from api.strict import Body, ReasonText, StrictRoute
 from api.values import aware
 from gpuledger import documents
 
@@ -35,7 +35,7 @@ class NewSilence(Body):
     matchers: Annotated[dict[Annotated[str, Field(max_length=100)], Globs], Field(min_length=1, max_length=50)]
     ends_at: datetime
     starts_at: datetime | None = None
-    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    reason: ReasonText
 
 
 @router.get("/alerts")
@@ -88,7 +88,7 @@ def list_silences(caller: SeeFleet, past: bool = False) -> list[documents.Silenc
 
 @router.post("/alerts/silences", status_code=201)
 def silence_alerts(caller: SilenceAlerts, new: NewSilence) -> documents.Silence:
-    """Keeps alerts quiet whose labels fit; they go on firing, and nobody is told."""
+    """Keeps alerts quiet whose labels fit; they go on firing, and nobody is notified."""
     with caller.writing() as store:
         added = add_silence(
             store, new.matchers, aware(new.ends_at), caller.principal.actor, new.reason, caller.now,

@@ -11,14 +11,15 @@ from pydantic import Field
 from api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
 from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
-from api.strict import Body, StrictRoute
+from api.strict import Body, ReasonText, StrictRoute
 from api.values import plain
 from billing.accounts.credits import parse_amount
 from billing.documents.invoice_files import RENDER, file_stem
 from billing.invoicing import invoices
 from billing.invoicing.documents import Invoice
-from billing.invoicing.drafts import draft_all, platform_costs
+from billing.invoicing.drafts import draft_all
 from billing.invoicing.explain import explain
+from billing.invoicing.month import platform_costs
 from billing.invoicing.month_states import month_states
 from billing.invoicing.rederive import rederive
 from gpuledger import documents
@@ -30,7 +31,7 @@ DOCUMENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:;
 
 
 class Reason(Body):
-    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    reason: ReasonText
 
 
 class Issued(Body):

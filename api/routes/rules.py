@@ -14,7 +14,7 @@ from pydantic import Field
 from api.caller import Issue, See, SeeFleet, Tenant
 from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
-from api.strict import Body, StrictRoute
+from api.strict import Body, ReasonText, StrictRoute
 from api.values import aware
 from billing.accounts.budget_file import current_budgets
 from billing.accounts.budgets import budget_states
@@ -44,7 +44,7 @@ class NewCredit(Body):
     tenant: Annotated[str, Field(min_length=1, max_length=300)]
     month: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}$")]
     amount: Annotated[str, Field(max_length=40)]
-    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    reason: ReasonText
     project: str = ""
     currency: str = ""
     id: str = ""
@@ -58,13 +58,13 @@ class NewGrant(Body):
     amount: Annotated[str, Field(max_length=40)]
     expires_at: datetime
     starts_at: datetime | None = None
-    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    reason: ReasonText
     currency: str = ""
     id: Annotated[str, Field(max_length=100)] = ""
 
 
 class Why(Body):
-    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    reason: ReasonText
 
 
 @router.get("/rates", tags=["rates"])
@@ -200,9 +200,7 @@ def grant(caller: Issue, new: NewGrant) -> documents.Applied:
 
 
 @router.delete("/grants/{id}", tags=["credits"])
-def revoke(
-    caller: Issue, id: str, reason: Annotated[str, Query(min_length=1, max_length=1000, description="Why.")]
-) -> documents.Grant:
+def revoke(caller: Issue, id: str, reason: Annotated[ReasonText, Query(description="Why.")]) -> documents.Grant:
     """Lets a grant expire now; what it has paid stays paid."""
     if id not in {one.id for one in grants_of(caller.store)}:
         raise NotFoundError(f"grant {id!r}", "does not exist", "See: /api/v1/grants")
@@ -221,5 +219,7 @@ def balances_(caller: See, tenant: Tenant = None) -> list[documents.Balance]:
 
 
 def _credit(kept: StoredCredit) -> documents.Credit:
-    told = {name: getattr(kept.credit, name) for name in documents.Credit.model_fields if hasattr(kept.credit, name)}
-    return documents.Credit(**told, at=kept.at, invoice=kept.invoice)
+    reported = {
+        name: getattr(kept.credit, name) for name in documents.Credit.model_fields if hasattr(kept.credit, name)
+    }
+    return documents.Credit(**reported, at=kept.at, invoice=kept.invoice)

@@ -137,7 +137,7 @@ class Worker:
         size = 0
         for piece in pieces:
             if size >= asked["enough"]:
-                if _is_told_to_stop():
+                if _is_reported_to_stop():
                     return
                 self._say_piece(piece)
                 continue
@@ -250,7 +250,7 @@ def _exactly(size: int) -> bytes | None:
     return data
 
 
-def _is_told_to_stop() -> bool:
+def _is_reported_to_stop() -> bool:
     """Whether the server has said something, which can only be that, or closed the pipe."""
     return bool(select.select([0], [], [], 0)[0])
 

@@ -5,7 +5,7 @@
     rate card ─▶ prices ────────────────────────────┐              metered ─▶ merged
                                                     └─▶ entries ◀──────────────┘ ─▶ ledger_entries, closed_hours
 
-Words: a *claim* is an allocation's right as told; it is *settled* when the books believe it. A *segment* is a
+Words: a *claim* is an allocation's right as reported; it is *settled* when the books believe it. A *segment* is a
 stretch of a device in which nothing changes, a *holding* an allocation's part of it, a *span* what a sample covers.
 """
 

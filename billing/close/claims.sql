@@ -42,10 +42,10 @@ WITH
             partition_id,
             event,
             toUnixTimestamp64Milli(ts) AS start_ms,
-            arraySort(groupArray((tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus, priority)))[1] AS told,
+            arraySort(groupArray((tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus, priority)))[1] AS reported,
             leadInFrame(start_ms, 1, {forever:Int64}) OVER (
                 PARTITION BY cluster, allocation_id, device_id, partition_id ORDER BY start_ms
-                ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS told_again
+                ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS reported_again
         FROM events
         WHERE batch IN {batches:Identifier} AND event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '') AND {which}
         GROUP BY cluster, allocation_id, device_id, partition_id, event, start_ms
@@ -60,7 +60,7 @@ WITH
             event = 'started' AND placed_before > 0 AND ended_before < placed_before AS is_restart,
             arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND NOT is_restart), ends), {forever:Int64})) AS end_event,
             arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND event = 'started'), replacings), {forever:Int64})) AS replaced_at,
-            if(told_again = start_ms, {forever:Int64}, told_again) AS next_row,
+            if(reported_again = start_ms, {forever:Int64}, reported_again) AS next_row,
             least(end_event, replaced_at, next_row) AS stop_ms,
             arrayFilter(x -> x >= start_ms, suspensions) AS pauses,
             arrayMap(x -> arrayMin(arrayPushBack(arrayFilter(y -> y > x, resumptions), {forever:Int64})), pauses) AS restarts,
@@ -75,22 +75,22 @@ WITH
         INNER JOIN lifecycle ON placed.cluster = lifecycle.cluster AND placed.allocation_id = lifecycle.allocation_id
     )
 SELECT
-    cityHash64(cluster, allocation_id, device_id, partition_id, if(device_id = '', told.5, ''), piece.1) AS claim,
+    cityHash64(cluster, allocation_id, device_id, partition_id, if(device_id = '', reported.5, ''), piece.1) AS claim,
     cluster,
-    told.6 AS source,
+    reported.6 AS source,
     allocation_id,
-    coalesce(nullIf(told.4, ''), some_workload, allocation_id) AS workload_id,
-    coalesce(nullIf(told.1, ''), some_tenant, '') AS tenant,
-    coalesce(nullIf(told.2, ''), some_project, '') AS project,
-    coalesce(nullIf(told.3, ''), some_queue, '') AS queue,
+    coalesce(nullIf(reported.4, ''), some_workload, allocation_id) AS workload_id,
+    coalesce(nullIf(reported.1, ''), some_tenant, '') AS tenant,
+    coalesce(nullIf(reported.2, ''), some_project, '') AS project,
+    coalesce(nullIf(reported.3, ''), some_queue, '') AS queue,
     ifNull(some_preemptible, false) AS preemptible,
-    coalesce(told.10, some_priority) AS priority,
-    told.5 AS node,
+    coalesce(reported.10, some_priority) AS priority,
+    reported.5 AS node,
     device_id,
     partition_id,
-    told.7 AS partition_profile,
-    told.8 AS units,
-    coalesce(told.9, some_gpus, 1) AS gpus,
+    reported.7 AS partition_profile,
+    reported.8 AS units,
+    coalesce(reported.9, some_gpus, 1) AS gpus,
     piece.1 AS start_ms,
     piece.2 AS end_ms,
     ends_before_it_starts,

@@ -175,7 +175,7 @@ def attributed(
 
 
 _PORTION_TABLES = (
-    *("dirty", "segments", "holdings", "told", "spilled", "metered"),
+    *("dirty", "segments", "holdings", "reported", "spilled", "metered"),
     *("sample_hours", "doubted", "several", "entries"),
 )
 
@@ -188,11 +188,11 @@ def _run(store: Store, params: Params, *statements: str) -> None:
 
 def _meter(store: Store, params: Params) -> None:
     """Fills `metered` and `several`: from the sums of streams' hours, and from samples where those cannot tell."""
-    _run(store, params, "stage_samples", "stage_doubted", "stage_several", "told")
+    _run(store, params, "stage_samples", "stage_doubted", "stage_several", "reported")
     incomplete = [row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)]
     params = {**params, "incomplete": incomplete}
     if incomplete:
-        store.command("ALTER TABLE {told:Identifier} DELETE WHERE hour IN {incomplete:Array(UInt32)}", params)
+        store.command("ALTER TABLE {reported:Identifier} DELETE WHERE hour IN {incomplete:Array(UInt32)}", params)
         _run(store, {**params, "whole_hours": incomplete}, "sample_hours", "tell_again")
     _run(store, params, "spilled", "metered")
     if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):

@@ -1,6 +1,6 @@
 -- One row: an hour of which told does not tell exactly what the close reads: stream_hours was written before its table
 -- was, a kill fell between two tables of a batch, or it tells of batches, too, that the close does not read.
--- Traps:   batches are summed modulo 2^64, the told ones as their complement: what is told exactly sums to 0.
+-- Traps:   batches are summed modulo 2^64, the reported ones as their complement: what is reported exactly sums to 0.
 WITH
     asked AS
     (
@@ -14,8 +14,8 @@ FROM
     WHERE batch IN {batches:Identifier}
     GROUP BY hour
     UNION ALL
-    SELECT hour, bitNot(sum(told.batches)) + 1 AS batches
-    FROM {told:Identifier} AS told
+    SELECT hour, bitNot(sum(reported.batches)) + 1 AS batches
+    FROM {reported:Identifier} AS reported
     GROUP BY hour
 )
 WHERE hour IN (SELECT hour FROM asked)

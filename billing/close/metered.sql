@@ -49,7 +49,7 @@ FROM
             + of_first * least(first_rate * scale, cap * 1000000000)
             + of_last * least(last_rate * scale, cap * 1000000000) AS usage
     FROM wanted
-    INNER JOIN {told:Identifier} AS told ON wanted.stream = told.stream AND wanted.hour = told.hour
+    INNER JOIN {reported:Identifier} AS reported ON wanted.stream = reported.stream AND wanted.hour = reported.hour
     WHERE usable > 0 AND first_since < stop AND last_at > begin AND (is_unclear OR covered > 0)
     UNION ALL
     SELECT

@@ -1,11 +1,11 @@
 -- The settled claims as they are paid for: each cut where the tenants' mapping changes whose it is.
 -- Shape:   source_claim = the claim that it is a piece of; the first piece keeps its name, so that nothing changes where
---          nothing is cut. reported_tenant, reported_project = as the source told. payer = hash of what prices tell claims
+--          nothing is cut. reported_tenant, reported_project = as the source reported. payer = hash of what prices tell claims
 --          apart by besides the device (as in billing/rates/stage_prices.sql).
 -- Params:  workload_patterns as in combinations.sql; by_queue, by_preemptible, priority_bounds as in subjects.sql.
 CREATE TABLE {paid:Identifier} ENGINE = Memory AS
 WITH
-    told AS
+    reported AS
     (
         SELECT
             settled.* EXCEPT (claim, tenant, project, start_ms, end_ms),
@@ -22,7 +22,7 @@ WITH
         GROUP BY combination
     )
 SELECT
-    told.* EXCEPT (source_start_ms, source_end_ms, combination),
+    reported.* EXCEPT (source_start_ms, source_end_ms, combination),
     greatest(source_start_ms, piece.1) AS start_ms,
     least(source_end_ms, piece.2) AS end_ms,
     if(start_ms = source_start_ms, source_claim, cityHash64(source_claim, start_ms)) AS claim,
@@ -36,8 +36,8 @@ SELECT
         if({by_queue:UInt8}, toString(queue), ''),
         toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
         toUInt8(if({by_preemptible:UInt8}, preemptible, false))) AS payer
-FROM told
-LEFT JOIN owned ON told.combination = owned.combination
+FROM reported
+LEFT JOIN owned ON reported.combination = owned.combination
 ARRAY JOIN if(
     empty(pieces),
     [(toInt64(0), {forever:Int64}, toString(reported_tenant), toString(reported_project), '', toUInt8(0))],

@@ -38,7 +38,7 @@ def _fill_owners(store: Store, stage: Stage, mapping: AppliedMapping, combinatio
     rows = [(combination, period) for combination in combinations for period in book.periods(combination)]
     if not rows:
         return
-    texts = {name: [getattr(told, name) for told, _ in rows] for name in Combination._fields}
+    texts = {name: [getattr(reported, name) for reported, _ in rows] for name in Combination._fields}
     store.insert(
         stage("owners"),
         pa.table(

@@ -48,7 +48,7 @@ class Claim:
 
     @property
     def source_claim(self) -> int:
-        """The claim that was told; one on a node becomes a `part` for each device it got."""
+        """The claim that was reported; one on a node becomes a `part` for each device it got."""
         return (self.claim - self.part) % (1 << 64)
 
     @property

@@ -8,11 +8,11 @@ SELECT
     first_at + 3600000 AS at,
     greatest(at - first_length, earlier.last_at) AS since,
     first_rate AS rate
-FROM (SELECT stream, hour, last_at FROM {told:Identifier}) AS earlier
+FROM (SELECT stream, hour, last_at FROM {reported:Identifier}) AS earlier
 ANY RIGHT JOIN
 (
     SELECT stream, hour - 1 AS before, first_at, first_length, first_rate
-    FROM {told:Identifier}
+    FROM {reported:Identifier}
     WHERE first_at < first_length AND first_rate >= 0
 ) AS this ON earlier.stream = this.stream AND earlier.hour = this.before
 WHERE since < 3600000

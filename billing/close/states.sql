@@ -1,9 +1,9 @@
--- One row: a device was as told during [start_ms, end_ms). A row of the device table holds until the next one that
+-- One row: a device was as reported during [start_ms, end_ms). A row of the device table holds until the next one that
 -- says something else.
 -- Traps:   of two rows of the same device and instant the worse state counts, whichever came first.
 CREATE TABLE {states:Identifier} ENGINE = Memory AS
 WITH
-    told AS
+    reported AS
     (
         SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS start_ms, max((state, units, model, pool, node)) AS said
         FROM devices
@@ -15,7 +15,7 @@ WITH
         SELECT cluster, device_id, start_ms, said,
             lagInFrame(said) OVER (PARTITION BY cluster, device_id ORDER BY start_ms ROWS UNBOUNDED PRECEDING) AS said_before,
             row_number() OVER (PARTITION BY cluster, device_id ORDER BY start_ms) AS place
-        FROM told
+        FROM reported
     )
 SELECT
     cityHash64(cluster, device_id, start_ms) AS state_id,

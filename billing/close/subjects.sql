@@ -1,6 +1,6 @@
 -- One row: a combination that may need a price. The platform's own time has neither profile, tenant, queue nor
 -- priority, and is not preemptible.
--- Shape:   priority_level = 0 where no priority was told, else 1 + how many of the bounds it reaches; priority = one of
+-- Shape:   priority_level = 0 where no priority was reported, else 1 + how many of the bounds it reaches; priority = one of
 --          those in the level.
 -- Params:  held: a SELECT of what is held.
 --          by_queue, by_preemptible = 1 if a price depends on it; priority_bounds, in order (see billing.rates.staging).

@@ -1,6 +1,6 @@
--- What streams told in hours that stream_hours does not tell of in full, from their samples; nothing is proven of them.
+-- What streams reported in hours that stream_hours does not tell of in full, from their samples; nothing is proven of them.
 -- Traps:   whether they tell power or memory is not known: so they may.
-INSERT INTO {told:Identifier} (stream, hour, usable, first_at, first_rate, first_length, last_at, length_ms, powered, sized)
+INSERT INTO {reported:Identifier} (stream, hour, usable, first_at, first_rate, first_length, last_at, length_ms, powered, sized)
 SELECT
     stream,
     hour,

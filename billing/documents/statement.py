@@ -17,8 +17,9 @@ from zoneinfo import ZoneInfo
 from billing.closed import closed_period
 from billing.exact import DIGITS, NANO, Scale, quotient
 from billing.invoicing.documents import Invoice, InvoiceError, instant, text
-from billing.invoicing.drafts import books_of, draft_all, platform_costs, span, whom
+from billing.invoicing.drafts import draft_all
 from billing.invoicing.invoices import standing
+from billing.invoicing.month import books_of, platform_costs, span, whom
 from billing.ledger_report import billing_timezone
 from billing.periods import Period, month_name, whole_hour
 from warehouse.store import Store, read_sql

@@ -34,7 +34,7 @@ def attribute_energy(store: Store, table: Callable[[str], str], params: Mapping[
     table:  names of the close's working tables; segments, holdings, told, metered, several and prices are filled.
     Answers the fingerprint of each hour's entries; an hour that has none is absent.
     """
-    if not store.value("SELECT countIf(powered > 0 OR sized > 0) AS speaking FROM {told:Identifier}", params):
+    if not store.value("SELECT countIf(powered > 0 OR sized > 0) AS speaking FROM {reported:Identifier}", params):
         return {}
     names = {**params, **{name: table(name) for name in TABLES}}
     _stage_idle_power(store, table, names)

@@ -22,7 +22,7 @@ WITH
             sized > 0 AND bitShiftRight(last_memory, 42) = last_at AS memory_at_last,
             toInt64(bitAnd(first_memory, low_bits)) AS memory_first,
             toInt64(bitAnd(last_memory, low_bits)) AS memory_last
-        FROM {told:Identifier}
+        FROM {reported:Identifier}
         WHERE powered > 0 OR sized > 0
     ),
     wanted AS
@@ -33,7 +33,7 @@ WITH
         INNER JOIN (SELECT state_id, cluster, device_id FROM {states:Identifier}) AS states ON segments.state_id = states.state_id
         WHERE stream IN
         (
-            SELECT stream FROM {told:Identifier}
+            SELECT stream FROM {reported:Identifier}
             WHERE stream IN (SELECT cityHash64(cluster, device_id, '', '') FROM {states:Identifier})
         )
         UNION ALL
@@ -100,7 +100,7 @@ FROM
     (
         SELECT this.stream AS stream, this.hour AS hour, earliest, is_regular, power_at_first, power_first, memory_at_first,
             memory_first, earlier.last_at AS before_last
-        FROM (SELECT stream, hour, last_at FROM {told:Identifier}) AS earlier
+        FROM (SELECT stream, hour, last_at FROM {reported:Identifier}) AS earlier
         ANY RIGHT JOIN (SELECT * EXCEPT hour, toUInt32(hour - 1) AS hour FROM speaking WHERE earliest < 0) AS this
             ON earlier.stream = this.stream AND earlier.hour = this.hour
     ) AS next ON wanted.stream = next.stream AND wanted.hour = next.hour

@@ -1,6 +1,6 @@
 -- One row: a segment's energy, and the part of it that the device would have drawn doing nothing.
 -- Units:   nanojoules; measured_ms.
--- Shape:   told by everybody's stream on the device, and by that of the workload that is alone there. Where both speak of
+-- Shape:   reported by everybody's stream on the device, and by that of the workload that is alone there. Where both speak of
 --          the same time, the one that speaks of more of it counts.
 CREATE TABLE {powers:Identifier} ENGINE = Memory AS
 WITH

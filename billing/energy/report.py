@@ -89,7 +89,7 @@ class EnergyReport:
 
     rows:      one for each value of `by`; those of the platform (`held_by` = platform) have None for what is about
                holders. Shown figures of the rows sum to those of `total`, to the last digit.
-    unmeasured_gpu_hours: held or not, in which no usable sample told the device's power.
+    unmeasured_gpu_hours: held or not, in which no usable sample reported the device's power.
     """
 
     closed: Closed | None
@@ -190,7 +190,7 @@ def _notes(total: _Sum) -> Iterator[str]:
 
     if total.held > total.measured:
         hours = quotient(total.held - total.measured, total.scale * HOUR_MS, 2)
-        yield f"{hours} device-hours are unmeasured: no usable sample told the power; they are in no kWh."
+        yield f"{hours} device-hours are unmeasured: no usable sample reported the power; they are in no kWh."
     if total.without_intensity:
         yield f"{kwh(total.without_intensity)} kWh have no carbon intensity and are in no kgCO2e."
     if total.without_pue:

@@ -27,8 +27,9 @@ from billing.exports.columns import columns_of
 from billing.exports.errors import ExportError
 from billing.exports.files import FocusFile
 from billing.exports.lines import GroupKey, Statement, money, statement_of, usage_row
-from billing.invoicing.drafts import Books, books_of, draft_all
+from billing.invoicing.drafts import draft_all
 from billing.invoicing.invoices import billed_later, standing
+from billing.invoicing.month import Books, books_of
 from billing.money import minor_digits
 from billing.periods import Period, month_name
 from warehouse.store import Store, read_sql

@@ -20,8 +20,8 @@ from billing.close import close
 from billing.exact import rounded
 from billing.invoicing.corrections import reach_hours
 from billing.invoicing.documents import Invoice
-from billing.invoicing.drafts import Books, books_of, document_of, month_of
 from billing.invoicing.invoices import standing
+from billing.invoicing.month import Books, books_of, document_of, month_of
 from billing.ledger_report import ledger_report
 from billing.money import minor_digits
 from billing.periods import Period, month_name, parse_month

@@ -299,8 +299,8 @@ def _idle_sentence(idle: Sequence[Holder], allocated: int, hours: int, memory: S
 
 def _sentence_of_several(key: str, holders: Sequence[Holder], needed: int, **values: str) -> Sentence:
     p95 = sum((holder.use.p95 for holder in holders if holder.use), Decimal(0))
-    told = {"needed": str(needed), "held": str(len(holders)), "models": _models(holders), "p95": f"{p95:.2f}"}
-    return Sentence(key, {**told, **values})
+    reported = {"needed": str(needed), "held": str(len(holders)), "models": _models(holders), "p95": f"{p95:.2f}"}
+    return Sentence(key, {**reported, **values})
 
 
 def _models(holders: Sequence[Holder]) -> str:

@@ -223,9 +223,9 @@ def savings(
             judged.append(allocation)
     advised, over = outlook(_proposals(judged, rules, price_of), period)
     proposals = chain((proposal for one in advised for proposal in one.proposals), (late.proposal for late in over))
-    told = {_allocation(holder) for proposal in proposals for holder in proposal.holders}
+    reported = {_allocation(holder) for proposal in proposals for holder in proposal.holders}
     for allocation in judged:
-        unknown = _half_known(allocation, rules) if _allocation(allocation[0]) not in told else None
+        unknown = _half_known(allocation, rules) if _allocation(allocation[0]) not in reported else None
         if unknown:
             not_judged.append((allocation, unknown))
     recommendations = tuple(
@@ -359,14 +359,13 @@ def _past_amounts(advised: Sequence[Advised], currency: str | None) -> list[Deci
     found: list[Decimal | None] = [None] * len(advised)
     if currency is None:
         return found
-    of_tenant: dict[str, list[int]] = defaultdict(list)
+    of_tenant: dict[str, dict[int, Fraction]] = defaultdict(dict)
     for number, one in enumerate(advised):
         if one.past is not None:
-            of_tenant[one.holders[0].tenant].append(number)
-    for numbers in of_tenant.values():
-        exact = [advised[number].past or Fraction(0) for number in numbers]
-        amounts, _ = largest_remainder(exact, minor_digits(currency))
-        for number, amount in zip(numbers, amounts, strict=True):
+            of_tenant[one.holders[0].tenant][number] = one.past
+    for exact in of_tenant.values():
+        amounts, _ = largest_remainder(list(exact.values()), minor_digits(currency))
+        for number, amount in zip(exact, amounts, strict=True):
             found[number] = amount
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from billing.exact import Scale
 from billing.invoicing.documents import Invoice, instant, is_correction, text
+from billing.invoicing.issued import issued
 from billing.periods import parse_month
 from warehouse.store import Store, read_sql
 
@@ -18,8 +19,6 @@ NAMED = 3
 
 def with_changes(store: Store, drafts: Sequence[Invoice]) -> list[Invoice]:
     """The drafts, each with `changes`: by month that it corrects, which of its entries are others, and since when."""
-    from billing.invoicing.invoices import issued
-
     if not any(is_correction(line) for draft in drafts for line in draft.lines):
         return list(drafts)
     documents = issued(store)

@@ -13,8 +13,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from billing.invoicing import drafts
 from billing.invoicing.documents import Invoice, is_correction
+from billing.invoicing.issued import standing
+from billing.invoicing.month import Books, Corrections, document_of, month_of
 from billing.lines import Line
 from billing.periods import Period
 from billing.rates import RateCard
@@ -25,27 +26,15 @@ _KEY = ("kind", "project", "sku", "list_unit_price", "contracted_unit_price", "r
 """What makes a line the same line when its month is computed again."""
 
 
-@dataclass(frozen=True)
-class Corrections:
-    """By tenant lines, and by month GPU-hours that have no price; and the months that were computed again, whether
-    anything in them differs or not."""
-
-    lines: Mapping[str, Sequence[Line]]
-    unpriced: Mapping[str, Mapping[str, Decimal]]
-    months: Sequence[drafts.Month]
-
-
 def corrections_of(
-    store: Store, period: Period, tenant: str | None, books: drafts.Books, months: Sequence[Period] | None = None
+    store: Store, period: Period, tenant: str | None, books: Books, months: Sequence[Period] | None = None
 ) -> Corrections:
     """What the documents about the months before `period` lack or have too much, for all tenants or one.
 
     months: those to compute again; None: those that may have changed.
     """
-    from billing.invoicing.invoices import standing
-
     again = [
-        drafts.month_of(store, one, tenant, books)
+        month_of(store, one, tenant, books)
         for one in (changed_months(store, period, books) if months is None else months)
     ]
     if not again:
@@ -56,14 +45,14 @@ def corrections_of(
     for month in again:
         billed = _billed(documents, month.name)
         for name in sorted({*billed, *month.lines} - {""}):
-            now = drafts.document_of(name, month, books)
+            now = document_of(name, month, books)
             lines.setdefault(name, []).extend(_differences(name, month.name, now, billed.get(name, _NOT_BILLED)))
             if now.unpriced_gpu_hours:
                 unpriced.setdefault(name, {})[month.name] = now.unpriced_gpu_hours
     return Corrections({name: found for name, found in lines.items() if found}, unpriced, again)
 
 
-def changed_months(store: Store, period: Period, books: drafts.Books) -> list[Period]:
+def changed_months(store: Store, period: Period, books: Books) -> list[Period]:
     """The issued months before `period` that may owe something else than was billed."""
     ended = "SELECT count() AS documents FROM invoices WHERE period_end <= {before:DateTime64(3, 'UTC')}"
     if not store.value(ended, {"before": period.start}):

@@ -6,9 +6,8 @@ the stored document.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -18,8 +17,10 @@ from billing.close import stale_hours
 from billing.exact import rounded
 from billing.invoicing.changes import with_changes
 from billing.invoicing.credit_notes import credit_note, creditable
-from billing.invoicing.documents import Invoice, InvoiceError, instant, is_correction, with_parties
-from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span, whom
+from billing.invoicing.documents import Invoice, InvoiceError, instant, with_parties
+from billing.invoicing.drafts import draft_all, drafts_of
+from billing.invoicing.issued import billed_later, issued, standing
+from billing.invoicing.month import Books, books_of, span
 from billing.money import minor_digits
 from billing.parties.applied import current_parties
 from billing.periods import Period, month_name, whole_hour
@@ -29,45 +30,6 @@ from warehouse.chain import Head, append, head
 from warehouse.store import Store, read_sql
 
 __all__ = ["Invoice", "InvoiceError", "billed_later", "credit", "draft_all", "issue_all", "issued", "standing", "void"]
-
-ALWAYS = Period(datetime(1971, 1, 1, tzinfo=UTC), datetime(2299, 1, 1, tzinfo=UTC))
-
-
-def issued(store: Store, period: Period | None = None, tenant: str | None = None, number: str = "") -> list[Invoice]:
-    """The issued invoices and credit notes whose period touches `period`, in the order of their numbers.
-
-    One that was made void since has the status `void` and says when, by whom and why; else it is what was stored.
-    """
-    params = {**span(period or ALWAYS), **whom(tenant), "number": number}
-    return [_as_it_stands(row) for row in store.rows(read_sql(__file__, "issued_invoices"), params)]
-
-
-def standing(store: Store, period: Period | None = None, tenant: str | None = None) -> list[Invoice]:
-    """The same without those that are void."""
-    return [one for one in issued(store, period, tenant) if not one.is_void]
-
-
-def billed_later(store: Store, period: Period, tenant: str | None = None) -> dict[str, str]:
-    """The tenants that owe something for a month, had no invoice of it, and were billed by a later one: its number."""
-    found: dict[str, str] = {}
-    for one in standing(store, Period(period.end, ALWAYS.end), tenant):
-        for line in one.lines:
-            reference = line.get("reference") or {}
-            if is_correction(line) and reference["invoice"] is None and _covers(period, reference["month"], one):
-                found.setdefault(one.tenant, str(one.number))
-    return found
-
-
-def _covers(period: Period, month: str, invoice: Invoice) -> bool:
-    return month_name(period, invoice.document["period"]["timezone"]) == month
-
-
-def _as_it_stands(row: Mapping[str, Any]) -> Invoice:
-    document = json.loads(row["document"])
-    if row["void"]:
-        why = {"at": instant(row["voided_at"]), "author": row["voided_by"], "reason": row["void_reason"]}
-        document |= {"status": "void", "void": why}
-    return Invoice(document)
 
 
 def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = None, actor: str = "") -> list[Invoice]:
@@ -121,7 +83,7 @@ def void(store: Store, number: str, now: datetime, actor: str, reason: str) -> I
     invoice = _one(store, number)
     if invoice.is_void:
         return invoice
-    if not reason:
+    if not reason.strip():
         raise InvoiceError(f"invoice {number}", "needs a reason to be voided", "Add --reason")
     for later in standing(store, None, invoice.tenant):
         if any((line.get("reference") or {}).get("invoice") == number for line in later.lines):
@@ -146,11 +108,13 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
         raise InvoiceError(f"credit note {number}", "is not an invoice", "To cancel a credit note: invoice void")
     if invoice.is_void:
         raise InvoiceError(f"invoice {number}", "is void; nothing is owed on it")
-    if not reason:
+    if not reason.strip():
         raise InvoiceError(f"invoice {number}", "needs a reason to be credited", "Add --reason")
     digits = minor_digits(invoice.currency)
-    if amount <= 0 or amount != round(amount, digits):
+    if amount <= 0:
         raise InvoiceError("--amount", f"found {amount}", f"Give an amount in {invoice.currency} above zero")
+    if amount != round(amount, digits):
+        raise InvoiceError("--amount", f"found {amount}", f"{invoice.currency} has {digits} digits")
     amount = rounded(Fraction(amount), digits)  # 20 is 20.00
     left = creditable(invoice, standing(store, None, invoice.tenant))
     if amount > left.net:

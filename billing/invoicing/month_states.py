@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from billing.closed import closed_period
-from billing.invoicing.drafts import books_of
 from billing.invoicing.invoices import standing
+from billing.invoicing.month import books_of
 from billing.periods import Period, month_name, parse_month
 from warehouse.store import Store
 

@@ -19,8 +19,9 @@ from typing import Any
 from billing.close import batches_read, close
 from billing.invoicing.corrections import reach_hours
 from billing.invoicing.documents import Invoice, InvoiceError
-from billing.invoicing.drafts import books_of, drafts_of
+from billing.invoicing.drafts import drafts_of
 from billing.invoicing.invoices import issued
+from billing.invoicing.month import books_of
 from billing.periods import Period, parse_month, whole_hour
 from billing.rates import ALWAYS_HOURS, rate_card_of
 from billing.scratch import facts_away

@@ -25,7 +25,7 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 @dataclass(frozen=True)
 class Subject:
     """What has a price: a device's model and pool, the profile of the part that is held ('' = the whole device),
-    the tenant that holds it ('' = nobody: the platform), and what was asked for: queue, priority as the source told
+    the tenant that holds it ('' = nobody: the platform), and what was asked for: queue, priority as the source reported
     it (None: it did not), preemptible."""
 
     model: str

@@ -79,7 +79,7 @@ class Match(Part):
 
 
 class PriorityClass(Part):
-    """Priorities as the source told them, at least `from` and less than `to`; None = no limit."""
+    """Priorities as the source reported them, at least `from` and less than `to`; None = no limit."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
 
@@ -252,7 +252,7 @@ class RateCard(Part):
         return value
 
     def priority_class(self, priority: int | None) -> str:
-        """The class of a priority as the source told it; '' where there is none, or none was told."""
+        """The class of a priority as the source reported it; '' where there is none, or none was reported."""
         if priority is None:
             return ""
         return next((name for name, one in self.priority_classes.items() if one.holds(priority)), "")

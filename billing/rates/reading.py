@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from typing import Annotated
 from zoneinfo import ZoneInfo
@@ -11,10 +12,8 @@ from pydantic import BeforeValidator
 
 def _instant(value: object) -> datetime | None:
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             value = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError("expected a date or time such as 2026-10-01 or 2026-10-01T00:00:00Z") from None
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if not isinstance(value, datetime | None):

@@ -1,6 +1,6 @@
 -- One row: what a GPU-hour costs a subject during [from_ms, to_ms); without a row the price is unknown.
 -- Units:   ms since the epoch; prices per GPU-hour.
--- Shape:   priority_level = 0 where no priority was told, else 1 + how many bounds of the card's priority classes it
+-- Shape:   priority_level = 0 where no priority was reported, else 1 + how many bounds of the card's priority classes it
 --          reaches; a column that the card does not ask for is empty. payer and subject are what claims and entries
 --          are joined by.
 CREATE TABLE {prices:Identifier}

@@ -100,16 +100,16 @@ def _refuse_changed_invoices(store: Store, old: TenantMapping | None, new: Tenan
     before, after = OwnerBook(old), OwnerBook(new)
     for row in store.rows(read_sql(__file__, "invoiced_combinations"), {"workload_patterns": expressions}):
         digits = row.pop("workloads")
-        told = Combination(*(row[name] for name in ("tenant", "project", "queue", "cluster", "source")))
+        reported = Combination(*(row[name] for name in ("tenant", "project", "queue", "cluster", "source")))
         span = epoch_ms(row["first"]), epoch_ms(row["last"])
-        was = before.periods(told._replace(workloads=digits[:of_old]))
-        becomes = after.periods(told._replace(workloads=digits[of_old:]))
+        was = before.periods(reported._replace(workloads=digits[:of_old]))
+        becomes = after.periods(reported._replace(workloads=digits[of_old:]))
         for at in sorted({span[0], *(p.start_ms for p in (*was, *becomes) if span[0] < p.start_ms < span[1])}):
             one, other = (next(p.owner for p in owners if p.start_ms <= at < p.end_ms) for owners in (was, becomes))
             invoiced = numbers[row["period_start"]]
             if _whose(one) != _whose(other) and (number := invoiced.get(one.tenant) or invoiced.get(other.tenant)):
                 raise TenantError(
-                    f"tenants' mapping: what was told as {_told(told)} at {_instant(at)}",
+                    f"tenants' mapping: what was reported as {_reported(reported)} at {_instant(at)}",
                     f"would go from {_shown(one)} to {_shown(other)}, but invoice {number} was computed from it",
                     "Leave that rule as it was, end it with effective_to, and follow it with a new one",
                 )
@@ -119,8 +119,8 @@ def _whose(owner: Owner) -> tuple[str, str, str]:
     return owner.tenant, owner.project, owner.cost_center
 
 
-def _told(told: Combination) -> str:
-    named = zip(("tenant", "project", "queue", "cluster"), told, strict=False)
+def _reported(reported: Combination) -> str:
+    named = zip(("tenant", "project", "queue", "cluster"), reported, strict=False)
     return ", ".join(f"{key} {value!r}" for key, value in named if value) or "nothing"
 
 

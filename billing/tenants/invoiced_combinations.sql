@@ -1,4 +1,4 @@
--- One row: a combination of what the sources told that held something in a month that has issued invoices, and from when
+-- One row: a combination of what the sources reported that held something in a month that has issued invoices, and from when
 -- to when it did at most.
 -- Params:  workload_patterns = regular expressions; workloads = which of them a name matches, as 0101.
 SELECT

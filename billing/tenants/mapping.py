@@ -5,8 +5,8 @@
     rules:
       - {match: {namespace: "chem-*", cluster: c1}, tenant: chem, cost_center: "4711", effective_from: 2026-10-01}
 
-Patterns are globs over what the source told, case-sensitive; a key that is absent matches anything, and the most
-specific rule wins. What a rule does not name (tenant, project) stays as told. Dates are as in a rate card.
+Patterns are globs over what the source reported, case-sensitive; a key that is absent matches anything, and the most
+specific rule wins. What a rule does not name (tenant, project) stays as reported. Dates are as in a rate card.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TenantError(LedgerError):
 
 
 class OwnerMatch(Part):
-    """What a rule is about: a glob over each word as the source told it; None = anything, '' = it told none.
+    """What a rule is about: a glob over each word as the source reported it; None = anything, '' = it reported none.
 
     `workload` is the pod's UID or the job's id. Labels are not in events, so there is nothing to match them by.
     """
@@ -59,7 +59,7 @@ class OwnerMatch(Part):
 
 
 class OwnerRule(Part):
-    """What fits is this tenant's during [effective_from, effective_to); None = open. None = as told."""
+    """What fits is this tenant's during [effective_from, effective_to); None = open. None = as reported."""
 
     match: OwnerMatch
     tenant: Annotated[str, Field(min_length=1)] | None = None
@@ -103,7 +103,7 @@ class OwnerRule(Part):
 
 
 class TenantMapping(Part):
-    """A whole mapping. What no rule fits is the told tenant's; where none was told, `unmapped_owner`'s."""
+    """A whole mapping. What no rule fits is the reported tenant's; where none was reported, `unmapped_owner`'s."""
 
     timezone: str = "UTC"
     unmapped_owner: str = ""

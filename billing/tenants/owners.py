@@ -14,7 +14,7 @@ EVER_MS = 1 << 62
 
 
 class Combination(NamedTuple):
-    """What a mapping can tell things apart by, as the source told it. `workloads` is one digit for each of the
+    """What a mapping can tell things apart by, as the source reported it. `workloads` is one digit for each of the
     mapping's `workload_patterns`: 1 = the workload's name matches it."""
 
     tenant: str
@@ -27,7 +27,7 @@ class Combination(NamedTuple):
 
 @dataclass(frozen=True)
 class Owner:
-    """Who pays; `unmapped`: no rule fits, so this is the told tenant or the named owner."""
+    """Who pays; `unmapped`: no rule fits, so this is the reported tenant or the named owner."""
 
     tenant: str
     project: str
@@ -44,7 +44,7 @@ class OwnerPeriod(NamedTuple):
 
 
 class OwnerBook:
-    """What a mapping says of combinations; None says that everything is whose it was told to be."""
+    """What a mapping says of combinations; None says that everything is whose it was reported to be."""
 
     def __init__(self, mapping: TenantMapping | None) -> None:
         self.mapping = mapping
@@ -55,27 +55,27 @@ class OwnerBook:
         self._matcher = Matcher(keys, [rule.match.model_dump() for rule in self._rules])
         self._times: dict[int, tuple[tuple[int, int, int | None], ...]] = {}
 
-    def periods(self, told: Combination) -> list[OwnerPeriod]:
+    def periods(self, reported: Combination) -> list[OwnerPeriod]:
         """The owners of what was told so, through all time: in order, without gaps, neighbours that differ."""
         periods: list[OwnerPeriod] = []
-        for start, end, number in self._times_of(self._fitting(told)):
-            owner = self._owner(number, told)
+        for start, end, number in self._times_of(self._fitting(reported)):
+            owner = self._owner(number, reported)
             if periods and periods[-1].owner == owner:
                 start = periods.pop().start_ms
             periods.append(OwnerPeriod(start, end, owner))
         return periods
 
-    def rules_of(self, told: Combination) -> list[int]:
+    def rules_of(self, reported: Combination) -> list[int]:
         """Places of the rules that fit at some time, in the order of the mapping."""
         assert self.mapping is not None
         places = {id(rule): place for place, rule in enumerate(self.mapping.rules)}
-        return sorted(places[id(self._rules[number])] for number in numbers(self._fitting(told)))
+        return sorted(places[id(self._rules[number])] for number in numbers(self._fitting(reported)))
 
-    def _fitting(self, told: Combination) -> int:
-        bits = self._matcher.fitting(lambda key: getattr(told, key))
+    def _fitting(self, reported: Combination) -> int:
+        bits = self._matcher.fitting(lambda key: getattr(reported, key))
         for number in numbers(bits):
             pattern = self._rules[number].match.workload
-            if pattern is not None and told.workloads[self._patterns[pattern]] != "1":
+            if pattern is not None and reported.workloads[self._patterns[pattern]] != "1":
                 bits ^= 1 << number
         return bits
 
@@ -96,13 +96,13 @@ class OwnerBook:
         start, end = rule.effective_from, rule.effective_to
         return max(0, epoch_ms(start)) if start else 0, max(0, epoch_ms(end)) if end else EVER_MS
 
-    def _owner(self, number: int | None, told: Combination) -> Owner:
+    def _owner(self, number: int | None, reported: Combination) -> Owner:
         fallback = self.mapping.unmapped_owner if self.mapping else ""
         if number is None:
-            return Owner(told.tenant or fallback, told.project, unmapped=self.mapping is not None)
+            return Owner(reported.tenant or fallback, reported.project, unmapped=self.mapping is not None)
         rule = self._rules[number]
         return Owner(
-            (told.tenant or fallback) if rule.tenant is None else rule.tenant,
-            told.project if rule.project is None else rule.project,
+            (reported.tenant or fallback) if rule.tenant is None else rule.tenant,
+            reported.project if rule.project is None else rule.project,
             rule.cost_center,
         )

@@ -14,23 +14,23 @@ from billing.tenants.owners import Combination, OwnerBook
 from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
-TOLD = ("reported_tenant", "reported_project", "queue", "cluster")
+REPORTED = ("reported_tenant", "reported_project", "queue", "cluster")
 
 
 def unmapped(store: Store) -> list[dict[str, Any]]:
     """What no rule fits in the closed books, most GPU-hours first.
 
-    A row: what the source told (`reported_tenant`, `reported_project`, `queue`, `cluster`), who pays for it (`owner`),
-    `gpu_hours`, how many `allocations`, from when (`since`) to when (`until`).
+    A row: what the source reported (`reported_tenant`, `reported_project`, `queue`, `cluster`), who pays for it
+    (`owner`), `gpu_hours`, how many `allocations`, from when (`since`) to when (`until`).
     """
     rows = store.rows(read_sql(__file__, "unmapped"))
     scale = Scale.of(row["device_units"] for row in rows)
     merged: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        merged[*(row[key] for key in TOLD), row["tenant"]].append(row)
+        merged[*(row[key] for key in REPORTED), row["tenant"]].append(row)
     found = [
         {
-            **dict(zip((*TOLD, "owner"), key, strict=True)),
+            **dict(zip((*REPORTED, "owner"), key, strict=True)),
             "gpu_hours": _hours(scale, parts),
             "allocations": sum(part["allocations"] for part in parts),
             "since": min(part["since"] for part in parts),
@@ -38,15 +38,15 @@ def unmapped(store: Store) -> list[dict[str, Any]]:
         }
         for key, parts in merged.items()
     ]
-    return sorted(found, key=lambda row: (-row["gpu_hours"], *(row[key] for key in TOLD)))
+    return sorted(found, key=lambda row: (-row["gpu_hours"], *(row[key] for key in REPORTED)))
 
 
 @dataclass(frozen=True)
 class Preview:
     """What a mapping would make of the closed books.
 
-    moves:    rows of what was told, `now` and `then` (tenant, project, cost center as text) and `gpu_hours`.
-    unmapped: rows of what no rule would fit: what was told, `owner`, `gpu_hours`.
+    moves:    rows of what was reported, `now` and `then` (tenant, project, cost center as text) and `gpu_hours`.
+    unmapped: rows of what no rule would fit: what was reported, `owner`, `gpu_hours`.
     idle:     rules that fit nothing that was ever held, in words.
     """
 
@@ -65,18 +65,18 @@ def preview(store: Store, mapping: TenantMapping) -> Preview:
     open_: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     used: set[int] = set()
     for row in rows:
-        told = Combination(*(row[key] for key in (*TOLD, "source", "workloads")))
-        owner = next(p.owner for p in book.periods(told) if p.start_ms <= row["first_ms"] < p.end_ms)
-        used.update(book.rules_of(told))
-        key = tuple(row[name] for name in TOLD)
+        reported = Combination(*(row[key] for key in (*REPORTED, "source", "workloads")))
+        owner = next(p.owner for p in book.periods(reported) if p.start_ms <= row["first_ms"] < p.end_ms)
+        used.update(book.rules_of(reported))
+        key = tuple(row[name] for name in REPORTED)
         now, then = _shown(row["tenant"], row["project"], row["cost_center"]), _shown(*_parts(owner))
         if now != then:
             moves[*key, now, then].append(row)
         if owner.unmapped:
             open_[*key, owner.tenant].append(row)
     return Preview(
-        _summed(moves, (*TOLD, "now", "then"), scale),
-        _summed(open_, (*TOLD, "owner"), scale),
+        _summed(moves, (*REPORTED, "now", "then"), scale),
+        _summed(open_, (*REPORTED, "owner"), scale),
         [f"rules[{n}] ({rule.words})" for n, rule in enumerate(mapping.rules) if n not in used],
     )
 

@@ -1,4 +1,4 @@
--- One row: what no rule of the mapping in force fits, as the sources told it, on devices with one number of units.
+-- One row: what no rule of the mapping in force fits, as the sources reported it, on devices with one number of units.
 -- Units:   micro_ms: millionths of a unit-millisecond.
 SELECT
     reported_tenant,

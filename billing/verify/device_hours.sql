@@ -25,7 +25,7 @@ WITH
     ),
     rows_of_devices AS
     (
-        SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS since, max((state, units)) AS told
+        SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS since, max((state, units)) AS reported
         FROM devices
         WHERE (batch = 0 OR batch IN (SELECT batch FROM ingest_batches))
         GROUP BY cluster, device_id, ts
@@ -35,7 +35,7 @@ WITH
         SELECT cluster, device_id, since,
             leadInFrame(since, 1, {forever:Int64}) OVER (PARTITION BY cluster, device_id ORDER BY since
                 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS until,
-            told.1 AS state, told.2 AS units
+            reported.1 AS state, reported.2 AS units
         FROM rows_of_devices
     ),
     capacity AS

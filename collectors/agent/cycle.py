@@ -23,7 +23,7 @@ LATE_SHARE = 0.1
 JUMP_MS = 1000
 """A wall clock that goes so far by itself between two ticks has jumped."""
 AGAIN_SECONDS = 600.0
-"""Trouble that stays is told again after so long."""
+"""Trouble that stays is reported again after so long."""
 STALLED_INTERVALS = 3
 
 
@@ -71,7 +71,7 @@ class Cycle:
         self._outbox, self._show = outbox, show
         self._wall, self._steady = wall, steady
         self._clock = ClockWatch(self._wall_ms(), self._steady_ms())
-        self._told, self._told_at = "", 0.0
+        self._reported, self._reported_at = "", 0.0
 
     def run(self, stop: threading.Event) -> None:
         """Until told to stop."""
@@ -139,8 +139,8 @@ class Cycle:
     def _trouble(self, what: str, now: datetime) -> Collected:
         collected = Collected()
         self.state.error = what
-        if what != self._told or self._steady() - self._told_at >= AGAIN_SECONDS:
-            self._told, self._told_at = what, self._steady()
+        if what != self._reported or self._steady() - self._reported_at >= AGAIN_SECONDS:
+            self._reported, self._reported_at = what, self._steady()
             log.warning("agent: %s: %s", self.name, what)
             finding = self._outbox.finding(now, "source_unreachable", "warning", what, self.name)
             collected.add("findings", finding)

@@ -41,8 +41,8 @@ def render(families: Iterable[Family]) -> str:
         lines.append(f"# HELP {family.name} {_escaped(family.help, quotes=False)}")
         lines.append(f"# TYPE {family.name} {family.kind}")
         for labels, value in family.series.items():
-            told = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels if text)
-            lines.append(f"{family.name}{f'{{{told}}}' if told else ''} {_number(value)}")
+            reported = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels if text)
+            lines.append(f"{family.name}{f'{{{reported}}}' if reported else ''} {_number(value)}")
     return "".join(line + "\n" for line in lines)
 
 

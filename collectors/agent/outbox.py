@@ -30,7 +30,7 @@ class Outbox:
         self._spool, self._cluster, self._node = spool, cluster, node
         self._lock = threading.Lock()
         self._said: set[tuple[str, str]] = set()
-        self._told_at: datetime | None = None
+        self._reported_at: datetime | None = None
 
     def put(self, source: str, collected: Collected, now: datetime) -> bool:
         """Spools all that a tick gave, at once; whether it is on disk."""
@@ -58,12 +58,12 @@ class Outbox:
     def tell_losses(self, now: datetime) -> None:
         """A finding for each kind of loss that none tells of yet; not again and again while it goes on, for findings
         need room, too."""
-        if self._told_at is not None and now - self._told_at < AGAIN:
+        if self._reported_at is not None and now - self._reported_at < AGAIN:
             return
         losses = self._spool.unsaid()
         if not losses:
             return
-        self._told_at = now
+        self._reported_at = now
         for loss in losses:
             log.error("agent: %s", message(loss))
         rows = [self.finding(now, _FINDINGS[loss.reason], "critical", message(loss), "spool") for loss in losses]

@@ -112,8 +112,8 @@ def _of_spool(spool: SpoolState, now: datetime) -> list[Family]:
         ("agent_set_aside_batches", "What the store refused and the spool keeps.", float(spool.set_aside)),
     )
     found = []
-    for name, told, value in simple:
-        family = Family(name, "gauge", told)
+    for name, reported, value in simple:
+        family = Family(name, "gauge", reported)
         family.add(value)
         found.append(family)
     lost = Family("agent_lost_rows_total", "counter", "Rows that did not reach the store, by reason.")
@@ -136,8 +136,8 @@ def _of_delivery(delivery: DeliveryState, now: datetime) -> list[Family]:
         ),
     )
     found = []
-    for name, told, value in simple:
-        family = Family(name, "counter", told)
+    for name, reported, value in simple:
+        family = Family(name, "counter", reported)
         family.add(value)
         found.append(family)
     answers = Family("agent_delivery_answers_total", "counter", "What became of what was sent.")

@@ -11,6 +11,7 @@ Every key, with its meaning: docs/agent.md.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from collectors.errors import CollectorError
 from warehouse.written_files import first_error, read_yaml
 
 HINT = "See docs/agent.md for all keys"
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([^}]*)\})", re.ASCII)
 
 
 def _on_the_grid(seconds: float) -> float:
@@ -201,7 +203,9 @@ def read_settings(path: Path | None, over: Mapping[str, Any] | None = None) -> A
 
     Errors: CollectorError that names the key.
     """
-    document = _expanded(read_yaml(path, "settings of an agent", HINT, CollectorError)) if path is not None else {}
+    document: dict[str, Any] = {}
+    if path is not None:
+        document = _expanded(read_yaml(path, "settings of an agent", HINT, CollectorError), path)
     for name, value in (over or {}).items():
         if value is not None:
             _put(document, name.split("."), value)
@@ -211,13 +215,18 @@ def read_settings(path: Path | None, over: Mapping[str, Any] | None = None) -> A
         raise first_error(str(path or "agent"), error, AgentSettings, CollectorError, HINT) from None
 
 
-def _expanded(value: Any) -> Any:
-    """`$NAME` and `${NAME}` in texts, from the environment."""
+def _expanded(value: Any, path: Path, key: str = "") -> Any:
+    """`$NAME` and `${NAME}` in texts, from the environment.   Errors: CollectorError for a name that is not there."""
     if isinstance(value, dict):
-        return {key: _expanded(item) for key, item in value.items()}
+        return {name: _expanded(item, path, f"{key}.{name}" if key else str(name)) for name, item in value.items()}
     if isinstance(value, list):
-        return [_expanded(item) for item in value]
-    return os.path.expandvars(value) if isinstance(value, str) else value
+        return [_expanded(item, path, f"{key}[{place}]") for place, item in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    for match in _VARIABLE.finditer(value):
+        if (name := match[1] or match[2]) not in os.environ:
+            raise CollectorError(f"{path}: {key}", f"${name} is not set", "Set it in the agent's environment")
+    return os.path.expandvars(value)
 
 
 def _put(document: dict[str, Any], names: list[str], value: Any) -> None:

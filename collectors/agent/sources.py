@@ -250,9 +250,9 @@ def service_source(settings: AgentSettings, service: ServiceSettings) -> Source:
     from collectors.exporters.fetching import Access
     from collectors.services.scrape import Service, ServiceCollector, Target
 
-    told = Service(service.name, tuple(map(Target, service.urls)), service.tenant, service.profile, service.whole)
+    reported = Service(service.name, tuple(map(Target, service.urls)), service.tenant, service.profile, service.whole)
     return ServiceCollector(
-        [told],
+        [reported],
         cluster=settings.cluster,
         node=settings.node,
         period_seconds=service.interval_seconds,

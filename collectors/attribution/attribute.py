@@ -40,8 +40,8 @@ class Cycle:
         return {**self._where(place, workload_id), "interval_seconds": self.interval_seconds}
 
     def finding(self, finding: str, severity: Severity, message: str, place: Place, who: str = "") -> Row:
-        told = {"finding": finding, "severity": severity, "message": message, "source": "attribution"}
-        return {**self._where(place, who), **told}
+        reported = {"finding": finding, "severity": severity, "message": message, "source": "attribution"}
+        return {**self._where(place, who), **reported}
 
     def _where(self, place: Place, workload_id: str) -> Row:
         return {
@@ -190,8 +190,8 @@ def _add_workloads(collected: Collected, look: _Look) -> None:
             row["memory_used_bytes"] = int(memory.value)
         collected.add("samples", row)
         if workload_id in held and (share := held[workload_id].share) is not None:
-            told = Reading("ok", float(share), held[workload_id].resource)
-            _add_metric(collected, look, "allocated_share", told, workload_id)
+            reported = Reading("ok", float(share), held[workload_id].resource)
+            _add_metric(collected, look, "allocated_share", reported, workload_id)
 
 
 def _activity(look: _Look, own: Sequence[ProcessReading]) -> Reading:

@@ -14,7 +14,7 @@ from collectors.errors import CollectorError
 from collectors.readings import Collected, DeviceReading, Row
 
 REPEAT = timedelta(minutes=10)
-"""A finding that stays is told again after so long."""
+"""A finding that stays is reported again after so long."""
 
 
 class AllocationSource(Protocol):
@@ -36,7 +36,7 @@ class NodeAttribution:
     ) -> None:
         self._cluster, self._node = cluster, node
         self._processes, self._sources = processes, tuple(sources)
-        self._told: dict[tuple[str, ...], datetime] = {}
+        self._reported: dict[tuple[str, ...], datetime] = {}
 
     def collect(
         self,
@@ -69,7 +69,7 @@ class NodeAttribution:
         if "findings" in collected.rows:
             collected.rows["findings"] = self._new(collected.rows["findings"], ts)
         else:
-            self._told = {}
+            self._reported = {}
         return collected
 
     def _ask(self, inventory: Inventory, cycle: Cycle, collected: Collected) -> Iterable[Allocations]:
@@ -83,11 +83,11 @@ class NodeAttribution:
             yield known
 
     def _new(self, findings: list[Row], now: datetime) -> list[Row]:
-        """Findings that were not told lately; one that was gone in between is new."""
+        """Findings that were not reported lately; one that was gone in between is new."""
         found = {_identity(row): row for row in findings}
-        told = {key: at for key, at in self._told.items() if key in found}
-        fresh = {key: row for key, row in found.items() if key not in told or now - told[key] >= REPEAT}
-        self._told = {**told, **dict.fromkeys(fresh, now)}
+        reported = {key: at for key, at in self._reported.items() if key in found}
+        fresh = {key: row for key, row in found.items() if key not in reported or now - reported[key] >= REPEAT}
+        self._reported = {**reported, **dict.fromkeys(fresh, now)}
         return list(fresh.values())
 
 

@@ -32,11 +32,11 @@ MOST_DEVICES = 100_000
 """Of a source; what it names beyond is in no row."""
 CONFIRMED = 3
 BACK_SECONDS = 120.0
-"""A device that was unseen for as long, and at more than CONFIRMED looks, is told again when it is back."""
+"""A device that was unseen for as long, and at more than CONFIRMED looks, is reported again when it is back."""
 UNDIVIDED_SECONDS = 600.0
 """A device that was divided is so until it was seen without parts for so long: pushed series of its parts may be behind
 those of the whole. The row is from when that was first seen."""
-MOST_TOLD = 100
+MOST_REPORTED = 100
 """Rows of a device that are remembered, for what comes late."""
 SAME_MEMORY = 0.01
 """Sizes that differ by no more of themselves are one: versions of a driver reserve more or less."""
@@ -70,9 +70,9 @@ class _Device:
     """told: what its last row said; None after it was removed. seen_at: None before its first observation in this
     life. missed: seconds for which others of its node were seen without it. looks: since its last observation. other:
     what it seems to be instead, since when, and how often in a row. rows: of this life, from when they are. before:
-    as other, of the time before that. parts: as other, what came late of parts of which nothing was told."""
+    as other, of the time before that. parts: as other, what came late of parts of which nothing was reported."""
 
-    told: Facts | None
+    reported: Facts | None
     seen_at: float | None = None
     missed: float = 0.0
     looks: int = 0
@@ -81,14 +81,14 @@ class _Device:
     before: tuple[Facts, float, int] | None = None
     parts: tuple[Facts, float, int] | None = None
 
-    def told_at(self, at: float) -> Facts | None:
-        """What was told of it for this time."""
+    def reported_at(self, at: float) -> Facts | None:
+        """What was reported of it for this time."""
         place = bisect_right(self.rows, at, key=lambda row: row[0])
         return self.rows[place - 1][1] if place else None
 
-    def told_from(self, at: float, facts: Facts) -> None:
+    def reported_from(self, at: float, facts: Facts) -> None:
         insort(self.rows, (at, facts), key=lambda row: row[0])
-        del self.rows[:-MOST_TOLD]
+        del self.rows[:-MOST_REPORTED]
 
 
 class ExporterInventory:
@@ -129,18 +129,18 @@ class ExporterInventory:
 
     def missing(self, at: float) -> list[Row]:
         """The rows of devices that are gone; to be asked after `take`, each time."""
-        told = {name: device for name, device in self._devices.items() if device.told is not None}
+        reported = {name: device for name, device in self._devices.items() if device.reported is not None}
         nodes: dict[str, float] = {}
-        for device in told.values():
-            if device.told is not None and device.seen_at is not None:
-                nodes[device.told.node] = max(device.seen_at, nodes.get(device.told.node, 0.0))
+        for device in reported.values():
+            if device.reported is not None and device.seen_at is not None:
+                nodes[device.reported.node] = max(device.seen_at, nodes.get(device.reported.node, 0.0))
         rows = []
-        for device_id, device in told.items():
-            if device.told is None:
+        for device_id, device in reported.items():
+            if device.reported is None:
                 continue
             device.looks += 1
-            before = self._nodes.get(device.told.node, math.inf)
-            step = min(nodes.get(device.told.node, 0.0) - before, STEP_SECONDS)
+            before = self._nodes.get(device.reported.node, math.inf)
+            step = min(nodes.get(device.reported.node, 0.0) - before, STEP_SECONDS)
             if device.seen_at is None:
                 device.seen_at = at  # remembered, and not yet seen in this life: its hour begins
             elif device.seen_at > before:
@@ -148,14 +148,14 @@ class ExporterInventory:
             elif step > 0:
                 device.missed += step
             if device.missed >= GONE_SECONDS:
-                rows.append(self._row(device_id, device.told, device.seen_at, "removed"))
-                device.told, device.missed, self.changed = None, 0.0, True
+                rows.append(self._row(device_id, device.reported, device.seen_at, "removed"))
+                device.reported, device.missed, self.changed = None, 0.0, True
         self._nodes = nodes
         return rows
 
     def plain(self) -> dict[str, Any]:
         """What a restart needs, as JSON has it."""
-        return {name: asdict(one.told) for name, one in self._devices.items() if one.told is not None}
+        return {name: asdict(one.reported) for name, one in self._devices.items() if one.reported is not None}
 
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Errors: TypeError, KeyError, ValueError if it is not what `plain` gives."""
@@ -163,13 +163,13 @@ class ExporterInventory:
 
     def _see(self, device_id: str, facts: Facts, at: float) -> list[Row]:
         device = self._devices.setdefault(device_id, _Device(None))
-        if device.told is None or device.seen_at is None:  # also again by each process: the last row may be lost
-            parts = device.told is not None and facts.less_divided(device.told)
-            return self._tell(device_id, device, device.told if parts and device.told else facts, at)
+        if device.reported is None or device.seen_at is None:  # also again by each process: the last row may be lost
+            parts = device.reported is not None and facts.less_divided(device.reported)
+            return self._tell(device_id, device, device.reported if parts and device.reported else facts, at)
         is_back = device.looks > CONFIRMED and at - device.seen_at >= BACK_SECONDS
-        if device.told.node == facts.node:
+        if device.reported.node == facts.node:
             device.seen_at, device.looks = at, 0
-        if device.told.same(facts):
+        if device.reported.same(facts):
             if is_back:
                 return self._tell(device_id, device, facts, at)
             device.other = None
@@ -180,23 +180,23 @@ class ExporterInventory:
         else:
             device.other = facts, at, 1
         since, times = device.other[1:]
-        if times < CONFIRMED or (facts.less_divided(device.told) and at - since < UNDIVIDED_SECONDS):
+        if times < CONFIRMED or (facts.less_divided(device.reported) and at - since < UNDIVIDED_SECONDS):
             return []
         return self._tell(device_id, device, facts, since)
 
     def _see_late(self, device_id: str, facts: Facts, at: float) -> list[Row]:
         device = self._devices.get(device_id)
-        if device is None or (device.told is not None and device.seen_at is not None and at > device.seen_at):
+        if device is None or (device.reported is not None and device.seen_at is not None and at > device.seen_at):
             if device is not None:
                 device.missed = 0.0
             return self._see(device_id, facts, at)  # later than others, and the newest of this one
-        if device.told is None or device.seen_at is None:
+        if device.reported is None or device.seen_at is None:
             return []  # removed since, or not yet seen in this life
-        told = device.told_at(at)
-        if told is not None:
-            return self._see_parts(device_id, device, facts, told, at)
+        reported = device.reported_at(at)
+        if reported is not None:
+            return self._see_parts(device_id, device, facts, reported, at)
         since = at
-        if not device.told.same(facts):
+        if not device.reported.same(facts):
             before, since, times = device.before or (facts, at, 0)
             if not (before.same(facts) and facts.same(before)):
                 since, times = at, 0
@@ -204,13 +204,13 @@ class ExporterInventory:
             if times + 1 < CONFIRMED:
                 return []
         device.before = None
-        device.told_from(since, facts)
+        device.reported_from(since, facts)
         return [self._row(device_id, facts, since, "available")]
 
-    def _see_parts(self, device_id: str, device: _Device, facts: Facts, told: Facts, at: float) -> list[Row]:
-        """What came late of a time that was told of: it says something new where it shows parts."""
-        if device.told is None or not told.less_divided(facts):
-            if device.other is not None and at >= device.other[1] and told.same(facts):
+    def _see_parts(self, device_id: str, device: _Device, facts: Facts, reported: Facts, at: float) -> list[Row]:
+        """What came late of a time that was reported: it says something new where it shows parts."""
+        if device.reported is None or not reported.less_divided(facts):
+            if device.other is not None and at >= device.other[1] and reported.same(facts):
                 device.other = None  # it is not something else since then
             return []
         before, since, times = device.parts or (facts, at, 0)
@@ -220,19 +220,19 @@ class ExporterInventory:
         if times + 1 < CONFIRMED:
             return []
         since, device.parts = device.parts[1], None
-        if device.told.less_divided(facts) and device.rows[-1][0] <= since:
-            device.told, device.other, self.changed = facts, None, True
-        device.told_from(since, facts)
+        if device.reported.less_divided(facts) and device.rows[-1][0] <= since:
+            device.reported, device.other, self.changed = facts, None, True
+        device.reported_from(since, facts)
         return [self._row(device_id, facts, since, "available")]
 
     def _tell(self, device_id: str, device: _Device, facts: Facts, at: float) -> list[Row]:
-        memory = facts.memory_bytes or (device.told.memory_bytes if device.told else None)
-        if device.told is None or device.seen_at is None:
+        memory = facts.memory_bytes or (device.reported.memory_bytes if device.reported else None)
+        if device.reported is None or device.seen_at is None:
             device.rows.clear()
-        device.told = Facts(facts.node, facts.vendor, facts.model, memory, facts.units)
-        device.told_from(at, device.told)
+        device.reported = Facts(facts.node, facts.vendor, facts.model, memory, facts.units)
+        device.reported_from(at, device.reported)
         device.seen_at, device.looks, device.other, self.changed = at, 0, None, True
-        return [self._row(device_id, device.told, at, "available")]
+        return [self._row(device_id, device.reported, at, "available")]
 
     def _row(self, device_id: str, facts: Facts, at: float, state: str) -> Row:
         row: Row = {"ts": datetime.fromtimestamp(at, UTC), "node": facts.node, "device_id": device_id}

@@ -1,8 +1,8 @@
 """The alarm for a unit that nobody knew of: a metric of many devices that is far from what it was before an upgrade.
 
-Units that a profile knows are told by evidence (units.py). Any other metric of any exporter may be measured in another
-unit one day: where devices show another version or another name of the metric than before, what they said last and what
-they say first is compared, and their median counts.
+Units that a profile knows are decided by evidence (units.py). Any other metric of any exporter may be measured in
+another unit one day: where devices show another version or another name of the metric than before, what they said
+last and what they say first is compared, and their median counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Metric:
     """steps: device -> (when it was upgraded, after / before, name before, name after).   told_at: of the last one."""
 
     steps: dict[str, tuple[float, float, str, str]] = field(default_factory=dict)
-    told_at: float = -math.inf
+    reported_at: float = -math.inf
 
 
 class Jumps:
@@ -65,9 +65,9 @@ class Jumps:
         known = self._metrics[metric]
         known.steps = {device: step for device, step in known.steps.items() if at - step[0] <= WINDOW_SECONDS}
         middle = median(step[1] for step in known.steps.values())
-        if len(known.steps) < FEWEST or 1 / FAR < middle < FAR or at - known.told_at <= WINDOW_SECONDS:
+        if len(known.steps) < FEWEST or 1 / FAR < middle < FAR or at - known.reported_at <= WINDOW_SECONDS:
             return []
-        known.told_at = at
+        known.reported_at = at
         names = sorted(
             {f"{before} to {after}" if before != after else after for _, _, before, after in known.steps.values()}
         )
@@ -75,5 +75,5 @@ class Jumps:
             f"{metric} of {len(known.steps)} devices became {middle:.3g} times what it was, by their median, as their "
             f"exporter was upgraded ({', '.join(names)}): its unit may have changed"
         )
-        told: Row = {"ts": datetime.fromtimestamp(at, UTC), "finding": "metric_jumped", "severity": "critical"}
-        return [told | {"message": message}]
+        reported: Row = {"ts": datetime.fromtimestamp(at, UTC), "finding": "metric_jumped", "severity": "critical"}
+        return [reported | {"message": message}]

@@ -1,5 +1,5 @@
-"""What a reader of exporters remembers between the lives of its process: the units of fields, and the devices it told
-of. In a file that is small and written only when something changed."""
+"""What a reader of exporters remembers between the lives of its process: the units of fields, and the devices it
+reported of. In a file that is small and written only when something changed."""
 
 from __future__ import annotations
 

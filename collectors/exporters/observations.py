@@ -24,7 +24,7 @@ NO_NODES = ("localhost", "localhost.localdomain")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a device, as the exporter's labels say.   uid: the pod's, empty if not told.   job: Slurm's."""
+    """Who holds a device, as the exporter's labels say.   uid: the pod's, empty if not reported.   job: Slurm's."""
 
     namespace: str = ""
     pod: str = ""
@@ -82,7 +82,7 @@ class Observations:
     devices: list[Observation] = field(default_factory=list)
     used: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
-    untold: dict[str, str] = field(default_factory=dict)
+    unreported: dict[str, str] = field(default_factory=dict)
     at: float = 0.0
 
 
@@ -134,6 +134,9 @@ CHECKED_BY = {"gpu_utilization": "graphics_active"}
 OF_PODS = frozenset({"pod_template_hash", "batch_kubernetes_io_controller_uid", "statefulset_kubernetes_io_pod_name"})
 """Labels that Kubernetes writes at pods of Deployments, Jobs and StatefulSets: who has them has all labels of pods."""
 
+UID_MISSING_SECONDS = 3600.0
+"""For how long UIDs are not believed after a pod's series came without one: an exporter tells all pods' or none."""
+
 AHEAD = 10.0
 """Seconds that a timestamp may be in the future: clocks differ a little."""
 
@@ -150,6 +153,7 @@ class Reader:
         self._rules: dict[str, list[Ranked]] = defaultdict(list)
         self._units = [profile.units_of(rule) for rule in profile.metrics]
         self._repeats_pods = False
+        self._uid_missing_at = -math.inf
         self._divided: dict[str, bool] = {}
         for place, rule in enumerate(profile.metrics):
             for nth, name in enumerate((*rule.names, *rule.node_names)):
@@ -210,6 +214,7 @@ class Reader:
                 found.dropped["other labels than the profile's"] += 1
                 continue
             picked.append((place, one, subject, rules))
+        picked = self._without_users_uids(picked, at)
         if self._repeats_pods:
             picked = self._not_by_users(picked, found)
         has_parts = {*divided, *(subject.device_id for _, _, subject, _ in picked if subject.partition)}
@@ -237,9 +242,31 @@ class Reader:
             found.dropped[reasons.get(place, "another series says it")] += 1
         return found
 
+    def _without_users_uids(self, picked: list[Picked], at: float) -> list[Picked]:
+        """Where a Prometheus has sorted the labels, a pod's user may have written its UID. An exporter tells the UIDs
+        of all pods or of none: where one pod has none, the others' users wrote theirs."""
+        own = self.profile.own_labels
+        if own is None:
+            return picked
+        of_pods = {
+            place: subject.holder
+            for place, one, subject, _ in picked
+            if subject.holder is not None and subject.holder.pod and not own.unsorted(one.labels)
+        }
+        if not all(holder.uid for holder in of_pods.values()):
+            self._uid_missing_at = max(self._uid_missing_at, at)
+        if at - self._uid_missing_at > UID_MISSING_SECONDS:
+            return picked
+        return [
+            (place, one, replace(subject, holder=replace(of_pods[place], uid="")), rules)
+            if place in of_pods and of_pods[place].uid
+            else (place, one, subject, rules)
+            for place, one, subject, rules in picked
+        ]
+
     def _not_by_users(self, picked: list[Picked], found: Observations) -> list[Picked]:
         """Where labels of pods stand among the exporter's, and a Prometheus has sorted them, a pod's user may have
-        written on which partition it is. Whether a device is divided is told by its series without a pod, now or when
+        written on which partition it is. Whether a device is divided shows in its series without a pod, now or when
         there last were any, or by several partitions at once: a pod can write but one. Else nobody knows."""
         at_once: dict[str, set[str]] = defaultdict(set)
         free: dict[str, bool] = {}
@@ -256,8 +283,8 @@ class Reader:
             divided = self._divided.get(subject.device_id)
             if subject.holder is not None and subject.holder.pod and subject.partition and not divided:
                 if divided is None:
-                    found.dropped["partition told by a pod's labels alone"] += 1
-                    found.untold[subject.device_id] = subject.node
+                    found.dropped["partition reported by a pod's labels alone"] += 1
+                    found.unreported[subject.device_id] = subject.node
                     continue
                 subject = replace(subject, partition="", partition_id="", partition_profile="")
             believed.append((place, one, subject, rules))
@@ -363,12 +390,12 @@ class Reader:
     def _version(self, labels: Mapping[str, str]) -> str:
         """What of the labels changes with the exporter's version: their spelling, and what they say of the driver."""
         identity = {name.lower() for name in (*self.profile.identity.device_id, *self.profile.identity.node)}
-        told = [
+        reported = [
             f"{name}={text}"
             for name, text in labels.items()
             if any(fnmatchcase(name, glob) for glob in self.profile.version)
         ]
-        return ",".join(sorted([*(name for name in labels if name.lower() in identity), *told]))
+        return ",".join(sorted([*(name for name in labels if name.lower() in identity), *reported]))
 
     def _blank(self, value: int | float) -> bool:
         return math.isnan(value) or any(start <= value <= end for start, end in self.profile.blanks)

@@ -230,7 +230,7 @@ class OwnLabels(_Strict):
         """
         names = [name for name, _ in labels]
         runs = [run.split(",") for run in self.first]
-        if not names or names[0] != runs[0][0] or not set(self.last) <= set(names):
+        if not self.unsorted(names) or not set(self.last) <= set(names):
             return labels
         begin = len(names) - 1 - names[::-1].index(self.last[0])
         if not set(self.last) <= set(names[begin:]):
@@ -243,6 +243,10 @@ class OwnLabels(_Strict):
             end = names.index(self.first[-1]) + 1
         between = [one for one in labels[end:begin] if any(fnmatchcase(one[0], glob) for glob in version)]
         return [*labels[:end], *between, *labels[begin:]]
+
+    def unsorted(self, names: Iterable[str]) -> bool:
+        """Whether the labels still begin as the exporter writes them, so that nobody has sorted them."""
+        return next(iter(names), None) == self.first[0].split(",")[0]
 
 
 class Inventory(_Strict):

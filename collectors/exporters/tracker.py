@@ -24,10 +24,10 @@ MISSED_PERIODS = 2.1
 """One look may be missed. A Prometheus that is busy looks some milliseconds early or late: what is two periods must not
 be decided by them."""
 
-UNTOLD_SECONDS = 3600.0
+UNREPORTED_SECONDS = 3600.0
 """A device of whose partition nobody tells is a finding again after this long."""
 
-UNTOLD = (
+UNREPORTED = (
     "only labels of pods say of which partition its series are, which their users can write: they are left out."
     " Switch the exporter's pod labels off, or let it show the whole device too"
     " (docs/exporters.md, Attribution to workloads)"
@@ -97,13 +97,13 @@ class Tracker:
     known: dict[Key, _Known] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     findings: list[Row] = field(default_factory=list)
-    untold: dict[str, float] = field(default_factory=dict)
+    unreported: dict[str, float] = field(default_factory=dict)
 
     def advance(self, seen: Observations) -> list[Measurement]:
         """What was seen at an instant, after those of earlier ones. A device that is no newer than the last time is
         dropped: the exporter has not asked its driver since."""
         observed = []
-        self._tell_untold(seen)
+        self._tell_unreported(seen)
         for observation in seen.devices:
             key = observation.device_id, observation.partition
             before = self.known.get(key)
@@ -119,15 +119,19 @@ class Tracker:
                 self.findings.append(_finding(known.last, "xid", f"XID {known.xid:.0f}"))
         return observed
 
-    def _tell_untold(self, seen: Observations) -> None:
+    def _tell_unreported(self, seen: Observations) -> None:
         """Devices whose series are left out: without a finding they would look as if nothing ran there."""
         at = seen.at
-        for device, node in seen.untold.items():
-            if at - self.untold.get(device, -math.inf) >= UNTOLD_SECONDS:
-                self.untold[device] = at
+        for device, node in seen.unreported.items():
+            if at - self.unreported.get(device, -math.inf) >= UNREPORTED_SECONDS:
+                self.unreported[device] = at
                 row: Row = {"ts": datetime.fromtimestamp(at, UTC), "node": node, "device_id": device}
-                self.findings.append(row | {"finding": "partition_untold", "severity": "warning", "message": UNTOLD})
-        self.untold = {device: since for device, since in self.untold.items() if at - since < UNTOLD_SECONDS}
+                self.findings.append(
+                    row | {"finding": "partition_untold", "severity": "warning", "message": UNREPORTED}
+                )
+        self.unreported = {
+            device: since for device, since in self.unreported.items() if at - since < UNREPORTED_SECONDS
+        }
 
     def _advance(self, observation: Observation, before: _Known | None) -> _Known:
         interval = self.period_seconds

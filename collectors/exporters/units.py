@@ -67,7 +67,7 @@ class _Field:
     version: str = ""
     proven_at: float = 0.0
     doubted: bool = False
-    told_at: float = 0.0
+    reported_at: float = 0.0
     blank_since: float = 0.0
     assumed: int = 0
     whole: bool = True
@@ -178,15 +178,15 @@ class SourceUnits:
                     self.changed |= not known.doubted
                     known.doubted = True
 
-    def notes(self, at: float, *, told: bool = True, **whose: str) -> list[Row]:
+    def notes(self, at: float, *, reported: bool = True, **whose: str) -> list[Row]:
         """The findings since the last time: one for each field and what is the matter, however many targets.
 
         told: False where nobody is told of them: what is still undecided is then told with what comes next.
         """
-        for note in self._notes if not told else ():
+        for note in self._notes if not reported else ():
             one = self._targets.get(note.target)
             if note.finding == "unit_undecided" and one is not None and note.field in one.fields:
-                one.fields[note.field].told_at = 0.0
+                one.fields[note.field].reported_at = 0.0
         together: dict[tuple[str, Severity, str, str], list[str]] = defaultdict(list)
         for note in self._notes:
             together[note.finding, note.severity, note.field, note.what].append(note.target)
@@ -205,7 +205,16 @@ class SourceUnits:
         """What a restart needs, as JSON has it."""
         return {
             target: {
-                name: [one.unit, one.how, one.version, one.proven_at, one.doubted, one.told_at, one.whole, one.assumed]
+                name: [
+                    one.unit,
+                    one.how,
+                    one.version,
+                    one.proven_at,
+                    one.doubted,
+                    one.reported_at,
+                    one.whole,
+                    one.assumed,
+                ]
                 for name, one in known.fields.items()
             }
             for target, known in self._targets.items()
@@ -224,11 +233,11 @@ class SourceUnits:
                         str(version),
                         float(at),
                         bool(doubted),
-                        float(told_at),
+                        float(reported_at),
                         whole=bool(whole),
                         assumed=int(assumed),
                     )
-                    for name, (unit, how, version, at, doubted, told_at, whole, assumed) in fields.items()
+                    for name, (unit, how, version, at, doubted, reported_at, whole, assumed) in fields.items()
                 }
             )
         return source
@@ -306,8 +315,8 @@ class SourceUnits:
     def _undecided(self, known: _Field, target: str, name: str, why: str, at: float) -> None:
         """For information at first, for the next numbers may tell; a warning if they have not after an hour."""
         known.blank_since = known.blank_since or at
-        if at - known.told_at >= AGAIN_SECONDS:
-            known.told_at, self.changed = at, True
+        if at - known.reported_at >= AGAIN_SECONDS:
+            known.reported_at, self.changed = at, True
             severity: Severity = "warning" if at - known.blank_since >= AGAIN_SECONDS else "info"
             what = f"the unit is not known: {why}; left blank"
             self._notes.append(_Note("unit_undecided", severity, name, what, target))

@@ -71,7 +71,7 @@ class Exit:
 
 @dataclass(slots=True)
 class Run:
-    """A rank that was started, or could not be. world: the last that it was told of.   port: where that world meets, if
+    """A rank that was started, or could not be. world: the last that it was given.   port: where that world meets, if
     this is its rank 0.   end: None while anything of it runs."""
 
     id: RankId
@@ -204,7 +204,7 @@ class Processes:
         return rank in self._runs or (self._folder_of(rank) / "claimed").exists()
 
     def recall(self, rank: RankId) -> None:
-        """One that was forgotten is asked for again: how it ended is told again."""
+        """One that was forgotten is asked for again: how it ended is reported again."""
         if rank not in self._runs:
             folder = self._folder_of(rank)
             (folder / "forgotten").unlink(missing_ok=True)
@@ -327,7 +327,7 @@ class Processes:
         return end
 
     def _mark(self, run: Run, name: str) -> None:
-        """For whoever comes after this process. Where there is no room for it, that one is told again."""
+        """For whoever comes after this process. Where there is no room for it, that one is reported again."""
         try:
             (run.folder / name).touch()
         except OSError as error:

@@ -56,7 +56,7 @@ class State:
     seen: int = 0
     seen_boot: str = ""
     lease_seconds: float | None = None
-    told: object = field(default=None, repr=False)
+    reported: object = field(default=None, repr=False)
 
 
 class Worker:
@@ -80,7 +80,7 @@ class Worker:
         """Until told to stop; then ranks go on, for as long as their lease."""
         at = 0.0
         while not stop.is_set():
-            changed = self.state.told != self._told(self.processes.look())
+            changed = self.state.reported != self._reported(self.processes.look())
             if changed or time.monotonic() >= at:
                 at = time.monotonic() + self.every_seconds
                 try:
@@ -107,7 +107,7 @@ class Worker:
         if self.state.problem:
             log.info("jobs: the scheduler answers again")
         self.state.problem = ""
-        self.state.told, self.state.heard_at = self._told(runs), asked_at
+        self.state.reported, self.state.heard_at = self._reported(runs), asked_at
         if not self._renew(answer, asked_at):
             return False
         self._do(answer)
@@ -165,7 +165,7 @@ class Worker:
             ports=tuple(ports),
         )
 
-    def _told(self, runs: Sequence[Run]) -> object:
+    def _reported(self, runs: Sequence[Run]) -> object:
         """What is worth telling at once when it changes."""
         return [(run.id, run.world, run.began_at is None, run.alive) for run in runs]
 

@@ -302,9 +302,9 @@ def _partitioned(
     return found
 
 
-def _inventory(told: Iterable[SliceDevice]) -> dict[str, list[SliceDevice]]:
+def _inventory(reported: Iterable[SliceDevice]) -> dict[str, list[SliceDevice]]:
     by_id: dict[str, list[SliceDevice]] = {}
-    for device in told:
+    for device in reported:
         if device.device_id and device.node:
             by_id.setdefault(device.device_id, []).append(device)
     found: dict[str, list[SliceDevice]] = {}
@@ -314,9 +314,9 @@ def _inventory(told: Iterable[SliceDevice]) -> dict[str, list[SliceDevice]]:
     return found
 
 
-def _whole(told: Iterable[SliceDevice]) -> SliceDevice:
+def _whole(reported: Iterable[SliceDevice]) -> SliceDevice:
     """The device of which these are the whole and the partitions."""
-    ordered = sorted(told, key=lambda device: (device.partition_id != "", device.partition_id))
+    ordered = sorted(reported, key=lambda device: (device.partition_id != "", device.partition_id))
     first = ordered[0]
     return SliceDevice(
         node=first.node,

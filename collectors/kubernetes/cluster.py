@@ -62,7 +62,7 @@ class Cluster:
         self._waiting: dict[str, Object] = {}
         self._nodes: dict[str, Object] = {}
         self._facts: dict[str, NodeFacts] = {}
-        self._told: dict[str, nodes.ReportedNode] = {}
+        self._reported: dict[str, nodes.ReportedNode] = {}
         self._last_ends: dict[str, datetime] = {}
         self._holding: dict[str, set[str]] = {}
         self._where: dict[str, str] = {}
@@ -85,7 +85,7 @@ class Cluster:
         return len(self._pods)
 
     def take_stock(self, inventory: Inventory) -> None:
-        """The device rows that others told."""
+        """The device rows that others reported."""
         self._inventory = inventory
         self._facts_of_devices = {
             str(row["device_id"]): DeviceFacts(int(row.get("units") or 1), row.get("memory_bytes"))
@@ -99,13 +99,13 @@ class Cluster:
         seen_at: datetime | None,
         pods: Mapping[str, Any],
         waiting: Mapping[str, Any],
-        told: Mapping[str, Any],
+        reported: Mapping[str, Any],
     ) -> None:
         """Goes on from what was saved."""
         self.version, self.seen_at = version, seen_at
         self._pods = {key: Known.of(plain) for key, plain in pods.items()}
         self._waiting = dict(waiting)
-        self._told = {key: nodes.ReportedNode.of(plain) for key, plain in told.items()}
+        self._reported = {key: nodes.ReportedNode.of(plain) for key, plain in reported.items()}
         for key, known in sorted(self._pods.items(), key=lambda each: (each[1].earliest, each[0])):
             self._occupy(key, known)
 
@@ -116,7 +116,7 @@ class Cluster:
             if kind == "pod":
                 yield kind, key, known.plain() if (known := self._pods.get(key)) else None
             elif kind == "node":
-                yield kind, key, told.plain() if (told := self._told.get(key)) else None
+                yield kind, key, reported.plain() if (reported := self._reported.get(key)) else None
             else:
                 yield kind, key, self._waiting.get(key)
 
@@ -273,8 +273,8 @@ class Cluster:
                 self._put_node(node, deleted=False)
                 self._node(name(node), collected, now)
             if item.last:
-                told = {node for node, told in self._told.items() if not told.removed}
-                for missing in sorted((self._nodes.keys() | told) - seen):
+                reported = {node for node, reported in self._reported.items() if not reported.removed}
+                for missing in sorted((self._nodes.keys() | reported) - seen):
                     self._put_node({"metadata": {"name": missing}}, deleted=True)
                     self._node(missing, collected, now)
         return collected
@@ -291,18 +291,18 @@ class Cluster:
 
     def _node(self, node: str, collected: Collected, now: datetime) -> None:
         """The device rows of a node as it now stands."""
-        object_, told = self._nodes.get(node), self._told.get(node, nodes.ReportedNode())
+        object_, reported = self._nodes.get(node), self._reported.get(node, nodes.ReportedNode())
         published = self._claims.inventory_of(node) + self._registered.get(node, [])
         known = self._inventory.get(node, ())
-        if told.removed and object_ is not None:
-            told = replace(told, removed=self._nowhere_else(told.removed, node))
-        if not (known or published or told.devices or (object_ is not None and nodes.accelerators(object_))):
+        if reported.removed and object_ is not None:
+            reported = replace(reported, removed=self._nowhere_else(reported.removed, node))
+        if not (known or published or reported.devices or (object_ is not None and nodes.accelerators(object_))):
             return
         added = nodes.node_rows(
             object_,
             known,
             published,
-            told,
+            reported,
             self._last_ends.get(node),
             bool(self._holding.get(node)),
             now,
@@ -312,27 +312,27 @@ class Cluster:
             collected.add("devices", row)
         for row in added.findings:
             collected.add("findings", row)
-        if added.told != told:
+        if added.reported != reported:
             self._dirty.add(("node", node))
-            self._told[node] = added.told
+            self._reported[node] = added.reported
         if object_ is None:
             self._dirty.add(("node", node))
             self._last_ends.pop(node, None)
-            if not added.told.removed:
-                self._told.pop(node, None)
+            if not added.reported.removed:
+                self._reported.pop(node, None)
             self._forget_gone()
 
     def _nowhere_else(self, rows: Iterable[Row], node: str) -> tuple[Row, ...]:
-        """Those of devices that nobody told of on another node since."""
+        """Those of devices that nobody reported on another node since."""
         elsewhere = {row["device_id"] for other, some in self._inventory.items() if other != node for row in some}
         return tuple(row for row in rows if row["device_id"] not in elsewhere)
 
     def _forget_gone(self) -> None:
         """Nodes that are gone for good have names of their own where machines are hired by the hour."""
-        gone = [node for node, told in self._told.items() if told.removed and node not in self._nodes]
+        gone = [node for node, reported in self._reported.items() if reported.removed and node not in self._nodes]
         for node in gone[: max(0, len(gone) - MOST_GONE)]:
             self._dirty.add(("node", node))
-            del self._told[node]
+            del self._reported[node]
 
     def _device(self, device_id: str) -> DeviceFacts | None:
         """What the agent's rows, or else the API, say of a device."""

@@ -244,13 +244,13 @@ def _taken(pod: Object, eviction: kueue.Eviction | None) -> Iterator[_Taken]:
     """Who took it away, the one who knows most first."""
     target = condition(pod, "TerminationTarget")
     if target.get("status") == "True":
-        told = text(target, "reason")
+        reported = text(target, "reason")
         when, message = at(target.get("lastTransitionTime")), text(target, "message")
-        if told.startswith(kueue.POD_REASON_PREFIX):
-            reason = told.removeprefix(kueue.POD_REASON_PREFIX)
+        if reported.startswith(kueue.POD_REASON_PREFIX):
+            reason = reported.removeprefix(kueue.POD_REASON_PREFIX)
             yield _Taken(kueue.event_of(reason), when, reason, message, "kueue")
         else:
-            yield _Taken("cancelled", when, told, message, "kueue")
+            yield _Taken("cancelled", when, reported, message, "kueue")
     if eviction is not None and _while_it_ran(pod, eviction.at):
         yield _Taken(eviction.event, eviction.at, eviction.reason, eviction.message, "kueue")
     target = condition(pod, "DisruptionTarget")

@@ -1,7 +1,7 @@
 """Follows one resource without gaps: list, watch, resume the watch; list again if its position has expired.
 
 What comes out is in order and says all: after a list, which objects there are and that there are no others; then each
-change. Nothing is dropped, and what the server repeats after a reconnection is told once.
+change. Nothing is dropped, and what the server repeats after a reconnection is reported once.
 
 An API server that starts answers 403 until it has read its roles, and 404 until it has read its extensions. So a
 refusal of what was served before is trouble like any other: asked again soon, from the same position. Only 410 gives

@@ -50,8 +50,9 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class ReportedNode:
-    """What was told of a node: device -> (state, ts).   short: resource -> how many were missing when last told.
-    machine: its UUID, empty where the node does not tell.   removed: of a deleted node, the rows of its devices."""
+    """What was reported of a node: device -> (state, ts).   short: resource -> how many were missing when last
+    reported. machine: its UUID, empty where the node does not tell.   removed: of a deleted node, the rows of its
+    devices."""
 
     devices: dict[str, tuple[str, str]] = field(default_factory=dict)
     short: dict[str, int] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class ReportedNode:
 class NodeRows:
     devices: tuple[Row, ...]
     findings: tuple[Row, ...]
-    told: ReportedNode
+    reported: ReportedNode
 
 
 def machine(node: Object) -> str:
@@ -153,7 +154,7 @@ def node_rows(
     node: Object | None,
     inventory: Sequence[Row],
     published: Sequence[SliceDevice],
-    told: ReportedNode,
+    reported: ReportedNode,
     last_end: datetime | None,
     occupied: bool,
     now: datetime,
@@ -161,20 +162,20 @@ def node_rows(
 ) -> NodeRows:
     """The device rows and findings that this version of the node adds.
 
-    node: None if it was deleted.   inventory: the latest device rows of this node that others told (its agent).
+    node: None if it was deleted.   inventory: the latest device rows of this node that others reported (its agent).
     published: devices that the API itself identifies.   occupied: an accelerator pod is on it.   last_end: when the
     last one ended.   now: stands in where nothing tells the time.
     """
     state = node_state(node) if node is not None else None
-    told = told.since(node) if node is not None else told
+    reported = reported.since(node) if node is not None else reported
     if node is not None:
         here = {row["device_id"] for row in inventory}
-        inventory = [*inventory, *(row for row in told.removed if row["device_id"] not in here)]
-    told_now = dict(told.devices)
+        inventory = [*inventory, *(row for row in reported.removed if row["device_id"] not in here)]
+    reported_now = dict(reported.devices)
     rows = []
     for device_id, row, since, usable, ours in _devices(inventory, published, node, settings):
         wanted = _wanted(state, usable, occupied)
-        before = told_now.get(device_id)
+        before = reported_now.get(device_id)
         if not ours and (before is None or _later(row.get("ts"), before[1])):
             before = str(row["state"]), ""
         if before is not None and before[0] == wanted:
@@ -182,17 +183,19 @@ def node_rows(
         if before is not None and not before[1] and wanted == "available":
             continue  # somebody else said that it is not: theirs to undo
         when = _when(state, wanted, usable, last_end, since if before is None else None, now)
-        last = told_now.get(device_id)
+        last = reported_now.get(device_id)
         if (last is not None and not _later(when, last[1])) or _later(row.get("ts"), when.isoformat()):
-            when = now  # an earlier time would change nothing from what was told last on
+            when = now  # an earlier time would change nothing from what was reported last on
         rows.append({**row, "ts": when, "state": wanted, "node": row.get("node", "")})
-        told_now[device_id] = wanted, when.isoformat()
-    findings, short = _short(node, told.short, now, settings)
+        reported_now[device_id] = wanted, when.isoformat()
+    findings, short = _short(node, reported.short, now, settings)
     if node is not None:
-        return NodeRows(tuple(rows), tuple(findings), ReportedNode(told_now, short, machine(node)))
-    removed = (*told.removed, *({key: value for key, value in row.items() if key != "ts"} for row in rows))
+        return NodeRows(tuple(rows), tuple(findings), ReportedNode(reported_now, short, machine(node)))
+    removed = (*reported.removed, *({key: value for key, value in row.items() if key != "ts"} for row in rows))
     return NodeRows(
-        tuple(rows), tuple(findings), ReportedNode(told_now, short, told.machine, removed if told.machine else ())
+        tuple(rows),
+        tuple(findings),
+        ReportedNode(reported_now, short, reported.machine, removed if reported.machine else ()),
     )
 
 

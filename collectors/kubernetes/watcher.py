@@ -53,7 +53,7 @@ def no_inventory() -> Inventory:
 class Watcher:
     """Follows a cluster and hands its rows to `sink`, until cancelled; with `once`, what the lists say.
 
-    inventory: asked now and then for the device rows that others told.   say: a line for people.
+    inventory: asked now and then for the device rows that others reported.   say: a line for people.
     """
 
     api: Api
@@ -65,7 +65,7 @@ class Watcher:
     now: Callable[[], datetime] = utc_now
     backoff: Backoff = field(default_factory=Backoff)
     dropped: Counter[str] = field(default_factory=Counter)
-    _told_current: float = field(default=0.0, init=False)
+    _reported_current: float = field(default=0.0, init=False)
 
     async def run(self, once: bool = False) -> None:
         cluster = Cluster(self.settings)
@@ -127,9 +127,9 @@ class Watcher:
             kept = [pod for pod in item.objects if relevant(pod, self.settings)]
             return Listed(kept, item.version, item.first, item.last)
         if isinstance(item, Changed) and not relevant(item.object, self.settings):
-            if time.monotonic() - self._told_current < CURRENT_SECONDS:
+            if time.monotonic() - self._reported_current < CURRENT_SECONDS:
                 return None
-            self._told_current = time.monotonic()
+            self._reported_current = time.monotonic()
             return item if item.late else Current(item.version)  # one of the past says nothing of now
         return item
 

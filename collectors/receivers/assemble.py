@@ -41,7 +41,7 @@ UNHEALTHY: Mapping[str, Severity] = {
 PERIOD_SECONDS = 30.0
 """How often a target is asked, as long as nothing says otherwise."""
 GAPS = 9
-"""By the middle one of so many gaps between instants it is told how often a target is asked."""
+"""The median of so many gaps between instants says how often a target is asked."""
 ROUND_SECONDS, NEAR = (60.0, 10.0, 5.0, 1.0, 0.5, 0.1), 0.01
 """What is configured are multiples of these; looks jitter by a hundredth of their period."""
 AWAY_PERIODS = 1.5
@@ -187,7 +187,7 @@ def assemble(
     target: Target,
     memory: Memory,
     some: Sequence[Instant],
-    told: Callable[[Instant], bool] = lambda _: True,
+    reported: Callable[[Instant], bool] = lambda _: True,
     devices: TellDevices | None = None,
 ) -> Collected:
     """The rows of a target's instants, oldest first; `memory` is then of the last.
@@ -198,9 +198,9 @@ def assemble(
         memory.guess(some)
     collected = Collected()
     for instant in some:
-        wanted = told(instant)
+        wanted = reported(instant)
         found = rows_of(target, memory, instant, devices if wanted else None)
-        for row in memory.units.notes(instant.at, told=wanted, node=memory.node, cluster=target.cluster):
+        for row in memory.units.notes(instant.at, reported=wanted, node=memory.node, cluster=target.cluster):
             found.add("findings", row)
             if row["finding"] == "unit_changed":
                 memory.changed_at = instant.at

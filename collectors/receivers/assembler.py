@@ -3,7 +3,7 @@
 An instant of a target is assembled when nothing of it has come for `settle_seconds`. Its rows are stored with the
 rights that its sender has now, and then it is marked; killed in between, it is assembled again, into the same rows.
 What comes later still (a shard of Prometheus that had to wait) is assembled once more, with what lies around it: such
-rows stand beside those that were told before, as whatever is told in other words does.
+rows stand beside those that were reported before, as whatever is reported in other words does.
 
 What is known of units and devices is written once the instants are marked, so that it is never ahead of them; what was
 not written is learned again from the log.
@@ -76,7 +76,7 @@ Key = tuple[str, str]
 
 @dataclass
 class _Heard:
-    """A target. at: when something of it came last; monotonic seconds, as saved_at.   silent: that was told."""
+    """A target. at: when something of it came last; monotonic seconds, as saved_at.   silent: that was reported."""
 
     memory: Memory
     at: float
@@ -228,7 +228,7 @@ class Assembler:
                 devices.seen_at = None
 
     def _tell_left_out(self, batch: _Batch, now: float) -> None:
-        """Devices that were left to others, in case these are gone: then they are as they were told last."""
+        """Devices that were left to others, in case these are gone: then they are as they were reported last."""
         if now - self._left_out_at < OTHERS_SECONDS:
             return
         self._left_out_at = now
@@ -246,7 +246,7 @@ class Assembler:
                 continue
             heard.silent = True
             came = reading.heard_at(sender, target)
-            if came is not None and not heard.memory.stopped:  # whose series have ended, that was told
+            if came is not None and not heard.memory.stopped:  # whose series have ended, that was reported
                 # Said again after a restart it is the same row.
                 seconds = heard.silent_seconds
                 row = silent(Target.of(target), heard.memory, came.timestamp() + seconds, seconds)
@@ -306,7 +306,7 @@ class Assembler:
                 memory.units.doubt()  # nothing is known of the time before
         sender = batch.sender(key[0])
         inventory = self._inventory(sender, target, next_ones[-1].ts.timestamp(), reading)
-        self._told(key, target, memory, some, wanted, batch, inventory.take if inventory is not None else None)
+        self._reported(key, target, memory, some, wanted, batch, inventory.take if inventory is not None else None)
         batch.done[key[0]] += next_ones
         came = time.monotonic() - min(one.age_seconds for one in next_ones)
         if heard is None:
@@ -332,10 +332,12 @@ class Assembler:
             if first.timestamp() <= memory.changed_at:
                 again.units.doubt()
             inventory = self._inventory(batch.sender(key[0]), target, last.timestamp(), reading)
-            self._told(key, target, again, some, wanted, batch, inventory.take_late if inventory is not None else None)
+            self._reported(
+                key, target, again, some, wanted, batch, inventory.take_late if inventory is not None else None
+            )
         batch.done[key[0]] += late
 
-    def _told(
+    def _reported(
         self,
         key: Key,
         target: Target,

@@ -96,7 +96,7 @@ def together(parts: Sequence[Measure]) -> Measure | None:
 
 
 def levels(one: Measure) -> list[Level]:
-    """What is told of a measure; nothing where nothing was observed."""
+    """What is reported of a measure; nothing where nothing was observed."""
     rule = one.rule
     factor = float(rule.factor)
     if rule.kind == "histogram" and one.histogram is not None:
@@ -119,13 +119,13 @@ def _histogram_levels(rule: Rule, observed: Histogram, factor: float) -> list[Le
         return None if value is None else value * factor
 
     found = [quantile_of(observed, quantile) for quantile in rule.quantiles]
-    told = [
+    reported = [
         Level(rule.metric, one.quantile, scaled(one.value), scaled(one.low), scaled(one.high), one.observations)
         for one in found
     ]
     if (mean := observed.mean) is not None:
-        told.insert(0, Level(rule.metric, None, mean * factor, observations=int(observed.count)))
-    return told
+        reported.insert(0, Level(rule.metric, None, mean * factor, observations=int(observed.count)))
+    return reported
 
 
 def _combined(rule: Rule, values: Sequence[float]) -> float:

@@ -24,7 +24,7 @@ BEYOND = 3
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """edges: upper ones, ascending, finite.   below: observations at or below each edge.   count: all of them.
-    total: their sum, None where it is not told."""
+    total: their sum, None where it is not reported."""
 
     edges: tuple[float, ...]
     below: tuple[float, ...]
@@ -63,8 +63,8 @@ def histogram(buckets: Mapping[float, float], count: float | None = None, total:
         raise ValueError("a bucket's count is no count")
     if counts != sorted(counts):
         raise ValueError("counts fall with rising edges")
-    told = total is not None and abs(total) <= LARGEST
-    return Histogram(tuple(edges), tuple(below), everything, total if told else None)
+    reported = total is not None and abs(total) <= LARGEST
+    return Histogram(tuple(edges), tuple(below), everything, total if reported else None)
 
 
 def gained(before: Histogram | None, after: Histogram) -> Histogram:

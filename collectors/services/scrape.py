@@ -182,7 +182,7 @@ def _split(key: MeasureKey) -> str:
 
 
 def _columns(level: Level) -> Row:
-    told: Row = {
+    reported: Row = {
         "metric": level.metric,
         "quantile": level.quantile,
         "value": level.value,
@@ -190,4 +190,4 @@ def _columns(level: Level) -> Row:
         "value_high": level.high,
         "observations": level.observations,
     }
-    return {column: value for column, value in told.items() if value is not None}
+    return {column: value for column, value in reported.items() if value is not None}

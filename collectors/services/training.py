@@ -45,18 +45,18 @@ class Message:
 def message_of(body: bytes) -> Message:
     """Errors: ValueError if it is no message."""
     try:
-        told = json.loads(body)
+        reported = json.loads(body)
     except RecursionError:
         raise ValueError("no JSON") from None
-    if not isinstance(told, dict):
+    if not isinstance(reported, dict):
         raise ValueError("no object")
-    at = _number(told, "at")
-    totals = {METRICS[name]: _number(told, name) for name in METRICS}
-    rates = {METRICS[name]: _number(told, f"{name}_per_second") for name in METRICS}
+    at = _number(reported, "at")
+    totals = {METRICS[name]: _number(reported, name) for name in METRICS}
+    rates = {METRICS[name]: _number(reported, f"{name}_per_second") for name in METRICS}
     found = Message(
-        service=_text(told, "service") or "training",
-        workload_id=_text(told, "workload"),
-        run=_text(told, "run"),
+        service=_text(reported, "service") or "training",
+        workload_id=_text(reported, "workload"),
+        run=_text(reported, "run"),
         at=at or 0.0,
         totals=tuple((name, value) for name, value in totals.items() if value is not None) if at is not None else (),
         rates=tuple((name, value) for name, value in rates.items() if value is not None),
@@ -106,7 +106,7 @@ class TrainingProgress:
         run.last = message
 
     def rows(self, now: datetime, interval_seconds: float, cluster: str = "") -> list[Row]:
-        """A row for each workload and metric that was told. Several runs of a workload add up."""
+        """A row for each workload and metric that was reported. Several runs of a workload add up."""
         rates: dict[tuple[str, str, str], list[tuple[float, float | None]]] = {}
         for key, run in list(self._runs.items()):
             service, workload_id, _ = key
@@ -116,17 +116,17 @@ class TrainingProgress:
             if now - run.heard_at > FORGET:
                 del self._runs[key]
         found = []
-        for (service, workload_id, metric), told in rates.items():
-            amounts = [amount for _, amount in told if amount is not None]
+        for (service, workload_id, metric), reported in rates.items():
+            amounts = [amount for _, amount in reported if amount is not None]
             row: Row = {
                 "ts": now,
                 "interval_seconds": interval_seconds,
                 "service": service,
                 "workload_id": workload_id,
                 "metric": metric,
-                "value": sum(rate for rate, _ in told),
+                "value": sum(rate for rate, _ in reported),
             }
-            if len(amounts) == len(told):
+            if len(amounts) == len(reported):
                 row["observations"] = int(sum(amounts))
             found.append(row | ({"cluster": cluster} if cluster else {}))
         return found
@@ -210,15 +210,15 @@ def _rates(run: _Run) -> list[tuple[str, float, float | None]]:
         before, seconds = dict(run.before.totals), run.last.at - run.before.at
         for metric, total in run.last.totals:
             amount = total - before.get(metric, 0.0)
-            # A training that never told a sample has no rate of them.
+            # A training that never reported a sample has no rate of them.
             if amount >= 0 and (total or metric == METRICS["steps"]):
                 found[metric] = amount / seconds, amount
     found |= {metric: (rate, None) for metric, rate in run.rates.items()}
     return [(metric, rate, amount) for metric, (rate, amount) in found.items()]
 
 
-def _number(told: dict[str, object], name: str) -> float | None:
-    value = told.get(name)
+def _number(reported: dict[str, object], name: str) -> float | None:
+    value = reported.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
@@ -226,8 +226,8 @@ def _number(told: dict[str, object], name: str) -> float | None:
     return float(value)
 
 
-def _text(told: dict[str, object], name: str) -> str:
-    value = told.get(name, "")
+def _text(reported: dict[str, object], name: str) -> str:
+    value = reported.get(name, "")
     if not isinstance(value, str) or len(value) > 256 or not value.isprintable():
         raise ValueError(f"{name} is no text")
     return value

@@ -72,13 +72,16 @@ class Placed:
 
 @dataclass(frozen=True)
 class Decided:
-    """An allocation starts on these slots; without slots, it gives way.   by: for which allocation."""
+    """An allocation starts on these slots; without slots, it gives way.   by: for which allocation.
+    waits: it goes on waiting, and why has changed.
+    """
 
     allocation_id: str
     slots: tuple[Slot, ...] = ()
     reason: str = ""
     message: str = ""
     by: str = ""
+    waits: bool = False
 
 
 class Deciding(Protocol):
@@ -100,7 +103,11 @@ class Deciding(Protocol):
 
     def decide(self, now: int) -> Sequence[Decided]: ...
 
-    def told(self) -> Sequence[Row]:
+    def explain(self, now: int) -> Sequence[Decided]:
+        """Why each allocation that waits does, in full."""
+        ...
+
+    def reported(self) -> Sequence[Row]:
         """Rows of service_levels: what it says of itself, such as why jobs wait."""
         ...
 
@@ -172,6 +179,8 @@ class _Cluster:
         while self.agenda and self.agenda[0][0] < self.plan.end_ms:
             now, _, act = heapq.heappop(self.agenda)
             act(now)
+        if self.deciding is not None:
+            self.carry_out(self.deciding.explain(self.plan.end_ms - 2), self.plan.end_ms - 2)
         for allocation in [a for running in self.running.values() for a in running]:
             self.close(allocation, self.plan.end_ms)
         if not self.plan.clean:
@@ -258,6 +267,9 @@ class _Cluster:
     def carry_out(self, decided: Sequence[Decided], now: int) -> None:
         for one in decided:
             allocation = self.known[one.allocation_id]
+            if one.waits:  # after its submission: rows of one instant would be one
+                self.tell(now + 1, allocation, "submitted", reason=one.reason, message=one.message, actor="scheduler")
+                continue
             if one.slots:
                 self.waiting[allocation.job.kind.slot].remove(allocation)
                 self.start(allocation, now, one.slots, one.message)
@@ -361,10 +373,10 @@ class _Cluster:
     def again(self, allocation: Allocation, now: int, message: str, actor: str = "") -> None:
         job = allocation.job
         if job.duration_ms is not None and job.kind.name != "notebook":
-            told = {"reason": "Requeued", "message": message, "actor": actor or job.actor}
+            reported = {"reason": "Requeued", "message": message, "actor": actor or job.actor}
             left = max(MINUTE, job.duration_ms - (now - allocation.began_ms))
             rest = replace(job, submit_ms=now, duration_ms=left, patience_ms=None)
-            self.at(now, lambda at: self.submit(rest, at, told))
+            self.at(now, lambda at: self.submit(rest, at, reported))
 
     # Incidents
 

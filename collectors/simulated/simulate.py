@@ -30,8 +30,8 @@ def simulate(plan: FleetPlan, scheduling: Scheduling | None = None, source: str 
     placed = place(plan, fleet, wanted, deciding)
     yield DEVICES, _devices(plan, fleet)
     yield EVENTS, _events(plan, fleet, placed.events, source)
-    if deciding is not None and (told := deciding.told()):
-        yield SERVICE_LEVELS, pa.Table.from_pylist(told, schema(SERVICE_LEVELS))
+    if deciding is not None and (reported := deciding.reported()):
+        yield SERVICE_LEVELS, pa.Table.from_pylist(reported, schema(SERVICE_LEVELS))
     for part in sample_tables(plan, fleet, streams(plan, fleet, placed.holdings)):
         yield SAMPLES, part
 
@@ -64,8 +64,8 @@ def _devices(plan: FleetPlan, fleet: Fleet) -> pa.Table:
     )
 
 
-def _events(plan: FleetPlan, fleet: Fleet, told: Sequence[Lifecycle], source: str) -> pa.Table:
-    rows: list[tuple[Lifecycle, Slot | None]] = [(event, slot) for event in told for slot in event.slots or (None,)]
+def _events(plan: FleetPlan, fleet: Fleet, reported: Sequence[Lifecycle], source: str) -> pa.Table:
+    rows: list[tuple[Lifecycle, Slot | None]] = [(event, slot) for event in reported for slot in event.slots or (None,)]
     rows.sort(key=lambda row: row[0].ts_ms)
     jobs_of = [event.allocation.job for event, _ in rows]
     return table(

@@ -15,7 +15,7 @@ from collectors.simulated.streams import Blind, blind_spots
 from collectors.tables import Records, table, words
 from warehouse.records import FINDINGS, METRICS, RecordType
 
-TOLD_EVERY = 5 * MINUTE
+REPORTED_EVERY = 5 * MINUTE
 HOT_CELSIUS = 92.0
 
 
@@ -57,12 +57,12 @@ def troubles(plan: FleetPlan, fleet: Fleet) -> list[Trouble]:
     """The troubles of the plan, on devices that no incident hits; a clean fleet has none."""
     if plan.clean:
         return []
-    told = [place for place in told_devices(fleet) if not fleet.devices[place].down]
+    reported = [place for place in reported_devices(fleet) if not fleet.devices[place].down]
     found = []
 
     def add(name: str, at: float, hours: float, which: int, **what: object) -> None:
         start = plan.at(at) // MINUTE * MINUTE
-        found.append(Trouble(name, told[which % len(told)], start, start + int(hours * HOUR), **what))  # type: ignore[arg-type]
+        found.append(Trouble(name, reported[which % len(reported)], start, start + int(hours * HOUR), **what))  # type: ignore[arg-type]
 
     heat = (("throttle_thermal_seconds", 90.0), ("memory_temperature_celsius", 99.0))
     add("fan failed", 0.64, 3, 3, metrics=heat, hot=True)
@@ -85,7 +85,7 @@ def troubles(plan: FleetPlan, fleet: Fleet) -> list[Trouble]:
     return found
 
 
-def told_devices(fleet: Fleet) -> list[int]:
+def reported_devices(fleet: Fleet) -> list[int]:
     """Places of the devices whose metrics are told."""
     nodes = {f"{group.name}-{number:02d}" for group in (H100, A100) for number in (1, 2)}
     return [place for place, device in enumerate(fleet.devices) if device.node in nodes]
@@ -102,19 +102,19 @@ def trouble_tables(plan: FleetPlan, fleet: Fleet) -> Records:
 def _metrics(
     plan: FleetPlan, fleet: Fleet, found: Sequence[Trouble], blind: Sequence[Blind], since: int
 ) -> tuple[RecordType, object]:
-    names, places = tuple(NORMAL), told_devices(fleet)
-    at = np.arange(since + TOLD_EVERY, since + DAY + 1, TOLD_EVERY)
+    names, places = tuple(NORMAL), reported_devices(fleet)
+    at = np.arange(since + REPORTED_EVERY, since + DAY + 1, REPORTED_EVERY)
     shape = (len(at), len(places), len(names))
     values = np.broadcast_to(np.array(list(NORMAL.values())), shape).copy()
-    told = np.ones(shape[:2], bool)
+    reported = np.ones(shape[:2], bool)
     for column, place in enumerate(places):
         device = fleet.devices[place]
-        told[:, column] &= (at > device.since_ms) & (at <= device.until_ms)
+        reported[:, column] &= (at > device.since_ms) & (at <= device.until_ms)
         for down, up in device.down:
-            told[:, column] &= (at <= down) | (at > up)
+            reported[:, column] &= (at <= down) | (at > up)
         for spot in blind:
             if spot.node == device.node and not spot.state:
-                told[:, column] &= (at <= spot.start_ms) | (at > spot.end_ms)
+                reported[:, column] &= (at <= spot.start_ms) | (at > spot.end_ms)
         for trouble in found:
             if trouble.device == place:
                 for name, value in trouble.metrics:
@@ -123,14 +123,14 @@ def _metrics(
                         values[cell] += value * (at > trouble.start_ms)
                     else:
                         values[cell] = np.where((at > trouble.start_ms) & (at <= trouble.end_ms), value, values[cell])
-    where = np.nonzero(np.broadcast_to(told[..., None], shape))
+    where = np.nonzero(np.broadcast_to(reported[..., None], shape))
     ids = [fleet.devices[place].device_id for place in places]
     return METRICS, table(
         METRICS,
         len(where[0]),
         {
             "ts": at[where[0]],
-            "interval_seconds": TOLD_EVERY / 1000,
+            "interval_seconds": REPORTED_EVERY / 1000,
             "cluster": plan.cluster,
             "node": words(where[1], [fleet.devices[place].node for place in places]),
             "device_id": words(where[1], ids),

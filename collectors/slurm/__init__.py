@@ -7,7 +7,7 @@ Words:     a *job* is one record of a run: a requeued job has several. Its *raw*
 
     sacct JSON, text ───┐
     slurmdb JSON ───────┼─▶ Job ─▶ events: submitted, started (node only), ended
-    squeue JSON ────────┤      └─▶ events: resized (the devices, once their indices are told), reasons for waiting
+    squeue JSON ────────┤      └─▶ events: resized (the devices, once their indices are reported), reasons for waiting
     slurmctld JSON ─────┘
     nodes, and when jobs were on them ─▶ devices that are unavailable, findings
 """

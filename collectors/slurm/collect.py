@@ -21,6 +21,7 @@ from collectors.readings import Collected, Row, Severity
 from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.inventory import Inventory
 from collectors.slurm.jobs import (
+    ENDINGS,
     HOLDING,
     SOURCE,
     WAITING,
@@ -38,12 +39,16 @@ from collectors.slurm.parsed import Parsed, Problem
 from collectors.slurm.sources import Source
 from warehouse.json_text import parse_json
 
-Told = TypeVar("Told", Job, Node)
+Reported = TypeVar("Reported", Job, Node)
+Run = tuple[str, datetime | None, datetime]
+"""A job's id, its submission, its start."""
 PROFILE_UNKNOWN = (
     "the MIG profile of its GPUs is unknown, the node's smallest was assumed: name the types in"
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
 )
 RECORD_MISSING = "accounting has no record of it: start and end are billed as the controller reported them"
+END_CHANGED = "Slurm reported its end as {}, and reports {} now: the earlier one is billed"
+ONLY_AT_START = {"node", "gpus", "units", "priority", "device_id", "partition_id", "partition_profile"}
 REQUEUED_AT_ONCE = timedelta(seconds=10)
 """How long a start may wait for the controller's lock behind a requeue that was asked for before it."""
 BEGUN_LATELY = timedelta(hours=2)
@@ -110,6 +115,8 @@ class SlurmCollector:
         self._next_reasons: dict[str, str] = {}
         self._deep = False
         self._begun: dict[str, dict[tuple[str, datetime], Row]] = defaultdict(dict)
+        self._ends: dict[Run, datetime] = {}
+        self._next_ends: dict[Run, datetime] = {}
         self._returned = Returned()
 
     def collect(self, now: datetime) -> Collected:
@@ -135,13 +142,14 @@ class SlurmCollector:
             lives += missing
             collected += self._new(_missing_rows(missing, self._site, now))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
-        told = lifecycle_rows(lives, self._site, now)
-        told += placement_rows(jobs, self._site, self._inventory, now)
-        self._remember(told.rows.get("events", ()), now)
+        collected += self._new(self._changed_ends(lives, now))
+        reported = lifecycle_rows(lives, self._site, now)
+        reported += placement_rows(jobs, self._site, self._inventory, now)
+        self._remember(reported.rows.get("events", ()), now)
         if accounted is not None and controlled is not None:
-            told += self._never_began(lives, jobs)
-        told += self._reason_rows(jobs, now)
-        collected += self._new(told)
+            reported += self._never_began(lives, jobs)
+        reported += self._reason_rows(jobs, now)
+        collected += self._new(reported)
         if nodes is not None:
             collected += self._node_rows(nodes, now, [*jobs, *(job for job in lives if job.ended_at)])
         return collected
@@ -150,6 +158,7 @@ class SlurmCollector:
         """What the last `collect` handed on is on disk."""
         self._sent = self._seen if self._deep else self._sent | self._seen
         self._reasons = self._next_reasons
+        self._ends = self._next_ends if self._deep else self._ends | self._next_ends
         if self._next != self._kept:
             _write_state(self._state_file, self._next)
             self._kept = self._next
@@ -158,8 +167,8 @@ class SlurmCollector:
         """Nothing stays open between cycles."""
 
     def _ask(
-        self, what: str, ask: Callable[[], Parsed[Told]], now: datetime, collected: Collected
-    ) -> Parsed[Told] | None:
+        self, what: str, ask: Callable[[], Parsed[Reported]], now: datetime, collected: Collected
+    ) -> Parsed[Reported] | None:
         try:
             parsed = ask()
         except CollectorError as mistake:
@@ -181,7 +190,7 @@ class SlurmCollector:
         self._site = replace(self._site, shares_per_gpu=shares, gres=has)
 
     def _reason_rows(self, jobs: Iterable[Job], now: datetime) -> Collected:
-        """Jobs whose reason for waiting has changed are told again; the first comes with the submission."""
+        """Jobs whose reason for waiting has changed are reported again; the first comes with the submission."""
         collected = Collected()
         self._next_reasons = {}
         for job in jobs:
@@ -193,28 +202,46 @@ class SlurmCollector:
         return collected
 
     def _remember(self, events: Iterable[Row], now: datetime) -> None:
-        """Which runs were told to have begun lately."""
+        """Which runs were reported to have begun lately, perhaps by the controller alone."""
         for row in events:
-            if row["event"] == "started" and now - row["ts"] < BEGUN_LATELY:
-                self._begun[row["workload_id"]][row["allocation_id"], row["ts"]] = row
+            if row["event"] in ("started", "resized") and now - row["ts"] < BEGUN_LATELY:
+                runs, run = self._begun[row["workload_id"]], (row["allocation_id"], row["ts"].replace(microsecond=0))
+                if run not in runs or runs[run]["ts"] < row["ts"]:
+                    runs[run] = row
         for job_id in [
             job_id for job_id, runs in self._begun.items() if now - max(at for _, at in runs) > BEGUN_LATELY
         ]:
             del self._begun[job_id]
 
+    def _changed_ends(self, jobs: Iterable[Job], now: datetime) -> Collected:
+        """Accounting's record of a run that was over is overwritten when its job is requeued, as of a cancelled
+        component of a heterogeneous job: its end is the requeue's then. What it was, accounting had said, or the
+        controller before accounting had a record."""
+        collected = Collected()
+        self._next_ends = {}
+        for job in jobs:
+            if job.ended_at is None or job.started_at is None or not job.holds or not_ours(job, self._site):
+                continue
+            run = job.job_id, job.submitted_at, job.started_at
+            first = self._next_ends[run] = self._ends.get(run, job.ended_at)
+            if first != job.ended_at:
+                message = END_CHANGED.format(*(f"{at:%Y-%m-%d %H:%M:%SZ}" for at in (first, job.ended_at)))
+                collected.add("findings", finding(self._site, now, "end_changed", message, job.job_id, "warning"))
+        return collected
+
     def _never_began(self, accounted: Iterable[Job], controlled: Iterable[Job]) -> Collected:
-        """Ends of runs that accounting makes none of, told once the controller says that the job holds nothing: what is
-        requeued in the second of its start has a record without a length, from before the start that was told; a
-        requeue was seen to be told as a start in the instant in which the run ends; of some array's tasks there is no
-        record at all, but they wait again since their requeue, which is their submission then; and where a task ended
-        before its second run was written, the record of the first one is the last."""
-        told = {job.job_id: job for job in controlled}
+        """Ends of runs that accounting makes none of, reported once the controller says that the job holds nothing:
+        what is requeued in the second of its start has a record without a length, from before the start that was
+        reported; a requeue was seen to be told as a start in the instant in which the run ends; of some array's
+        tasks there is no record at all, but they wait again since their requeue, which is their submission then; and
+        where a task ended before its second run was written, the record of the first one is the last."""
+        reported = {job.job_id: job for job in controlled}
         records: dict[str, list[Job]] = defaultdict(list)
         for job in accounted:
             records[job.job_id].append(job)
         collected = Collected()
         for job_id, runs in self._begun.items():
-            now = told.get(job_id)
+            now = reported.get(job_id)
             if now is not None and now.state in HOLDING:
                 continue
             again = now.submitted_at if now is not None and now.state in WAITING else None
@@ -222,17 +249,19 @@ class SlurmCollector:
                 some = records.get(job_id, [])
                 if any(job.started_at == began != job.ended_at for job in some):
                     continue
+                least = row["ts"] + timedelta(milliseconds=1)
                 if any(job.state == "REQUEUED" and _ends_what_began(job, began) for job in some):
-                    ended = began + timedelta(milliseconds=1)
+                    ended = least
                 elif again is not None and began < again:
                     ended = again
                 elif some and all(job.ended_at is not None for job in some) and (now is None or now.ended_at):
-                    least = began + timedelta(milliseconds=1)
                     ended = max(least, now.ended_at) if now is not None and now.ended_at else least
                 else:
                     continue
-                end = {name: row[name] for name in row if name not in ("node", "gpus", "units", "priority")}
-                collected.add("events", end | {"ts": ended, "event": "cancelled", "reason": "REQUEUED"})
+                end = {name: row[name] for name in row if name not in ONLY_AT_START}
+                at_once = (job.state for job in some if job.started_at == began == job.ended_at)
+                state = next((state for state in at_once if state in ENDINGS), "REQUEUED")
+                collected.add("events", end | {"ts": ended, "event": ENDINGS[state], "reason": state})
         return collected
 
     def _node_rows(self, nodes: Parsed[Node], now: datetime, jobs: Iterable[Job]) -> Collected:
@@ -257,7 +286,8 @@ class SlurmCollector:
 
 
 def _ends_what_began(job: Job, began: datetime) -> bool:
-    """Whether a record that ends at a start that was told, or has no length and lies just before it, is that run's."""
+    """Whether a record that ends at a start that was reported, or has no length and lies just before it, is that
+    run's."""
     if job.ended_at is None:
         return False
     return job.ended_at == began or (
@@ -421,12 +451,14 @@ def finding(site: Site, now: datetime, name: str, message: str, job: str = "", s
 def _read_state(path: Path) -> ReadState:
     """Errors: CollectorError if there is a file that cannot be read: guessing would lose or repeat a week."""
     try:
-        told = parse_json(path.read_text(encoding="utf-8"))
+        reported = parse_json(path.read_text(encoding="utf-8"))
         return ReadState(
-            until=_time(told, "until"),
-            deep_until=_time(told, "deep_until"),
-            nodes_at=_time(told, "nodes_at"),
-            unavailable={name: at for name in told.get("unavailable", {}) if (at := _time(told["unavailable"], name))},
+            until=_time(reported, "until"),
+            deep_until=_time(reported, "deep_until"),
+            nodes_at=_time(reported, "nodes_at"),
+            unavailable={
+                name: at for name in reported.get("unavailable", {}) if (at := _time(reported["unavailable"], name))
+            },
         )
     except FileNotFoundError:
         return ReadState()
@@ -434,8 +466,8 @@ def _read_state(path: Path) -> ReadState:
         raise CollectorError(str(path), f"cannot be read: {mistake}", "Remove it to read from a week ago") from mistake
 
 
-def _time(told: Mapping[str, object], name: str) -> datetime | None:
-    value = told.get(name)
+def _time(reported: Mapping[str, object], name: str) -> datetime | None:
+    value = reported.get(name)
     if value is None:
         return None
     at = datetime.fromisoformat(str(value))

@@ -57,10 +57,10 @@ def read_inventory(path: Path) -> dict[tuple[str, int], Place]:
 def _places(path: Path, rows: csv.DictReader[str]) -> dict[tuple[str, int], Place]:
     found: dict[tuple[str, int], Place] = {}
     for number, row in enumerate(rows, 2):
-        told = {name: (value or "").strip() for name, value in row.items() if isinstance(value, str) and name}
+        reported = {name: (value or "").strip() for name, value in row.items() if isinstance(value, str) and name}
         try:
-            key = told.get("node", ""), int(told.get("index", ""))
-            place = _place(told)
+            key = reported.get("node", ""), int(reported.get("index", ""))
+            place = _place(reported)
         except ValueError as mistake:
             raise CollectorError(f"{path}, line {number}", str(mistake), "Numbers are whole, or left empty") from None
         if not key[0] or not place.device_id:
@@ -71,20 +71,20 @@ def _places(path: Path, rows: csv.DictReader[str]) -> dict[tuple[str, int], Plac
     return found
 
 
-def _place(told: Mapping[str, str]) -> Place:
+def _place(reported: Mapping[str, str]) -> Place:
     def number(name: str) -> int | None:
-        value = int(told[name]) if told.get(name) else None
+        value = int(reported[name]) if reported.get(name) else None
         if value is not None and not 1 <= value <= (MAX_UNITS if name.endswith("units") else 1 << 60):
             raise ValueError(f"{name} is {value}")
         return value
 
     return Place(
-        device_id=told.get("device_id", ""),
-        partition_id=told.get("partition_id", ""),
+        device_id=reported.get("device_id", ""),
+        partition_id=reported.get("partition_id", ""),
         units=number("units"),
-        model=told.get("model", ""),
-        vendor=told.get("vendor", ""),
+        model=reported.get("model", ""),
+        vendor=reported.get("vendor", ""),
         memory_bytes=number("memory_bytes"),
         device_units=number("device_units") or 1,
-        pool=told.get("pool", ""),
+        pool=reported.get("pool", ""),
     )

@@ -9,7 +9,7 @@ COMPLETED                    finished
 FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, BOOT_FAIL, DEADLINE, LAUNCH_FAILED, RECONFIG_FAIL    failed
 CANCELLED [by UID], REVOKED  cancelled, by that actor
 PREEMPTED                    preempted; a next record follows if it is put back into the queue
-REQUEUED                     cancelled: this run ended, a next record follows; a run of no length is not told
+REQUEUED                     cancelled: this run ended, a next record follows; a run of no length is not reported
 RESIZING                     finished: the record ends where the next one of the same job starts
 
 `reason` keeps Slurm's word. An allocation is named by the job's raw id, which is also the workload's (cgroups name it
@@ -65,7 +65,7 @@ class Site:
     zone: in which its commands print times.   cluster: named so in every row, instead of Slurm's name.
     tenant, project, queue: which word of Slurm's tells them; None: none does.   preemptible_qos,
     preemptible_partitions: globs.   shares_per_gpu: how many shards (or MPS percents) are a GPU, by kind of GRES.
-    gres: what each node has, as the controller told it; it says of which MIG profile a job's GPUs are, where
+    gres: what each node has, as the controller reported it; it says of which MIG profile a job's GPUs are, where
     accounting does not.
     """
 
@@ -85,7 +85,7 @@ class Job:
     """One record of one run of a job.
 
     job_id: raw.   name: as users know it (`123_4`, `123+1`).   nodes: in Slurm's order, none while it waits.
-    requested, held: GPUs over all nodes.   placed: what it has on a node, where indices are told.   reason: why it
+    requested, held: GPUs over all nodes.   placed: what it has on a node, where indices are reported.   reason: why it
     waits.   restarted: an earlier record of it may end in the instant in which this one starts.
     """
 
@@ -135,7 +135,7 @@ def not_ours(job: Job, site: Site) -> str:
         return "no GPUs"
     unknown = [kind for kind in job.gpus.shared if not site.shares_per_gpu.get(kind)]
     if unknown and not job.gpus.whole and not job.placed:
-        return f"{unknown[0]}: not told how many are a GPU"
+        return f"{unknown[0]}: not reported how many are a GPU"
     return ""
 
 
@@ -157,12 +157,12 @@ def life(job: Job, site: Site) -> list[Row]:
                 rows.append(row)
     event = ENDINGS.get(job.state)
     if event is not None and job.ended_at is not None:
-        told = {"reason": job.state, "message": _message(job), "actor": job.actor}
+        reported = {"reason": job.state, "message": _message(job), "actor": job.actor}
         ending = [_allocation_id(job, node) for node in nodes] or [job.job_id]
         # What is left of a job that was resized in its last second: an end in that instant is the end of before.
         at_once = job.submitted_at == job.started_at == job.ended_at
         ended_at = job.ended_at + timedelta(milliseconds=1) if at_once else job.ended_at
-        rows.extend(_row(job, site, ended_at, event, allocation_id) | told for allocation_id in ending)
+        rows.extend(_row(job, site, ended_at, event, allocation_id) | reported for allocation_id in ending)
     return [_without_empty(row) for row in rows]
 
 
@@ -192,7 +192,7 @@ def placements(job: Job, site: Site, inventory: Inventory) -> list[Row]:
 
 
 def profile_is_a_guess(job: Job, site: Site) -> bool:
-    """Whether nobody told of which MIG profile its instances are, on a node that has several."""
+    """Whether nobody reported which MIG profile its instances are, on a node that has several."""
     return bool(
         job.holds
         and not any(job.placed.values())
@@ -254,7 +254,7 @@ def _devices(node: str, entries: Iterable[Gres], site: Site, inventory: Inventor
     unknown: dict[str, float] = {}
     for entry in entries:
         name, shared = profile(entry.type), entry.name != "gpu"
-        per_gpu = site.shares_per_gpu.get(entry.name) or _told_total(entry) if shared else 1
+        per_gpu = site.shares_per_gpu.get(entry.name) or _reported_total(entry) if shared else 1
         for number, index in enumerate(entry.indices or ()):
             even = _spread(entry.count, len(entry.indices or ()), number) if shared else None
             units, of = entry.shares.get(index, (even, per_gpu))
@@ -327,7 +327,7 @@ def _gpus(gpus: Gpus, site: Site) -> float | None:
     return None
 
 
-def _told_total(entry: Gres) -> int | None:
+def _reported_total(entry: Gres) -> int | None:
     """How many shares a GPU of this entry has, as `shard:4(4/10,0/10)` says."""
     return next((of for _, of in entry.shares.values()), None)
 
@@ -337,13 +337,13 @@ def _spread(count: int, over: int, number: int) -> int:
 
 
 def _message(job: Job) -> str:
-    told = []
+    reported = []
     if job.exit_code not in ("", "0:0"):
-        told.append(f"exit code {job.exit_code}")
+        reported.append(f"exit code {job.exit_code}")
     if job.state == "TIMEOUT" and job.limit_seconds:
-        told.append(f"time limit {job.limit_seconds} s")
+        reported.append(f"time limit {job.limit_seconds} s")
     if job.suspended_seconds:
-        told.append(f"suspended for {job.suspended_seconds} s, GPUs kept")
+        reported.append(f"suspended for {job.suspended_seconds} s, GPUs kept")
     if job.time_is_a_guess:
-        told.append("the clock showed this hour twice: the earlier one was taken")
-    return "; ".join(told)
+        reported.append("the clock showed this hour twice: the earlier one was taken")
+    return "; ".join(reported)

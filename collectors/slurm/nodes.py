@@ -23,7 +23,7 @@ from collectors.slurm.tres import Gres
 _BROKEN = frozenset({"DOWN", "FAIL", "ERROR", "FAILING", "INVAL", "INVALID_REG", "REBOOT_ISSUED"})
 _CLOSED = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTENANCE"})
 _IN_USE = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "DRAINING", "ALLOC"})
-_UNTOLD = frozenset({"FUTURE", "UNKNOWN"})
+_UNREPORTED = frozenset({"FUTURE", "UNKNOWN"})
 _SLACK = timedelta(seconds=2)
 """Slurm's times are whole seconds, and its nodes are asked a moment before its jobs."""
 _MOMENT = timedelta(milliseconds=1)
@@ -52,9 +52,9 @@ class Node:
         return busy or not self.states & _CLOSED or bool(self.states & _IN_USE)
 
     @property
-    def told(self) -> bool:
+    def reported(self) -> bool:
         """Whether the controller knows its state."""
-        return not self.states & _UNTOLD
+        return not self.states & _UNREPORTED
 
 
 def states_of(words: Iterable[str]) -> frozenset[str]:
@@ -69,13 +69,13 @@ def states_of(words: Iterable[str]) -> frozenset[str]:
 
 def shares_per_gpu(nodes: Iterable[Node]) -> dict[str, int]:
     """How many shards (or MPS percents) are a GPU, by kind, where all nodes that have them agree."""
-    told: dict[str, set[int]] = {}
+    reported: dict[str, set[int]] = {}
     for node in nodes:
         devices = sum(entry.count for entry in node.gres if entry.name == "gpu")
         for entry in node.gres:
             if entry.name != "gpu" and devices and entry.count and entry.count % devices == 0:
-                told.setdefault(entry.name, set()).add(entry.count // devices)
-    return {kind: sizes.pop() for kind, sizes in told.items() if len(sizes) == 1}
+                reported.setdefault(entry.name, set()).add(entry.count // devices)
+    return {kind: sizes.pop() for kind, sizes in reported.items() if len(sizes) == 1}
 
 
 Held = Mapping[str, Sequence[tuple[datetime, datetime | None]]]
@@ -118,7 +118,7 @@ def changes(
     for (name, _), place in inventory.items():
         places.setdefault(name, []).append(place)
     for node in nodes:
-        if not node.told or not (node.has_gpus or node.name in places):
+        if not node.reported or not (node.has_gpus or node.name in places):
             continue
         for at, is_available in _turns(node, look):
             for row in _rows(node, at, is_available, site, places.get(node.name, []), collected):
@@ -135,26 +135,26 @@ class Returned:
     """Nodes that came back into use: accounting may only later tell of a job that began on one before that was seen."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[datetime, list[Row]]] = {}
+        self._reported: dict[str, tuple[datetime, list[Row]]] = {}
 
     def note(self, devices: Iterable[Row], unavailable: Mapping[str, datetime]) -> None:
-        """Device rows that a look told; nodes that were unavailable before it, and since when."""
+        """Device rows that a look reported; nodes that were unavailable before it, and since when."""
         for row in devices:
             if row["state"] == "available" and row["node"] in unavailable:
-                since, rows = self._told.get(row["node"], (unavailable[row["node"]], []))
+                since, rows = self._reported.get(row["node"], (unavailable[row["node"]], []))
                 same = rows if rows and rows[0]["ts"] == row["ts"] else []
-                self._told[row["node"]] = (since if same else unavailable[row["node"]], [*same, row])
+                self._reported[row["node"]] = (since if same else unavailable[row["node"]], [*same, row])
 
     def earlier(self, held: Held) -> list[Row]:
         """The same rows from the start of the first job on the node while it was taken for unavailable."""
         found: list[Row] = []
-        for node, (since, rows) in self._told.items():
+        for node, (since, rows) in self._reported.items():
             starts = [
                 start for start, end in held.get(node, ()) if _whole(since) <= start < rows[0]["ts"] and start != end
             ]
             if starts:
                 moved = [row | {"ts": max(min(starts), since + _MOMENT)} for row in rows]
-                self._told[node] = (since, moved)
+                self._reported[node] = (since, moved)
                 found += moved
         return found
 

@@ -104,10 +104,10 @@ def _read(content: Mapping[str, Any], key: str, one: Callable[[dict[str, Any]], 
 
 
 def _accounted(entry: dict[str, Any]) -> Job:
-    times, told = _object(entry, "time"), _object(entry, "state")
-    state = _state(told.get("current"))
+    times, reported = _object(entry, "time"), _object(entry, "state")
+    state = _state(reported.get("current"))
     submitted, ended = _at(times.get("submission")), _at(times.get("end")) if state in ENDINGS else None
-    tres_told = _object(entry, "tres")
+    tres_reported = _object(entry, "tres")
     association = _object(entry, "association")
     wckey = entry.get("wckey")
     words: dict[Word, object] = {
@@ -127,12 +127,12 @@ def _accounted(entry: dict[str, Any]) -> Job:
         started_at=begun(submitted, _at(times.get("start")), ended) if state not in WAITING else None,
         ended_at=ended,
         nodes=_nodes(entry.get("nodes")),
-        requested=gpus(tres_of_json(tres_told.get("requested"))),
-        held=gpus(tres_of_json(tres_told.get("allocated"))),
+        requested=gpus(tres_of_json(tres_reported.get("requested"))),
+        held=gpus(tres_of_json(tres_reported.get("allocated"))),
         priority=number(entry.get("priority")),
         exit_code=_exit_code(entry.get("exit_code")),
         actor=_text(entry.get("kill_request_user")) if state == "CANCELLED" else "",
-        reason=_reason(told.get("reason")),
+        reason=_reason(reported.get("reason")),
         limit_seconds=_minutes(times.get("limit")),
         suspended_seconds=number(times.get("suspended")) or 0,
         restarted=bool(number(entry.get("restart_cnt"))),
@@ -145,7 +145,7 @@ def _controlled(entry: dict[str, Any]) -> Job:
     state = {"RESIZING": "RUNNING", "REQUEUED": "PENDING"}.get(state, state)
     started = _at(entry.get("start_time")) if state in HOLDING or state in ENDINGS else None
     if state == "COMPLETING" and started is not None and (_at(entry.get("end_time")) or started) <= started:
-        started = None  # a run that ends because it goes back into the queue: its start is told no more
+        started = None  # a run that ends because it goes back into the queue: its start is reported no more
     since, restarted = _since(started, _at(entry.get("resize_time")), number(entry.get("restart_cnt")))
     nodes = _nodes(entry.get("nodes"))
     words: dict[Word, object] = {
@@ -220,10 +220,10 @@ def _node(entry: dict[str, Any]) -> Node:
 
 
 def _job_id(entry: Mapping[str, Any]) -> str:
-    told = number(entry.get("job_id"))
-    if not told or told < 0:
+    reported = number(entry.get("job_id"))
+    if not reported or reported < 0:
         raise ValueError(f"job_id is {str(entry.get('job_id'))[:40]}")
-    return str(told)
+    return str(reported)
 
 
 def _name(entry: Mapping[str, Any], array: Mapping[str, Any], het: Mapping[str, Any]) -> str:
@@ -235,11 +235,11 @@ def _name(entry: Mapping[str, Any], array: Mapping[str, Any], het: Mapping[str, 
     return _job_id(entry)
 
 
-def _state(told: object) -> str:
+def _state(reported: object) -> str:
     """The one word that counts: the base state comes first in the list, but nodes that boot or clean up say more."""
-    words = [told] if isinstance(told, str) else told
+    words = [reported] if isinstance(reported, str) else reported
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"state is {str(told)[:60]}")
+        raise ValueError(f"state is {str(reported)[:60]}")
     known = [word.upper() for word in words]
     if "CONFIGURING" in known or "POWER_UP_NODE" in known:
         return "CONFIGURING"
@@ -251,20 +251,20 @@ def _state(told: object) -> str:
     return state
 
 
-def _placed(told: object, nodes: tuple[str, ...]) -> dict[str, tuple[Gres, ...]]:
+def _placed(reported: object, nodes: tuple[str, ...]) -> dict[str, tuple[Gres, ...]]:
     """gres_detail has an entry for each node, in their order; older versions have an empty object instead."""
-    if not isinstance(told, list) or len(told) != len(nodes):
+    if not isinstance(reported, list) or len(reported) != len(nodes):
         return {}
     placed = {}
-    for node, text in zip(nodes, told, strict=True):
+    for node, text in zip(nodes, reported, strict=True):
         entries = tuple(gpu_gres(gres(_text(text))))
         if entries:
             placed[node] = entries
     return placed
 
 
-def _nodes(told: object) -> tuple[str, ...]:
-    text = _text(told)
+def _nodes(reported: object) -> tuple[str, ...]:
+    text = _text(reported)
     return () if text.lower() in NO_NODES else hosts(text)
 
 
@@ -278,12 +278,12 @@ def _minutes(value: object) -> int | None:
     return None if minutes is None else minutes * 60
 
 
-def _exit_code(told: object) -> str:
-    if isinstance(told, dict):
-        signal = told.get("signal")
+def _exit_code(reported: object) -> str:
+    if isinstance(reported, dict):
+        signal = reported.get("signal")
         signal_number = number(signal.get("id", signal.get("signal_id"))) if isinstance(signal, dict) else None
-        return f"{number(told.get('return_code')) or 0}:{signal_number or 0}"
-    code = number(told)
+        return f"{number(reported.get('return_code')) or 0}:{signal_number or 0}"
+    code = number(reported)
     return f"{code >> 8}:{code & 0x7F}" if code else ""
 
 

@@ -156,8 +156,8 @@ def whole(text: str) -> int | None:
 
 
 def _elapsed(row: Mapping[str, str]) -> int | None:
-    told = whole(row.get("elapsedraw", ""))
-    return seconds(row.get("elapsed", "")) if told is None else told
+    reported = whole(row.get("elapsedraw", ""))
+    return seconds(row.get("elapsed", "")) if reported is None else reported
 
 
 def _limit(row: Mapping[str, str]) -> int | None:

@@ -31,13 +31,13 @@ def instants(text: str, zone: tzinfo) -> tuple[datetime, ...]:
     if _EPOCH.fullmatch(text):
         return (datetime.fromtimestamp(int(text), UTC),) if int(text) else ()
     try:
-        told = datetime.fromisoformat(text)
+        reported = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"{text[:40]!r} is no time") from None
     try:
-        if told.tzinfo is not None:
-            return (told.astimezone(UTC),)
-        first, second = (told.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+        if reported.tzinfo is not None:
+            return (reported.astimezone(UTC),)
+        first, second = (reported.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     except OverflowError:
         raise ValueError(f"{text[:40]!r} is no time") from None
     if first == second:
@@ -74,7 +74,7 @@ def most_likely(
 
     took: from start to end, where Slurm counted it. Of those that fit the order and the count, the earliest.
     """
-    choices = list(product(*(tuple(told) or (None,) for told in (submitted, started, ended))))
+    choices = list(product(*(tuple(reported) or (None,) for reported in (submitted, started, ended))))
     fitting = [choice for choice in choices if _in_order(choice)]
     counted = [
         choice for choice in fitting if took is not None and choice[1] and choice[2] and choice[2] - choice[1] == took

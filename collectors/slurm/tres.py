@@ -46,7 +46,7 @@ class Gpus:
         return max(0, self.whole - sum(self.types.values()))
 
     def typed(self, types: Mapping[str, int]) -> Gpus:
-        """With these types, where its own are not told and these are of all that it has."""
+        """With these types, where its own are not reported and these are of all that it has."""
         return replace(self, types=types) if self.untyped and sum(types.values()) == self.whole else self
 
     @property
@@ -163,7 +163,7 @@ def _entry(text: str) -> Gres:
 
 
 def _type_and_count(rest: str | None) -> tuple[str, int | None]:
-    """Of what stands between name and parenthesis: `h100:2`, `2`, `(null):3`, `h100`; None: no count is told."""
+    """Of what stands between name and parenthesis: `h100:2`, `2`, `(null):3`, `h100`; None: no count is reported."""
     parts = [part for part in (rest or "").split(":") if part]
     if len(parts) > 2:
         raise ValueError(f"{rest!r} is not a type and count")

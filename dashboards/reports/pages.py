@@ -17,7 +17,7 @@ from billing.documents.figures import DASH, HELD, hours, money, percent
 from billing.documents.pdf import compiled
 from billing.documents.statement_page import chart_of
 from billing.insights.savings import Recommendation
-from dashboards.advice import sentence, waste_told
+from dashboards.advice import sentence, waste_reported
 from dashboards.languages import Language
 from dashboards.reports.report import ADVISED, Report
 
@@ -80,7 +80,7 @@ def _said(report: Report, words: Language) -> dict[str, Any]:
         ],
         "budgets": [_budget(one, words) for one in report.budgets],
         "advice": [_advice(one, words) for one in report.advice.recommendations[:ADVISED]],
-        "waste": waste_told(report.advice, words, lambda amount, currency: _amount(amount, currency, words)),
+        "waste": waste_reported(report.advice, words, lambda amount, currency: _amount(amount, currency, words)),
         "notes": list(_notes(report, words)),
     }  # fmt: skip
 

@@ -32,6 +32,7 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "interference": ("Interference on shared GPUs: victims and aggressors.",),
         "sql": ("Query the views and tables in SQL; read-only.",),
         "queries": ("Saved queries: list, show, save, delete.",),
+        "mcp": ("Answer an assistant's questions from the books; read-only.",),
     },
     "Money": {
         "rates": ("Prices: apply a rate card, list, compare, look back.",),

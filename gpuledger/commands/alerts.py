@@ -203,11 +203,15 @@ def silence_add(
         label, equals, glob = text.partition("=")
         if not equals or not label:
             raise LedgerError(text, "not a matcher", "Write LABEL=GLOB, like tenant=physics or node='n1*'")
+        if label in named:
+            raise LedgerError(text, f"is the second matcher of {label}", "Add a silence for each value")
         named[label] = glob
     if server := remote.address(store, author):
         with remote.client(server) as client:
-            told = client.add_silence({label: [glob] for label, glob in named.items()}, ends_at, reason, starts_at)
-        added = Silence(**{**vars(told), "matchers": {label: tuple(globs) for label, globs in told.matchers.items()}})
+            reported = client.add_silence({label: [glob] for label, glob in named.items()}, ends_at, reason, starts_at)
+        added = Silence(
+            **{**vars(reported), "matchers": {label: tuple(globs) for label, globs in reported.matchers.items()}}
+        )
         say(f"silence {added.id}: {_matchers(added)} until {added.ends_at:%F %T}Z")
         return
     with open_store(store) as opened:

@@ -95,8 +95,8 @@ def _asked(server: str) -> CloseReport:
     from billing.close.run import CloseReport
 
     with remote.client(server) as client:
-        told = client.close_books()
-    return CloseReport(**{**vars(told), "run": int(told.run)})
+        reported = client.close_books()
+    return CloseReport(**{**vars(reported), "run": int(reported.run)})
 
 
 def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:

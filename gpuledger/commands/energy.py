@@ -86,26 +86,26 @@ def _asked(server: str, period: str, by: list[str]) -> EnergyReport:
     from billing.energy.report import EnergyReport
 
     with remote.client(server) as client:
-        told = client.energy(period, by)
+        reported = client.energy(period, by)
     *rows, platform, total = (
         {name: value for name, value in row if name in row.model_fields_set}
-        for row in (*told.rows, told.platform or told.total, told.total)
+        for row in (*reported.rows, reported.platform or reported.total, reported.total)
     )
-    held, measured = told.total.gpu_hours, told.total.measured_gpu_hours
+    held, measured = reported.total.gpu_hours, reported.total.measured_gpu_hours
     return EnergyReport(
-        _closed(told.period), tuple(told.by), tuple(rows), platform, total,
-        None if held is None or measured is None else held - measured, tuple(told.notes),
+        _closed(reported.period), tuple(reported.by), tuple(rows), platform, total,
+        None if held is None or measured is None else held - measured, tuple(reported.notes),
     )  # fmt: skip
 
 
-def _closed(told: ClosedSpan) -> Closed | None:
+def _closed(reported: ClosedSpan) -> Closed | None:
     from billing.closed import Closed
     from billing.periods import Period
 
-    if not (told.start and told.end and told.closed_from and told.closed_until):
+    if not (reported.start and reported.end and reported.closed_from and reported.closed_until):
         return None
-    books = Period(told.closed_from, told.closed_until)
-    return Closed(Period(told.start, told.end), told.hours or 0, told.closed_hours or 0, books)
+    books = Period(reported.closed_from, reported.closed_until)
+    return Closed(Period(reported.start, reported.end), reported.hours or 0, reported.closed_hours or 0, books)
 
 
 @intensity.command("apply")

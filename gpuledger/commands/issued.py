@@ -161,7 +161,7 @@ def _answer_verified(
 
 def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """The cost of a month's unallocated time, by pool, and who pays it."""
-    from billing.invoicing.drafts import platform_costs
+    from billing.invoicing.month import platform_costs
 
     with open_store(store) as opened:
         migrate(opened)

@@ -1,4 +1,4 @@
-"""`gpuledger tenants`: whose what is held is, by rules over what the sources told."""
+"""`gpuledger tenants`: whose what is held is, by rules over what the sources reported."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     elif current is None:
         say("no tenant mapping: the reported tenants pay. Next: gpuledger tenants apply FILE")
     else:
-        rest = f"the rest: the told tenant, or {current.mapping.unmapped_owner or 'nobody'} where none was told"
+        rest = f"the rest: the reported tenant, or {current.mapping.unmapped_owner or 'nobody'} where none was reported"
         title = f"tenants' mapping {current.version}; {rest}"
         columns = ("for", "tenant", "project", "cost_center", "from", "to")
         print_rows([_for_people(row) for row in rows], columns, fmt, title)
@@ -104,20 +104,22 @@ def check(
         migrate(opened)
         found = preview(opened, mapping)
     table = options.Format.table
-    told = ("reported_tenant", "reported_project", "queue", "cluster")
+    reported = ("reported_tenant", "reported_project", "queue", "cluster")
     if found.moves:
-        print_rows([_rounded(row) for row in found.moves], (*told, "now", "then", "gpu_hours"), table, "would change")
+        print_rows(
+            [_rounded(row) for row in found.moves], (*reported, "now", "then", "gpu_hours"), table, "would change"
+        )
     for rule in found.idle:
         say(f"{rule} matches no allocation")
     if found.unmapped:
-        print_rows([_rounded(row) for row in found.unmapped], (*told, "owner", "gpu_hours"), table, "no rule fits")
+        print_rows([_rounded(row) for row in found.unmapped], (*reported, "owner", "gpu_hours"), table, "no rule fits")
         raise typer.Exit(1)
     say(f"{file}: {_count(len(mapping.rules), 'rule')}; everything in the closed books has one")
 
 
 @tenants.command("unmapped")
 def unmapped_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """What no rule of the mapping fits in the closed books: what the source told, who pays, how much, since when."""
+    """What no rule of the mapping fits in the closed books: as reported, who pays, how much, since when."""
     from billing.tenants import current_mapping, unmapped
 
     with open_store(store) as opened:

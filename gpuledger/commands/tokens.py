@@ -61,18 +61,18 @@ def create(
         with remote.client(url, token_file) as client:
             made = client.create_token(name, days, roles=role, tenants=tenant or [], scopes=scopes, owner=owner,
                                        issuer=issuer)  # fmt: skip
-        told, shown = made.token, vars(made)
+        reported, shown = made.token, vars(made)
     else:
         from access.tokens import create_token
 
         who = local_admin(author)
         with access_store(store, sign_in) as access:
-            token, told = create_token(
+            token, reported = create_token(
                 access, who, datetime.now(UTC), name, timedelta(days=days), owner, role or ["analyst"], tenant or (),
                 scopes, issuer,
             )  # fmt: skip
         shown = _shown(token)
-    typer.echo(told)
+    typer.echo(reported)
     row = shown_as(options.Format.table, shown)
     whose = row["owner"] if row["issuer"] == "local" else f"{row['owner']} ({row['issuer']})"
     say(f"token {row['id']} of {whose}: {row['roles']}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")

@@ -64,7 +64,7 @@ def up(
             _print_summary(opened, made)
         if listener is not None:
             _say_where(opened, url_of(listener))
-            # The demo's month is over: nothing is to be closed, and nobody to be told that its data stopped.
+            # The demo's month is over: nothing is to be closed, and nobody to be notified that its data stopped.
             live = None if demo else AlertSettings(rules, routing)
             access = access_settings(sign_in, trusted_proxy)
             app = dashboard(opened, listener, access)

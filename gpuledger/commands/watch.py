@@ -150,7 +150,7 @@ def kubernetes(
                 inventory=_inventory(inventory, to.devices, cluster),
                 say=lambda line: say(f"kubernetes: {line}"),
             )
-            _until_told(_watch(watcher, api, once))
+            _until_reported(_watch(watcher, api, once))
             say(f"kubernetes: {to.closing_line(watcher.dropped)}")
 
 
@@ -302,7 +302,7 @@ async def _watch(watcher: Watcher, api: Api, once: bool) -> None:
         await api.close()
 
 
-def _until_told(work: Coroutine[Any, Any, None]) -> None:
+def _until_reported(work: Coroutine[Any, Any, None]) -> None:
     """Runs a coroutine to its end, or to SIGINT or SIGTERM."""
 
     async def main() -> None:
@@ -322,12 +322,12 @@ def _stopping() -> Iterator[threading.Event]:
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def told(number: int, _: object) -> None:
+    def reported(number: int, _: object) -> None:
         stop.set()
         signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
-        signal.signal(number, told)
+        signal.signal(number, reported)
     try:
         yield stop
     finally:

@@ -18,7 +18,7 @@ from scheduler.cycle.accounts import Account, Amount
 from scheduler.cycle.elastic import grow
 from scheduler.cycle.order import Line, Lines
 from scheduler.cycle.preempt import NoEviction, evict_for
-from scheduler.cycle.promises import Promise, Promised
+from scheduler.cycle.promises import Estimated, Promise, Promised
 from scheduler.cycle.reasons import Blocked, LiveWaiting, Waiting
 from scheduler.cycle.rights import (
     BY_PRIORITY,
@@ -86,6 +86,7 @@ def plan(state: State, now: float) -> CyclePlan:
         return CyclePlan(version=state.version)
     kept: Sequence[Promise] = ()
     while True:
+        state.placement.begin(now)
         with Trial(state, now) as trial:
             cycle = _Cycle(state, trial, now, kept)
             try:
@@ -524,7 +525,8 @@ class _Cycle:
         if not self.state.explain:
             return ()
         if not self._skips(kind) or not self._is_explained(kind):
-            kind.why, kind.explained_at = self._explained(kind, job), self.now
+            with self.state.placement.aside():
+                kind.why, kind.explained_at = self._explained(kind, job), self.now
             self.told_now.append(kind)
         return kind.why
 
@@ -564,19 +566,48 @@ class _Cycle:
         """Expected starts of the first that wait: of those with a promise, then of as many more as the policy says.
         They take nothing of what is remembered: what people are told decides nothing."""
         self.trial.promises = [one.copy() for one in self.trial.promises]
-        for kind, _ in self.kinds_blocked:
-            if len(self.promises) >= self.state.policies.expected:
-                break
-            if kind.verdict in WAITS_FOR_ROOM:
-                head = next((job_id for _, job_id in kind.jobs if job_id not in self.started), None)
-                if head is not None and head not in self.promises:
-                    found = self.trial.promise(head, kind, self.state.pending[head][0].time_limit)
-                    if found is not None:
-                        self._is_promised(found)
+        if self.state.policies.expected > len(self.promises):
+            self._estimate()
         for job_id, promise in self.promises.items():
             if job_id not in self.started:
                 blockers = self.trial.blockers(promise)
                 self.expectations[job_id] = reasons.expected(self.state, promise, blockers, self.now)
+
+    def _estimate(self) -> None:
+        """As if so many were promised something, in the order of their turns; what was told before stands as long as it
+        would come out the same, or nearly so: nothing was freed, and not much time has passed. What is too old is
+        made again one in a cycle, since each costs as much as a promise."""
+        state, old = self.state, self.state.estimated
+        behind = tuple((job_id, promise.start) for job_id, promise in self.promises.items())
+        holds = old.freed == state.freed and old.behind == behind
+        known = iter(old.places if holds else ())
+        if holds and old.version == state.version and all(one.start > self.now for one in old.places):
+            for one in known:
+                self._is_promised(one.copy())
+            return
+        vain = {id(kind): kind for kind in (old.vain if old.freed == state.freed else ())}
+        places: list[Promise] = []
+        renewed = False
+        lines = Lines(self.trial, lambda kind: kind.verdict in WAITS_FOR_ROOM and id(kind) not in vain)
+        for line, kind, job_id in lines:
+            if len(self.promises) >= state.policies.expected:
+                break
+            if job_id in self.promises:
+                line.next()
+                continue
+            place = next(known, None)
+            if place is None or place.job_id != job_id or place.start <= self.now:
+                place, known = None, iter(())
+            if place is None or (not renewed and self.now - place.made_at >= EXPLAINED_SECONDS):
+                place, renewed = self.trial.promise(job_id, kind, state.pending[job_id][0].time_limit), True
+            if place is None:
+                vain[id(kind)] = kind
+                line.blocked()
+                continue
+            places.append(place)
+            self._is_promised(place.copy())
+            line.next()
+        state.estimated = Estimated(state.version, state.freed, behind, tuple(places), tuple(vain.values()))
 
     def _plan(self) -> CyclePlan:
         if not self.state.explain:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from scheduler.cycle.accounts import Account, Accounts, Amount
 from scheduler.cycle.expectations import Expectations
 from scheduler.cycle.policies import Policies, Reservation, Reserve
-from scheduler.cycle.promises import NOTHING_PROMISED, Promise, Promised
+from scheduler.cycle.promises import NOTHING_ESTIMATED, NOTHING_PROMISED, Estimated, Promise, Promised
 from scheduler.cycle.queues import Queues
 from scheduler.model import (
     EntitlementClass,
@@ -163,6 +163,7 @@ class State:
         self.ends: list[tuple[float, str]] = []
         self.endless: list[tuple[int, str]] = []
         self.promised: Promised = NOTHING_PROMISED
+        self.estimated: Estimated = NOTHING_ESTIMATED
         self.planned = -1
         self.pending: dict[str, tuple[Job, JobClass]] = {}
         self.dependent: dict[str, tuple[Job, set[str]]] = {}

@@ -104,9 +104,10 @@ class Service:
         self._left: dict[str, NodeState] = {}
         for entry in log.of_kind("node"):
             self._note_node(entry)
+        leaving = self._held_by_leaving()
         for live in list(self.book.jobs.values()):
-            if live.status in ("starting", "running"):
-                self._start(live)  # it may have been handed over; who starts it waits for who leaves
+            if live.status == "running" or (live.status == "starting" and not _places(live) & leaving):
+                self._start(live)  # it may have been handed over
             elif live.status == "stopping":
                 executor.stop(self._launch_of(live))
 
@@ -524,20 +525,20 @@ class Service:
         starting = [one for one in (jobs if among is None else among) if one in jobs and jobs[one].status == "starting"]
         if not starting:
             return
-        busy = {
-            (grant.node, device)
-            for live in self.book.jobs.values()
-            if live.status == "stopping"
-            for grant in live.grants
-            for device in grant.devices
-        }
+        leaving = self._held_by_leaving()
         for job_id in starting:
             live = self.book.jobs[job_id]
-            if any((grant.node, device) in busy for grant in live.grants for device in grant.devices):
+            if _places(live) & leaving:
                 continue
             began = self._start(live)
             if began is not None and live.status == "starting":
                 self._happen("launched", job_id, {} if began == JUST_NOW else {"began_at": began}, changes=False)
+
+    def _held_by_leaving(self) -> set[tuple[int, int]]:
+        """Nodes and devices on which something still stops: nothing else has been handed over there."""
+        return set[tuple[int, int]]().union(
+            *(_places(one) for one in self.book.jobs.values() if one.status == "stopping")
+        )
 
     def _launch_of(self, live: Live) -> Launch:
         return Launch(
@@ -757,6 +758,11 @@ class Service:
 
 def _written(seconds: float) -> str:
     return instant(seconds).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _places(live: Live) -> set[tuple[int, int]]:
+    """Nodes and devices that it holds."""
+    return {(grant.node, device) for grant in live.grants for device in grant.devices}
 
 
 def _concerned(actions: Sequence[Any]) -> list[str]:

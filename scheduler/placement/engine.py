@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import numpy as np
@@ -35,6 +36,14 @@ class Policy(Protocol):
 
     def pick(self, scores: IntArray) -> int:
         """The node to take, given a score by node (UNFIT where it does not fit); -1 if there is none."""
+
+    def begin(self, moment: float) -> None:
+        """What chance chooses from here on depends on the moment, and on nothing that was chosen before."""
+        return  # where chance has no part in it
+
+    def aside(self) -> AbstractContextManager[None]:
+        """What is chosen within changes nothing of what chance chooses after it."""
+        return nullcontext()
 
 
 class Column:

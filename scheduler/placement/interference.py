@@ -7,6 +7,7 @@ alone. What was not measured is taken as `unknown`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -30,6 +31,12 @@ class AntiInterference(First):
 
     def scorer(self, shape: Shape) -> Scorer:
         return _AntiInterference(self, shape) if shape.request.workload_class else self.base.scorer(shape)
+
+    def begin(self, moment: float) -> None:
+        self.base.begin(moment)
+
+    def aside(self) -> AbstractContextManager[None]:
+        return self.base.aside()
 
     def slowdown(self, own: str, neighbours: Mapping[str, int]) -> float:
         """Speed lost by a workload of class `own` beside these (by class, how many), theirs and its own, in workloads

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -148,7 +150,7 @@ class RandomFit(Policy):
     """Any node on which it fits, and any of its devices, with equal chance. The same seed chooses the same."""
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - chooses nodes, no secrets
+        self.seed, self.random = seed, random.Random(seed)  # noqa: S311 - chooses nodes, no secrets
         self.draws = True
 
     def scorer(self, shape: Shape) -> Scorer:
@@ -157,6 +159,17 @@ class RandomFit(Policy):
     def pick(self, scores: IntArray) -> int:
         fitting = np.flatnonzero(scores >= 0)
         return int(fitting[self.random.randrange(fitting.size)]) if fitting.size else -1
+
+    def begin(self, moment: float) -> None:
+        self.random.seed(f"{self.seed} {moment}")
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        before = self.random.getstate()
+        try:
+            yield
+        finally:
+            self.random.setstate(before)
 
 
 class _Random(_Packing):

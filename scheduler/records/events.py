@@ -113,13 +113,13 @@ class Writer:
         """
         facts: dict[str, Any] = {"sequence": sequence}
         if quota_released_at is not None:
-            facts["quota_released_at"] = _written(quota_released_at)
-            facts["resources_freed_at"] = _written(freed_at)
+            facts["quota_released_at"] = written(quota_released_at)
+            facts["resources_freed_at"] = written(freed_at)
         return [self._row(ending, job, freed_at, attempt, cause, facts)]
 
     def ends_soon(self, job: Job, now: float, ends_at: float, sequence: int, attempt: int, cause: Cause) -> list[Row]:
         """Not of the contract: for callbacks."""
-        cause = replace(cause, text=f"ends at {_written(ends_at)}, unless it is renewed or ends before")
+        cause = replace(cause, text=f"ends at {written(ends_at)}, unless it is renewed or ends before")
         return [self._row("ends_soon", job, now, attempt, cause, {"sequence": sequence})]
 
     def devices(self, numbers: Iterable[int], state: NodeState | Literal["removed"], now: float) -> list[Row]:
@@ -271,5 +271,5 @@ def instant(seconds: float) -> datetime:
     return datetime.fromtimestamp(round(seconds * 1000) / 1000, UTC)
 
 
-def _written(seconds: float) -> str:
+def written(seconds: float) -> str:
     return instant(seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from collectors.readings import Row
 from collectors.simulated.fleet import Fleet, FleetPlan, Slot, slots
@@ -19,7 +20,7 @@ from scheduler.cycle.policies import Policies
 from scheduler.cycle.reasons import LiveWaiting
 from scheduler.exposition import Series, rows
 from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, Resize, Start, Tenant
-from scheduler.records.events import message
+from scheduler.records.events import message, written
 from scheduler.setup import Setup
 
 TELLS_EVERY_MS = 600_000
@@ -55,9 +56,10 @@ class FleetScheduler:
         self.core: Core = Setup("fleet", nodes, tenants, queues, policies).core([], plan.start_ms / 1000, explain=False)
         self._closed: set[Slot] = set()
         self._sequence = 0
+        self._codes: dict[str, str] = {}
         self._cluster = plan.cluster
-        self._told: list[Row] = []
-        self._told_until, self._end = plan.start_ms, plan.end_ms
+        self._reported: list[Row] = []
+        self._reported_until, self._end = plan.start_ms, plan.end_ms
         self.usable(list(self._where), False, plan.start_ms)
 
     def decides(self, kind: str) -> bool:
@@ -128,26 +130,49 @@ class FleetScheduler:
             facts = {"sequence": self._sequence, "decision": action.decision_id}
             if isinstance(action, Start):
                 facts["entitlement"] = action.entitlement
-                told = Decided(action.job_id, self._slots_of(action.grants), message=message(facts))
+                decided = Decided(action.job_id, self._slots_of(action.grants), message=message(facts))
             elif isinstance(action, Preempt):
                 facts["text"] = action.text
-                told = Decided(action.job_id, reason=action.authority, message=message(facts), by=action.by_job)
+                decided = Decided(action.job_id, reason=action.authority, message=message(facts), by=action.by_job)
             else:
                 raise AssertionError("no job of the fleet is elastic")
             self.core.apply(action, now / 1000)
-            found.append(told)
+            found.append(decided)
+        return [*found, *self._changed(now)]
+
+    def _changed(self, now: int) -> list[Decided]:
+        """What waits for another reason than before: its code. A text each time would take longer than all else."""
+        codes = {job_id: why[0].code for job_id, why in LiveWaiting(self.core).items()}
+        changed = [job_id for job_id, code in codes.items() if self._codes.get(job_id) != code]
+        self._codes = codes
+        facts = {"sequence": self._sequence}
+        return [Decided(job_id, reason=codes[job_id], message=message(facts), waits=True) for job_id in changed]
+
+    def explain(self, now: int) -> Sequence[Decided]:
+        """One cycle that explains, and is not carried out."""
+        self.core.explain = True
+        plan = self.core.plan(now / 1000)
+        found = []
+        for job_id in self.core.pending:
+            why = plan.waiting.get(job_id)
+            if why:
+                facts: dict[str, Any] = {"sequence": self._sequence, "text": why[0].text}
+                expected = self.core.expectations.first_interval(job_id)
+                if expected is not None:
+                    facts["expected_interval"] = [written(expected.low), written(expected.high)]
+                found.append(Decided(job_id, reason=why[0].code, message=message(facts), waits=True))
         return found
 
-    def told(self) -> Sequence[Row]:
+    def reported(self) -> Sequence[Row]:
         self._tell(self._end)
-        return self._told
+        return self._reported
 
     def _tell(self, now: int) -> None:
         """What has held since the last decision, at each instant at which it is told until now."""
-        waiting = self._waiting() if now - self._told_until >= TELLS_EVERY_MS else []
-        while now - self._told_until >= TELLS_EVERY_MS:
-            self._told_until += TELLS_EVERY_MS
-            self._told += rows(waiting, self._cluster, self._told_until / 1000, TELLS_EVERY_MS / 1000)
+        waiting = self._waiting() if now - self._reported_until >= TELLS_EVERY_MS else []
+        while now - self._reported_until >= TELLS_EVERY_MS:
+            self._reported_until += TELLS_EVERY_MS
+            self._reported += rows(waiting, self._cluster, self._reported_until / 1000, TELLS_EVERY_MS / 1000)
 
     def _waiting(self) -> list[Series]:
         """How many jobs of each queue wait for which first reason, as the scheduler's own metrics tell it."""

@@ -1,4 +1,4 @@
-"""A server that asks for sign-in, for all tests of a module; PostgreSQL, where it is installed."""
+"""PostgreSQL, where it is installed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.access.postgres import Cluster, binaries, cluster
-from tests.dashboards.site import Site, site
-
-
-@pytest.fixture(scope="module")
-def served_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site(tmp_path_factory.mktemp("site")) as served:
-        yield served
 
 
 @pytest.fixture(scope="session")

@@ -157,8 +157,8 @@ def _scheduling() -> Iterator[Case]:
         ("device_id=GPU-0", "node=n1"),
     )
     yield Case("usage-without-allocation", "a flicker", [*device(), *sampled("GPU-0", 20, 0, 0.04)])
-    told = [*device(), *found("process_without_allocation", 5, "warning", message="pid 42 of ann")]
-    yield Case("usage-without-allocation", "a collector found a process", told, ("device_id=GPU-0", "node=n1"))
+    reported = [*device(), *found("process_without_allocation", 5, "warning", message="pid 42 of ann")]
+    yield Case("usage-without-allocation", "a collector found a process", reported, ("device_id=GPU-0", "node=n1"))
 
 
 def _hardware() -> Iterator[Case]:

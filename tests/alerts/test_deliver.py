@@ -103,9 +103,9 @@ def test_a_webhook_is_signed_over_the_time_and_the_very_bytes(
     assert timestamp == str(int(NOON.timestamp()))
     expected = hmac.new(SECRET.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
     assert headers["X-Gpuledger-Signature"] == f"sha256={expected}"
-    told = json.loads(body)["alerts"]
-    assert [one["labels"]["gpu"] for one in told] == ["g0", "g1"]
-    assert told[0]["state"] == "firing" and told[0]["active_at"] == "2026-10-06T11:51:00.000Z"
+    reported = json.loads(body)["alerts"]
+    assert [one["labels"]["gpu"] for one in reported] == ["g0", "g1"]
+    assert reported[0]["state"] == "firing" and reported[0]["active_at"] == "2026-10-06T11:51:00.000Z"
 
 
 def test_a_slack_message_takes_its_marks_literally(facts: Store, receiver: Received, tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ def test_who_refuses_a_mail_gets_it_alone_again_until_it_is_given_up(facts: Stor
         received.refusing = {"<gone@example.org>": 550, "<full@example.org>": 452}
         mail = {"host": "127.0.0.1", "port": received.port, "security": "none", "from": "a@b", "gives_up": 3}
         mail |= {"to": ["ops@example.org", "gone@example.org", "full@example.org"]}
-        told = [deliver(facts, routes(email=mail), ago(9) + timedelta(minutes=20 * n)) for n in range(3)]
+        reported = [deliver(facts, routes(email=mail), ago(9) + timedelta(minutes=20 * n)) for n in range(3)]
         received.refusing = {}
-        told.append(deliver(facts, routes(email=mail), ago(9) + timedelta(minutes=57)))
-    found = [sorted((one.delivery.target.rsplit("/", 1)[1], one.outcome) for one in some) for some in told]
+        reported.append(deliver(facts, routes(email=mail), ago(9) + timedelta(minutes=57)))
+    found = [sorted((one.delivery.target.rsplit("/", 1)[1], one.outcome) for one in some) for some in reported]
     both = [("full@example.org", "failed"), ("gone@example.org", "refused")]
     assert found == [[*both, ("ops@example.org", "sent")], both, both, [("full@example.org", "sent")]]
     assert [message_from_string(one)["To"] for one in received.mails] == ["ops@example.org", "full@example.org"]
@@ -248,8 +248,8 @@ def test_no_secret_is_shown_whatever_goes_wrong(
         "file": "refused",
     }
     assert "NOT_SET" in results["missing"].detail
-    told = json.dumps(attempts(facts), default=str) + caplog.text
-    assert SECRET not in told
+    reported = json.dumps(attempts(facts), default=str) + caplog.text
+    assert SECRET not in reported
 
 
 def test_silenced_alerts_are_told_when_the_silence_is_over(facts: Store, receiver: Received) -> None:

@@ -12,6 +12,7 @@ from alerts import journal
 from alerts.evaluate import instants
 from alerts.reading import alerts, history
 from alerts.rule import Rule
+from alerts.rule_files import load_rules
 from alerts.state import State
 from tests.alerts.facts import NOON, ago, put, served
 from tests.alerts.rules import NEWEST, alive, look, own_rules, rule, states, tell
@@ -23,8 +24,8 @@ def test_an_alert_is_pending_then_fires_then_resolves_each_as_a_row(facts: Store
     for minutes, value in ((9, 5.0), (8, 11.0), (7, 12.0), (6, 13.0), (5, 2.0)):
         tell(facts, minutes, value)
         look(facts, minutes, rule(**{"for": "2m"}))
-    told = [(row["state"], row["at"], row["value"]) for row in reversed(history(facts))]
-    assert told == [("pending", ago(8), 11.0), ("firing", ago(6), 13.0), ("resolved", ago(5), 13.0)]
+    reported = [(row["state"], row["at"], row["value"]) for row in reversed(history(facts))]
+    assert reported == [("pending", ago(8), 11.0), ("firing", ago(6), 13.0), ("resolved", ago(5), 13.0)]
     (row,) = alerts(facts, NOON, states=("resolved",))
     assert row["labels"] == {
         "alertname": "too-high",
@@ -51,6 +52,29 @@ def test_an_alert_that_fires_says_what_is_now_and_its_history_what_was(facts: St
     look(facts, 5)
     (row,) = alerts(facts, NOON)
     assert (row["value"], row["annotations"]["summary"]) == (13.0, "g0 is at 13"), "nothing of the occurrence before"
+
+
+def test_an_alert_that_fires_is_worded_as_its_rule_is_now(facts: Store) -> None:
+    """As found: a text that was corrected was not seen until the evidence changed. The rule is due once an hour."""
+    tell(facts, 120, 11.0)
+    look(facts, 120, rule(interval="1h"))
+    put(facts, [alive(119)])
+    look(facts, 119, rule(interval="1h", summary="{{ labels.gpu }}: {{ value | number }}"))
+    (row,) = alerts(facts, NOON)
+    assert (row["at"], row["annotations"]["summary"]) == (ago(120), "g0: 11")
+    tell(facts, 60, 11.0)
+    look(facts, 60, rule(interval="1h", summary="{{ labels.gpu }} has {{ value | number }}"))
+    (row,) = alerts(facts, NOON)
+    assert row["annotations"]["summary"] == "g0 has 11"
+    assert len(history(facts)) == 1
+
+
+def test_a_rules_query_changes_nothing(facts: Store) -> None:
+    tell(facts, 9, 11.0)
+    for minutes, sql in ((9, "DROP TABLE service_levels"), (8, "INSERT INTO service_levels (service) VALUES ('x')")):
+        put(facts, [alive(minutes)])
+        assert "READONLY" in look(facts, minutes, rule(sql=sql)).problems["too-high"]
+    assert facts.value("SELECT count() FROM service_levels") == 1
 
 
 def test_a_run_that_was_missed_is_made_up_for_minute_by_minute(facts: Store) -> None:
@@ -178,11 +202,37 @@ def test_facts_that_stopped_are_an_alert_of_each_rule_that_needs_them(facts: Sto
     assert {row["rule"] for row in alerts(facts, NOON)} == {"too-high", "alert-evaluation-failed"}
 
 
-def test_a_fact_that_this_site_never_had_is_no_failure_and_one_that_every_site_has_is(facts: Store) -> None:
-    put(facts, [alive(3)])
-    assert look(facts, 3, rule(needs={"metrics": "5m"})).problems == {}
-    put(facts, [alive(2)])
-    assert look(facts, 2, rule(needs={"samples": "5m"})).problems == {"too-high": "no samples in 35 days"}
+@pytest.mark.parametrize("kind", ["samples", "events", "devices", "service_levels", "metrics", "findings", "ledger"])
+def test_a_kind_of_fact_that_this_site_never_had_is_no_failure(facts: Store, kind: str) -> None:
+    """As found: a site with exporters alone got twelve critical alerts, `no events in 35 days`, with its first push."""
+    put(facts, [("findings" if kind == "events" else "events", alive(3)[1] if kind != "events" else FINDING)])
+    report = look(facts, 3, rule(needs={kind: "5m"}))
+    assert (report.instants, report.problems) == (1, {})
+
+
+FINDING = {"ts": ago(3), "finding": "xid", "severity": "info", "message": "x"}
+
+
+def test_a_failure_is_over_once_its_rule_waits_for_a_fact_that_never_came(facts: Store) -> None:
+    put(facts, [alive(9)])
+    look(facts, 9, rule(sql="SELECT nothing"), *own_rules())
+    assert [row["rule"] for row in alerts(facts, NOON)] == ["alert-evaluation-failed"]
+    put(facts, [alive(8)])
+    look(facts, 8, rule(needs={"metrics": "5m"}), *own_rules())
+    assert alerts(facts, NOON) == []
+
+
+def test_a_fact_that_a_site_had_long_ago_and_has_no_more_is_a_failure(facts: Store) -> None:
+    put(facts, [("events", alive(60 * 24 * 40)[1]), ("findings", FINDING)])
+    assert look(facts, 3, rule(needs={"events": "5m"})).problems == {"too-high": "no events in 35 days"}
+
+
+def test_a_site_with_devices_alone_has_no_alert_of_the_engine(facts: Store) -> None:
+    device = {"ts": ago(3), "cluster": "c", "node": "n", "device_id": "GPU-0", "model": "H100", "state": "available"}
+    put(facts, [("devices", device)])
+    report = look(facts, 0, *load_rules())
+    assert report.problems == {}
+    assert [row["rule"] for row in alerts(facts, NOON)] == []
 
 
 def test_a_store_to_which_nothing_comes_any_more_says_so_by_the_clock_and_is_well_again_after(facts: Store) -> None:
@@ -213,8 +263,8 @@ def test_what_lies_too_far_back_is_skipped_and_said(facts: Store) -> None:
     tell(facts, 9, 1.0)
     report = look(facts, 9, rule(interval="1h"), *own_rules())
     assert "not evaluated from" in report.problems["*"]
-    told = [row["state"] for row in history(facts, "alert-evaluation-failed")]
-    assert told == ["resolved", "firing"]
+    reported = [row["state"] for row in history(facts, "alert-evaluation-failed")]
+    assert reported == ["resolved", "firing"]
 
 
 def test_the_alerts_of_a_rule_that_was_removed_are_over(facts: Store) -> None:
@@ -294,8 +344,8 @@ def test_rules_that_differ_in_one_text_share_a_query_and_each_gets_its_own_rows(
     questions = engine._questions([*rules, *of_metrics("a")], NOON)
     assert sorted(one.values for one in set(questions.values())) == [("a", "b"), ("c", "1h")]
     report = look(facts, 9, *rules)
-    told = [(one.alert.rule, one.alert.labels["gpu"], one.alert.value) for one in report.transitions]
-    assert sorted(told) == [("of-1h", "chat", 13.0), ("of-a", "chat", 11.0), ("of-b", "talk", 12.0)]
+    reported = [(one.alert.rule, one.alert.labels["gpu"], one.alert.value) for one in report.transitions]
+    assert sorted(reported) == [("of-1h", "chat", 13.0), ("of-a", "chat", 11.0), ("of-b", "talk", 12.0)]
     assert {tuple(one.alert.evidence) for one in report.transitions} == {("readings",)}
     put(facts, served(8, "a", 14.0))
     ended = look(facts, 8, *rules).transitions
@@ -309,8 +359,8 @@ def test_rules_of_different_intervals_share_a_query_unless_it_looks_back_an_inte
     for rules in ((minute, hour), (hour, minute)):
         asked = set(engine._questions(rules, NOON).values())
         assert sorted(one.rule.name for one in asked) == ["hour", "minute"]
-    told = [(one.alert.rule, one.alert.value) for one in look(facts, 0, minute, hour).transitions]
-    assert told == [("hour", 12.0)]
+    reported = [(one.alert.rule, one.alert.value) for one in look(facts, 0, minute, hour).transitions]
+    assert reported == [("hour", 12.0)]
     same = MOST.replace("{previous_at:DateTime64(3, 'UTC')}", "toDateTime64(0, 3, 'UTC')")
     alike = [rule(name=one.name, interval=one.interval, sql=same) for one in (minute, hour)]
     assert len(set(engine._questions(alike, NOON).values())) == 1
@@ -319,7 +369,7 @@ def test_rules_of_different_intervals_share_a_query_unless_it_looks_back_an_inte
 def test_a_shared_query_that_fails_or_does_not_say_of_what_its_rows_are_fails_each_of_its_rules(facts: Store) -> None:
     put(facts, [*served(9, "a", 11.0), *served(9, "b", 12.0)])
     silent = look(facts, 9, *of_metrics("a", "b", sql=TOGETHER.replace("SELECT metric,", "SELECT")))
-    assert {name: "column metric says None" in told for name, told in silent.problems.items()} == {
+    assert {name: "column metric says None" in reported for name, reported in silent.problems.items()} == {
         "of-a": True, "of-b": True,
     }  # fmt: skip
     put(facts, served(8, "a", 11.0))

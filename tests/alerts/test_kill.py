@@ -108,12 +108,12 @@ def run(folder: Path, kills: int) -> tuple[list[tuple[str, str, str]], Received,
             for _ in range(kills // 3 if minutes else 0):
                 killed += killed_within(folder, store, minutes, seconds * random.uniform(0.5, 1.3))
             check(folder, store, minutes)
-    told = [
+    reported = [
         (one["fingerprint"], one["active_at"], one["state"])
         for document in (json.loads(body) for _, _, body in received.requests)
         for one in document["alerts"]
     ]
-    return told, received, killed
+    return reported, received, killed
 
 
 @seldom(4, "no alert is lost and what comes")

@@ -88,7 +88,7 @@ def alertmanager(behind: Received, tmp_path_factory: pytest.TempPathFactory) -> 
         yield url
 
 
-def told(behind: Received, alertname: str, status: str) -> list[dict[str, Any]]:
+def reported(behind: Received, alertname: str, status: str) -> list[dict[str, Any]]:
     return [
         alert
         for document in behind.documents()
@@ -112,15 +112,15 @@ def test_a_rule_of_ours_reaches_the_receiver_behind_an_alertmanager_once_and_res
         return [one.outcome for one in deliver(facts, route, datetime.now(UTC))]
 
     assert minute(0, 11.0) == ["sent"]
-    (alert,) = comes(lambda: told(behind, "too-high", "firing"))
+    (alert,) = comes(lambda: reported(behind, "too-high", "firing"))
     assert alert["annotations"]["summary"] == "chat is at 11"
     (known,) = httpx.get(f"{alertmanager}/api/v2/alerts").json()
     assert known["startsAt"].startswith(f"{start:%Y-%m-%dT%H:%M:%S}")
     minute(1, 12.0)
     assert minute(2, 1.0) == ["sent"]
-    (resolved,) = comes(lambda: told(behind, "too-high", "resolved"))
+    (resolved,) = comes(lambda: reported(behind, "too-high", "resolved"))
     assert resolved["fingerprint"] == alert["fingerprint"]
-    assert len(told(behind, "too-high", "firing")) == 1
+    assert len(reported(behind, "too-high", "firing")) == 1
     assert httpx.get(f"{alertmanager}/api/v2/alerts").json() == []
 
 
@@ -161,7 +161,7 @@ def test_a_rule_that_prometheus_evaluates_reaches_it_too_and_resolves(
             f"--web.listen-address=127.0.0.1:{port}",
         ]
         for _ in running(command, f"http://127.0.0.1:{port}/-/ready", tmp_path):
-            (alert, *_) = comes(lambda: told(behind, "GpuOverheating", "firing"))
+            (alert, *_) = comes(lambda: reported(behind, "GpuOverheating", "firing"))
             assert alert["annotations"]["summary"] == "GPU GPU-0 on n1 is at 90 °C"
             celsius[0] = 60.0
-            assert comes(lambda: told(behind, "GpuOverheating", "resolved"))
+            assert comes(lambda: reported(behind, "GpuOverheating", "resolved"))

@@ -42,9 +42,9 @@ def routing(*routes: dict[str, Any], **more: Any) -> Routing:
 
 def alert(fingerprint: str = "f", state: str = "firing", active: float = 10, **labels: str) -> Notification:
     over = ago(1) if state == "resolved" else None
-    told = {"alertname": "rule", "severity": "warning", **labels}
+    reported = {"alertname": "rule", "severity": "warning", **labels}
     return Notification(
-        told["alertname"], fingerprint, State(state), ago(active), over, 1.0, told, {"summary": "it is"}, NOON
+        reported["alertname"], fingerprint, State(state), ago(active), over, 1.0, reported, {"summary": "it is"}, NOON
     )
 
 
@@ -59,7 +59,7 @@ def due(alerts: list[Notification], route: Routing, log: Log | None = None, now:
 
 
 def attempt(minutes: float, kind: str = "firing", outcome: str = "sent", number: int = 1, **more: Any) -> Attempt:
-    more = {"told": outcome == "sent", **more}
+    more = {"reported": outcome == "sent", **more}
     return Attempt(ago(minutes), more.pop("active_at", ago(10)), kind, number, outcome, **more)  # type: ignore[arg-type]
 
 
@@ -114,13 +114,13 @@ def test_nobody_is_told_of_the_end_of_what_they_were_never_told_of() -> None:
     failed = attempt(5, outcome="failed", number=3, next_attempt_at=ago(1))
     assert due([over], route, {("hook/webhook", "f"): failed}) == []
     assert due([over], route, {("hook/webhook", "f"): attempt(20, active_at=ago(60))}) == []
-    reminder = attempt(5, outcome="failed", number=2, told=True)
+    reminder = attempt(5, outcome="failed", number=2, reported=True)
     assert due([over], route, {("hook/webhook", "f"): reminder}) == ["hook/webhook f resolved"]
 
 
 def test_an_end_that_could_not_be_told_is_told_again_though_silenced() -> None:
     route, over = routing({"receivers": ["hook"]}), alert(state="resolved", node="n1")
-    log = {("hook/webhook", "f"): attempt(5, "resolved", "failed", told=True, next_attempt_at=NOON)}
+    log = {("hook/webhook", "f"): attempt(5, "resolved", "failed", reported=True, next_attempt_at=NOON)}
     assert due([over], route, log, silences=[silence(node="n1")]) == ["hook/webhook f resolved attempt 2"]
 
 
@@ -161,13 +161,13 @@ def test_a_second_occurrence_is_told_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "outcome", "told"),
+    ("number", "outcome", "reported"),
     [(2, "failed", False), (3, "failed", True), (1, "refused", True), (1, "sent", False)],
 )
-def test_the_fallback_is_told_where_a_receiver_cannot_be_reached(number: int, outcome: str, told: bool) -> None:
+def test_the_fallback_is_told_where_a_receiver_cannot_be_reached(number: int, outcome: str, reported: bool) -> None:
     log = {("hook/webhook", "f"): attempt(1, outcome=outcome, number=number, next_attempt_at=NOON + timedelta(hours=1))}
     route = routing({"receivers": ["hook"], "fallback": ["chat"]})
-    assert due([alert()], route, log) == (["chat/slack f firing"] if told else [])
+    assert due([alert()], route, log) == (["chat/slack f firing"] if reported else [])
 
 
 def test_the_fallback_waits_while_one_of_several_alertmanagers_answers() -> None:
@@ -192,10 +192,10 @@ def test_an_end_outside_the_hours_is_told_when_they_begin_to_those_who_know_of_t
     office = {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "09:00", "to": "18:00"}
     route = routing({"receivers": ["hook"], "hours": "office"}, hours={"office": office})
     friday = NOON + timedelta(days=3, hours=6)
-    over = [replace(alert(one, "resolved"), resolved_at=friday, run_at=friday) for one in ("told", "untold")]
-    log = {("hook/webhook", "told"): attempt(0)}
+    over = [replace(alert(one, "resolved"), resolved_at=friday, run_at=friday) for one in ("reported", "unreported")]
+    log = {("hook/webhook", "reported"): attempt(0)}
     assert due(over, route, log, now=friday + timedelta(hours=1)) == []
-    assert due(over, route, log, now=friday + timedelta(days=2, hours=15)) == ["hook/webhook told resolved"]
+    assert due(over, route, log, now=friday + timedelta(days=2, hours=15)) == ["hook/webhook reported resolved"]
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ def test_a_silence_is_in_force_until_its_end(facts: Store) -> None:
 
 
 def test_one_that_is_to_come_does_not_hold_yet(facts: Store) -> None:
-    later = add_silence(facts, {"node": "n1"}, ago(-60), "ann", "", NOON, starts_at=ago(-30))
+    later = add_silence(facts, {"node": "n1"}, ago(-60), "ann", "new racks", NOON, starts_at=ago(-30))
     assert not later.covers({"node": "n1"}, NOON)
     assert later.covers({"node": "n1"}, ago(-30))
 
 
 def test_it_can_be_ended_early_and_both_are_on_record(facts: Store) -> None:
-    added = add_silence(facts, {"node": "n1"}, ago(-60), "ann", "", ago(10))
+    added = add_silence(facts, {"node": "n1"}, ago(-60), "ann", "new racks", ago(10))
     end_silence(facts, added.id, "bob", NOON)
     assert silences(facts, NOON) == []
     assert [(row["action"], row["actor"]) for row in audit.history(facts, "silence")] == [
@@ -42,18 +42,19 @@ def test_it_can_be_ended_early_and_both_are_on_record(facts: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("matchers", "end", "author", "says"),
+    ("matchers", "end", "author", "reason", "says"),
     [
-        ({}, ago(-60), "ann", "would silence everything"),
-        ({"node": "n1"}, ago(-60), " ", "is missing"),
-        ({"node": "n1"}, NOON, "ann", "not after its start"),
-        ({"node": "n1"}, ago(-367 * 1440), "ann", "more than 366 days"),
-        ({"node": 1}, ago(-60), "ann", "globs are texts"),
+        ({}, ago(-60), "ann", "x", "would silence everything"),
+        ({"node": "n1"}, ago(-60), " ", "x", "author: is missing"),
+        ({"node": "n1"}, ago(-60), "ann", " ", "reason: none is given"),
+        ({"node": "n1"}, NOON, "ann", "x", "not after its start"),
+        ({"node": "n1"}, ago(-367 * 1440), "ann", "x", "more than 366 days"),
+        ({"node": 1}, ago(-60), "ann", "x", "globs are texts"),
     ],
 )
-def test_a_silence_about_everything_by_nobody_or_without_an_end_is_refused(
-    facts: Store, matchers: dict[str, Any], end: datetime, author: str, says: str
+def test_a_silence_about_everything_by_nobody_without_a_reason_or_an_end_is_refused(
+    facts: Store, matchers: dict[str, Any], end: datetime, author: str, reason: str, says: str
 ) -> None:
     with pytest.raises(AlertError, match=says):
-        add_silence(facts, matchers, end, author, "", NOON)
+        add_silence(facts, matchers, end, author, reason, NOON)
     assert silences(facts, NOON) == []

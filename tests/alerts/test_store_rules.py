@@ -30,7 +30,7 @@ from tests.alerts.rules import alive
 from tests.alerts.slo.promises import ERRORS, promise
 from tests.alerts.test_shipped_rules import OF_THE_WHOLE_STORE
 from tests.billing.account_books import NO_PRICES
-from tests.billing.facts import put as told
+from tests.billing.facts import put as reported
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from tests.draws import seldom
 from warehouse.records import SAMPLES
@@ -191,6 +191,13 @@ def test_a_ledger_that_was_never_closed_is_late_once_there_are_facts_for_it(fact
     assert fires(facts, "ledger-late") == {("ledger",): 10_860.0}
 
 
+def test_a_ledger_of_devices_alone_is_late_too(facts: Store) -> None:
+    """At a site without events, where exporters report the devices."""
+    put(facts, [*device("gpu-0", since=240), *device("gpu-0", since=0, state="unavailable")])
+    report = evaluate(facts, [shipped()["ledger-late"]], NOON, delay=timedelta(0), live=False)
+    assert [(one.alert.state, one.alert.value) for one in report.transitions] == [("firing", 14_400.0)]
+
+
 def test_books_that_do_not_balance_alert_and_those_that_do_not_fail_do_not(facts: Store) -> None:
     put(facts, device("gpu-0", since=600))
     close_books(facts, ago(180), NOON)
@@ -207,10 +214,10 @@ def test_books_that_do_not_balance_alert_and_those_that_do_not_fail_do_not(facts
 
 
 def test_books_of_which_only_a_close_is_due_do_not_alert(facts: Store) -> None:
-    told(facts, "devices", [row for _, row in device("gpu-0", since=600)])
+    reported(facts, "devices", [row for _, row in device("gpu-0", since=600)])
     close_books(facts, ago(180), NOON)
     late = [*device("gpu-1", since=400), *device("gpu-0", since=300, state="unavailable")]
-    told(facts, "devices", [row for _, row in late])
+    reported(facts, "devices", [row for _, row in late])
     assert verify(facts).waiting == 4 + 2
     assert fires(facts, "ledger-not-balanced") == {}
 
@@ -303,8 +310,8 @@ def test_a_holder_of_whom_nothing_is_known_any_more_stays_what_he_was(facts: Sto
     put(facts, [*known, *sampled("GPU-1", 240, 0, 0.5)])
     for minutes in (70, 0):
         evaluate(facts, rules, ago(minutes), delay=timedelta(0), live=False)
-    told = {row["rule"]: row["state"] for row in alerts(facts, NOON)}
-    assert told == {"idle-holder-notice": "firing", "idle-holder": "firing", "idle-holder-reclaim": "firing"}
+    reported = {row["rule"]: row["state"] for row in alerts(facts, NOON)}
+    assert reported == {"idle-holder-notice": "firing", "idle-holder": "firing", "idle-holder-reclaim": "firing"}
 
 
 def test_every_rule_of_the_whole_store_is_seen_here_to_fire_and_not_to() -> None:

@@ -53,6 +53,12 @@ def test_one_alert_comes_with_its_changes_and_somebody_elses_is_not_there(served
         assert client.get(f"{ALERTS}/{theirs}").status_code == 404
 
 
+def test_a_reason_of_blanks_is_none(served_site: Site) -> None:
+    body = {"matchers": {"tenant": ["vis*"]}, "ends_at": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+    with served_site.client("operator") as client:
+        assert client.post(f"{ALERTS}/silences", json=body | {"reason": "  "}).status_code == 422
+
+
 def test_an_operator_keeps_an_alert_quiet_and_ends_it_under_its_own_name(served_site: Site) -> None:
     made = silence(served_site, "operator", 0.1, tenant=["vis*"])
     assert made.status_code == 201

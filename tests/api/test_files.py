@@ -70,7 +70,7 @@ def test_a_file_of_no_use_is_one_line_that_says_where(served_site: Site, path: s
     with served_site.client("admin") as client:
         for ending in ("", "/check"):
             answer = client.post(f"{PREFIX}{path}{ending}", json={"yaml": "a: [", "reason": "x"})
-            told = answer.json()
-            assert (answer.status_code, told["next_step"]) == (409, "Check indentation and quotes"), told
-            assert "not YAML" in told["detail"]
-            assert "\n" not in told["detail"]
+            reported = answer.json()
+            assert (answer.status_code, reported["next_step"]) == (409, "Check indentation and quotes"), reported
+            assert "not YAML" in reported["detail"]
+            assert "\n" not in reported["detail"]

@@ -233,8 +233,8 @@ def samples_of_several(life: Life) -> None:
     for seconds, more in ((600.0, whole), (1200.0, part), (600.0, {**part, "workload_id": "v2026-03-31"})):
         life.tell("samples", *(sample("m0", f"2026-03-31 17:{n}0", seconds, **more) for n in (0, 1, 2, 3)))
     for more in ({"workload_id": "a2026-03-31"}, {"workload_id": "a2026-03-31", "partition_id": "p"}, {}):
-        told = [sample("g0", f"2026-03-31 16:{n}0", 600.0, utilization=0.3, **more) for n in (1, 2)]
-        life.tell("samples", *told, sample("g0", "2026-03-31 16:30", 60.0, utilization=1.0, **more))
+        reported = [sample("g0", f"2026-03-31 16:{n}0", 600.0, utilization=0.3, **more) for n in (1, 2)]
+        life.tell("samples", *reported, sample("g0", "2026-03-31 16:30", 60.0, utilization=1.0, **more))
     life.close()
 
 
@@ -397,10 +397,10 @@ def credit_files(life: Life) -> None:
             path = Path(folder) / name
             path.write_bytes(content)
             try:
-                told = repr(import_credits(life.store, path, "ann", life.later()))
+                reported = repr(import_credits(life.store, path, "ann", life.later()))
             except LedgerError as error:
-                told = str(error)
-            life.said[name] = re.sub(r"'id': '\w+'", "", told.replace(folder, "FOLDER"))
+                reported = str(error)
+            life.said[name] = re.sub(r"'id': '\w+'", "", reported.replace(folder, "FOLDER"))
     kept = life.store.rows("SELECT row, reason, detail, raw FROM quarantine WHERE record_type = 'credits' ORDER BY ALL")
     life.said["credits"] = [re.sub(r"id='\w{9,}'", "", str(one)) for one in list_credits(life.store)]
     life.said["quarantine"] = [len(kept), *kept[:2]]

@@ -91,7 +91,7 @@ class Job:
     stretches: list[Stretch]
     queue: str = ""
     preemptible: bool = False
-    last_told: int = 0
+    last_reported: int = 0
 
     @property
     def key(self) -> Name:
@@ -458,11 +458,11 @@ class Reckoning:
     def _payer(self, job: Job, at: int) -> tuple[str, str]:
         """The rule that fits what was told, and is in force; of several the one that says more of it."""
         mapping = self.books.mapping
-        told = {"tenant": job.tenant, "project": job.project}
+        reported = {"tenant": job.tenant, "project": job.project}
         fits = [
             rule
             for rule in mapping["rules"]
-            if all(told[key] == word for key, word in rule["match"].items()) and self._in_force_at(rule, at)
+            if all(reported[key] == word for key, word in rule["match"].items()) and self._in_force_at(rule, at)
         ]
         none: dict[str, Any] = {}
         rule = max(fits, key=lambda one: len(one["match"]), default=none)
@@ -489,8 +489,8 @@ class Reckoning:
             and self._in_force_at(rate, at)
             and self._open_at(rate.get("windows"), at)
         ]
-        told = {id(one): [key in one["match"] for key in about] for one in fits}
-        rate = max(fits, key=lambda one: (len(one["match"]), told[id(one)], "windows" in one))
+        reported = {id(one): [key in one["match"] for key in about] for one in fits}
+        rate = max(fits, key=lambda one: (len(one["match"]), reported[id(one)], "windows" in one))
         return rate["sku"], Fraction(rate["price_per_gpu_hour"])
 
     def _in_force_at(self, rule: Mapping[str, Any], at: int) -> bool:
@@ -664,7 +664,7 @@ def shared_out(total: Decimal, weights: Sequence[Fraction]) -> list[Decimal]:
 def _claims(books: Books) -> list[Claim]:
     """What the books believe of what jobs claim. First come, first served: what does not fit in when it starts is
     refused; but what has no end gives way, and ended with its last own sample. So did what is silent."""
-    told = [
+    reported = [
         Claim(job, place, stretch.start, stretch.end)
         for job in books.jobs.values()
         for stretch in job.stretches
@@ -676,7 +676,7 @@ def _claims(books: Books) -> list[Claim]:
     found = []
     for key, device in books.devices.items():
         admitted: list[Claim] = []
-        for claim in sorted((one for one in told if one.device == key), key=_first):
+        for claim in sorted((one for one in reported if one.device == key), key=_first):
             there = [one for one in admitted if one.start <= claim.start < one.end]
             free = device.shares - claim.place.shares - sum(one.place.shares for one in there if one.end < OPEN)
             if free < 0:
@@ -714,11 +714,11 @@ def _without_silence(claim: Claim, samples: Sequence[Sample]) -> Claim:
 def _streams(samples: Iterable[Sample]) -> Streams:
     """A sample covers from its interval's start, or the sample before it if that is later. Of several of one key the
     highest use counts, the highest power, and the most memory."""
-    told: dict[tuple[Name, str, str], dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
+    reported: dict[tuple[Name, str, str], dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for one in samples:
-        told[(one.cluster, one.device), one.partition, one.workload][one.at].append(one)
+        reported[(one.cluster, one.device), one.partition, one.workload][one.at].append(one)
     streams: dict[tuple[Name, str, str], list[Cover]] = {}
-    for stream, by_instant in told.items():
+    for stream, by_instant in reported.items():
         previous, covers = 0, []
         for at in sorted(by_instant):
             those = by_instant[at]

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from billing.invoicing.drafts import platform_costs
 from billing.invoicing.invoices import Invoice, InvoiceError, draft_all, issue_all
+from billing.invoicing.month import platform_costs
 from billing.periods import parse_period
 from billing.rates import RateError, apply_rate_card, parse_rate_card
 from tests.billing.account_books import NO_PRICES

@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from billing.close import close
-from billing.invoicing.drafts import draft_all, platform_costs
+from billing.invoicing.drafts import draft_all
+from billing.invoicing.month import platform_costs
 from billing.ledger_report import ledger_report
 from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card

@@ -208,12 +208,12 @@ def test_a_close_in_many_portions_is_the_same_close(store: Store, monkeypatch: p
 
 
 def test_of_two_states_told_of_one_instant_the_worse_counts_whichever_came_first(store: Store) -> None:
-    told = {"GPU-0": ("available", "unavailable"), "GPU-1": ("unavailable", "available")}
+    reported = {"GPU-0": ("available", "unavailable"), "GPU-1": ("unavailable", "available")}
     for batch in (0, 1):
-        put(store, "devices", [device(name, state=states[batch]) for name, states in told.items()], batch + 1)
-    put(store, "devices", [device(name, hour=1) for name in told], batch=3)
-    put(store, "events", [event(0, name, "started", device_id=name) for name in told])
-    put(store, "events", [event(3, name, "finished") for name in told], batch=2)
+        put(store, "devices", [device(name, state=states[batch]) for name, states in reported.items()], batch + 1)
+    put(store, "devices", [device(name, hour=1) for name in reported], batch=3)
+    put(store, "events", [event(0, name, "started", device_id=name) for name in reported])
+    put(store, "events", [event(3, name, "finished") for name in reported], batch=2)
     close(store, at(3), at(48))
     rows = store.rows(
         "SELECT sum(unavailable_unit_ms) AS unavailable, sum(unmetered_unit_ms) AS held FROM ledger GROUP BY device_id"

@@ -12,8 +12,8 @@ from billing import audit
 from billing.accounts.credits import Credit, add_credit, reverse_credit
 from billing.close import close as close_books
 from billing.invoicing.corrections import changed_months
-from billing.invoicing.drafts import books_of
 from billing.invoicing.invoices import Invoice, InvoiceError, credit, draft_all, issue_all, issued, void
+from billing.invoicing.month import books_of
 from billing.invoicing.month_states import month_states
 from billing.periods import Period, parse_period
 from billing.verify.run import documents

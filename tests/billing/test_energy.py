@@ -621,7 +621,7 @@ def test_nothing_closed_is_an_empty_report(books: Closes) -> None:
 
 
 @dataclass
-class Told:
+class Reported:
     """A sample of one device: minutes from the start, length in minutes, watts or None."""
 
     end: int
@@ -636,7 +636,7 @@ def test_the_parts_of_a_device_and_hour_sum_to_what_its_samples_say(store: Store
     dice = Random(f"energy {seed}")
     rows: Rows = []
     events: Rows = []
-    gpus: dict[str, list[Told]] = {}
+    gpus: dict[str, list[Reported]] = {}
     idle: Rows = []
     for number in range(12):
         name, units = f"GPU-{number}", dice.randint(1, 4)
@@ -646,15 +646,15 @@ def test_the_parts_of_a_device_and_hour_sum_to_what_its_samples_say(store: Store
             events += hold(f"{number}-{place}", start / 60, end, name, dice.randint(1, units))
             rows += [reading(hour, name, f"w-{number}-{place}", utilization=place / 8) for hour in (1, 2)]
         gpus[name] = [
-            Told(end, dice.randint(1, 60), dice.choice((None, 0, dice.randint(0, 700))))
+            Reported(end, dice.randint(1, 60), dice.choice((None, 0, dice.randint(0, 700))))
             for end in dice.sample(range(1, 181), dice.randint(0, 8))
         ]
         rows += [
             reading(
-                told.end / 60, name, minutes=told.length, utilization=0.5,
-                power_watts=None if told.watts is None else float(told.watts),
+                reported.end / 60, name, minutes=reported.length, utilization=0.5,
+                power_watts=None if reported.watts is None else float(reported.watts),
             )
-            for told in gpus[name]
+            for reported in gpus[name]
         ]  # fmt: skip
         if number % 2:
             idle.append({"model": f"M{number}", "watts": str(dice.randint(1, 200))})
@@ -677,13 +677,13 @@ def test_the_parts_of_a_device_and_hour_sum_to_what_its_samples_say(store: Store
     assert dict(found) == expected
 
 
-def _by_the_minute(samples: list[Told], hour: int) -> tuple[int, int]:
+def _by_the_minute(samples: list[Reported], hour: int) -> tuple[int, int]:
     """(watt-minutes, minutes) that the samples tell of the hour, minute by minute."""
     energy = measured = 0
     for minute in range(hour * 60, hour * 60 + 60):
-        told = min((s for s in samples if s.end > minute), key=lambda s: s.end, default=None)
-        if told and told.watts is not None and told.end - told.length <= minute:
-            energy, measured = energy + told.watts, measured + 1
+        reported = min((s for s in samples if s.end > minute), key=lambda s: s.end, default=None)
+        if reported and reported.watts is not None and reported.end - reported.length <= minute:
+            energy, measured = energy + reported.watts, measured + 1
     return energy, measured
 
 
@@ -730,8 +730,8 @@ def test_a_price_that_begins_within_an_hour_cuts_its_segments_whoever_pays_it(st
     put(store, "devices", [device("g", hour=1, units=2), device("g", hour=2, units=2, state="removed")])
     put(store, "events", [*hold("a", 1, 2, "g", 1), *hold("b", 1, 2, "g", 1)])
     use = [("a", 1.5, 0.5), ("a", 2, 0.0), ("b", 1.5, 0.25), ("b", 2, 0.25)]
-    told = [reading(end, "g", f"w-{name}", 30, utilization=share) for name, end, share in use]
-    put(store, "samples", [*told, reading(2, "g", power_watts=100.0)])
+    reported = [reading(end, "g", f"w-{name}", 30, utilization=share) for name, end, share in use]
+    put(store, "samples", [*reported, reading(2, "g", power_watts=100.0)])
 
     def energy() -> dict[str, int]:
         close(store, at(3), NOW)

@@ -36,9 +36,10 @@ from billing.exports import focus
 from billing.exports.lines import statement_of, usage_row
 from billing.insights.savings import savings
 from billing.invoicing.documents import Invoice
-from billing.invoicing.drafts import books_of, drafts_of
+from billing.invoicing.drafts import drafts_of
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
+from billing.invoicing.month import books_of
 from billing.invoicing.month_states import month_states
 from billing.opencost.suggestions import suggestions
 from billing.opencost.words import QueryError
@@ -133,6 +134,7 @@ REFUSED = (
     "invoice credit GL-2026-00007 --amount 1 --reason note",
     "invoice credit GL-2026-00005 --amount 1 --reason void",
     "invoice credit GL-2026-00002 --amount 1 --reason ''",
+    "invoice credit GL-2026-00002 --amount 1 --reason ' '",
     "invoice credit GL-2026-00002 --amount 0 --reason zero",
     "invoice credit GL-2026-00002 --amount -1 --reason less",
     "invoice credit GL-2026-00002 --amount 0.001 --reason digits",
@@ -329,8 +331,8 @@ def said(printed: str, words: list[str], closes: dict[str, str]) -> Any:
         texts = {one.name: text_of(one) for one in files}
     for name, text in texts.items():
         numbers = rf"(?<![\w.])({'|'.join(closes)})(?!\w|\.\d)"  # not digits of an amount that are one's by chance
-        told = re.sub(numbers, lambda match: closes[match[0]], text)
-        texts[name] = re.sub(r'("closed_at": "|facts until )[^"<]*', r"\1now", told)
+        reported = re.sub(numbers, lambda match: closes[match[0]], text)
+        texts[name] = re.sub(r'("closed_at": "|facts until )[^"<]*', r"\1now", reported)
     found = {name: parsed(text) for name, text in texts.items()}
     return found if len(found) > 1 else next(iter(found.values()))
 
@@ -394,8 +396,8 @@ def test_drafts_by_any_policies_are_those_of_the_golden_file(books: tuple[str, d
             shown = Invoice(with_fixed(draft.document))
             rows = statement_of(shown)
             focus_rows = [*rows.rows, *(usage_row(rows, group) for group in rows.groups.values())]
-            for told in (focus_rows, asdict(page_of(shown)), as_csv(shown)):
-                found[draft.tenant].append(digest(json.loads(json.dumps(told, default=str))))
+            for reported in (focus_rows, asdict(page_of(shown)), as_csv(shown)):
+                found[draft.tenant].append(digest(json.loads(json.dumps(reported, default=str))))
     compare("books", f"policies {number}", json.loads(json.dumps(found, default=str)))
 
 
@@ -403,10 +405,10 @@ def test_what_is_told_of_one_workload_is_that_of_the_golden_file(books: tuple[st
     found = {}
     with open_store(books[0]) as store:
         for workload in ("both", "small", "moved", "serve-0"):
-            told = savings(store, OCTOBER, workload=workload)
-            document = json.loads(json.dumps(told.document(), default=str))
-            found[workload] = condensed({**document, "monthly_amount": str(told.monthly_amount)})
-            again = [row for one in told.recommendations for row in store.rows(one.reproduce)]
+            reported = savings(store, OCTOBER, workload=workload)
+            document = json.loads(json.dumps(reported.document(), default=str))
+            found[workload] = condensed({**document, "monthly_amount": str(reported.monthly_amount)})
+            again = [row for one in reported.recommendations for row in store.rows(one.reproduce)]
             found[f"{workload}, computed again"] = condensed(json.loads(json.dumps(again, default=str)))
     compare("books", "savings of workloads", found)
 
@@ -471,8 +473,8 @@ def test_when_months_end_and_costs_are_reached_is_that_of_the_golden_file(
             costs = [one.known for one in cost_of_spans(store, [Span(tenant, start, end, project) for end in ends])]
             levels = [cost + more for cost in costs for more in (Fraction(0), Fraction(1, 10**9))]
             whole = Span(tenant, start, OCTOBER.end, project)
-            told = reached(store, [Target(whole, one) for one in levels])
-            found[f"{tenant} {project}"] = [f"{one}: {at}" for one, at in zip(levels, told, strict=True)]
+            reported = reached(store, [Target(whole, one) for one in levels])
+            found[f"{tenant} {project}"] = [f"{one}: {at}" for one, at in zip(levels, reported, strict=True)]
     compare("books", "instants", found)
 
 

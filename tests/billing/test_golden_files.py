@@ -84,6 +84,49 @@ def test_what_is_refused_is_that_of_the_golden_file(name: str) -> None:
     compare("files", name, found)
 
 
+def parts_beside(part: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What could stand in the place of a part of a list: it twice, cut in time, the wrong way round, or widened."""
+    months = "month" in part or not any("T" in str(part.get(key, "")) for key in ("effective_from", "effective_to"))
+    until, since = ("2026-10", "2026-11") if months else ("2026-10-30T15:20:00Z", "2026-10-31T01:00:00Z")
+    fewer = {f"also without {key}": [{name: one for name, one in part.items() if name != key}] for key in part}
+    return {
+        "twice": [part, part],
+        "again for some": [part, {**part, "match": {"tenant": "ch*"}}],
+        "first for some": [{**part, "match": {"tenant": "ch*"}}, part],
+        "a tenant's": [part, {**part, "tenant": "chem"}],
+        "a glob's": [part, {**part, "tenant": "ch*"}],
+        "one follows": [{**part, "effective_to": until}, {**part, "effective_from": until}],
+        "they overlap": [{**part, "effective_to": since}, {**part, "effective_from": until}],
+        "ends as it starts": [{**part, "effective_from": until, "effective_to": until}],
+        "ends before": [{**part, "effective_from": since, "effective_to": until}],
+        "a day": [{**part, "effective_from": "2026-10-05", "effective_to": "2026-10-06"}],
+        "an hour": [{**part, "effective_from": "2026-10-05T00:30:00+05:30"}],
+        "a microsecond": [{**part, "effective_from": "2026-10-05T00:00:00.000001Z"}],
+        "long ago": [{**part, "effective_from": "1899-12-31"}],
+        **{what: [part, *one] for what, one in fewer.items()},
+    }
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_refused_of_parts_beside_each_other_is_that_of_the_golden_file(name: str) -> None:
+    """Of each part of each list; and of each two of a list in the other order."""
+    parse, content = FILES[name]
+    found: dict[str, dict[str, list[str]]] = {}
+    for key, parts in content.items():
+        if not isinstance(parts, list):
+            continue
+        for number, part in enumerate(parts):
+            tried = {what: [*parts[:number], *some, *parts[number + 1 :]] for what, some in parts_beside(part).items()}
+            tried["alone"] = [part]
+            tried["left out"] = [*parts[:number], *parts[number + 1 :]]
+            if number:
+                tried["first"] = [part, *parts[:number], *parts[number + 1 :]]
+            for what, some in tried.items():
+                said = said_of(parse, {**content, key: some})
+                found.setdefault(f"{key} {number}", {}).setdefault(said, []).append(what)
+    compare("files", f"{name}, parts", found)
+
+
 def test_what_a_device_is_cut_into_is_that_of_the_golden_file() -> None:
     """Of each model with little memory and much: what is on a bound, and beside it."""
     found: dict[str, list[str]] = {}

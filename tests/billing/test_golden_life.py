@@ -21,6 +21,7 @@ from billing.invoicing.invoices import draft_all, issued
 from billing.invoicing.month_states import month_states
 from billing.rates import current_rate_card
 from ingest.held import held_pushes
+from tests.billing.answers import heard
 from tests.billing.golden import FOLDER, compare, digest
 from tests.billing.life_books import END, FEBRUARY, MARCH, STEPS, Life
 from tests.stores import fresh_store
@@ -64,8 +65,8 @@ def tables(store: Store) -> Iterator[tuple[str, Any]]:
     for table in FIGURES:
         columns = "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
         names = [row["name"] for row in store.rows(columns, {"table": table}) if row["name"] not in DRAWN]
-        told = ", ".join(f"toString({identifier(name)}) AS {identifier(name)}" for name in names)
-        rows = store.rows(f"SELECT {told} FROM {identifier(table)} ORDER BY ALL")
+        reported = ", ".join(f"toString({identifier(name)}) AS {identifier(name)}" for name in names)
+        rows = store.rows(f"SELECT {reported} FROM {identifier(table)} ORDER BY ALL")
         yield f"{table}, rows", len(rows)
         for name in names:
             yield f"{table}.{name}", digest([row[name] for row in rows])
@@ -103,8 +104,10 @@ def test_after_each_step_the_books_say_what_the_golden_file_says(
         for step in STEPS[life.steps : number]:
             life.do(step)
         life.known = what_is(life)
-    life.do(STEPS[number])
+    with heard() as answers:
+        life.do(STEPS[number])
     compare("life", name_of(STEPS[number]), json.loads(json.dumps(changes(life), default=str)))
+    compare("answers", name_of(STEPS[number]), answers.reported())
 
 
 def test_the_golden_file_has_nothing_else() -> None:

@@ -16,7 +16,7 @@ WINDOWS = (
     "60m", "2026-10-26,2026-10-25",
     "1792900000,1792950000", "1792950000,1792900000", "2016-10-15,2026-10-24", "2016-10-15,2026-10-25",
     "2026-10-24,today",
-    "2026-10-25T00:00:00+02:00,2026-10-26T00:00:00+01:00",
+    "2026-10-25T00:00:00+02:00,2026-10-26T00:00:00+01:00", "2026-10-24T22:10:11Z,2026-11-02T03:12:13Z",
 )  # fmt: skip
 OTHERS = {
     "aggregate": (
@@ -25,7 +25,7 @@ OTHERS = {
         "tenant", "label:", "controller", "service,device", "",
     ),
     "step": ("1h", "24h", "1d", "2d", "1w", "90m", "0h", "1", "d", "1h30m", "10000h", "window", "1m", "13h"),
-    "accumulate": ("true", "false", "hour", "day", "week", "month", "quarter", "year", "1d", ""),
+    "accumulate": ("true", "false", "none", "hour", "day", "week", "month", "quarter", "year", "1d", ""),
     "accumulateBy": ("day", "true"),
     "includeIdle": ("true", "false", "1", "maybe"),
     "idleByNode": ("true", "T"),
@@ -64,6 +64,8 @@ def test_every_query_is_read_as_in_the_golden_file() -> None:
     for zone in ("Europe/Berlin", "Asia/Kolkata"):
         for window in WINDOWS:
             found[f"{zone} {window}"] = read_as(zone, window=window, step="1d")
+            for cut in ("hour", "day", "week", "month"):
+                found[f"{zone} {window} by {cut}"] = read_as(zone, window=window, accumulate=cut)
     for name, values in OTHERS.items():
         for value in values:
             found[f"{name}={value}"] = read_as("Europe/Berlin", **{"window": OF_A_DAY, "step": "12h", name: value})

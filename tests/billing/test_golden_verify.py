@@ -75,8 +75,8 @@ def in_order(store: Store, table: str) -> list[int]:
     names = sorted(
         (name for name, _ in columns_of(store, table) if name not in DRAWN), key=lambda name: name != "position"
     )
-    told = ", ".join(map(identifier, names))
-    sql = f"SELECT {HASHED} AS row_hash FROM {identifier(table)} WHERE {VOUCHED.get(table) or '1'} ORDER BY {told}"
+    reported = ", ".join(map(identifier, names))
+    sql = f"SELECT {HASHED} AS row_hash FROM {identifier(table)} WHERE {VOUCHED.get(table) or '1'} ORDER BY {reported}"
     return [int(row["row_hash"]) for row in store.rows(sql)]
 
 

@@ -76,9 +76,9 @@ def fleet(store: Store) -> None:
         ):  # fmt: skip
             span = (f"{day} {start}", f"{day} {end}")
             facts["events"] += job(f"{name}{day}", tenant, device, *span, project="p", cluster="c1")
-        told = samples("g0", f"{day} 08:00", range(60)) + samples("g1", f"{day} 08:30", range(30), 0.25)
+        reported = samples("g0", f"{day} 08:00", range(60)) + samples("g1", f"{day} 08:30", range(30), 0.25)
         drawn = {"energy_joules": 36e3, "memory_used_bytes": 2**33, "cluster": "c1"}
-        facts["samples"] += [{**one, **drawn} for one in told]
+        facts["samples"] += [{**one, **drawn} for one in reported]
     put_all(store, facts)
     close(store, CLOSED, NOW)
     issue_all(store, FEBRUARY, at("2026-03-05 00:00"))

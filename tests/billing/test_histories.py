@@ -83,7 +83,7 @@ AFTER = at("2026-06-02 00:00")
 TENANTS = ("bio", "chem", "kyoto", "late", "phys")
 NOBODY = ""
 """Who pays was not told."""
-TOLD = ("chem", "kyoto", "late", "phys", NOBODY)
+REPORTED = ("chem", "kyoto", "late", "phys", NOBODY)
 """bio has something by the mapping alone."""
 PROJECTS = ("a", "b")
 CLUSTERS = ("east", "west")
@@ -238,7 +238,7 @@ class History:
             end = OPEN
         cluster = self.dice.choice(CLUSTERS)
         name = f"job-{sum(job.cluster == cluster for job in self.books.jobs.values())}"
-        job = Job(cluster, name, self.dice.choice(TOLD), self.dice.choice(PROJECTS), [])
+        job = Job(cluster, name, self.dice.choice(REPORTED), self.dice.choice(PROJECTS), [])
         job.queue, job.preemptible = self.dice.choice(("", "night", "day")), self.dice.random() < 0.3
         places = self.some_places(job, (start, end))
         if not places:
@@ -301,7 +301,7 @@ class History:
         def says(books: Books) -> None:
             mine = books.jobs[job.key]
             mine.stretches[number] = new
-            mine.last_told = max(mine.last_told, old.end if old.end < OPEN else 0)
+            mine.last_reported = max(mine.last_reported, old.end if old.end < OPEN else 0)
 
         return Fact("events", rows_of(job, new)[-1:], says, f"{job.key} {new.ended} at {shown(new.end)} already")
 
@@ -311,7 +311,7 @@ class History:
             return "no job to go on"
         jobs = sorted(self.books.jobs.values(), key=lambda job: job.end - job.start)
         job = self.dice.choice(jobs[: self.dice.choice((1, 3, len(jobs)))])
-        last = max(job.end, job.last_told)
+        last = max(job.end, job.last_reported)
         until = self.dice.choice([until for _, until in self.spans if until > last] or [0])
         since = max(last + 1, next((start for start, end in self.spans if end == until), 0))
         if since >= until:
@@ -647,7 +647,7 @@ class History:
     def map_tenants(self) -> str:
         """From some instant on somebody else pays for what is told as a tenant's project."""
         mapping, now = deepcopy(self.books.mapping), self.now()
-        match = {"tenant": self.dice.choice(TOLD), "project": self.dice.choice(PROJECTS)}
+        match = {"tenant": self.dice.choice(REPORTED), "project": self.dice.choice(PROJECTS)}
         since, rules = self.some_instant(), []
         if self.dice.random() < 0.3:
             match = {"tenant": match["tenant"]}

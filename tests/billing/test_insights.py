@@ -490,8 +490,8 @@ def test_coverage_can_be_asked_for(saved: Saved) -> None:
 @seldom(4, "what is told of one tenant or")
 def test_what_is_told_of_one_tenant_or_workload_is_what_is_told_of_it_among_all(saved: Saved) -> None:
     whole = saved.whole
-    told = {one.kind for one in whole.recommendations if one.tenant in ASKED}
-    assert told == {"reclaim", "smaller_profile", "fewer_gpus", "time_slicing"}
+    reported = {one.kind for one in whole.recommendations if one.tenant in ASKED}
+    assert reported == {"reclaim", "smaller_profile", "fewer_gpus", "time_slicing"}
     for tenant, one in saved.tenants.items():
         assert one.recommendations == saved.of(tenant)
         assert one.not_judged == tuple(each for each in whole.not_judged if each.tenant == tenant)

@@ -82,9 +82,9 @@ def test_the_commands_print_tables_json_and_csv(shell: Callable[..., Any]) -> No
     assert ",reclaim,physics,qcd,train,GPU-0," in line
     table = shell("savings", "--period", "2026-10")
     assert "84.00" in table.stdout
-    told = "Idle time cost 86.80 in the period: 84.00 of it is covered by that; not covered: 2.80 alongside usage"
-    assert told in table.stderr and told in document["summary"]
-    assert told in shell("savings", "--period", "2026-10", "--format", "csv").stderr
+    reported = "Idle time cost 86.80 in the period: 84.00 of it is covered by that; not covered: 2.80 alongside usage"
+    assert reported in table.stderr and reported in document["summary"]
+    assert reported in shell("savings", "--period", "2026-10", "--format", "csv").stderr
     document = json.loads(shell("anomalies", "--period", "2026-08", "--format", "json").stdout)
     assert [one["day"] for one in document["anomalies"]] == ["2026-08-15"]
     assert shell("anomalies", "--period", "2026-08").exit_code == 0

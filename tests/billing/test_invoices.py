@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from billing.invoicing import invoices
 from billing.invoicing.documents import Invoice
-from billing.invoicing.drafts import Books
 from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
+from billing.invoicing.month import Books
 from billing.money import largest_remainder, minor_digits
 from billing.periods import parse_period
 from billing.rates import RateCard, apply_rate_card, parse_rate_card

@@ -143,9 +143,9 @@ def test_a_yes_makes_it_a_correction_and_a_no_keeps_it_out(tmp_path: Path) -> No
         let_through(store, "events", [event("job", "finished", at("2026-10-30 18:00"))], source="file ")
         let_through(store, "devices", [CHEAPER | {"units": 2}], "n3")
         assert closed(store) == 1
-        told = [row for row in ledger(store) if row["allocation_id"] == "job"]
-        assert max(row["charge_period_end"] for row in told) == at("2026-10-30 18:00")
-        assert {row["model"] for row in told} == {"H100"}
+        reported = [row for row in ledger(store) if row["allocation_id"] == "job"]
+        assert max(row["charge_period_end"] for row in reported) == at("2026-10-30 18:00")
+        assert {row["model"] for row in reported} == {"H100"}
         accept(store, next(push.id for push in held_pushes(store) if push.sender == "n1, n2"), NOW, "fin", "so it was")
         assert closed(store) == 0, "somebody said yes"
         assert {row["model"] for row in ledger(store)} >= {"CHEAP", "H100"}
@@ -201,8 +201,8 @@ def test_what_others_tell_too_is_not_gone_with_a_push_that_is_taken_back(tmp_pat
         let_through(store, "events", [early], "n3")
         let_through(store, "events", [early, others[1]], source="file ")
         assert closed(store) == 0, "a person's file says it, so nobody's push changes anything"
-        told = [row for row in ledger(store) if row["allocation_id"] == "job"]
-        assert max(row["charge_period_end"] for row in told) == at("2026-10-30 12:00")
+        reported = [row for row in ledger(store) if row["allocation_id"] == "job"]
+        assert max(row["charge_period_end"] for row in reported) == at("2026-10-30 12:00")
 
 
 class Killed(BaseException):

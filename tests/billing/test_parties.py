@@ -179,7 +179,7 @@ def test_applying_is_audited_and_the_same_again_changes_nothing(october: Store) 
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         ({"seller": [{**SELLER, "bank": {**BANK, "iban": "DE88370400440532013000"}}]}, "its check digits are wrong"),
         ({"seller": [{**SELLER, "bank": {**BANK, "account": "1"}}]}, "give either iban or account, not both"),
@@ -192,10 +192,10 @@ def test_applying_is_audited_and_the_same_again_changes_nothing(october: Store) 
         ({"buyers": [{"tenant": "x"}]}, "buyers[0].name: missing"),
     ],
 )
-def test_details_of_no_use_are_refused_with_what_fits(content: dict[str, Any], told: str) -> None:
+def test_details_of_no_use_are_refused_with_what_fits(content: dict[str, Any], reported: str) -> None:
     with pytest.raises(PartiesError) as refused:
         parse_parties(content)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 def test_buyers_that_follow_each_other_are_fine() -> None:

@@ -323,7 +323,7 @@ def recurrence(units: Sequence[Unit], first: int, last: int) -> int:
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     report: SavingsReport
     first: int
     last: int
@@ -336,7 +336,7 @@ def fleet() -> list[Life]:
 
 
 @pytest.fixture(scope="module")
-def told(shared_store: Store, fleet: list[Life]) -> list[Told]:
+def reported(shared_store: Store, fleet: list[Life]) -> list[Reported]:
     """Of the five weeks, and of some shorter periods."""
     store = emptied(shared_store)
     run(store, [job for life in fleet for job in life.runs], HOURS, RATES)
@@ -346,13 +346,13 @@ def told(shared_store: Store, fleet: list[Life]) -> list[Told]:
              (HOURS - 8 * 24, HOURS, Rules(min_coverage=Decimal("0.5")))]  # fmt: skip
     hour = timedelta(hours=1)
     return [
-        Told(savings(store, Period(START + since * hour, START + until * hour), rules), since, until, rules)
+        Reported(savings(store, Period(START + since * hour, START + until * hour), rules), since, until, rules)
         for since, until, rules in spans
     ]
 
 
-def test_three_days_of_a_week_or_three_of_four_weeks_recur(told: list[Told]) -> None:
-    runs = {one.tenant: (one.runs, one.basis, str(one.monthly_amount)) for one in told[0].report.recommendations}
+def test_three_days_of_a_week_or_three_of_four_weeks_recur(reported: list[Reported]) -> None:
+    runs = {one.tenant: (one.runs, one.basis, str(one.monthly_amount)) for one in reported[0].report.recommendations}
     assert {tenant: one for tenant, one in runs.items() if tenant >= "tenant-9"} == {
         "tenant-91": (3, "week", "91.31"),  # 21 h x 730.5 / 168
         "tenant-94": (3, "four_weeks", "22.83"),  # 21 h x 730.5 / 672
@@ -365,8 +365,10 @@ def near(found: Decimal | None, exact: Fraction | None) -> bool:
     return abs(Fraction(found) - exact) < CENT
 
 
-def test_what_is_advised_is_held_or_recurs_at_the_pace_of_the_last_days(told: list[Told], fleet: list[Life]) -> None:
-    for one in told:
+def test_what_is_advised_is_held_or_recurs_at_the_pace_of_the_last_days(
+    reported: list[Reported], fleet: list[Life]
+) -> None:
+    for one in reported:
         for life in fleet:
             found = [each for each in one.report.recommendations if each.tenant == life.tenant]
             account = expected(life, one.first, one.last, one.rules)
@@ -378,8 +380,8 @@ def test_what_is_advised_is_held_or_recurs_at_the_pace_of_the_last_days(told: li
                 assert near(past, before), (keep_seed(), one.first, one.last, life, shown, amounts)
 
 
-def test_every_idle_hour_is_covered_or_has_a_reason(told: list[Told], fleet: list[Life]) -> None:
-    for one in told:
+def test_every_idle_hour_is_covered_or_has_a_reason(reported: list[Reported], fleet: list[Life]) -> None:
+    for one in reported:
         assert one.report.waste is not None
         shown = dict(one.report.waste.by_tenant)
         for life in fleet:
@@ -402,8 +404,8 @@ def test_every_idle_hour_is_covered_or_has_a_reason(told: list[Told], fleet: lis
             assert Fraction(waste.unpriced_gpu_hours) == pytest.approx(account.unpriced_hours, abs=0.001)
 
 
-def test_the_parts_of_all_are_those_of_the_tenants_and_add_up(told: list[Told]) -> None:
-    for one in told:
+def test_the_parts_of_all_are_those_of_the_tenants_and_add_up(reported: list[Reported]) -> None:
+    for one in reported:
         assert one.report.waste is not None
         total, tenants = one.report.waste.total, [waste for _, waste in one.report.waste.by_tenant]
         assert total.covered is not None
@@ -413,8 +415,8 @@ def test_the_parts_of_all_are_those_of_the_tenants_and_add_up(told: list[Told]) 
         assert f"Idle time cost {total.idle_cost:,} in the period: {total.covered:,}" in summary(one.report)
 
 
-def test_unallocated_time_is_the_platforms_and_beside_it(told: list[Told], fleet: list[Life]) -> None:
-    whole = told[0].report.waste
+def test_unallocated_time_is_the_platforms_and_beside_it(reported: list[Reported], fleet: list[Life]) -> None:
+    whole = reported[0].report.waste
     assert whole is not None
     hours, cost = Fraction(0), Fraction(0)
     for life in fleet:

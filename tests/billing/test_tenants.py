@@ -49,7 +49,7 @@ def mapping(*rules: dict[str, Any], **keys: Any) -> Any:
 
 def owners(rules: Any, tenant: str = "", project: str = "", **more: str) -> list[tuple[Any, ...]]:
     """(from, to, tenant, project, cost center, unmapped) of what was told so, in hours of the first day."""
-    told = Combination(**{"tenant": tenant, "project": project, "queue": "", "cluster": "", "source": "", **more})
+    reported = Combination(**{"tenant": tenant, "project": project, "queue": "", "cluster": "", "source": "", **more})
     return [
         (
             None if p.start_ms == 0 else (p.start_ms - START) / HOUR,
@@ -59,7 +59,7 @@ def owners(rules: Any, tenant: str = "", project: str = "", **more: str) -> list
             p.owner.cost_center,
             p.owner.unmapped,
         )
-        for p in OwnerBook(rules).periods(told)
+        for p in OwnerBook(rules).periods(reported)
     ]
 
 
@@ -300,9 +300,9 @@ def test_the_sum_over_tenants_is_the_same_whatever_the_mapping(store: Store) -> 
     for n in range(12):
         start = random.uniform(0, 8)
         end = start + random.uniform(0.01, 6)
-        told = {"tenant": random.choice(names), "project": random.choice(names), "queue": random.choice(names)}
+        reported = {"tenant": random.choice(names), "project": random.choice(names), "queue": random.choice(names)}
         place = {"device_id": f"GPU-{n % 3}", "units": 1, "cluster": "c"}
-        events += [event(start, f"j{n}", "started", **place, **told), event(end, f"j{n}", "finished", cluster="c")]
+        events += [event(start, f"j{n}", "started", **place, **reported), event(end, f"j{n}", "finished", cluster="c")]
         samples += [
             {**sample(hour, f"GPU-{n % 3}", random.random(), f"w-j{n}"), "cluster": "c"} for hour in range(1, 15)
         ]
@@ -373,7 +373,7 @@ def test_a_mapping_that_an_issued_invoice_used_is_only_ended_and_followed(store:
         issue_all(store, parse_period("2026-10", "UTC"), NOW)
     apply_mapping(store, mapping(chem), "", "", NOW)
     assert [invoice.tenant for invoice in issue_all(store, parse_period("2026-10", "UTC"), NOW)] == ["chem"]
-    said = r"what was told as tenant 'k8s', project 'chem-dev' at 2026-10-01 01:00Z: would go from 'chem', project "
+    said = r"what was reported as tenant 'k8s', project 'chem-dev' at 2026-10-01 01:00Z: would go from 'chem', project "
     with pytest.raises(TenantError, match=said + r"'chem-dev' to 'bio'.* invoice GL-2026-00001 was computed from it"):
         apply_mapping(store, mapping({**chem, "tenant": "bio"}), "", "", NOW)
     with pytest.raises(TenantError, match="2026-10-01 04:00Z"):

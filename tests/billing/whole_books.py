@@ -257,8 +257,8 @@ def fill_whole_books(store: Store) -> None:
     dice = random.Random(20261123)
     _put_devices(store)
     late = _put_jobs(store, dice)
-    _put_spacious(store)
-    _put_contradictions(store)
+    put_spacious(store)
+    put_contradictions(store)
     close(store, SEPTEMBER.end + timedelta(hours=3), at("2026-10-02 00:00"))
     first = issue_all(store, SEPTEMBER, at("2026-10-02 00:00"), actor="ann")
     void(store, str(first[-1].number), at("2026-10-02 01:00"), "ann", "wrong address")
@@ -451,7 +451,7 @@ ENDED = {
 """The same, until the morning of the month's last day: what is advised comes too late."""
 
 
-def _put_spacious(store: Store) -> None:
+def put_spacious(store: Store) -> None:
     """Jobs that would do with less: fewer devices or replicas, a smaller instance, a shared device.
 
     Two have no price, and one costs nothing any more.
@@ -470,12 +470,17 @@ def _put_spacious(store: Store) -> None:
             part = {**instance, "node": "n3", "device_id": name}
             units = 3 if instance else 1
             events.append({**about, **part, "ts": at(since), "event": "started", "units": units})
-            told = {"interval_seconds": 3600.0, "state": "ok", "utilization": use, "memory_used_bytes": memory * 10**9}
+            reported = {
+                "interval_seconds": 3600.0,
+                "state": "ok",
+                "utilization": use,
+                "memory_used_bytes": memory * 10**9,
+            }
             now = at(since)
             while (now := now + timedelta(hours=1)) <= end:
                 unnamed = workload == "small" and now <= at("2026-10-30 14:00")
                 more = {"utilization": 0.6} if unnamed else {"workload_id": workload}
-                samples.append({**told, **part, "ts": now, **more})
+                samples.append({**reported, **part, "ts": now, **more})
         events.append({**about, "ts": end, "event": "finished"})
     # In the month's last hour one of them comes to be about something else, on a device that is another.
     moved = {"project": "q", "queue": "batch", "workload_id": "moved", "allocation_id": "moving", "node": "n3"}
@@ -487,7 +492,7 @@ def _put_spacious(store: Store) -> None:
     put(store, "samples", samples)
 
 
-def _put_contradictions(store: Store) -> None:
+def put_contradictions(store: Store) -> None:
     """Three days of a node whose claims cannot all be true: of a node alone, of more than is there, of one partition
     twice, of what nobody knows, without an end, ended before they start, suspended for ever, told twice at one instant.
     """
@@ -496,9 +501,14 @@ def _put_contradictions(store: Store) -> None:
     devices: list[dict[str, Any]] = []
     for name, units in (("d0", 1), ("d1", 4), ("d2", 4), ("d3", 7)):
         about = {"device_id": name, "node": "n5", "model": "A100", "pool": "mig"}
-        told = [(0, units, "available"), (20, units, "available"), (61, max(1, units - 2), "available")]
-        told += [(64, units, "available"), (66, units, "unavailable"), (66, units, "available"), (96, units, "removed")]
-        devices += [{**about, "ts": first + timedelta(hours=h), "units": n, "state": state} for h, n, state in told]
+        reported = [(0, units, "available"), (20, units, "available"), (61, max(1, units - 2), "available")]
+        reported += [
+            (64, units, "available"),
+            (66, units, "unavailable"),
+            (66, units, "available"),
+            (96, units, "removed"),
+        ]
+        devices += [{**about, "ts": first + timedelta(hours=h), "units": n, "state": state} for h, n, state in reported]
     events: list[dict[str, Any]] = []
     measured: list[dict[str, Any]] = []
     for number in range(70):

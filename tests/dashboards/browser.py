@@ -72,10 +72,10 @@ def speaks(page: Any, language: str) -> None:
     expect(page.locator("html")).to_have_attribute("lang", language)
 
 
-def asks(page: Any, **told: str) -> None:
+def asks(page: Any, **reported: str) -> None:
     """The page's address comes to ask for what is told, which it does when a click has been answered."""
     page.wait_for_url(
-        lambda url: parse_qs(urlsplit(url).query).items() >= {key: [value] for key, value in told.items()}.items()
+        lambda url: parse_qs(urlsplit(url).query).items() >= {key: [value] for key, value in reported.items()}.items()
     )
 
 

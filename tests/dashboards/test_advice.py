@@ -38,12 +38,12 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-def told(store: Store, search: str) -> str:
+def reported(store: Store, search: str) -> str:
     return str(advice.of_tenant(store, filters_of(store, search), EN))
 
 
 def test_a_tenants_recommendations_are_summed_and_lead_to_their_workloads(books: Store) -> None:
-    text = told(books, f"{MONTH}&tenant=physics")
+    text = reported(books, f"{MONTH}&tenant=physics")
     assert "2 recommendations, €96.00 per month in total" in text
     assert "/workload?period=2026-10&tenant=physics&workload=idle" in text
     assert "/workload?period=2026-10&tenant=physics&workload=vllm-0" in text and "vllm-0 +1" in text
@@ -55,18 +55,18 @@ def test_a_tenants_recommendations_are_summed_and_lead_to_their_workloads(books:
         "Recommended savings: €96.00 per month. Idle time cost €110 in the period: the recommendations cover €96.00; "
         "not covered: €14.40 alongside usage, too little for a recommendation." in text
     )
-    text = told(books, f"{MONTH}&tenant=physics&project=serve")
+    text = reported(books, f"{MONTH}&tenant=physics&project=serve")
     assert "1 recommendation, €48.00 per month in total" in text
     assert "workload=idle" not in text
     assert "Idle time cost" not in text
-    assert "Nothing to recommend" in told(books, f"{MONTH}&tenant=physics&project=none")
+    assert "Nothing to recommend" in reported(books, f"{MONTH}&tenant=physics&project=none")
 
 
 def test_a_tenant_gets_no_advice_about_another(books: Store) -> None:
     chem = Principal("c", frozenset({Role.tenant}), frozenset({"chem"}))
     with Stores(books).lend(chem) as store:
-        assert "Nothing to recommend" in told(store, f"{MONTH}&tenant=physics")
-        own = told(store, f"{MONTH}&tenant=chem")
+        assert "Nothing to recommend" in reported(store, f"{MONTH}&tenant=physics")
+        own = reported(store, f"{MONTH}&tenant=chem")
         stolen = str(advice.of_workload(store, filters_of(store, MONTH), EN, "idle"))
     assert "workload=theirs" in own and "workload=idle" not in own
     assert "Idle time cost €48.00 in the period; the recommendations cover all of it." in own
@@ -76,7 +76,7 @@ def test_a_tenant_gets_no_advice_about_another(books: Store) -> None:
 def test_a_workloads_advice_is_that_of_its_tenants_table(books: Store) -> None:
     of_workload = str(advice.of_workload(books, filters_of(books, MONTH), EN, "vllm-1"))
     assert "Use fewer GPUs" in of_workload and "saves €48.00 per month" in of_workload
-    assert "'saves': 48.0" in told(books, f"{MONTH}&tenant=physics&project=serve")
+    assert "'saves': 48.0" in reported(books, f"{MONTH}&tenant=physics&project=serve")
 
 
 def test_the_waste_is_told_in_chinese_too(books: Store) -> None:

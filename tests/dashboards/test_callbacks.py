@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dashboards import callbacks
 from dashboards.callbacks import BODY_BYTES, CallbackError, checked
 from dashboards.registry import all_pages
-from tests.dashboards.site import Site, site
+from tests.dashboards.site import Site
 from tests.draws import drawn, keep_seed
 
 ANSWER_BYTES = 3_000_000
@@ -28,12 +28,6 @@ ANSWER_BYTES = 3_000_000
 
 def ours(app: Dash) -> dict[str, dict[str, Any]]:
     return {name: one for name, one in app.callback_map.items() if "callback" in one}
-
-
-@pytest.fixture(scope="module")
-def served_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site(tmp_path_factory.mktemp("site")) as served:
-        yield served
 
 
 @pytest.fixture(scope="module")

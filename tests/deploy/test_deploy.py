@@ -129,12 +129,12 @@ def test_the_images_have_every_package_of_the_distribution_and_no_root() -> None
 
 def test_a_kustomization_names_files_that_exist_and_all_of_them() -> None:
     for path in (DEPLOY / "kubernetes").rglob("kustomization.yaml"):
-        told = yaml.safe_load(path.read_text())
-        named = set(told.get("resources", [])) | {
-            file.partition("=")[2] or file for one in told.get("configMapGenerator", []) for file in one["files"]
+        reported = yaml.safe_load(path.read_text())
+        named = set(reported.get("resources", [])) | {
+            file.partition("=")[2] or file for one in reported.get("configMapGenerator", []) for file in one["files"]
         }
         assert named == {one.name for one in path.parent.glob("*.yaml")} - {"kustomization.yaml"}
-        images = {one["name"] for one in told.get("images", [])}
+        images = {one["name"] for one in reported.get("images", [])}
         assert images <= {one["image"] for pod in PODS.values() for one in pod["containers"]}
 
 

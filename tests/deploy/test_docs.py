@@ -32,6 +32,7 @@ from ingest.senders import Senders
 from scheduler.settings import load_settings
 from tests.conftest import REPO
 from tests.deploy.command_lines import of_document, understood
+from tests.exhaustive import EXHAUSTIVE
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
@@ -279,3 +280,7 @@ def test_the_views_of_sql_have_the_columns_that_it_names(store: Store) -> None:
     for view, columns in rows:
         there = [row["name"] for row in store.rows(f"DESCRIBE TABLE {view}")]
         assert re.findall(r"`(\w+)`", columns) == there, view
+
+
+def test_every_exhaustive_test_is_there() -> None:
+    assert [one for one in EXHAUSTIVE if not any(name.startswith(one) for name in TRACKED)] == []

@@ -168,8 +168,8 @@ def test_what_an_overlay_sets_reaches_the_server() -> None:
 def test_agent_and_watch_have_tokens_of_their_own_and_no_secret_between_them() -> None:
     rendered = render(())
     (senders,) = (one["data"]["senders.yaml"] for (_, name), one in rendered.items() if "gpuledger-senders" in name)
-    told = yaml.safe_load(senders)["kubernetes"]
-    accounts = {one["account"]: one for one in told["accounts"]}
+    reported = yaml.safe_load(senders)["kubernetes"]
+    accounts = {one["account"]: one for one in reported["accounts"]}
     assert accounts["gpuledger/gpuledger-agent"]["nodes"] == "own"
     assert "events" not in accounts["gpuledger/gpuledger-agent"]["records"]
     assert set(accounts["gpuledger/gpuledger-watch"]["records"]) == {"events", "devices", "findings"}
@@ -178,7 +178,7 @@ def test_agent_and_watch_have_tokens_of_their_own_and_no_secret_between_them() -
         assert f"gpuledger/{found['serviceAccountName']}" in accounts
         (sources,) = (one["projected"]["sources"] for one in found["volumes"] if one["name"] == "token")
         (token,) = (one["serviceAccountToken"] for one in sources if "serviceAccountToken" in one)
-        assert (token["audience"], token["expirationSeconds"] <= 3600) == (told["audience"], True)
+        assert (token["audience"], token["expirationSeconds"] <= 3600) == (reported["audience"], True)
         assert not [one for one in found["volumes"] if "secret" in one]
     (container,) = pods(rendered)["gpuledger-server"]["containers"]
     (path,) = (one.removeprefix("--tokens=") for one in container["args"] if one.startswith("--tokens="))
@@ -326,9 +326,9 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
     (text,) = (
         one["data"]["agent.yaml"] for (kind, name), one in rendered.items() if name.startswith("gpuledger-agent-")
     )
-    told = here.mounted("agent", "/etc/gpuledger")
-    told.mkdir()
-    (told / "agent.yaml").write_text(here.here("agent", agent, text))
+    reported = here.mounted("agent", "/etc/gpuledger")
+    reported.mkdir()
+    (reported / "agent.yaml").write_text(here.here("agent", agent, text))
     kubelet = here.mounted("agent", "/var/lib/kubelet/pod-resources")
     kubelet.mkdir()
     pod_resources = PodResourcesServer(kubelet / "kubelet.sock").start()
@@ -361,5 +361,5 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
     with open_store(f"chdb://{here.mounted('server', '/var/lib/gpuledger')}/store") as store:
         pushed = store.rows("SELECT DISTINCT sender FROM ingest_batches WHERE record_type IN ('events', 'findings')")
         assert {row["sender"] for row in pushed} == {"gpuledger/gpuledger-watch", "gpuledger/gpuledger-agent@n1"}
-        told = store.rows("SELECT toString(event) AS event, workload_id FROM events ORDER BY ts")
-    assert [row["event"] for row in told] == ["submitted", "started"]
+        reported = store.rows("SELECT toString(event) AS event, workload_id FROM events ORDER BY ts")
+    assert [row["event"] for row in reported] == ["submitted", "started"]

@@ -100,9 +100,9 @@ def agent(folder: Path) -> Iterator[str]:
     driver = busy_node(gpus=2, processes=1)
     driver.now = time.time()
     with installed(driver):
-        told = settings(folder, "http://127.0.0.1:1")
-        (nvml,) = planned(told)
-        with running(told, [replace(nvml, source=OnWallClock(nvml.source, driver))]) as url:
+        reported = settings(folder, "http://127.0.0.1:1")
+        (nvml,) = planned(reported)
+        with running(reported, [replace(nvml, source=OnWallClock(nvml.source, driver))]) as url:
             yield url.removeprefix("http://")
 
 

@@ -183,12 +183,12 @@ def billed(store: Store, events: Path) -> dict[str, float]:
     until = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     for record in ("devices", "events"):
         kind = RECORD_TYPES[record]
-        told = [
+        reported = [
             {**{name: row[name] for name in row if name != "record"}, "ts": datetime.fromisoformat(row["ts"])}
             for row in rows
             if row["record"] == record
         ]
-        report = ingest_tables(store, kind, "scene", [pa.Table.from_pylist(told, schema(kind))])
+        report = ingest_tables(store, kind, "scene", [pa.Table.from_pylist(reported, schema(kind))])
         assert not report.quarantined
     close(store, until, until + timedelta(days=1))
     assert verify(store).balanced

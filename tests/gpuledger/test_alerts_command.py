@@ -88,6 +88,7 @@ def test_rules_are_printed_without_a_store(fmt: str) -> None:
         (["silence", "add", "tenant", "--for", "2h", "--reason", "x"], "not a matcher"),
         (["silence", "add", "tenant=x", "--for", "soon", "--reason", "x"], "not a duration"),
         (["silence", "add", "tenant=x", "--reason", "x"], "A silence has an end"),
+        (["silence", "add", "tenant=x", "tenant=y", "--for", "2h", "--reason", "x"], "second matcher of tenant"),
         (["silence", "end", "nothing"], "is not active"),
     ],
 )

@@ -40,6 +40,7 @@ NOT_HERE: tuple[tuple[str, str], ...] = (
     ("up|server", SERVES),
     ("agent|exporter ", AGENT),
     ("watch ", CLUSTER),
+    ("mcp", "serves an assistant: test_mcp.py"),
     ("scheduler", SCHEDULER),
     (".*--url |.*https?://", SERVER),
     (".*clickhouse://|init --accounts( --passwords.*)?$", CLICKHOUSE),
@@ -106,8 +107,8 @@ def files(folder: Path) -> None:
     shutil.copy(tutorial / "rates.yaml", folder / "new.yaml")
     pq.write_table(csv.read_csv(tutorial / "samples.csv"), folder / "samples-1.parquet")
     events = csv.read_csv(tutorial / "late.csv").to_pylist()
-    told = [{name: str(value) for name, value in row.items() if value not in (None, "")} for row in events]
-    (folder / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in told))
+    reported = [{name: str(value) for name, value in row.items() if value not in (None, "")} for row in events]
+    (folder / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reported))
     for name, document, first in (
         ("budget.yaml", "accounts.md", "currency: EUR"),
         ("grid.yaml", "energy.md", "timezone: Europe/Berlin"),

@@ -68,9 +68,9 @@ def closed_fleet(store: Store) -> None:
         "n1": ("g1", "g1b"), "n2": ("g2",), "n3": ("g3",), "n4": ("g4", "g5"), "n5": ("g6",), "n6": ("g7", "g8"),
         "n7": ("g9",), "n8": ("g10", "g11"),
     }  # fmt: skip
-    told = [row for node, names in nodes.items() for row in devices(since, *names, node=node, **place)]
-    told += devices(since, "m1", node="n9", **place, units=7)
-    put(store, "devices", [*told, *devices(since, "x1", node="k1", **{**place, "cluster": "c2"})])
+    reported = [row for node, names in nodes.items() for row in devices(since, *names, node=node, **place)]
+    reported += devices(since, "m1", node="n9", **place, units=7)
+    put(store, "devices", [*reported, *devices(since, "x1", node="k1", **{**place, "cluster": "c2"})])
     put(store, "events", list(events()))
     put(store, "samples", list(samples()))
     closed(store)

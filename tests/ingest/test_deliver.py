@@ -62,7 +62,7 @@ def sample(number: int = 0, **changes: Any) -> dict[str, Any]:
 class Rights:
     """A target that answers as it is told, and remembers what it was sent."""
 
-    url = "told"
+    url = "reported"
 
     def __init__(self, answer: Callable[[Group], Answer]) -> None:
         self.answer, self.sent, self.closed = answer, list[Group](), False
@@ -206,11 +206,11 @@ def test_an_error_of_our_own_does_not_end_delivery(tmp_path: Path, caplog: pytes
     stop, answers = threading.Event(), iter([ZeroDivisionError("a bug"), TAKEN])
 
     def answer(group: Group) -> Answer:
-        told = next(answers)
-        if isinstance(told, Exception):
-            raise told
+        reported = next(answers)
+        if isinstance(reported, Exception):
+            raise reported
         stop.set()
-        return told
+        return reported
 
     with Spool(tmp_path) as spool:
         fill(spool, 1)

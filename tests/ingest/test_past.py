@@ -187,16 +187,16 @@ def test_no_random_push_moves_an_issued_month(empty: Store, seed: int | None) ->
         {"sku": "p", "match": {"preemptible": True}, "price_per_gpu_hour": "1"},
     ]
     apply_rate_card(empty, parse_rate_card({"currency": "EUR", "rates": rates}), "me", "", at("2026-10-01 00:00"))
-    told: dict[str, list[dict[str, Any]]] = {"devices": [], "events": [], "samples": []}
+    reported: dict[str, list[dict[str, Any]]] = {"devices": [], "events": [], "samples": []}
     for cluster, history in histories.items():
-        told["devices"] += history.inventory()
-        told["events"] += issued_fleet.started(
+        reported["devices"] += history.inventory()
+        reported["events"] += issued_fleet.started(
             "sure", "bio", "d3", "n1", "2026-10-02 06:00", "2026-10-02 18:00", cluster
         )
         for _ in range(4):
             for record, rows in history.facts(at("2026-10-03 00:00"), at("2026-11-10 00:00")):
-                told[record] += rows
-    put_all(empty, told)
+                reported[record] += rows
+    put_all(empty, reported)
     close(empty, at("2026-11-10 00:00"), NOW)
     assert issue_all(empty, parse_period("2026-10", "UTC"), at("2026-11-10 00:00"))
     before, judge = ledger(empty), Judge(empty)

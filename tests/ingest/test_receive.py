@@ -382,7 +382,7 @@ def test_a_device_that_has_just_come_is_known_to_the_next_push(store: Store, tmp
     with receiving(store, tokens_file(tmp_path, f"senders: [{{name: a, token: {TOKEN}, {place}}}]\n")) as served:
         fates = []
         for model in ("H100", "A100"):
-            told = {**row, "model": model, "ts": datetime.now(UTC).isoformat()}
-            answer = post(served, "devices", json.dumps(told).encode())
+            reported = {**row, "model": model, "ts": datetime.now(UTC).isoformat()}
+            answer = post(served, "devices", json.dumps(reported).encode())
             fates.append((answer.json()["stored"], answer.json()["held"]))
     assert fates == [(1, {}), (0, {"device_changed": 1})]

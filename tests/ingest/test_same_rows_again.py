@@ -97,19 +97,19 @@ def _value(chance: random.Random, column: Column, number: int) -> Any:
 @pytest.mark.parametrize("record", [SAMPLES, EVENTS, DEVICES], ids=lambda record: str(record.name))
 def test_what_is_told_in_other_words_leaves_what_a_close_has_read(store: Store, record: RecordType) -> None:
     """Whichever column differs, and whenever the engine merges them. What is the same in each is one row."""
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     otherwise: list[dict[str, Any]] = []
     for number, column in enumerate(one for one in record.columns if one.name not in record.key):
         row = {one.name: _plain_value(one, 0) for one in record.columns} | {record.key[1]: f"k{number}"}
-        told.append(row)
+        reported.append(row)
         otherwise.append(row | {column.name: _plain_value(column, 1)})
-    for rows in (told, otherwise, [*otherwise, *told]):
+    for rows in (reported, otherwise, [*otherwise, *reported]):
         ingest_tables(store, record, "a", [pa.Table.from_pylist(rows)], now=NOW)
         store.command(f"OPTIMIZE TABLE {record.name} FINAL")
     names = ", ".join(column.name for column in record.columns)
     counts = "uniqExact(batch) AS batches, count() AS rows"
     kept = store.rows(f"SELECT {names}, {counts} FROM {record.name} GROUP BY {names}")
-    assert len(kept) == 2 * len(told)
+    assert len(kept) == 2 * len(reported)
     assert {(row["batches"], row["rows"]) for row in kept} == {(1, 1)}
     assert store.value(f"SELECT uniqExact(batch) FROM {record.name}") == 2
 

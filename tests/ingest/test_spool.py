@@ -37,14 +37,14 @@ def rows(group: Group | None) -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(group.body).splitlines()]
 
 
-def told(group: Group | None) -> list[int]:
+def reported(group: Group | None) -> list[int]:
     return [row["number"] for row in rows(group)]
 
 
 def drained(spool: Spool) -> list[int]:
     found = []
     while group := spool.oldest(*MANY):
-        found += told(group)
+        found += reported(group)
         spool.acknowledge(group)
     return found
 
@@ -53,10 +53,10 @@ def test_batches_come_back_oldest_first_and_stay_until_they_are_acknowledged(tmp
     with Spool(tmp_path) as spool:
         for number in range(5):
             spool.append([batch(number)], NOW)
-        assert told(spool.oldest(2, 1 << 20)) == [0, 1]
+        assert reported(spool.oldest(2, 1 << 20)) == [0, 1]
     with Spool(tmp_path) as spool:
         first = spool.oldest(2, 1 << 20)
-        assert told(first) == [0, 1]
+        assert reported(first) == [0, 1]
         assert first is not None
         spool.acknowledge(first)
         spool.append([batch(5)], NOW)
@@ -69,8 +69,8 @@ def test_a_group_has_one_record_type_and_none_that_is_left_out(tmp_path: Path) -
     with Spool(tmp_path) as spool:
         spool.append([batch(0), batch(1, "metrics"), batch(2)], NOW)
         spool.append([pack("samples", [{"number": 3}], suspect=True)], NOW)
-        assert told(spool.oldest(*MANY)) == [0, 2]
-        assert told(spool.oldest(*MANY, without=frozenset({"samples"}))) == [1]
+        assert reported(spool.oldest(*MANY)) == [0, 2]
+        assert reported(spool.oldest(*MANY, without=frozenset({"samples"}))) == [1]
         assert spool.oldest(*MANY, without=frozenset({"samples", "metrics"})) is None
         first = spool.oldest(*MANY)
         assert first is not None
@@ -242,7 +242,7 @@ def test_a_full_disk_is_said_and_collection_and_delivery_go_on(
         while len(found) < 50:
             group = spool.oldest(10, 1 << 20)
             assert group is not None
-            found += told(group)
+            found += reported(group)
             spool.acknowledge(group)
         assert found == list(range(len(found))), "in order, from the disk and then from memory"
 
@@ -283,7 +283,7 @@ def test_whatever_happens_each_batch_comes_out_once_and_in_order(actions: list[t
             elif action == "ack":
                 group = spool.oldest(size, 1 << 20)
                 if group is not None:
-                    found += told(group)
+                    found += reported(group)
                     spool.acknowledge(group)
             else:
                 spool.close()

@@ -155,7 +155,7 @@ class Quick:
     def _failed(self, item: pytest.Item) -> str | None:
         """Its module's fixtures stay, if another test of it comes next."""
         others = [one for one in item.session.items if one is not item]
-        other = next((one for one in others if one.path == item.path), others[0])
+        other = next((one for one in others if one.path == item.path), others[0] if others else None)
         assert isinstance(item, pytest.Function)
         item._initrequest()  # else the fixtures of the run before are given again
         signal.setitimer(signal.ITIMER_VIRTUAL, HANGS_SECONDS)
@@ -188,7 +188,8 @@ def main(
 ) -> None:
     """Tries many mutants of billing/ by golden tests alone, in one process. Exit 3: a mutant spoiled the books; begin
     again, and it goes on after that one."""
-    tests, known = tests or GOLDEN, Kept(kept.resolve())
+    tests, known, out = tests or GOLDEN, Kept(kept.resolve()), out.resolve()
+    only = only and only.resolve()
     with copies(ROOT, 1) as (copy,):
         os.chdir(copy.root)
         sys.path.insert(0, str(copy.root))
@@ -202,7 +203,7 @@ def main(
         if only:
             wanted = set(only.read_text(encoding="utf-8").splitlines())
             sample = [one for one in sample if str(one) in wanted]
-        plugins: list[Any] = [Quick(copy.root, sample, known, out.resolve(), seconds)]
+        plugins: list[Any] = [Quick(copy.root, sample, known, out, seconds)]
         if any("golden_life" in test for test in tests):
             plugins.append(LifeKept(known.folder / "life"))
         sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins))

@@ -111,11 +111,11 @@ def test_what_was_acknowledged_before_a_backup_is_in_it_whole(tmp_path: Path, fo
     for number, (backup, least) in enumerate(zip(backups(folder), seen, strict=True)):
         restore(folder, backup.name, tmp_path / f"restored-{number}")
         with opened(tmp_path / f"restored-{number}") as restored:
-            told = restored.value("SELECT sum(rows_written) AS rows FROM ingest_batches FINAL")
+            reported = restored.value("SELECT sum(rows_written) AS rows FROM ingest_batches FINAL")
             there = restored.value(
                 "SELECT count() AS rows FROM samples FINAL WHERE batch IN (SELECT batch FROM ingest_batches)"
             )
-            assert there == told >= 5 * least
+            assert there == reported >= 5 * least
 
 
 def test_a_backup_that_is_killed_anywhere_harms_none_and_hinders_none(tmp_path: Path, folder: Path) -> None:
@@ -224,6 +224,16 @@ def test_a_folder_that_the_engine_cannot_write_down_is_refused(tmp_path: Path) -
     fresh_store(tmp_path / "store").close()
     with opened(tmp_path / "store", tmp_path / "a&b") as store, pytest.raises(BackupError, match="has a < or & in it"):
         back_up(store, NOW, nobody_writing)
+
+
+@pytest.mark.parametrize("inside", ["", "backups/daily"])
+def test_a_folder_of_the_store_itself_is_refused(tmp_path: Path, inside: str) -> None:
+    fresh_store(tmp_path / "store").close()
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    for path in (tmp_path / "store" / inside, tmp_path / "link" / inside):
+        with opened(tmp_path / "store", path) as store, pytest.raises(BackupError, match="lost with it"):
+            back_up(store, NOW, nobody_writing)
+    assert not (tmp_path / "store" / "backups").exists()
 
 
 def test_no_store_is_made_by_backing_it_up(tmp_path: Path, folder: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_password_is_the_first_line_of_a_file_so_that_no_environment_shows_it(
     with pytest.raises(StoreError, match=r"GPULEDGER_STORE_PASSWORD_FILE .*cannot be read"):
         open_store("clickhouse://u@127.0.0.1:1/db")
     file.write_text("s3cret\n")
-    with told_by() as (url, keys), pytest.raises(StoreError) as error:
+    with reported_by() as (url, keys), pytest.raises(StoreError) as error:
         open_store(url)
     assert keys
     assert {base64.b64decode(key.removeprefix("Basic ")) for key in keys} == {b"u:s3cret"}
@@ -86,7 +86,7 @@ def test_a_password_is_the_first_line_of_a_file_so_that_no_environment_shows_it(
 
 
 @contextlib.contextmanager
-def told_by() -> Iterator[tuple[str, list[str]]]:
+def reported_by() -> Iterator[tuple[str, list[str]]]:
     """A server's store URL that lets nobody in, and who tried."""
     keys: list[str] = []
 

@@ -124,14 +124,14 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
     rows = [
         {
             "match": rule.words,
-            **{name: getattr(rule, name) or words("admin.as_told") for name in ("tenant", "project")},
+            **{name: getattr(rule, name) or words("admin.as_reported") for name in ("tenant", "project")},
             "cost_center": rule.cost_center or "",
             "from": _day(rule.effective_from, filters, words),
             "to": _day(rule.effective_to, filters, words),
         }
         for rule in found.mapping.rules
     ]
-    owner = found.mapping.unmapped_owner or words("admin.as_told")
+    owner = found.mapping.unmapped_owner or words("admin.as_reported")
     said = words("admin.mapping_is", version=found.version, author=found.author, owner=owner)
     table = grids.grid(columns, rows, words, "admin-mapping")
     return [

@@ -90,7 +90,7 @@ def _headline(found: Rows, silenced: int | None, targets: Rows, evaluated: bool,
                 words("alerts.targets"),
                 f"{len(targets):,}" if targets else "–",
                 "",
-                words.count("alerts.failing", failing) if targets else words("alerts.nobody_told"),
+                words.count("alerts.failing", failing) if targets else words("alerts.nobody_notified"),
             )
         )
     return parts.headline(shown)
@@ -168,7 +168,7 @@ def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str,
 
 
 def _deliveries_card(targets: Rows, filters: Filters, words: Language) -> Component:
-    heads = [words(f"alerts.{name}") for name in ("target", "told", "sent", "failed", "last")]
+    heads = [words(f"alerts.{name}") for name in ("target", "reported", "sent", "failed", "last")]
     cells = [
         [
             row["target"],

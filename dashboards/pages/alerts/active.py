@@ -18,7 +18,7 @@ from dashboards.languages import Language
 
 MOST = 60
 """Alerts shown; filters and ?rule= show the others."""
-TOLD = ("alertname", "severity", "owner", "category", "allocation_id", "workload_id", "device_id", "tenant")
+REPORTED = ("alertname", "severity", "owner", "category", "allocation_id", "workload_id", "device_id", "tenant")
 """Labels that stand elsewhere in an alert, or lead somewhere."""
 LEADS = (("workload_id", "/workload", "workload"), ("device_id", "/fleet", "device"), ("queue", "/queues", "queue"),
          ("tenant", "/tenants", "tenant"))  # fmt: skip
@@ -94,7 +94,7 @@ def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> It
         yield html.P(notes["description"])
     if notes.get("action"):
         yield html.P([html.Strong(words("alerts.action")), notes["action"]], className="gl-alert-action")
-    facts = {**{key: value for key, value in one["labels"].items() if key not in TOLD}, **one["evidence"]}
+    facts = {**{key: value for key, value in one["labels"].items() if key not in REPORTED}, **one["evidence"]}
     shown = [
         (key.replace("_", " "), _said(value, filters, words))
         for key, value in facts.items()

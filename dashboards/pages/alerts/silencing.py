@@ -53,6 +53,8 @@ def parsed(text: str) -> dict[str, tuple[str, ...]]:
         label, equals, globs = part.partition("=")
         if not equals or not label.strip():
             raise LedgerError(part, "not a matcher", "Write LABEL=GLOB, LABEL=GLOB, like tenant=physics, node=n1*")
+        if label.strip() in found:
+            raise LedgerError(part, "is the second matcher of its label", "Write LABEL=GLOB|GLOB, like node=n1*|n2*")
         found[label.strip()] = tuple(glob.strip() for glob in globs.split("|"))
     return found
 
@@ -62,8 +64,6 @@ def add(store: Store, filters: Filters, words: Language, matchers: str, span: st
     now = datetime.now(UTC)
     try:
         current().require(Action.silence)
-        if not reason.strip():
-            raise LedgerError("silence: reason", "none is given", "Say why")
         with WRITING:
             add_silence(store, parsed(matchers), now + SPANS.get(span, SPANS["1h"]), current().actor, reason, now)
     except LedgerError as error:

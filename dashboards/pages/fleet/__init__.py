@@ -53,15 +53,15 @@ def last_instant(filters: Filters) -> datetime:
 
 
 def devices_of(store: Store, filters: Filters, until: datetime, device: str = "") -> list[dict[str, Any]]:
-    """The period's devices with their sums, what was told of each, and what the last hour measured of it."""
-    told, latest = (
+    """The period's devices with their sums, what was reported of each, and what the last hour measured of it."""
+    reported, latest = (
         {
             (row["cluster"], row["device_id"]): row
             for row in filters.rows(store, __file__, name, until=until, device=device)
         }
-        for name in ("told", "latest")
+        for name in ("reported", "latest")
     )
-    untold = {"state": "", "errors": 0}
+    unreported = {"state": "", "errors": 0}
     unknown = {"memory": None, "temperature": None, "power": None}
     devices = []
     for row in filters.rows(store, __file__, "devices", device=device):
@@ -77,7 +77,7 @@ def devices_of(store: Store, filters: Filters, until: datetime, device: str = ""
                 "used_part": row["used"] / usable if usable else None,
                 "held_part": held / usable if usable else None,
                 "href": filters.href("/fleet", device=row["device_id"]),
-                **{name: told.get(key, untold)[name] for name in untold},
+                **{name: reported.get(key, unreported)[name] for name in unreported},
                 **{name: latest.get(key, unknown)[name] for name in unknown},
             }
         )

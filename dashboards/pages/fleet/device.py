@@ -109,7 +109,7 @@ def _measured_card(store: Store, filters: Filters, device: str, words: Language)
 
 
 def measured(rows: Sequence[Row], filters: Filters, words: Language) -> go.Figure:
-    """Power and memory of each hour; an hour in which nothing was told leaves a gap."""
+    """Power and memory of each hour; an hour in which nothing was reported leaves a gap."""
     offset = filters.local(rows[0]["hour"]).utcoffset()
     assert offset is not None
     at = [(row["hour"].astimezone(UTC) + offset).replace(tzinfo=None) for row in rows]

@@ -1,4 +1,4 @@
--- One row: something that was told of the device itself, the newest first: a change, or something found on it.
+-- One row: something that was reported of the device itself, the newest first: a change, or something found on it.
 -- Parameters: device String; start, end DateTime64(3) (UTC)
 SELECT ts, what, severity, message
 FROM

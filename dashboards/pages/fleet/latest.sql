@@ -1,4 +1,4 @@
--- One row: what was measured of a device in the last hour before an instant; NULL: not told.
+-- One row: what was measured of a device in the last hour before an instant; NULL: not reported.
 -- memory: used part (0-1), the greatest; of a device under MIG that of the whole. Other columns: means, temperature the highest.
 -- Parameters: until DateTime64(3) (UTC); device String, empty: all
 SELECT

@@ -6,12 +6,12 @@ SELECT
     a.workload_id AS workload_id, a.tenant AS tenant, a.partition_id AS partition_id,
     a.partition_profile AS partition_profile, a.units AS units
 FROM (
-    SELECT cluster, device_id, argMax((v.node, v.model, v.units, v.pool), v.ts) AS told,
-        told.1 AS node, told.2 AS model, told.3 AS units, told.4 AS pool
+    SELECT cluster, device_id, argMax((v.node, v.model, v.units, v.pool), v.ts) AS reported,
+        reported.1 AS node, reported.2 AS model, reported.3 AS units, reported.4 AS pool
     FROM devices AS v
     WHERE v.ts < {until:DateTime64(3,'UTC')}
     GROUP BY cluster, device_id
-    HAVING told.3 > 1
+    HAVING reported.3 > 1
 ) AS d
 LEFT JOIN
 (

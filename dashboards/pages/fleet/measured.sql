@@ -1,4 +1,4 @@
--- One row: an hour in which the device's power or memory was measured, in order; NULL: not told.
+-- One row: an hour in which the device's power or memory was measured, in order; NULL: not reported.
 -- memory_bytes: of everybody on it; power_watts: of the whole device. From the hourly sums that are kept at ingest.
 -- Parameters: device String; start, end DateTime64(3) (UTC)
 SELECT

@@ -11,11 +11,12 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
+from billing.insights.now import Moment, moment
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, money, percent
 from dashboards.languages import Language
-from dashboards.pages.now.known import Moment, held, moment
+from dashboards.pages.now.known import held
 from dashboards.parts import Figure
 from dashboards.registry import Page
 from warehouse.store import Store

@@ -36,24 +36,24 @@ Rows = Sequence[Mapping[str, Any]]
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     rows = filters.rows(store, __file__, "by_queue")
-    told = filters.rows(store, __file__, "scheduler")
+    reported = filters.rows(store, __file__, "scheduler")
     taken = filters.rows(store, __file__, "preemptions")
     sees_fleet = current().may(Action.see_fleet)
     title = parts.titles(filters, words, words("queues.title"))
-    if not rows and not told and not taken:
+    if not rows and not reported and not taken:
         return parts.page(title, states.nothing(words("queues.title"), words("queues.none")))
     return parts.page(
         title,
         _headline(rows, taken, words),
-        parts.split(_waits_card(rows, words), _why_card(rows, told, filters, words), class_name="gl-even"),
+        parts.split(_waits_card(rows, words), _why_card(rows, reported, filters, words), class_name="gl-even"),
         waiters_card(waiting(store, filters), filters, words),
         _table_card(rows, filters, words),
         parts.split(
             preemptions_card(taken, filters, words),
-            _quota_card(store, told, filters, sees_fleet, words),
+            _quota_card(store, reported, filters, sees_fleet, words),
             class_name="gl-even",
         ),
-        _fragmentation_card(store, told, filters, words) if sees_fleet else None,
+        _fragmentation_card(store, reported, filters, words) if sees_fleet else None,
     )
 
 
@@ -148,7 +148,7 @@ def waits(rows: Rows, words: Language) -> go.Figure:
     return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
 
 
-def reasons(rows: Rows, told: Rows, filters: Filters) -> dict[str, dict[str, int]]:
+def reasons(rows: Rows, reported: Rows, filters: Filters) -> dict[str, dict[str, int]]:
     """Waiting jobs of each queue by reason: as a scheduler tells them, else as its events do; '' is no reason.
 
     A scheduler counts jobs of all tenants and projects: where these are filtered, the events alone are asked.
@@ -156,23 +156,23 @@ def reasons(rows: Rows, told: Rows, filters: Filters) -> dict[str, dict[str, int
     narrowed = any(name in filters.address.chosen for name in ("tenant", "project"))
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     queues = filters.address.chosen.get("queue", ())
-    for row in told:
+    for row in reported:
         if row["name"] == "pending_jobs" and not narrowed and (not queues or row["queue"] in queues):
             found[row["queue"]][row["cause"]] += round(row["value"])
-    told_of = set(found)
+    reported_of = set(found)
     for row in rows:
-        if row["queue"] not in told_of:
+        if row["queue"] not in reported_of:
             for reason, jobs in zip(row["reasons"], row["jobs"], strict=True):
                 found[row["queue"]][reason] += jobs
     return {queue: dict(causes) for queue, causes in found.items() if causes}
 
 
-def _why_card(rows: Rows, told: Rows, filters: Filters, words: Language) -> Component:
-    found = reasons(rows, told, filters)
-    by_scheduler = any(row["name"] == "pending_jobs" for row in told)
+def _why_card(rows: Rows, reported: Rows, filters: Filters, words: Language) -> Component:
+    found = reasons(rows, reported, filters)
+    by_scheduler = any(row["name"] == "pending_jobs" for row in reported)
     subtitle = words("queues.why_is")
     if by_scheduler:
-        subtitle = words("queues.why_at", at=words.moment(filters.local(max(row["ts"] for row in told))))
+        subtitle = words("queues.why_at", at=words.moment(filters.local(max(row["ts"] for row in reported))))
     if not found:
         content: Component = states.nothing_here(words("queues.nobody_waits"))
     elif all(set(causes) == {""} for causes in found.values()):
@@ -253,20 +253,20 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
     )
 
 
-def _quota_card(store: Store, told: Rows, filters: Filters, sees_fleet: bool, words: Language) -> Component:
+def _quota_card(store: Store, reported: Rows, filters: Filters, sees_fleet: bool, words: Language) -> Component:
     """What was guaranteed and got: as the scheduler tells, else as objectives measure it."""
     tenants = filters.address.chosen.get("tenant", ())
     accounts: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for row in told:
+    for row in reported:
         if row["tenant"] and (not tenants or row["tenant"] in tenants):
             accounts[row["tenant"], row["pool"]][row["name"]] = row["value"]
     guaranteed = {key: one for key, one in accounts.items() if one.get("tenant_guaranteed_gpus")}
     if guaranteed:
         heads = [words(f"queues.{name}") for name in ("tenant", "guaranteed", "held", "asked", "redeemed", "breach")]
         breach = "breach_gpu_seconds_total"
-        told_as = ("tenant_guaranteed_gpus", "tenant_held_gpus", "tenant_asked_gpus", "quota_redemption_ratio")
+        reported_as = ("tenant_guaranteed_gpus", "tenant_held_gpus", "tenant_asked_gpus", "quota_redemption_ratio")
         in_full = [
-            [tenant, pool, *[one.get(name) for name in told_as], one[breach] / 3600 if breach in one else None]
+            [tenant, pool, *[one.get(name) for name in reported_as], one[breach] / 3600 if breach in one else None]
             for (tenant, pool), one in sorted(guaranteed.items())
         ]
         tool = exports.of_rows("quota", [heads[0], words("filter.pool"), *heads[1:]], in_full, filters, words)
@@ -302,14 +302,14 @@ def _gpus(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.4g}"
 
 
-def _fragmentation_card(store: Store, told: Rows, filters: Filters, words: Language) -> Component:
+def _fragmentation_card(store: Store, reported: Rows, filters: Filters, words: Language) -> Component:
     assert filters.period is not None
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
     rows = filters.rows(store, __file__, "fragmentation", grain=grain)
     if not rows:
         return parts.card(words("queues.fragmentation"), words("queues.fragmentation_is"),
                           states.nothing_here(words("queues.no_scheduler")))  # fmt: skip
-    gangs = [row for row in told if row["name"] == "largest_gang_replicas"]
+    gangs = [row for row in reported if row["name"] == "largest_gang_replicas"]
     heads = [words("queues.shape"), words("queues.gang")]
     chart = parts.card(
         words("queues.fragmentation"),
@@ -331,7 +331,7 @@ def _fragmentation_card(store: Store, told: Rows, filters: Filters, words: Langu
 
 
 def fragmented(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -> go.Figure:
-    """Idle GPUs, and those of them that nothing asked for could use; a gap where nobody told."""
+    """Idle GPUs, and those of them that nothing asked for could use; a gap where nobody reported."""
     assert filters.period is not None
     at = figures.places([filters.local(row["step"]) for row in rows], grain)
     usable = [row["idle"] - row["fragmented"] for row in rows]

@@ -1,4 +1,4 @@
--- One row: a day or hour of the billing zone in which a scheduler told of fragmentation.
+-- One row: a day or hour of the billing zone in which a scheduler reported fragmentation.
 -- Units:   GPUs on average: fragmented are idle and of no use to what is asked for, idle is not held.
 -- Parameters: start, end DateTime64(3) (UTC); zone String; grain String ('day' | 'hour'); clusters Array(String), empty: all
 SELECT step, sum(f) AS fragmented, sum(c) - sum(h) AS idle

@@ -26,7 +26,9 @@ def preemptions_card(rows: Rows, filters: Filters, words: Language) -> Component
         words("queues.preemptions"),
         words("queues.preemptions_is"),
         _matrix(rows, filters, words) if rows else states.nothing_here(words("queues.nobody_preempted")),
-        html.P(words.count("queues.told", sum(row["named"] for row in rows)), className="gl-note") if rows else None,
+        html.P(words.count("queues.reported", sum(row["named"] for row in rows)), className="gl-note")
+        if rows
+        else None,
         tool=html.Span(words.count("queues.taken", taken), className="gl-since") if rows else None,
     )
 

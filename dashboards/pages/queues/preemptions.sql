@@ -1,6 +1,6 @@
 -- One row: a tenant whose jobs lost their place in the period, and who got it.
 -- by: the tenant of the job that is told to have done it (the event's actor), else of whoever was placed first on a GPU of
---     it within five minutes; NULL: nobody is told and nobody was. named: by what was told.   taken: preemptions.
+--     it within five minutes; NULL: nobody is reported and nobody was placed. named: by what was reported.   taken: preemptions.
 -- Parameters: start, end DateTime64(3) (UTC); tenants, projects, queues, clusters Array(String), empty: all
 WITH
     lost AS

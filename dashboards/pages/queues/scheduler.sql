@@ -1,4 +1,4 @@
--- One row: a value that a scheduler told last within the period (scheduler/exposition.py says what each is).
+-- One row: a value that a scheduler reported last within the period (scheduler/exposition.py says what each is).
 -- cause, pool, shape: its labels, empty where it has none.
 -- Parameters: start, end DateTime64(3) (UTC); clusters Array(String), empty: all
 SELECT

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from dash.development.base_component import Component
 
+from billing.insights.now import ASKED, reported
+from billing.insights.now import waiting as waiting_at
 from dashboards import exports, grids, parts
 from dashboards.filters import Filters
 from dashboards.languages import Language
@@ -19,45 +20,14 @@ MOST = 500
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Told:
-    """What a message says of a wait. text: for people.   earliest, latest: of the expected start; None: not told."""
-
-    text: str
-    earliest: datetime | None = None
-    latest: datetime | None = None
-
-
 def waiting(store: Store, filters: Filters, workload: str = "", at: datetime | None = None) -> Sequence[Row]:
     """The rows of waiting.sql at the period's end, or at an instant."""
-    instant = {} if at is None else {"start": at, "end": at}
-    return filters.rows(store, __file__, "waiting", workload=workload, most=MOST, **instant)
-
-
-def told(row: Row) -> Told:
-    """A message is a text, or the JSON object of a scheduler that keeps docs/scheduler-live.md."""
-    message = row["message"]
-    try:
-        facts = json.loads(message) if message.startswith("{") else None
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict):
-        return Told(message)
-    return Told(str(facts.get("text", "")), *_interval(facts.get("expected_interval")))
-
-
-def _interval(given: Any) -> tuple[datetime | None, datetime | None]:
-    """Of two instants with an offset; anything else is no interval."""
-    try:
-        first, last = (datetime.fromisoformat(one) for one in given)
-    except (TypeError, ValueError):
-        return None, None
-    return (first, last) if first.tzinfo and last.tzinfo and first <= last else (None, None)
+    return waiting_at(partial(filters.rows, store, ASKED), workload, MOST, at)
 
 
 def expected(row: Row, filters: Filters, words: Language) -> str:
     """The interval, as people read it; '' where nobody tells one."""
-    found = told(row)
+    found = reported(row)
     if found.earliest is None or found.latest is None:
         return ""
     first, last = (filters.local(at) for at in (found.earliest, found.latest))
@@ -106,7 +76,7 @@ def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
         "queue": row["queue"] or words("no_name"),
         "rank": words("queues.rank_of", n=row["rank"], all=f"{row['queued']:,}"),
         "reason": row["reason"] or words("queues.no_reason"),
-        "details": told(row).text,
+        "details": reported(row).text,
         "waited": row["waited_seconds"],
         "expected": expected(row, filters, words),
         **{name: row[name] for name in ("gpus", "tenant", "project", "priority")},

@@ -43,8 +43,8 @@ def series_of(store: Store, filters: Filters) -> list[SeriesStatus]:
     chosen = filters.address.chosen
 
     def wanted(one: SeriesStatus) -> bool:
-        told = {"tenant": one.tenant, "cluster": one.cluster}
-        return all(not chosen.get(name) or value in chosen[name] for name, value in told.items())
+        reported = {"tenant": one.tenant, "cluster": one.cluster}
+        return all(not chosen.get(name) or value in chosen[name] for name, value in reported.items())
 
     return [
         one

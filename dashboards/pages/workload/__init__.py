@@ -232,13 +232,13 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
     cells.append([words("tenants.all"), hours(total.allocated), "", money(total.list_cost, currency),
                   money(total.billed_cost, currency)])  # fmt: skip
     fields = ("sku", "model", "partition_profile", "gpu_hours", "unit_price", "list_cost", "billed_cost")
-    told = [[row[name] for name in fields] for row in rows]
+    reported = [[row[name] for name in fields] for row in rows]
     named = [heads[0], words("filter.model"), words("workload.profile"), *heads[1:]]
     return parts.card(
         words("workload.charges"),
         words("workload.charges_is"),
         parts.table(heads, cells, "gl-with-sum"),
-        tool=exports.of_rows(f"{lifecycle.workload}-charges", named, told, filters, words),
+        tool=exports.of_rows(f"{lifecycle.workload}-charges", named, reported, filters, words),
     )
 
 
@@ -272,22 +272,22 @@ def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Com
 
 
 def _said(event: Mapping[str, Any], words: Language) -> str:
-    """Reason, message and place of an event, as far as they are told."""
+    """Reason, message and place of an event, as far as they are reported."""
     place = ", ".join(event["nodes"])
     where = words("workload.at", devices=words.count("workload.gpus", event["devices"]), nodes=place) if place else ""
-    told = (event["reason"], _plain(event["message"]), event["actor"], where)
-    return " · ".join(part for part in told if part)
+    reported = (event["reason"], _plain(event["message"]), event["actor"], where)
+    return " · ".join(part for part in reported if part)
 
 
 def _plain(message: str) -> str:
     """A message that is a JSON object, as a person would write it."""
     try:
-        told = json.loads(message) if message.startswith("{") else None
+        reported = json.loads(message) if message.startswith("{") else None
     except ValueError:
         return message
-    if not isinstance(told, dict):
+    if not isinstance(reported, dict):
         return message
-    said = {name: " – ".join(map(str, value)) if isinstance(value, list) else value for name, value in told.items()}
+    said = {name: " – ".join(map(str, value)) if isinstance(value, list) else value for name, value in reported.items()}
     return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in said.items())
 
 

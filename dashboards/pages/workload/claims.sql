@@ -1,5 +1,5 @@
 -- One row: the workload held a share of a device during [start_at, end_at) (NULL: still), as the last close decided.
--- device_units: of the device as last told (0: not told), model likewise.
+-- device_units: of the device as last reported (0: not reported), model likewise.
 -- Parameters: workload String
 SELECT
     a.cluster AS cluster, a.allocation_id AS allocation_id, a.tenant AS tenant, a.project AS project, a.queue AS queue,

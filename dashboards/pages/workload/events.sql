@@ -1,4 +1,4 @@
--- One row: something happened to the workload, as its source told it, in order. devices: that it named.
+-- One row: something happened to the workload, as its source reported it, in order. devices: that it named.
 -- Parameters: workload String
 SELECT
     ts, event, allocation_id, anyLast(reason) AS reason, anyLast(message) AS message, anyLast(actor) AS actor,

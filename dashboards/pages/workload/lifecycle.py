@@ -44,7 +44,7 @@ class Lifecycle:
 
     @property
     def waited_seconds(self) -> float | None:
-        """From submitted to first held; None where either is not told."""
+        """From submitted to first held; None where either is not reported."""
         asked = [event["ts"] for event in self.events if event["event"] == "submitted"]
         began = [claim["start_at"] for claim in self.claims]
         return (min(began) - min(asked)).total_seconds() if asked and began else None

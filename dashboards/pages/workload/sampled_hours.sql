@@ -13,7 +13,7 @@ WITH
         WHERE workload_id = {workload:String} AND start_at < {end:DateTime64(3,'UTC')}
             AND ifNull(end_at, {end:DateTime64(3,'UTC')}) > {start:DateTime64(3,'UTC')}
     ),
-    told AS
+    reported AS
     (
         SELECT
             hour, stream,
@@ -35,7 +35,7 @@ WITH
             anyIf(t.bytes, t.stream = h.everybody) AS all_memory,
             ifNull(anyIf(t.watts, t.stream = h.whole_own), anyIf(t.watts, t.stream = h.whole)) AS watts
         FROM held AS h
-        CROSS JOIN told AS t
+        CROSS JOIN reported AS t
         WHERE has([h.own, h.everybody, h.whole, h.whole_own], t.stream) AND t.hour >= h.since AND t.hour < h.until
         GROUP BY step, device_id, place
     )

@@ -1,5 +1,5 @@
 -- One row: a step of time in which something was measured of what the workload held, in order.
--- utilization: mean of its devices (0-1), its own where it is told, else of everybody on what it held; memory_bytes: the
+-- utilization: mean of its devices (0-1), its own where it is reported, else of everybody on what it held; memory_bytes: the
 --   sum of its devices, likewise; power_watts: the sum of the whole devices,
 --   whoever else is on them. NULL: not measured.
 -- Parameters: workload String; start, end DateTime64(3) (UTC); seconds UInt32, the step

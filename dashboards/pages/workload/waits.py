@@ -10,12 +10,13 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from billing.insights.now import moment, reported
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
-from dashboards.pages.now.known import held, moment
-from dashboards.pages.queues.waiters import expected, told, waiting
+from dashboards.pages.now.known import held
+from dashboards.pages.queues.waiters import expected, waiting
 from dashboards.parts import Figure
 from warehouse.store import Store
 
@@ -87,14 +88,14 @@ def _said(at: datetime, filters: Filters, words: Language) -> str:
 
 
 def _reason_card(wait: Wait, filters: Filters, words: Language) -> Component:
-    row, text = wait.row, told(wait.row).text
+    row, text = wait.row, reported(wait.row).text
     if not row["reason"] and not text:
         content = [states.nothing_here(words("wait.no_reason"))]
     else:
         content = [
             html.P(html.Strong(row["reason"])) if row["reason"] else None,
             html.P(text, className="gl-reason-text") if text else None,
-            html.P(words("wait.told", at=_said(row["told_at"], filters, words)), className="gl-note"),
+            html.P(words("wait.reported", at=_said(row["reported_at"], filters, words)), className="gl-note"),
         ]
     return parts.card(words("wait.why"), words("wait.why_is"), *content)
 

@@ -37,8 +37,8 @@ def alone() -> list[Fact]:
 
 
 def replica(name: str, first: float, last: float, running: float, latency: float) -> list[Fact]:
-    told = tells(name, first, last, running, "requests_running", "chat")
-    return [*runs(name, first, last), *tells(name, first, last, latency, **CHAT), *told]
+    reported = tells(name, first, last, running, "requests_running", "chat")
+    return [*runs(name, first, last), *tells(name, first, last, latency, **CHAT), *reported]
 
 
 def queued(first: float, last: float, queue: float) -> list[Fact]:

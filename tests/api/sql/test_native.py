@@ -120,8 +120,8 @@ def test_every_view_and_many_rows_arrive_whole(served_site: Site) -> None:
         rows(served_site, f"SELECT * FROM {view}")
     assert len(rows(served_site, "SELECT * FROM v_charges")) == 96
     assert rows(served_site, "SELECT * FROM v_charges WHERE tenant = 'nobody'") == []
-    told = rows(served_site, "DESCRIBE TABLE v_charges FORMAT Native")
-    assert ("tenant", "String") in {row[:2] for row in told}
+    reported = rows(served_site, "DESCRIBE TABLE v_charges FORMAT Native")
+    assert ("tenant", "String") in {row[:2] for row in reported}
     many = rows(served_site, "SELECT number, toLowCardinality(toString(number % 7)) FROM numbers(250000)")
     assert [number for number, _ in many] == list(range(250_000))
     assert {text for _, text in many} == set("0123456")

@@ -133,10 +133,10 @@ def test_a_statement_runs_as_the_account_with_its_parameters_settings_and_format
     assert (sent["max_execution_time"], sent["max_threads"], sent["max_result_rows"]) == ("30", "2", "5000000")
     assert (sent["quota_key"], sent["cancel_http_readonly_queries_on_client_close"]) == (ANALYST.name, "1")
     assert "FORMAT" not in first["body"]
-    told = [one for one in served.requests() if one.get("user") == "gpuledger_reader"]
-    assert all("pass" not in one["path"] for one in told)
+    reported = [one for one in served.requests() if one.get("user") == "gpuledger_reader"]
+    assert all("pass" not in one["path"] for one in reported)
     assert all(one["user"] == "gpuledger_reader" for one in asked.values()), "people's SQL ran as the owner"
-    assert not [one for one in told if one["body"].startswith("KILL")], "what ended by itself was killed"
+    assert not [one for one in reported if one["body"].startswith("KILL")], "what ended by itself was killed"
 
 
 @pytest.mark.parametrize(

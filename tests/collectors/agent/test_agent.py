@@ -55,13 +55,13 @@ def settings(tmp_path: Path, url: str | None, **over: Any) -> AgentSettings:
 
 
 @contextmanager
-def running(told: AgentSettings, sources: list[Planned] | None = None) -> Iterator[str]:
+def running(reported: AgentSettings, sources: list[Planned] | None = None) -> Iterator[str]:
     stop = threading.Event()
     failures: list[BaseException] = []
 
     def work() -> None:
         try:
-            run(told, stop, sources)
+            run(reported, stop, sources)
         except BaseException as error:
             failures.append(error)
             raise
@@ -69,7 +69,7 @@ def running(told: AgentSettings, sources: list[Planned] | None = None) -> Iterat
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        url = f"http://127.0.0.1:{told.metrics.port}"
+        url = f"http://127.0.0.1:{reported.metrics.port}"
         until(lambda: failures or _answers(url))
         yield url
     finally:
@@ -123,9 +123,9 @@ def test_what_the_driver_says_is_in_the_store_with_its_holder(store: Store, tmp_
     driver.now = time.time()
     add_process(tmp_path / "proc", 10_000, pod_cgroup(UID))
     with receiving(store, tokens_file(tmp_path)) as served, installed(driver):
-        told = settings(tmp_path, served.url)
-        (nvml,) = planned(told)
-        with running(told, [replace(nvml, source=OnWallClock(nvml.source, driver))]) as url:
+        reported = settings(tmp_path, served.url)
+        (nvml,) = planned(reported)
+        with running(reported, [replace(nvml, source=OnWallClock(nvml.source, driver))]) as url:
             until(lambda: store.value("SELECT count() FROM samples") >= 6)
             text = httpx.get(f"{url}/metrics").text
     found = store.rows("SELECT DISTINCT cluster, node, workload_id FROM samples ORDER BY workload_id")
@@ -140,8 +140,8 @@ def test_what_the_driver_says_is_in_the_store_with_its_holder(store: Store, tmp_
 
 
 def test_without_a_store_rows_wait_in_the_spool_and_are_there_at_the_end(tmp_path: Path) -> None:
-    told = settings(tmp_path, "http://127.0.0.1:1")
-    with running(told, [Planned("still", 1, Still())]) as url:
+    reported = settings(tmp_path, "http://127.0.0.1:1")
+    with running(reported, [Planned("still", 1, Still())]) as url:
         until(lambda: "agent_spool_rows 2" in httpx.get(f"{url}/metrics").text)
         text = httpx.get(f"{url}/metrics").text
         assert "agent_delivery_failing_seconds" in text
@@ -213,11 +213,11 @@ def test_a_driver_that_was_upgraded_ends_the_agent_so_that_a_new_one_starts(tmp_
     host_proc(tmp_path / "proc")
     driver = busy_node(gpus=1, processes=1)
     driver.now = time.time()
-    told, stop, ended = settings(tmp_path, None), threading.Event(), list[str]()
+    reported, stop, ended = settings(tmp_path, None), threading.Event(), list[str]()
 
     def work() -> None:
         try:
-            run(told, stop)
+            run(reported, stop)
         except CollectorError as error:
             ended.append(str(error))
 
@@ -235,7 +235,7 @@ def test_a_driver_that_was_upgraded_ends_the_agent_so_that_a_new_one_starts(tmp_
 
 def test_a_service_and_a_training_on_the_node_are_asked_too(tmp_path: Path) -> None:
     host_proc(tmp_path / "proc")
-    told = settings(
+    reported = settings(
         tmp_path,
         None,
         **{
@@ -245,7 +245,7 @@ def test_a_service_and_a_training_on_the_node_are_asked_too(tmp_path: Path) -> N
             "sources.prometheus": [{"url": "http://127.0.0.1:1", "interval_seconds": 1}],
         },
     )
-    with running(told) as url:
+    with running(reported) as url:
         until(lambda: httpx.get(f"{url}/metrics").text.count("agent_last_tick_timestamp_seconds{") == 5)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as training:
             for at in (1.0, 2.0):

@@ -255,10 +255,10 @@ def test_a_loss_becomes_a_finding_once(tmp_path: Path) -> None:
         outbox.put("test", Collected({"findings": [row]}), at)
     outbox.tell_losses(at)
     outbox.tell_losses(at + timedelta(minutes=9))
-    told = [row for row in spooled(spool) if row["finding"] == "spool_overflow"]
-    assert len(told) == 1
-    assert told[0]["severity"] == "critical"
-    assert "rows of findings" in told[0]["message"]
+    reported = [row for row in spooled(spool) if row["finding"] == "spool_overflow"]
+    assert len(reported) == 1
+    assert reported[0]["severity"] == "critical"
+    assert "rows of findings" in reported[0]["message"]
     outbox.tell_losses(at + timedelta(minutes=11))
     assert [row["finding"] for row in spooled(spool)] == ["spool_overflow"], "what telling it cost is told, too"
     outbox.tell_losses(at + timedelta(minutes=22))

@@ -34,8 +34,8 @@ def settings(folder: Path, url: str, nvml: bool = True, **more: Any) -> AgentSet
     )
 
 
-def source(told: AgentSettings) -> Source:
-    (found,) = [one.source for one in planned(told) if one.name == "exporter"]
+def source(reported: AgentSettings) -> Source:
+    (found,) = [one.source for one in planned(reported) if one.name == "exporter"]
     return found
 
 
@@ -44,7 +44,7 @@ def devices(collected: Collected) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("body", "nvml", "library", "told", "expected"),
+    ("body", "nvml", "library", "reported", "expected"),
     [
         (NVIDIA + "5\n", True, "ok", {}, []),  # the driver tells of them, on this node
         (NVIDIA + "5\n", True, "unsupported", {}, [("GPU-a", "")]),  # no driver here: an agent beside a Prometheus
@@ -62,12 +62,12 @@ def test_nvml_goes_before_an_exporter(
     body: str,
     nvml: bool,
     library: Answer,
-    told: dict[str, Any],
+    reported: dict[str, Any],
     expected: list[tuple[str, str]],
 ) -> None:
     monkeypatch.setattr(privileges, "library", lambda: Privilege("nvml_library", library, ""))
     exporter.body = body.encode()
-    one = source(settings(tmp_path, exporter.url, nvml, **told))
+    one = source(settings(tmp_path, exporter.url, nvml, **reported))
     assert devices(one.collect(START)) == expected
     one.close()
 
@@ -75,7 +75,7 @@ def test_nvml_goes_before_an_exporter(
 def test_what_was_learned_outlives_the_process_once_it_is_kept(
     tmp_path: Path, exporter: Exporter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = settings(tmp_path, exporter.url, nvml=False)
+    reported = settings(tmp_path, exporter.url, nvml=False)
 
     def utilization(one: Source, text: str, seconds: int) -> float | None:
         exporter.body = f"{NVIDIA}{text}\n".encode()
@@ -83,16 +83,16 @@ def test_what_was_learned_outlives_the_process_once_it_is_kept(
         value: float | None = row.get("utilization")
         return value
 
-    first = source(told)
+    first = source(reported)
     assert utilization(first, "0.5", 0) == 0.5
     assert not (tmp_path / "exporter.json").exists()
     first.acknowledge()
     first.close()
-    second = source(told)
+    second = source(reported)
     assert utilization(second, "1", 15) == 1.0
     second.close()
     (tmp_path / "exporter.json").write_text("{")
-    third = source(told)
+    third = source(reported)
     assert utilization(third, "1", 30) is None
     assert "must be learned again" in caplog.text
     (tmp_path / "exporter.json.new").mkdir()  # a disk that does not take it

@@ -103,8 +103,8 @@ def test_names_end_in_their_unit_and_counters_in_total() -> None:
 
 
 @given(st.text(max_size=20), st.text(max_size=20), st.floats(allow_nan=False, allow_infinity=False))
-def test_whatever_a_label_holds_the_parser_reads_it_back(label: str, told: str, value: float) -> None:
-    family = Family("x_total", "counter", told)
+def test_whatever_a_label_holds_the_parser_reads_it_back(label: str, reported: str, value: float) -> None:
+    family = Family("x_total", "counter", reported)
     family.add(value, name=label)
     (read,) = text_string_to_metric_families(render([family]))
     (sample,) = read.samples

@@ -35,7 +35,8 @@ def test_a_file_says_what_is_not_as_usual(tmp_path: Path, monkeypatch: pytest.Mo
     assert settings.metrics.host == "127.0.0.1"
 
 
-def test_what_is_given_goes_over_the_file_and_none_does_not(tmp_path: Path) -> None:
+def test_what_is_given_goes_over_the_file_and_none_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRETS", "/etc/secrets")
     over = {"cluster": "c2", "deliver.url": None, "sources.nvml.interval_seconds": 20, "spool.folder": tmp_path}
     settings = read_settings(written(tmp_path, FILE), over)
     assert settings.cluster == "c2"
@@ -53,6 +54,8 @@ def test_without_a_file_all_is_as_usual() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("cluster: $NOT_THERE", r"cluster: \$NOT_THERE is not set"),
+        ("sources: {exporters: [{urls: ['http://${NOT_THERE}/']}]}", r"exporters\[0\].urls\[0\]: \$NOT_THERE is not"),
         ("clutser: c1", "clutser: unknown key.*known here: cluster, node"),
         ("sources: {nvml: {interval: 5}}", r"sources.nvml.interval: .*known here: enabled, interval_seconds"),
         ("sources: {nvml: {interval_seconds: 7}}", "sources.nvml.interval_seconds: .*1, 5, 10, 15, 20, 30 or 60"),

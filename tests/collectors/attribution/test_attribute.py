@@ -75,7 +75,7 @@ def metrics(collected: Collected) -> dict[tuple[str, str], tuple[str, float | No
     return {(row["metric"], row["workload_id"]): (row["state"], row.get("value")) for row in rows}
 
 
-def told(row: Row) -> tuple[str, float | None]:
+def reported(row: Row) -> tuple[str, float | None]:
     return row["state"], row.get("utilization")
 
 
@@ -83,9 +83,9 @@ def test_each_workloads_activity_is_its_processes_and_the_rest_is_nobodys() -> N
     reading = device(0.9, process(40, 0.3), process(41, 0.2), process(42, 0.1))
     found = attribute(reading, owners(p40="train", p41="train", p42="serve"), allocated("train", "serve"), CYCLE)
     rows = samples(found)
-    assert told(rows[""]) == ("ok", 0.9)
-    assert told(rows["train"]) == ("ok", 0.5)
-    assert told(rows["serve"]) == ("ok", 0.1)
+    assert reported(rows[""]) == ("ok", 0.9)
+    assert reported(rows["train"]) == ("ok", 0.5)
+    assert reported(rows["serve"]) == ("ok", 0.1)
     assert rows["train"]["memory_used_bytes"] == 2 * GIB
     assert rows["train"]["utilization_source"] == "process_activity"
     state, residual = metrics(found)["unattributed_activity", ""]
@@ -102,18 +102,18 @@ def test_memory_held_without_activity_is_idle_and_still_seen() -> None:
     }
     found = attribute(device(readings, process(40, 0.0, 72 * GIB)), owners(p40="vllm"), allocated("vllm"), CYCLE)
     rows = samples(found)
-    assert told(rows["vllm"]) == ("idle", 0.0)
+    assert reported(rows["vllm"]) == ("idle", 0.0)
     assert rows["vllm"]["memory_used_bytes"] == 72 * GIB
-    assert told(rows[""]) == ("ok", 0.0)
+    assert reported(rows[""]) == ("ok", 0.0)
     assert rows[""]["memory_used_bytes"] == int(72.4 * GIB)
     assert rows[""]["power_watts"] == 113.6
 
 
 def test_an_allocation_without_processes_is_idle_and_names_its_device() -> None:
     rows = samples(attribute(device(0.0), owners(), allocated("train"), CYCLE))
-    assert told(rows["train"]) == ("idle", 0.0)
+    assert reported(rows["train"]) == ("idle", 0.0)
     assert (rows["train"]["device_id"], rows["train"]["memory_used_bytes"]) == (GPU, 0)
-    assert told(rows[""]) == ("idle", 0.0)
+    assert reported(rows[""]) == ("idle", 0.0)
 
 
 def test_power_and_energy_of_a_board_are_told_once_and_not_for_each_instance() -> None:
@@ -136,23 +136,23 @@ def test_power_and_energy_of_a_board_are_told_once_and_not_for_each_instance() -
     assert found.dropped["board_reading_on_partition"] == 4 * len(board)
     assert [row.get("utilization") for row in rows[1:]] == [0.0, 0.1, 0.2, 0.3]
     assert [row["memory_used_bytes"] for row in rows[1:]] == [0, GIB, 2 * GIB, 3 * GIB]
-    assert told(rows[0]) == ("unsupported", None)  # gpu_utilization under MIG is a false 0
+    assert reported(rows[0]) == ("unsupported", None)  # gpu_utilization under MIG is a false 0
 
 
 def test_time_slices_have_their_own_processes_and_the_device_is_counted_once() -> None:
     reading = device(0.714, process(40, 0.5), process(41, 0.2))
     found = attribute(reading, owners(p40="a", p41="b"), allocated("a", "b", "c"), CYCLE)
     rows = samples(found)
-    assert told(rows[""]) == ("ok", 0.714)
-    assert {who: told(rows[who]) for who in "abc"} == {"a": ("ok", 0.5), "b": ("ok", 0.2), "c": ("idle", 0.0)}
+    assert reported(rows[""]) == ("ok", 0.714)
+    assert {who: reported(rows[who]) for who in "abc"} == {"a": ("ok", 0.5), "b": ("ok", 0.2), "c": ("idle", 0.0)}
 
 
 def test_time_slices_without_the_hosts_processes_are_unknown() -> None:
     reading = device(0.714, process(40, 0.5), process(41, 0.2))
     found = attribute(reading, Owners("no_permission"), allocated("a", "b", "c"), CYCLE)
     rows = samples(found)
-    assert told(rows[""]) == ("ok", 0.714)
-    assert {told(rows[who]) for who in "abc"} == {("no_permission", None)}
+    assert reported(rows[""]) == ("ok", 0.714)
+    assert {reported(rows[who]) for who in "abc"} == {("no_permission", None)}
     assert metrics(found)["unattributed_activity", ""] == ("no_permission", None)
     assert found.dropped == {"process_not_the_hosts_proc": 2}
 
@@ -160,7 +160,7 @@ def test_time_slices_without_the_hosts_processes_are_unknown() -> None:
 @pytest.mark.parametrize("state", ["unsupported", "no_permission", "blank", "stale"])
 def test_a_list_that_cannot_be_believed_makes_everybody_unknown(state: str) -> None:
     found = attribute(device(0.0, state=state), owners(), allocated("train"), CYCLE)
-    assert told(samples(found)["train"]) == (state, None)
+    assert reported(samples(found)["train"]) == (state, None)
     assert "memory_used_bytes" not in samples(found)["train"]
 
 
@@ -168,18 +168,18 @@ def test_with_mig_processes_tell_memory_but_no_activity() -> None:
     blind = Reading("unsupported")
     reading = device({"sm_active": ok(0.4)}, process(40, blind, 3 * GIB), partition=MIG)
     rows = samples(attribute(reading, owners(p40="a"), allocated("a", "b", place=Place(GPU, MIG)), CYCLE))
-    assert told(rows["a"]) == ("unsupported", None)
+    assert reported(rows["a"]) == ("unsupported", None)
     assert rows["a"]["memory_used_bytes"] == 3 * GIB
-    assert told(rows["b"]) == ("idle", 0.0)  # nothing of it is on the instance
-    assert (told(rows[""]), rows[""]["utilization_source"]) == (("ok", 0.4), "sm_active")
+    assert reported(rows["b"]) == ("idle", 0.0)  # nothing of it is on the instance
+    assert (reported(rows[""]), rows[""]["utilization_source"]) == (("ok", 0.4), "sm_active")
 
 
 def test_a_process_that_vanished_is_counted_and_leaves_its_activity_unattributed() -> None:
     reading = device(0.6, process(40, 0.2), process(41, 0.4))
     found = attribute(reading, owners(p40="a", p41="?vanished"), allocated("a", "b"), CYCLE)
     rows = samples(found)
-    assert told(rows["a"]) == ("ok", 0.2)
-    assert told(rows["b"]) == ("blank", None)  # it may have been b's
+    assert reported(rows["a"]) == ("ok", 0.2)
+    assert reported(rows["b"]) == ("blank", None)  # it may have been b's
     assert metrics(found)["unattributed_activity", ""] == ("ok", pytest.approx(0.4))
     assert found.dropped == {"process_vanished": 1}
     assert "findings" not in found.rows
@@ -187,12 +187,12 @@ def test_a_process_that_vanished_is_counted_and_leaves_its_activity_unattributed
 
 def test_an_idle_process_that_vanished_leaves_no_doubt() -> None:
     found = attribute(device(0.0, process(41, 0.0)), owners(p41="?vanished"), allocated("b"), CYCLE)
-    assert told(samples(found)["b"]) == ("idle", 0.0)
+    assert reported(samples(found)["b"]) == ("idle", 0.0)
 
 
 def test_a_busy_device_whose_list_is_empty_is_no_proof_of_idleness() -> None:
     found = attribute(device(0.9), owners(), allocated("a"), CYCLE)
-    assert told(samples(found)["a"]) == ("blank", None)
+    assert reported(samples(found)["a"]) == ("blank", None)
     assert metrics(found)["unattributed_activity", ""] == ("ok", 0.9)
 
 
@@ -200,8 +200,8 @@ def test_an_mps_server_that_works_leaves_its_clients_in_doubt_unless_they_work_t
     reading = device(0.8, process(7, 0.6), process(40, 0.0), process(41, 0.2))
     whose = owners({7: "nvidia-cuda-mps"}, p7="-host", p40="a", p41="b")
     rows = samples(attribute(reading, whose, allocated("a", "b"), CYCLE))
-    assert told(rows["a"]) == ("blank", None)
-    assert told(rows["b"]) == ("ok", 0.2)
+    assert reported(rows["a"]) == ("blank", None)
+    assert reported(rows["b"]) == ("ok", 0.2)
 
 
 def test_use_without_an_allocation_is_a_breach_and_does_not_take_the_device() -> None:
@@ -231,13 +231,13 @@ def test_where_allocations_are_not_known_nobody_is_in_breach_and_whoever_is_foun
     reading = device(0.5, process(40, 0.5), process(41, 0.0))
     found = attribute(reading, owners(p40="train", p41="-host"), Allocations(), CYCLE)
     assert "findings" not in found.rows
-    assert told(samples(found)["train"]) == ("ok", 0.5)
+    assert reported(samples(found)["train"]) == ("ok", 0.5)
 
 
 def test_a_slurm_job_is_judged_only_by_slurms_allocations() -> None:
     reading = device(0.5, process(40, 0.5))
     whose = Owners("ok", {40: Process(40, Owner("slurm", "4711"))})
-    assert told(samples(attribute(reading, whose, allocated("pod"), CYCLE))["4711"]) == ("ok", 0.5)
+    assert reported(samples(attribute(reading, whose, allocated("pod"), CYCLE))["4711"]) == ("ok", 0.5)
     slurms = Allocations(complete_for=frozenset({"slurm"}))
     assert "4711" not in samples(attribute(reading, whose, slurms, CYCLE))
 
@@ -246,7 +246,7 @@ def test_a_slurm_job_is_judged_only_by_slurms_allocations() -> None:
 def test_who_may_have_been_given_the_device_is_not_in_breach(more: dict[str, Any]) -> None:
     found = attribute(device(0.5, process(40, 0.5)), owners(p40="late"), allocated("train", **more), CYCLE)
     assert "findings" not in found.rows
-    assert told(samples(found)["late"]) == ("ok", 0.5)
+    assert reported(samples(found)["late"]) == ("ok", 0.5)
 
 
 def test_an_instance_of_the_neighbours_is_not_his_who_holds_another() -> None:
@@ -265,7 +265,7 @@ def test_shares_are_told_where_they_are_known() -> None:
 def test_a_static_pods_processes_are_its_mirrors() -> None:
     known = allocated("api-uid", aliases={"hash": "api-uid"})
     found = attribute(device(0.5, process(40, 0.5)), owners(p40="hash"), known, CYCLE)
-    assert told(samples(found)["api-uid"]) == ("ok", 0.5)
+    assert reported(samples(found)["api-uid"]) == ("ok", 0.5)
     assert "findings" not in found.rows
 
 
@@ -301,9 +301,9 @@ def test_readings_without_a_column_or_a_value_are_metrics_with_their_state() -> 
     }
     found = attribute(device(readings), owners(), Allocations(), CYCLE)
     assert samples(found)[""]["sm_active"] == 0.25
-    told_metrics = metrics(found)
-    del told_metrics["unattributed_activity", ""]
-    assert told_metrics == {
+    reported_metrics = metrics(found)
+    del reported_metrics["unattributed_activity", ""]
+    assert reported_metrics == {
         ("gpu_utilization", ""): ("ok", 0.5),
         ("tensor_active", ""): ("unsupported", None),
         ("power_watts", ""): ("no_permission", None),
@@ -315,13 +315,13 @@ def test_a_pid_in_several_lists_is_one_process() -> None:
     one = process(40, Reading("unsupported"), 2 * GIB)
     other = process(40, 0.25, Reading("blank"), kind="graphics")
     row = samples(attribute(device(0.5, one, other), owners(p40="a"), allocated("a"), CYCLE))["a"]
-    assert (told(row), row["memory_used_bytes"]) == (("ok", 0.25), 2 * GIB)
+    assert (reported(row), row["memory_used_bytes"]) == (("ok", 0.25), 2 * GIB)
 
 
 def test_memory_is_unknown_if_that_of_one_process_is() -> None:
     reading = device(0.5, process(40, 0.25), process(41, 0.25, Reading("blank")))
     row = samples(attribute(reading, owners(p40="a", p41="a"), allocated("a"), CYCLE))["a"]
-    assert told(row) == ("ok", 0.5)
+    assert reported(row) == ("ok", 0.5)
     assert "memory_used_bytes" not in row
 
 

@@ -198,7 +198,7 @@ def test_random_lives_of_devices_against_a_reckoning() -> None:
     nodes = {f"n{n}": [f"GPU-{n}{m}" for m in range(4)] for n in range(3)}
     here = {device: True for devices in nodes.values() for device in devices}
     since, stayed = dict.fromkeys(here, 0), dict.fromkeys(here, 0)
-    most, told, restarted = len(here), 0, 0
+    most, reported, restarted = len(here), 0, 0
     silent = dict.fromkeys(nodes, 0)
     said: dict[str, str] = {}
     before: dict[str, str] = {}
@@ -220,7 +220,7 @@ def test_random_lives_of_devices_against_a_reckoning() -> None:
             silent[node] = silent[node] + 1 if node in away else 0
         there = [(name, node) for node, names in nodes.items() if node not in away for name in names if here[name]]
         found = site.rows("".join(gpu(name, node) for name, node in there))
-        told += len(found)
+        reported += len(found)
         said |= {row["device_id"]: row["state"] for row in found}
         for device, is_here in here.items():
             if is_here and tick - since[device] > 20:
@@ -230,10 +230,12 @@ def test_random_lives_of_devices_against_a_reckoning() -> None:
             elif not is_here and tick - since[device] < 50 and stayed[device] > 20:
                 assert said.get(device, "removed") == before.get(device, "removed"), (tick, device)
         before = dict(said)
-    assert told <= most
+    assert reported <= most
 
 
 def test_every_profile_says_what_its_devices_are() -> None:
-    told: dict[str, Profile] = {name: profile_of(name) for name in ("amd", "ascend", "dcgm", "gaudi", "hami", "tpu")}
-    assert [name for name, profile in told.items() if not profile.inventory.told] == ["hami"]
-    assert all(profile.model or profile.identity.model for profile in told.values())
+    reported: dict[str, Profile] = {
+        name: profile_of(name) for name in ("amd", "ascend", "dcgm", "gaudi", "hami", "tpu")
+    }
+    assert [name for name, profile in reported.items() if not profile.inventory.told] == ["hami"]
+    assert all(profile.model or profile.identity.model for profile in reported.values())

@@ -372,15 +372,39 @@ def test_where_prometheus_sorts_all_labels_of_pods_none_of_them_is_a_pods_identi
     profile = profile_of("dcgm")
     reader = Reader(profile)
     forged = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-b",gpu="1",hpc_job="4711",namespace="ml",pod="b",pod_uid="u"} 30\n'
-    told = f'DCGM_FI_DEV_GPU_TEMP{{UUID="GPU-a",gpu="0",namespace="ml",pod="a",{name}="x"}} 30\n'
+    reported = f'DCGM_FI_DEV_GPU_TEMP{{UUID="GPU-a",gpu="0",namespace="ml",pod="a",{name}="x"}} 30\n'
 
     def holders(body: str) -> list[Holder]:
         devices = reader.read(parse(body, own=profile.own).series, NOW).devices
         return [holder for one in devices for holder in one.holders]
 
     assert holders(forged) == [Holder("ml", "b", "u", "4711")]
-    assert holders(told + forged) == [Holder("ml", "a"), Holder("ml", "b")]
+    assert holders(reported + forged) == [Holder("ml", "a"), Holder("ml", "b")]
     assert holders(forged) == [Holder("ml", "b")]  # another exporter of the same Prometheus
+
+
+def test_where_some_pods_have_no_uid_those_of_others_are_their_users() -> None:
+    """As found: in a cluster without controllers, a pod's label `pod_uid` was believed behind a Prometheus. Labels that
+    stand as the exporter wrote them cannot be forged: there each pod's own counts."""
+    profile = profile_of("dcgm")
+    reader = Reader(profile)
+    of_user = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-b",gpu="1",namespace="ml",pod="b",pod_uid="victim"} 30\n'
+    plain = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-a",gpu="0",namespace="ml",pod="a"} 30\n'
+    free = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-c",gpu="2"} 30\n'
+
+    def uids(body: str, after: float) -> list[str]:
+        devices = reader.read(parse(body, own=profile.own).series, NOW + after).devices
+        return [holder.uid for one in devices for holder in one.holders]
+
+    assert uids(of_user + free, 0) == ["victim"]  # every pod has one: it may be the exporter's
+    assert uids(of_user + plain, 30) == ["", ""]
+    assert uids(of_user, 60) == [""]  # another node's exporter
+    assert uids(of_user, 3630) == [""]
+    assert uids(of_user, 3631) == ["victim"]  # it tells them since
+    own = f'DCGM_FI_DEV_GPU_TEMP{{{OWN},Hostname="n1",container="c",namespace="ml",pod="%s"%s}} 30\n'
+    page = own % ("a", "") + own.replace("GPU-1", "GPU-2") % ("b", ',pod_uid="u"')
+    assert uids(page, 3700) == ["", "u"]
+    assert uids(of_user, 3730) == ["victim"]
 
 
 SEES_PODS = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-x",gpu="9",namespace="ml",pod="x",pod_template_hash="5"} 30\n'
@@ -413,15 +437,15 @@ def test_where_prometheus_sorts_all_labels_of_pods_a_pod_says_of_no_gpu_that_it_
         found = reader.read(parse(SEES_PODS + page).series, NOW)
         seen_of = sorted(one.partition for one in found.devices if one.device_id == "GPU-a")
         assert seen_of == (["", *some] if some and some != [""] else some)
-        assert found.dropped["partition told by a pod's labels alone"] == (not some)
+        assert found.dropped["partition reported by a pod's labels alone"] == (not some)
 
 
 def test_what_is_left_out_because_a_pods_labels_alone_tell_its_partition_is_a_finding_each_hour() -> None:
     reader, tracker = Reader(profile_of("dcgm")), Tracker("NVIDIA", 30)
     for at in range(0, 7260, 30):
         tracker.advance(reader.read(parse(SEES_PODS + series_of("a", "7")).series, NOW + at))
-    told = [(row["ts"].timestamp() - NOW, row["device_id"], row["finding"]) for row in tracker.findings]
-    assert told == [(at, "GPU-a", "partition_untold") for at in (0, 3600, 7200)]
+    reported = [(row["ts"].timestamp() - NOW, row["device_id"], row["finding"]) for row in tracker.findings]
+    assert reported == [(at, "GPU-a", "partition_untold") for at in (0, 3600, 7200)]
     tracker.advance(reader.read(parse(SEES_PODS + series_of("", "7") + series_of("a", "7")).series, NOW + 11_000))
     assert len(tracker.findings) == 3
 

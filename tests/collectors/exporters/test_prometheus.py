@@ -126,8 +126,8 @@ def test_a_device_that_is_no_longer_scraped_is_stale_and_not_what_it_was(exporte
     assert utilization(collector.collect(ago(-20))) == []  # it may still come
     assert utilization(collector.collect(ago(-60))) == [(ago(-60), "stale", None)]
     gone = collector.collect(ago(-3700))
-    told = [(row["finding"], row["message"]) for row in gone.collected.rows["findings"]]
-    assert told == [
+    reported = [(row["finding"], row["message"]) for row in gone.collected.rows["findings"]]
+    assert reported == [
         ("source_unreachable", "gpus/10.0.0.1:9400: nothing came of its 1 devices"),
         ("inventory_changed", "the exporter names it no longer"),
     ]
@@ -354,9 +354,11 @@ def scraped(url: str, job: str, honor_labels: bool | None) -> Scrape:
 
 
 @pytest.mark.parametrize("job", ["honor-true", "honor-false"])
-@pytest.mark.parametrize("told", [True, False], ids=["told", "found-out"])
-def test_a_real_prometheus_tells_who_holds_what_by_either_honor_labels(prometheus: str, job: str, told: bool) -> None:
-    scrape = scraped(prometheus, job, (job == "honor-true") if told else None)
+@pytest.mark.parametrize("reported", [True, False], ids=["reported", "found-out"])
+def test_a_real_prometheus_tells_who_holds_what_by_either_honor_labels(
+    prometheus: str, job: str, reported: bool
+) -> None:
+    scrape = scraped(prometheus, job, (job == "honor-true") if reported else None)
     holders = {one.reading.device_id: one.holders for one in scrape.observed}
     assert holders == {"GPU-held": (Holder("ml", "train-0"),), "GPU-free": (), "GPU-old": ()}
     assert {one.reading.readings["gpu_utilization"].value for one in scrape.observed} == {0.7, 0.0}

@@ -77,12 +77,12 @@ def test_sites_of_exporters_alone_have_an_inventory_balanced_books_and_invoices(
     store = fresh_store(tmp_path / "store")
     for site, (pages, node, model, count, units, held) in SITES.items():
         collected = scraped(exporter, site, [recorded(page) + "\n" for page in pages], node)
-        told = collected.rows["devices"]
-        assert len(told) == len({row["device_id"] for row in told}) == count  # once each, not with every scrape
-        assert {row["state"] for row in told} == {"available"} and all(model in row["model"] for row in told)
-        assert all(row["node"] and row["ts"] == START for row in told)
-        assert sum(row["units"] for row in told) == units
-        put(store, "devices", told)
+        reported = collected.rows["devices"]
+        assert len(reported) == len({row["device_id"] for row in reported}) == count  # once each, not with every scrape
+        assert {row["state"] for row in reported} == {"available"} and all(model in row["model"] for row in reported)
+        assert all(row["node"] and row["ts"] == START for row in reported)
+        assert sum(row["units"] for row in reported) == units
+        put(store, "devices", reported)
         put(store, "samples", collected.rows["samples"])
         begin, end = "2026-10-05T08:30:00", "2026-10-05T10:00:00"
         put(store, "events", job("train", f"{site}-lab", held, begin, end, cluster=site, source="k8s"))

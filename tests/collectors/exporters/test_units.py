@@ -50,7 +50,7 @@ class Source:
         ]
         return parse("".join(lines)).series
 
-    def told(self) -> list[tuple[str, str]]:
+    def reported(self) -> list[tuple[str, str]]:
         return [(row["finding"], row["message"]) for row in self.units.notes(self.at)]
 
 
@@ -70,24 +70,24 @@ def test_a_fraction_is_a_ratio_and_more_than_one_a_percentage() -> None:
 def test_a_stream_of_zeros_and_ones_is_undecided_until_a_number_tells() -> None:
     source = Source()
     assert source.page((UTIL, "0")).value == 0.0  # nothing is nothing in every unit
-    assert not source.told()
+    assert not source.reported()
     assert all(blank(source.page((UTIL, "1"))) for _ in range(20))
-    ((finding, message),) = source.told()  # once
+    ((finding, message),) = source.reported()  # once
     assert finding == "unit_undecided" and f"{UTIL} of j/10.0.0.1:9400" in message and "percent and ratio" in message
     assert source.page((UTIL, "0.5")).value == 0.5
     assert source.page((UTIL, "1")).value == 1.0  # remembered
     percent = Source()
     percent.page((UTIL, "2"))
     assert percent.page((UTIL, "1")).value == 0.01
-    assert not source.told() and not percent.told()
+    assert not source.reported() and not percent.reported()
 
 
 def test_what_stays_undecided_is_a_warning_after_an_hour() -> None:
-    source, told = Source(), []
+    source, reported = Source(), []
     for _ in range(3 * 240):
         source.page((UTIL, "1"))
-        told += [(row["finding"], row["severity"]) for row in source.units.notes(source.at)]
-    assert told == [("unit_undecided", "info"), ("unit_undecided", "warning"), ("unit_undecided", "warning")]
+        reported += [(row["finding"], row["severity"]) for row in source.units.notes(source.at)]
+    assert reported == [("unit_undecided", "info"), ("unit_undecided", "warning"), ("unit_undecided", "warning")]
 
 
 def test_what_one_device_shows_holds_for_the_others_of_its_page_and_no_other_target() -> None:
@@ -131,12 +131,12 @@ def test_memory_is_not_believed_where_the_exporter_may_be_another(why: str) -> N
         other.at = source.at
         other.page((UTIL, "50"), device="GPU-c")
         other.page((UTIL, "0.5"), device="GPU-c")
-        assert [finding for finding, _ in other.told()] == ["unit_changed"]
+        assert [finding for finding, _ in other.reported()] == ["unit_changed"]
     assert blank(source.page((UTIL, "1"), device="GPU-b"))
-    assert [finding for finding, _ in source.told()] == ["unit_undecided"]
+    assert [finding for finding, _ in source.reported()] == ["unit_undecided"]
     assert source.page((UTIL, "0.99")).value == 0.99
     assert source.page((UTIL, "1"), device="GPU-b").value == 1.0
-    ((finding, message),) = source.told()
+    ((finding, message),) = source.reported()
     assert finding == "unit_changed" and "was percent, is ratio now" in message and "may be wrong" not in message
 
 
@@ -144,7 +144,7 @@ def test_a_device_that_would_jump_by_100_is_doubted_before_any_number_tells() ->
     source = Source()
     source.page((UTIL, "99"))
     assert blank(source.page((UTIL, "1")))  # 1 %, or 100 % by a collector that rescales since now
-    assert [finding for finding, _ in source.told()] == ["unit_undecided"]
+    assert [finding for finding, _ in source.reported()] == ["unit_undecided"]
     assert source.page((UTIL, "3")).value == 0.03
     assert source.page((UTIL, "1")).value == 0.01
 
@@ -167,7 +167,7 @@ def test_what_memory_decided_is_said_when_it_turns_out_wrong() -> None:
             source.page((UTIL, text)).value == float(text) / 100
         )  # the last two were 100 %, rescaled: nobody can know
     assert source.page((UTIL, "0.98")).value == 0.98
-    ((finding, message),) = source.told()
+    ((finding, message),) = source.reported()
     assert finding == "unit_changed" and "at least 2 readings since were taken for percent and may be wrong" in message
 
 
@@ -206,7 +206,7 @@ def test_both_units_on_one_page_are_nobodys() -> None:
     source = Source()
     found = source.pages({"GPU-a": [(UTIL, "57")], "GPU-b": [(UTIL, "0.57")], "GPU-c": [(UTIL, "0")]})
     assert found["GPU-a"].value == 0.57 and blank(found["GPU-b"]) and found["GPU-c"].value == 0.0
-    ((finding, message),) = source.told()
+    ((finding, message),) = source.reported()
     assert finding == "unit_undecided" and "percent and ratio in one answer" in message
 
 
@@ -293,7 +293,7 @@ def test_an_energy_that_changes_its_unit_is_blank_and_then_right() -> None:
         seen = Reader(profile_of("dcgm")).read(source.series({"GPU-a": fields}), source.at, units=source.units)
         found += [one.reading.readings["energy_joules"].value for one in tracker.advance(seen)]
     assert found == [None, *[4500.0] * 9, *[None] * VOTES, *[4500.0] * (10 - VOTES)]
-    assert [finding for finding, _ in source.told()] == ["unit_undecided", "unit_changed"]
+    assert [finding for finding, _ in source.reported()] == ["unit_undecided", "unit_changed"]
 
 
 # --- random fleets against a reckoning of their own

@@ -123,8 +123,8 @@ class Kubelet:
     def say(self, **more: Any) -> Generator[Step, str, None]:
         """Of all containers, and more of the status."""
         self.began = self.began or self.now
-        told = {"startTime": self.began, "initContainerStatuses": [*self.sidecar, *self.init]}
-        yield self.step({**told, "containerStatuses": self.main, **more})
+        reported = {"startTime": self.began, "initContainerStatuses": [*self.sidecar, *self.init]}
+        yield self.step({**reported, "containerStatuses": self.main, **more})
 
     def step(self, status: Status, wipe: bool = False) -> Step:
         conditions = [] if wipe else list(self.conditions.values())

@@ -97,8 +97,8 @@ def ended(before: Pod, at: float, code: int = 0, reason: str = "", phase: str = 
     after["status"]["phase"] = phase or ("Succeeded" if code == 0 else "Failed")
     for status in after["status"]["containerStatuses"]:
         began = status["state"].get("running", {}).get("startedAt", after["status"]["startTime"])
-        told = {"exitCode": code, "reason": reason or ("Completed" if code == 0 else "Error")}
-        status["state"] = {"terminated": {**told, "startedAt": began, "finishedAt": stamp(at)}}
+        reported = {"exitCode": code, "reason": reason or ("Completed" if code == 0 else "Error")}
+        status["state"] = {"terminated": {**reported, "startedAt": began, "finishedAt": stamp(at)}}
     return after
 
 

@@ -137,7 +137,7 @@ class ApiServer:
         if self.faults.repeat[path]:
             after -= self.faults.repeat[path].pop(0)
         until = time.monotonic() + float(query["timeoutSeconds"])
-        told = time.monotonic()
+        reported = time.monotonic()
         while not self.stopping and time.monotonic() < until:
             if self.down is not None:
                 raise ConnectionError("the server goes down")
@@ -148,10 +148,14 @@ class ApiServer:
             for version, kind, found in new:
                 after = version
                 yield _line(kind, found)
-            if not new and time.monotonic() - told > self.bookmark_every and query.get("allowWatchBookmarks") == "true":
+            if (
+                not new
+                and time.monotonic() - reported > self.bookmark_every
+                and query.get("allowWatchBookmarks") == "true"
+            ):
                 with self._changed:
                     after = max(after, self.version) if not self._newer(path, after) else after
-                told = time.monotonic()
+                reported = time.monotonic()
                 yield _line("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(after)}})
 
     def _newer(self, path: str, after: int) -> bool:

@@ -254,12 +254,12 @@ def test_a_claim_that_several_pods_hold_is_split_among_them_and_its_time_told_on
     cluster = Cluster(HERE)
     cluster.apply("slices", Listed([slice_([GPU])], "1", True, True), second(0))
     cluster.apply("claims", Listed([claim("one", ["gpu-0"])], "1", True, True), second(0))
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def see(version: dict[str, Any], at: float) -> None:
         nonlocal cluster
         rows = cluster.apply("pods", Changed(version, "", False), second(at)).rows.get("events", [])
-        told.extend(claims_row(row) for row in rows if row["event"] != "submitted")
+        reported.extend(claims_row(row) for row in rows if row["event"] != "submitted")
         # What is remembered of who holds what survives being written down.
         plain = {key: plain for kind, key, plain in cluster.changes() if kind == "pod" and plain is not None}
         known.update(json.loads(json.dumps(plain)))
@@ -280,7 +280,7 @@ def test_a_claim_that_several_pods_hold_is_split_among_them_and_its_time_told_on
     see(ended(running_["a"], 40), 41)
     see(ended(running_["c"], 50), 51)
     see(ended(running_["b"], 60), 61)
-    assert told == [
+    assert reported == [
         ("a", "started", 10, None),
         ("a", "resized", 20, 420),
         ("b", "started", 20, 420),

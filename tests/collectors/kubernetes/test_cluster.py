@@ -152,8 +152,8 @@ def test_restarts_from_any_saved_state_change_nothing_that_a_stamp_tells(history
             cluster, saved, position = kept.cluster(), kept.copy(), kept_at
         late = position < reached
         clock = max(clock, log[position].at)
-        told = apply(cluster, log, position, clock if late else None)
-        rows += [row for row in told if not (late and key(row) in set(map(key, rows)))]
+        reported = apply(cluster, log, position, clock if late else None)
+        rows += [row for row in reported if not (late and key(row) in set(map(key, rows)))]
         position += 1
         reached = max(reached, position)
     exact = [row for row in rows if "estimated" not in row.get("reason", "")]

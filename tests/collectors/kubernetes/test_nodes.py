@@ -22,7 +22,7 @@ AGENTS: list[Row] = [
 
 def look(
     object_: dict[str, Any] | None,
-    told: ReportedNode = ReportedNode(),  # noqa: B008
+    reported: ReportedNode = ReportedNode(),  # noqa: B008
     now: float = 1000,
     inventory: list[Row] | None = None,
     occupied: bool = False,
@@ -31,7 +31,7 @@ def look(
     published = registered(object_) if object_ is not None else []
     known = AGENTS if inventory is None else inventory
     # What was told survives being written down.
-    again = ReportedNode.of(told.plain())
+    again = ReportedNode.of(reported.plain())
     return node_rows(object_, known, published, again, last_end, occupied, second(now), HERE)
 
 
@@ -43,10 +43,10 @@ def test_a_node_that_is_not_ready_takes_its_devices_with_it_and_brings_them_back
     down = look(node(ready="Unknown", ready_at=300))
     assert short(down) == [("GPU-a", "unavailable", 300), ("GPU-b", "unavailable", 300)]
     assert down.devices[0] == {**AGENTS[0], "ts": second(300), "state": "unavailable"}
-    assert short(look(node(ready="Unknown", ready_at=300), down.told)) == []
-    back = look(node(ready_at=420), down.told)
+    assert short(look(node(ready="Unknown", ready_at=300), down.reported)) == []
+    back = look(node(ready_at=420), down.reported)
     assert short(back) == [("GPU-a", "available", 420), ("GPU-b", "available", 420)]
-    assert short(look(node(ready_at=420), back.told)) == []
+    assert short(look(node(ready_at=420), back.reported)) == []
 
 
 def test_a_cordoned_node_serves_those_who_are_on_it_to_their_end() -> None:
@@ -56,7 +56,11 @@ def test_a_cordoned_node_serves_those_who_are_on_it_to_their_end() -> None:
     assert short(look(cordoned, last_end=second(700)))[0] == ("GPU-a", "unavailable", 700)
     alone = look(cordoned, last_end=second(200))
     assert short(alone)[0] == ("GPU-a", "unavailable", 300)
-    assert short(look(node(), alone.told, now=2000))[0] == ("GPU-a", "available", 2000)  # uncordoning leaves no stamp
+    assert short(look(node(), alone.reported, now=2000))[0] == (
+        "GPU-a",
+        "available",
+        2000,
+    )  # uncordoning leaves no stamp
 
 
 def test_a_node_that_is_deleted_removes_its_devices() -> None:
@@ -73,12 +77,12 @@ def test_an_agent_that_starts_on_a_closed_node_does_not_open_it() -> None:
     taint = {"key": "node.kubernetes.io/unschedulable", "timeAdded": stamp(300)}
     closed = look(node(spec={"taints": [taint]}))
     restarted = [{**row, "ts": second(2000)} for row in AGENTS]
-    again = look(node(spec={"taints": [taint]}), closed.told, 2060, restarted)
+    again = look(node(spec={"taints": [taint]}), closed.reported, 2060, restarted)
     assert short(again) == [("GPU-a", "unavailable", 2060), ("GPU-b", "unavailable", 2060)]
     as_text = [{**row, "ts": stamp(2000)} for row in AGENTS]
-    assert short(look(node(spec={"taints": [taint]}), closed.told, 2060, as_text)) == short(again)
+    assert short(look(node(spec={"taints": [taint]}), closed.reported, 2060, as_text)) == short(again)
     lost = [{**AGENTS[0], "ts": second(2000), "state": "unavailable"}]
-    assert short(look(node(), closed.told, 2060, lost)) == []  # its agent found it lost since
+    assert short(look(node(), closed.reported, 2060, lost)) == []  # its agent found it lost since
 
 
 def test_no_device_is_made_up_from_a_count() -> None:
@@ -90,7 +94,7 @@ def test_devices_that_are_not_allocatable_are_a_finding_until_none_is() -> None:
     six = look(node(gpus=8, allocatable=6))
     assert [row["message"] for row in six.findings] == ["6 of 8 nvidia.com/gpu are allocatable"]
     assert short(six) == []
-    assert look(node(gpus=8, allocatable=6), six.told).findings == ()
+    assert look(node(gpus=8, allocatable=6), six.reported).findings == ()
     none = node(gpus=8, allocatable=0)
     assert node_state(none).state == "closed"
     assert short(look(none, occupied=True)) == []

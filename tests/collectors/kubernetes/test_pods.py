@@ -30,7 +30,7 @@ from tests.collectors.kubernetes.make import (
 HERE = Settings(cluster="c1", tenant_marks=("team",))
 
 
-def told(
+def reported(
     *versions: Pod,
     deleted: bool = False,
     around: Around = Around(),  # noqa: B008
@@ -66,7 +66,7 @@ def life(uid: str = "u", **more: Any) -> list[Pod]:
 def test_a_pod_is_told_as_it_was_created_waited_started_and_finished() -> None:
     labels = {"team": "physics", "kueue.x-k8s.io/queue-name": "batch"}
     versions = life(labels=labels, gpus=2)
-    rows = told(*versions, ended(versions[-1], 400))
+    rows = reported(*versions, ended(versions[-1], 400))
     assert short(rows) == [
         ("submitted", 0, ""),
         ("submitted", 2, "Unschedulable"),
@@ -85,19 +85,19 @@ def test_a_pod_is_told_as_it_was_created_waited_started_and_finished() -> None:
 def test_the_last_version_alone_tells_the_same_starts_and_ends() -> None:
     versions = life()
     versions.append(ended(versions[-1], 400))
-    every = [row for row in told(*versions) if row.get("reason") != "Unschedulable"]
-    assert told(versions[-1]) == every
-    assert told(versions[-1], versions[-1], deleted=True) == every
+    every = [row for row in reported(*versions) if row.get("reason") != "Unschedulable"]
+    assert reported(versions[-1]) == every
+    assert reported(versions[-1], versions[-1], deleted=True) == every
 
 
 def ends(*versions: Pod, deleted: bool = False, **more: Any) -> list[tuple[Any, ...]]:
-    rows = told(*life(), *versions, deleted=deleted, **more)
+    rows = reported(*life(), *versions, deleted=deleted, **more)
     return [found for found in short(rows) if found[0] not in ("submitted", "started")]
 
 
 def test_a_job_that_fails_says_which_container_and_why() -> None:
     oom = ended(life()[-1], 300, 137, "OOMKilled")
-    rows = told(*life(), oom)
+    rows = reported(*life(), oom)
     assert (rows[-1]["event"], rows[-1]["reason"], rows[-1]["message"]) == (
         "failed", "OOMKilled", "container main exited with 137",
     )  # fmt: skip
@@ -125,7 +125,7 @@ def test_a_forced_deletion_ends_when_it_was_asked_for_and_without_a_stamp_when_i
 
 def test_a_pending_pod_that_is_deleted_was_cancelled() -> None:
     waiting = life()[1]
-    assert short(told(waiting, deleting(waiting, 30, 0), deleted=True))[-1] == ("cancelled", 30, "Deleted")
+    assert short(reported(waiting, deleting(waiting, 30, 0), deleted=True))[-1] == ("cancelled", 30, "Deleted")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_who_took_the_devices_away_is_told(reason: str, event: str) -> None:
         "default-scheduler: preempting to accommodate a higher priority pod",
     )
     killed = ended(deleting(marked, 300), 310, 137)
-    rows = told(*life(), marked, killed)
+    rows = reported(*life(), marked, killed)
     assert (rows[-1]["event"], rows[-1]["reason"], rows[-1]["ts"], rows[-1]["actor"]) == (
         event, reason, second(310), "default-scheduler",
     )  # fmt: skip
@@ -173,18 +173,18 @@ def test_the_kubelets_eviction_and_its_preemption_for_a_critical_pod_differ() ->
 @pytest.mark.parametrize("reason", ["UnexpectedAdmissionError", "OutOfnvidia.com/gpu"])
 def test_what_the_kubelet_did_not_admit_held_its_place_from_its_binding_until_then(reason: str) -> None:
     versions = life()[:3]
-    rows = told(*versions, rejected(versions[-1], 62, reason))
+    rows = reported(*versions, rejected(versions[-1], 62, reason))
     assert short(rows)[2:] == [("started", 60, ""), ("rejected", 62, reason)]
     assert rows[-1]["message"] == "Pod was rejected: Allocate failed"
     # Its last word alone keeps no stamp of its binding.
-    assert short(told(rejected(versions[-1], 62, reason))) == [("submitted", 0, ""), ("rejected", 62, reason)]
+    assert short(reported(rejected(versions[-1], 62, reason))) == [("submitted", 0, ""), ("rejected", 62, reason)]
 
 
 def test_what_a_kubelet_that_started_again_does_not_admit_any_more_ran_until_then() -> None:
     versions = life()
     again = rejected(versions[-1], 61)
     again["metadata"]["managedFields"] = wrote(5000)
-    assert short(told(*versions, again, at=5001))[2:] == [
+    assert short(reported(*versions, again, at=5001))[2:] == [
         ("started", 60, ""),
         ("failed", 5000, "UnexpectedAdmissionError"),
     ]
@@ -199,9 +199,9 @@ def test_an_old_kubelets_eviction_that_keeps_no_container_is_no_rejection() -> N
     after = life()[-1]
     after["status"] = {"phase": "Failed", "reason": "Evicted", "startTime": stamp(61), "message": "was low on memory"}
     after = with_condition(after, "DisruptionTarget", "True", 300, "TerminationByKubelet")
-    assert short(told(after)) == [("submitted", 0, ""), ("started", 61, ""), ("failed", 9999, "Evicted")]
+    assert short(reported(after)) == [("submitted", 0, ""), ("started", 61, ""), ("failed", 9999, "Evicted")]
     after["status"]["message"] = "Pod was rejected: The node had condition: [DiskPressure]."
-    assert short(told(after)) == [("submitted", 0, ""), ("rejected", 61, "Evicted")]
+    assert short(reported(after)) == [("submitted", 0, ""), ("rejected", 61, "Evicted")]
 
 
 def test_an_init_containers_end_is_not_the_pods() -> None:
@@ -210,30 +210,33 @@ def test_an_init_containers_end_is_not_the_pods() -> None:
     init = {"name": "init", "state": {"terminated": {"exitCode": 0, "startedAt": stamp(70), "finishedAt": stamp(115)}}}
     main = {"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
     placed["status"] |= {"initContainerStatuses": [init], "containerStatuses": [main]}
-    assert [row["event"] for row in told(placed)] == ["submitted", "started"]
+    assert [row["event"] for row in reported(placed)] == ["submitted", "started"]
     dying = deleting(placed, 14_460)
     over = {**dying, "status": {**dying["status"], "phase": "Failed"}}
     lost = {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None, "finishedAt": None}
     over["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": lost}}]
     over["metadata"] = {**over["metadata"], "managedFields": wrote(14_461)}
-    assert short(told(placed, dying, over, at=14_462))[1:] == [("started", 60, ""), ("cancelled", 14_461, "Deleted")]
+    assert short(reported(placed, dying, over, at=14_462))[1:] == [
+        ("started", 60, ""),
+        ("cancelled", 14_461, "Deleted"),
+    ]
     over["metadata"]["managedFields"] = []  # nothing tells, so it is when we hear of it
-    assert short(told(placed, dying, over, at=14_470))[-1] == ("cancelled", 14_470, "Deleted")
+    assert short(reported(placed, dying, over, at=14_470))[-1] == ("cancelled", 14_470, "Deleted")
     # A failed one is the pod's: its others never began.
     init["state"] = {"terminated": {"exitCode": 1, "startedAt": stamp(70), "finishedAt": stamp(115)}}
     failed = {**placed, "status": {**placed["status"], "phase": "Failed", "containerStatuses": [main]}}
-    assert short(told(failed))[-1] == ("failed", 115, "Error")
+    assert short(reported(failed))[-1] == ("failed", 115, "Error")
 
 
 def test_a_loop_of_crashes_holds_its_devices_between_them() -> None:
     crashed = ended(life(spec={"restartPolicy": "Always"})[-1], 100, 1, phase="Running")
-    assert [row["event"] for row in told(crashed)] == ["submitted", "started"]
+    assert [row["event"] for row in reported(crashed)] == ["submitted", "started"]
     dying = deleting(crashed, 340)
-    assert short(told(crashed, dying, deleted=True))[-1] == ("cancelled", 9999, "Deleted")
+    assert short(reported(crashed, dying, deleted=True))[-1] == ("cancelled", 9999, "Deleted")
     killed = ended(dying, 345, 143, phase="Running")
-    assert short(told(crashed, dying, killed, deleted=True))[-1] == ("cancelled", 345, "Deleted")
+    assert short(reported(crashed, dying, killed, deleted=True))[-1] == ("cancelled", 345, "Deleted")
     never = ended(life(spec={"restartPolicy": "Never"})[-1], 100, 1)
-    assert short(told(never, deleting(never, 340), deleted=True))[-1] == ("failed", 100, "Error")
+    assert short(reported(never, deleting(never, 340), deleted=True))[-1] == ("failed", 100, "Error")
 
 
 def test_a_time_that_the_server_did_not_keep_up_is_not_believed() -> None:
@@ -241,13 +244,13 @@ def test_a_time_that_the_server_did_not_keep_up_is_not_believed() -> None:
     gone = ended(life(spec={"restartPolicy": "Always"})[-1], 100, 137)
     gone["status"]["reason"] = "DeadlineExceeded"
     gone["metadata"]["managedFields"] = wrote(90)
-    assert short(told(gone))[-1] == ("failed", 9999, "DeadlineExceeded")
+    assert short(reported(gone))[-1] == ("failed", 9999, "DeadlineExceeded")
 
 
 def test_kueues_own_pods_say_why_they_were_stopped() -> None:
     text = "Preempted to accommodate a workload (UID: w2) due to prioritization in the ClusterQueue"
     marked = with_condition(life()[-1], "TerminationTarget", "True", 300, "WorkloadEvictedDueToPreempted", text)
-    rows = told(*life(), ended(deleting(marked, 300), 305, 143))
+    rows = reported(*life(), ended(deleting(marked, 300), 305, 143))
     assert (rows[-1]["event"], rows[-1]["reason"], rows[-1]["actor"], rows[-1]["message"]) == (
         "preempted", "Preempted", "kueue", text,
     )  # fmt: skip
@@ -277,31 +280,33 @@ def test_a_jobs_pods_learn_from_kueues_workload_that_they_were_preempted() -> No
     def killed(**more: Any) -> list[Pod]:
         return [*life(**more), ended(deleting(life(**more)[-1], 301), 306, 143)]
 
-    by_annotation = told(*killed(annotations={"kueue.x-k8s.io/workload": "job-train"}), around=around)
+    by_annotation = reported(*killed(annotations={"kueue.x-k8s.io/workload": "job-train"}), around=around)
     assert (by_annotation[-1]["event"], by_annotation[-1]["actor"]) == ("preempted", "kueue")
     owned = killed()
     for version in owned:
         version["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "train", "uid": "job-1"}]
-    rows = told(*owned, around=around)
+    rows = reported(*owned, around=around)
     assert (rows[-1]["event"], rows[-1]["message"]) == ("preempted", "to accommodate w2")
     assert rows[0]["message"] == "pod chem/train-u of Job/train"
     # The next try's pods were made after it, and another's workload is another's.
-    assert told(*killed(annotations={"kueue.x-k8s.io/workload": "other"}), around=around)[-1]["event"] == "cancelled"
-    later = told(pod("v", 400, annotations={"kueue.x-k8s.io/workload": "job-train"}), around=around)
+    assert (
+        reported(*killed(annotations={"kueue.x-k8s.io/workload": "other"}), around=around)[-1]["event"] == "cancelled"
+    )
+    later = reported(pod("v", 400, annotations={"kueue.x-k8s.io/workload": "job-train"}), around=around)
     again = pod("v", 400, annotations={"kueue.x-k8s.io/workload": "job-train"})
     assert later[0]["event"] == "submitted"
-    assert told(again, deleting(again, 500, 0), deleted=True, around=around)[-1]["event"] == "cancelled"
+    assert reported(again, deleting(again, 500, 0), deleted=True, around=around)[-1]["event"] == "cancelled"
 
 
 def test_volcanos_eviction_is_a_preemption() -> None:
     marked = with_condition(life()[-1], "Ready", "False", 300, "Evict", "evicted by reclaim")
-    rows = told(*life(), deleting(marked, 300), deleting(marked, 300), deleted=True)
+    rows = reported(*life(), deleting(marked, 300), deleting(marked, 300), deleted=True)
     assert (rows[-1]["event"], rows[-1]["actor"], rows[-1]["message"]) == ("preempted", "volcano", "evicted by reclaim")
 
 
 def test_partitions_are_allocations_of_their_own_and_all_of_them_end() -> None:
     versions = life(resources={"nvidia.com/mig-1g.10gb": 2})
-    rows = told(*versions, ended(versions[-1], 400))
+    rows = reported(*versions, ended(versions[-1], 400))
     starts = [row for row in rows if row["event"] == "started"]
     assert [(row["allocation_id"], row["units"], row["partition_profile"]) for row in starts] == [
         ("u", 1, "1g.10gb"),
@@ -315,29 +320,31 @@ def test_a_sharing_schedulers_annotation_names_the_devices_and_their_part() -> N
     annotations = {"hami.io/vgpu-devices-allocated": "GPU-aa,NVIDIA,4096,30:GPU-bb,NVIDIA,4096,30:;"}
     versions = life(resources={"nvidia.com/gpu": 2, "nvidia.com/gpumem": 4096}, annotations=annotations)
     around = Around(device=lambda _: DeviceFacts(units=100, memory_bytes=16384 << 20))
-    starts = [row for row in told(*versions, around=around) if row["event"] == "started"]
+    starts = [row for row in reported(*versions, around=around) if row["event"] == "started"]
     assert [(row["device_id"], row["units"], row["allocation_id"]) for row in starts] == [
         ("GPU-aa", 30, "u"),
         ("GPU-bb", 30, "u"),
     ]
-    by_memory = told(*versions, around=around, settings=replace(HERE, share_by="memory"))
+    by_memory = reported(*versions, around=around, settings=replace(HERE, share_by="memory"))
     assert [row["units"] for row in by_memory if row["event"] == "started"] == [25, 25]
-    whole = told(*versions, around=Around(node=lambda _: NodeFacts(memory_mib=16384.0)))
+    whole = reported(*versions, around=Around(node=lambda _: NodeFacts(memory_mib=16384.0)))
     assert [row.get("units") for row in whole if row["event"] == "started"] == [None, None]
     assert [row["gpus"] for row in whole if row["event"] == "started"] == [0.5, 0.5]
 
 
 def test_marks_say_who_pays_and_what_may_be_preempted() -> None:
     labels = {"kai.scheduler/queue": "research", "kai.scheduler/preemptibility": "preemptible"}
-    (row,) = told(pod("u", labels=labels, annotations={"hub.jupyter.org/username": "ada"}))
+    (row,) = reported(pod("u", labels=labels, annotations={"hub.jupyter.org/username": "ada"}))
     assert (row["tenant"], row["queue"], row["preemptible"], row["actor"]) == ("chem", "research", True, "ada")
-    (row,) = told(pod("u", annotations={"scheduling.volcano.sh/queue-name": "q", "volcano.sh/preemptable": "false"}))
+    (row,) = reported(
+        pod("u", annotations={"scheduling.volcano.sh/queue-name": "q", "volcano.sh/preemptable": "false"})
+    )
     assert (row["queue"], row["preemptible"]) == ("q", False)
 
 
 def test_a_static_pods_workload_is_what_its_cgroup_says() -> None:
     marks = {"kubernetes.io/config.mirror": "0a1b", "kubernetes.io/config.hash": "0a1b"}
-    (row,) = told(pod("mirror-uid", annotations=marks))
+    (row,) = reported(pod("mirror-uid", annotations=marks))
     assert (row["workload_id"], row["allocation_id"]) == ("0a1b", "mirror-uid")
 
 
@@ -359,4 +366,4 @@ def test_what_ended_unseen_is_estimated_from_what_was_known() -> None:
 
 
 def test_pods_without_accelerators_are_not_told() -> None:
-    assert told(pod("u", gpus=0)) == []
+    assert reported(pod("u", gpus=0)) == []

@@ -127,21 +127,21 @@ class ReportedNode:
 
 
 def test_an_answer_counts_for_a_while_and_a_no_for_a_shorter_one() -> None:
-    clock, told = [0.0], ReportedNode()
+    clock, reported = [0.0], ReportedNode()
 
     async def checks() -> None:
-        known = Reviews(told, {"a/b"}, lambda: clock[0])
+        known = Reviews(reported, {"a/b"}, lambda: clock[0])
         for _ in range(3):
             assert await known.of("good", "") == Account("a/b", "n")
             assert await known.of("bad", "") is None
             assert await known.of("other", "") is None, "an account of no sender is nobody"
-        assert told.asked == ["good", "bad", "other"]
+        assert reported.asked == ["good", "bad", "other"]
         clock[0] = reviews.BAD_SECONDS
         await known.of("bad", ""), await known.of("good", "")
-        assert told.asked[3:] == ["bad"]
+        assert reported.asked[3:] == ["bad"]
         clock[0] = reviews.GOOD_SECONDS
         await known.of("good", "")
-        assert told.asked[4:] == ["good"]
+        assert reported.asked[4:] == ["good"]
 
     asyncio.run(checks())
 
@@ -151,35 +151,35 @@ def test_no_number_of_wrong_tokens_pushes_out_a_good_one_and_only_so_many_are_ke
 ) -> None:
     monkeypatch.setattr(reviews, "GOOD_REMEMBERED", 3)
     monkeypatch.setattr(reviews, "BAD_REMEMBERED", 2)
-    told = ReportedNode()
+    reported = ReportedNode()
 
     async def checks() -> None:
-        known = Reviews(told, {"a/b"}, lambda: 1.0)
+        known = Reviews(reported, {"a/b"}, lambda: 1.0)
         await known.of("good", "")
         for number in range(20):
             await known.of(f"bad {number}", ""), await known.of(f"other {number}", "")
-        before = len(told.asked)
+        before = len(reported.asked)
         await known.of("good", ""), await known.of("other 19", "")
-        assert len(told.asked) == before
+        assert len(reported.asked) == before
         await known.of("bad 0", "")
-        assert len(told.asked) == before + 1
+        assert len(reported.asked) == before + 1
         for number in range(3):
             await known.of("good", "")
             await known.of(f"good {number}", "")
-        before = len(told.asked)
+        before = len(reported.asked)
         await known.of("good", "")
-        assert len(told.asked) == before, "what is used is kept"
+        assert len(reported.asked) == before, "what is used is kept"
         await known.of("good 0", "")
-        assert len(told.asked) == before + 1, "what was used longest ago goes"
+        assert len(reported.asked) == before + 1, "what was used longest ago goes"
 
     asyncio.run(checks())
 
 
 def test_while_too_many_are_asked_about_the_others_come_later() -> None:
-    clock, told = [0.0], ReportedNode()
+    clock, reported = [0.0], ReportedNode()
 
     async def checks() -> None:
-        known = Reviews(told, {"a/b"}, lambda: clock[0])
+        known = Reviews(reported, {"a/b"}, lambda: clock[0])
 
         async def too_many(token: str, address: str) -> None:
             with pytest.raises(ReviewError, match="too many") as raised:
@@ -192,9 +192,9 @@ def test_while_too_many_are_asked_about_the_others_come_later() -> None:
             waiting.append(asyncio.create_task(known.of(token, address)))
             await asyncio.sleep(0)
 
-        told.go_on.set()
+        reported.go_on.set()
         assert await known.of("good, and slow later", "n1") is not None
-        told.go_on.clear()
+        reported.go_on.clear()
         clock[0] = reviews.GOOD_SECONDS
         # A stranger takes its share; what asks about the same token again takes no more.
         for number in range(reviews.NEW_PER_ADDRESS):
@@ -210,11 +210,11 @@ def test_while_too_many_are_asked_about_the_others_come_later() -> None:
         waiting[0].cancel()
         await asyncio.sleep(0)
         await too_many("slow, one more", "n0")
-        told.go_on.set()
+        reported.go_on.set()
         assert await asyncio.gather(*waiting[1:]) == [None] * (len(waiting) - 2) + [Account("a/b", "n")]
-        asked = len(told.asked)
+        asked = len(reported.asked)
         assert await known.of("slow 0", "n0") is None
-        assert len(told.asked) == asked
+        assert len(reported.asked) == asked
         assert await known.of("slow, one more", "2001:db8::2") is None
 
     asyncio.run(checks())

@@ -134,8 +134,8 @@ def write_v2(series: Sequence[Given]) -> bytes:
     found = []
     for labels, samples in series:
         places = [texts.setdefault(text, len(texts)) for pair in sorted(labels.items()) for text in pair]
-        told = [Sample(timestamp=ts, value=value) for ts, value in samples]
-        found.append(part(5, TimeSeriesV2(labels_refs=places, samples=told).SerializeToString()))
+        reported = [Sample(timestamp=ts, value=value) for ts, value in samples]
+        found.append(part(5, TimeSeriesV2(labels_refs=places, samples=reported).SerializeToString()))
     return b"".join(part(4, text.encode()) for text in texts) + b"".join(found)
 
 

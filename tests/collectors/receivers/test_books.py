@@ -62,17 +62,17 @@ def scrape(store: Store, some: list[tuple[int, str]]) -> None:
     """As a collector does: the units are doubted where the exporter was away."""
     units, inventory, before = SourceUnits(), ExporterInventory("scraped"), 0
     reader, tracker = Reader(profile_of("dcgm")), Tracker("NVIDIA", PERIOD, units=units)
-    told: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    reported: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for seconds, page in some:
         if seconds - before > PERIOD:
             units.doubt()
         before = seconds
         seen = reader.read(parse(page).series, DAY.timestamp() + seconds, units=units)
         observed = tracker.advance(seen)
-        told["devices"] += inventory.take(observed, reader.profile)
+        reported["devices"] += inventory.take(observed, reader.profile)
         for record, found in rows(observed, cluster="scraped").rows.items():
-            told[record] += found
-    for record, found in told.items():
+            reported[record] += found
+    for record, found in reported.items():
         put(store, record, found)
 
 
@@ -131,8 +131,8 @@ def test_a_day_that_is_pushed_makes_the_books_of_a_day_that_is_scraped(tmp_path:
             "SELECT min(ts), device_id, node, model, vendor, units, toString(state) FROM devices WHERE cluster = '{}'"
             " GROUP BY ALL ORDER BY ALL"
         )
-        told = {cluster: store.rows(devices.format(cluster)) for cluster in books}
-        assert told["pushed"] == told["scraped"] and len(told["pushed"]) == DEVICE_COUNT
+        reported = {cluster: store.rows(devices.format(cluster)) for cluster in books}
+        assert reported["pushed"] == reported["scraped"] and len(reported["pushed"]) == DEVICE_COUNT
         assert books["pushed"] == books["scraped"] and len(books["pushed"]) >= HOURS * DEVICE_COUNT
         kinds = {name: sum(row[name] for row in books["pushed"]) for name in QUANTITIES}
         assert all(

@@ -85,15 +85,15 @@ def test_of_two_servers_one_assembles_and_the_other_goes_on_where_it_stopped(tmp
             pieces = [util([(15 * n, n)]) for n in instants]
             assert one.write(snappy(write_v1(pieces))).status_code == 204
 
-        def told() -> list[tuple[float, float]]:
+        def reported() -> list[tuple[float, float]]:
             return [(row[0], row[2]) for row in samples(store, "interval_seconds")]
 
         push(0, 1)
         one.assemble()
         push(2, 3)
         idle.run(store, threading.Event())
-        assert told() == [(0.0, 15.0), (15.0, 15.0)]
+        assert reported() == [(0.0, 15.0), (15.0, 15.0)]
         for assembler, instants, many in ((other, (4, 5), 6), (one.assembler, (6, 7), 8)):
             push(*instants)
             assembler.run(store, threading.Event())
-            assert told() == [(15.0 * n, 15.0) for n in range(many)]
+            assert reported() == [(15.0 * n, 15.0) for n in range(many)]

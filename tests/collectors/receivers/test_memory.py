@@ -73,8 +73,8 @@ def test_a_gpu_that_is_pegged_for_longer_than_is_read_again_keeps_its_unit(pushe
     restart(pushed)
     push(pushed, util([(last + PERIOD, 1.0)]))
     assert samples(pushed.store, "state, utilization")[-1][2:] == ("blank", None)
-    (told,) = findings(pushed.store, "unit_undecided")
-    assert told["node"] == "n1" and "DCGM_FI_DEV_GPU_UTIL" in told["message"]
+    (reported,) = findings(pushed.store, "unit_undecided")
+    assert reported["node"] == "n1" and "DCGM_FI_DEV_GPU_UTIL" in reported["message"]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -86,17 +86,17 @@ def test_an_exporter_that_was_away_is_not_believed_until_it_shows_its_unit_again
         restart(pushed)
     push(pushed, util([(6 * PERIOD, 1), (7 * PERIOD, 0.5), (8 * PERIOD, 1)]))
     assert [row[2] for row in samples(pushed.store, "utilization")] == [0.57, 0.02, 0.01, None, 0.5, 1.0]
-    (told,) = findings(pushed.store, "unit_changed")
-    assert "was percent, is ratio now" in told["message"] and told["severity"] == "warning"
+    (reported,) = findings(pushed.store, "unit_changed")
+    assert "was percent, is ratio now" in reported["message"] and reported["severity"] == "warning"
 
 
 def test_what_comes_late_from_before_a_change_of_unit_is_not_read_by_the_new_one(pushed: Pushed) -> None:
     both = [util([(0, 57), (PERIOD, 1), (2 * PERIOD, 0.5), (3 * PERIOD, 1)])]
     push(pushed, *both)
     push(pushed, util([(PERIOD, 1), (3 * PERIOD, 1)], "GPU-late"))
-    told = {(row[0], row[2]) for row in samples(pushed.store, "utilization") if row[1] == "GPU-late"}
-    assert told <= {(PERIOD, 0.01), (PERIOD, None), (3 * PERIOD, 1.0), (3 * PERIOD, None)}
-    assert {one[0] for one in told} == {PERIOD, 3 * PERIOD}
+    reported = {(row[0], row[2]) for row in samples(pushed.store, "utilization") if row[1] == "GPU-late"}
+    assert reported <= {(PERIOD, 0.01), (PERIOD, None), (3 * PERIOD, 1.0), (3 * PERIOD, None)}
+    assert {one[0] for one in reported} == {PERIOD, 3 * PERIOD}
 
 
 def test_random_fleets_pushed_through_restarts_are_right_or_blank_with_a_finding(pushed: Pushed) -> None:
@@ -140,8 +140,10 @@ def test_devices_are_told_once_and_those_that_another_source_tells_of_are_left_t
     count = "SELECT device_id, count() AS many FROM devices WHERE ts > {since:DateTime64(3, 'UTC')} GROUP BY device_id"
     for n in range(3):
         push(pushed, *(util([(2 * n * PERIOD, 50), ((2 * n + 1) * PERIOD, 60)], name, cluster="c1") for name in names))
-    told = {row["device_id"]: row["many"] for row in pushed.store.rows(count, {"since": NOW - timedelta(minutes=1)})}
-    assert told == {"GPU-0": 1, "GPU-1": 1, "GPU-back": 1}
+    reported = {
+        row["device_id"]: row["many"] for row in pushed.store.rows(count, {"since": NOW - timedelta(minutes=1)})
+    }
+    assert reported == {"GPU-0": 1, "GPU-1": 1, "GPU-back": 1}
     assert ("GPU-0", "n1", "H100", "nvidia", "available") in devices(pushed.store)
 
 
@@ -150,8 +152,8 @@ def test_a_device_follows_who_measures_it_once_the_agent_that_told_it_is_gone(
 ) -> None:
     """As found: it kept the node of an agent that was gone, for ever."""
     monkeypatch.setattr(assembler, "OTHERS_SECONDS", 0.0)
-    told = {"cluster": "c1", "node": "old", "model": "H100", "state": "available", "ts": NOW - timedelta(hours=9)}
-    put(pushed.store, "devices", [{**told, "device_id": f"GPU-{name}"} for name in ("alive", "gone", "file")])
+    reported = {"cluster": "c1", "node": "old", "model": "H100", "state": "available", "ts": NOW - timedelta(hours=9)}
+    put(pushed.store, "devices", [{**reported, "device_id": f"GPU-{name}"} for name in ("alive", "gone", "file")])
     for name, hours in (("alive", 0), ("gone", 3)):
         measured = {"ts": NOW - timedelta(hours=hours), "interval_seconds": 10, "cluster": "c1", "node": "old"}
         measured |= {"device_id": f"GPU-{name}", "state": "ok", "utilization": 0.5}
@@ -204,16 +206,16 @@ def test_who_falls_silent_is_told_once_by_the_servers_clock(pushed: Pushed, monk
     monkeypatch.setattr(assembler, "SILENT_SECONDS", 0.0)
     assert look() == []  # and five periods
     monkeypatch.setattr(assembler, "SILENT_PERIODS", 0)
-    told = look()
-    assert len(told) == 1 and told[0]["node"] == "n1" and told[0]["ts"] > NOW + timedelta(minutes=5)
-    assert told[0]["message"].startswith("prometheus dcgm n1:9400: nothing of it was pushed for")
-    assert look() == told
+    reported = look()
+    assert len(reported) == 1 and reported[0]["node"] == "n1" and reported[0]["ts"] > NOW + timedelta(minutes=5)
+    assert reported[0]["message"].startswith("prometheus dcgm n1:9400: nothing of it was pushed for")
+    assert look() == reported
     restart(pushed)
-    assert look() == told
+    assert look() == reported
     assert len(samples(pushed.store)) == 2  # nothing is said of its devices
     monkeypatch.undo()
     push(pushed, util([(2 * PERIOD, 50)]))
-    assert look() == told
+    assert look() == reported
     monkeypatch.setattr(assembler, "SILENT_SECONDS", 0.0)
     monkeypatch.setattr(assembler, "SILENT_PERIODS", 0)
     assert len(look()) == 2

@@ -163,8 +163,8 @@ def test_a_device_whose_shard_comes_last_is_there_from_its_first_instant(pushed:
         if chance.random() < 0.5:
             restart(pushed)
     first = BASE + timedelta(seconds=60)
-    told = pushed.store.rows("SELECT device_id, min(ts) AS at FROM devices GROUP BY device_id ORDER BY device_id")
-    assert told == [{"device_id": f"GPU-c1-{n}", "at": first} for n in range(2)]
+    reported = pushed.store.rows("SELECT device_id, min(ts) AS at FROM devices GROUP BY device_id ORDER BY device_id")
+    assert reported == [{"device_id": f"GPU-c1-{n}", "at": first} for n in range(2)]
 
 
 def divided(first: int, last: int, every: float = PERIOD) -> list[tuple[float, dict[str, float], bool]]:
@@ -189,8 +189,8 @@ def test_parts_whose_shards_come_last_divide_their_device_from_their_first_insta
         pushed.assemble()
         if n == 80:
             restart(pushed)
-    told = units(pushed.store)
-    assert told[0] == (60, 7) and {many for _, many in told} == {7}
+    reported = units(pushed.store)
+    assert reported[0] == (60, 7) and {many for _, many in reported} == {7}
 
 
 def test_a_device_is_undivided_once_no_part_was_seen_for_ten_minutes_from_when_that_began(pushed: Pushed) -> None:

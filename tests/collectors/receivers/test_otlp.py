@@ -62,8 +62,8 @@ def request(points: Points, at: float = 0, resource: dict[str, str] | None = Non
         }
         kind = {"sum": {"aggregationTemporality": 2, "isMonotonic": True, "dataPoints": [point]}}
         metrics.append({"name": name, **(kind if name in COUNTERS else {"gauge": {"dataPoints": [point]}})})
-    told = {"host.name": "n1", "k8s.cluster.name": "c1", **(resource or {})}
-    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in told.items()]
+    reported = {"host.name": "n1", "k8s.cluster.name": "c1", **(resource or {})}
+    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in reported.items()]
     return {
         "resourceMetrics": [{"resource": {"attributes": attributes}, "scopeMetrics": [{"metrics": metrics}]}],
     }
@@ -98,9 +98,9 @@ def test_opentelemetrys_own_exporter_pushes_and_its_gauges_become_samples(
         return [observe]
 
     exporter = OTLPMetricExporter(f"{pushed.url}/v1/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
-    told: list[MetricExportResult] = []
+    reported: list[MetricExportResult] = []
     send = exporter.export
-    exporter.export = lambda *given, **more: told.append(send(*given, **more)) or told[-1]  # type: ignore[method-assign]
+    exporter.export = lambda *given, **more: reported.append(send(*given, **more)) or reported[-1]  # type: ignore[method-assign]
     reader = PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
     about = Resource({"host.name": "n1", "k8s.cluster.name": "c1", "k8s.pod.uid": "the collector's own"})
     provider = MeterProvider([reader], resource=about, shutdown_on_exit=False)
@@ -114,7 +114,7 @@ def test_opentelemetrys_own_exporter_pushes_and_its_gauges_become_samples(
     provider.force_flush()
     provider.force_flush()
     provider.shutdown()
-    assert told and set(told) == {MetricExportResult.SUCCESS}
+    assert reported and set(reported) == {MetricExportResult.SUCCESS}
     pushed.assemble()
     columns = "cluster, node, state, utilization, utilization_source, memory_used_bytes, memory_total_bytes"
     assert set(samples(pushed.store, columns)) == {
@@ -271,7 +271,7 @@ def test_the_end_of_a_series_is_no_value(pushed: Pushed) -> None:
 def test_a_device_that_is_not_well_is_a_finding_when_it_begins(pushed: Pushed) -> None:
     device = {"hw.id": GPU, "hw.type": "gpu"}
 
-    def told(at: float, degraded: float, failed: float) -> dict[str, Any]:
+    def reported(at: float, degraded: float, failed: float) -> dict[str, Any]:
         points: Points = [
             ("hw.gpu.utilization", 0.5, device),
             ("hw.status", degraded, device | {"hw.state": "degraded"}),
@@ -281,7 +281,7 @@ def test_a_device_that_is_not_well_is_a_finding_when_it_begins(pushed: Pushed) -
         ]
         return request(points, at)
 
-    push(pushed, told(0, 0, 0), told(15, 1, 0), told(30, 1, 0), told(45, 0, 1), told(60, 1, 0))
+    push(pushed, reported(0, 0, 0), reported(15, 1, 0), reported(30, 1, 0), reported(45, 0, 1), reported(60, 1, 0))
     pushed.assemble()
     found = pushed.store.rows("SELECT ts, device_id, finding, severity, message, node FROM findings ORDER BY ts")
     about = {"device_id": GPU, "finding": "device_unhealthy", "node": "n1"}

@@ -142,11 +142,11 @@ def by_key(found: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]
     whoever asks does not hear that it was gone, and goes on from before."""
     rows = {}
     for row in found:
-        told = {name.strip(): row.get(name.strip()) or None for name in COLUMNS.split(",")}
-        told["interval_seconds"] = round(told["interval_seconds"] / PERIOD)
-        if told["device_id"] == f"GPU-{DEVICES - 1}":
-            del told["energy_joules"], told["interval_seconds"]
-        rows[row["ts"], row["device_id"], row.get("workload_id") or ""] = told
+        reported = {name.strip(): row.get(name.strip()) or None for name in COLUMNS.split(",")}
+        reported["interval_seconds"] = round(reported["interval_seconds"] / PERIOD)
+        if reported["device_id"] == f"GPU-{DEVICES - 1}":
+            del reported["energy_joules"], reported["interval_seconds"]
+        rows[row["ts"], row["device_id"], row.get("workload_id") or ""] = reported
     return rows
 
 

@@ -45,10 +45,10 @@ def test_a_site_that_only_pushes_has_an_inventory_balanced_books_and_an_invoice(
             assert pushed.write(snappy(write_v1(series))).status_code == 204
             pushed.assemble()
             pushed.assembler.forget()
-    told = store.rows("SELECT * FROM devices")
-    assert len({row["device_id"] for row in told}) == count and {row["state"] for row in told} == {"available"}
-    assert all(model in row["model"] and row["node"] and row["cluster"] == "amd" for row in told)
-    first = [row for row in told if row["ts"] == START]
+    reported = store.rows("SELECT * FROM devices")
+    assert len({row["device_id"] for row in reported}) == count and {row["state"] for row in reported} == {"available"}
+    assert all(model in row["model"] and row["node"] and row["cluster"] == "amd" for row in reported)
+    first = [row for row in reported if row["ts"] == START]
     assert len(first) == count and sum(row["units"] for row in first) == units
     put(
         store,

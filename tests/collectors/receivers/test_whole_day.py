@@ -455,7 +455,7 @@ def scrape(store: Store, scrapes: Scrapes, log: set[Point], sent: dict[Point, fl
             came[at, node].add((name, labels))
         elif name != "up":
             came.setdefault((at, node), set())
-    told: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    reported: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with serving() as served:
         collectors = {
             node: ExporterCollector(
@@ -477,10 +477,10 @@ def scrape(store: Store, scrapes: Scrapes, log: set[Point], sent: dict[Point, fl
             found = collectors[node].collect(datetime.fromtimestamp(at, UTC))
             found.collected += rows(found.observed, cluster="scraped")
             for record, some in found.collected.rows.items():
-                told[record] += some
+                reported[record] += some
         for collector in collectors.values():
             collector.close()
-    for record, some in told.items():
+    for record, some in reported.items():
         names = dict.fromkeys(name for row in some for name in row)
         table = pa.table({name: [row.get(name) for row in some] for name in names})
         ingest_tables(store, RECORD_TYPES[record], "test", [table])
@@ -639,7 +639,7 @@ def report(day: Day, pushed: Books, scraped: Books, by_hand: Books) -> None:
             worst[f"{kind}: pushed, by hand"] = max(worst[f"{kind}: pushed, by hand"], abs(one - own))
         one = held.get(holder)
         truth = day.courses[one.part].integral(one.begun, one.over) * (one.units or 1) if one else 0.0
-        told = {kind: [round(value, 3) for value in values] for kind, values in kinds.items() if any(values)}
+        reported = {kind: [round(value, 3) for value in values] for kind, values in kinds.items() if any(values)}
         length = (one.over - one.begun) * (one.units or 1) if one else 0.0
-        print(*holder, told, f"in truth used {truth:.0f} of {length:.0f}")
+        print(*holder, reported, f"in truth used {truth:.0f} of {length:.0f}")
     print({name: round(value, 3) for name, value in worst.items()})

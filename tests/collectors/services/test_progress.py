@@ -257,9 +257,9 @@ FIELDS = st.sampled_from(
 @given(st.lists(st.dictionaries(FIELDS, JSON, max_size=6), max_size=6))
 def test_no_message_breaks_the_rates_and_every_row_fits_the_contract(messages: list[dict[str, Any]]) -> None:
     progress = TrainingProgress()
-    for told in messages:
+    for reported in messages:
         try:
-            found = message_of(json.dumps({"workload": "w", **told}).encode())
+            found = message_of(json.dumps({"workload": "w", **reported}).encode())
         except ValueError:
             continue
         progress.hear(found, NOW)

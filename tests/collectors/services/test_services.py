@@ -28,7 +28,7 @@ NOW = datetime(2026, 10, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-def told(
+def reported(
     profile: Profile | str, *bodies: str, seconds: float = 60.0
 ) -> tuple[dict[tuple[str, Any], Level], Counter[str]]:
     """(metric, quantile) -> level of the last body, after the others; '/SERVICE' precedes where the profile splits."""
@@ -68,7 +68,7 @@ vllm:{token}_bucket{{le="+Inf",{label}}} {fast * 10}
 
 
 def test_the_first_reading_tells_gauges_and_nothing_that_needs_an_interval() -> None:
-    rows, _ = told("vllm", vllm(fast=1000))
+    rows, _ = reported("vllm", vllm(fast=1000))
     assert {key: level.value for key, level in rows.items()} == {
         ("requests_running", None): 2,
         ("kv_cache_usage", None): 0.25,
@@ -76,7 +76,7 @@ def test_the_first_reading_tells_gauges_and_nothing_that_needs_an_interval() -> 
 
 
 def test_an_interval_has_rates_means_and_quantiles_of_what_was_gained() -> None:
-    rows, dropped = told("vllm", vllm(tokens=100, fast=5000), vllm(tokens=700, fast=5400, slow=200))
+    rows, dropped = reported("vllm", vllm(tokens=100, fast=5000), vllm(tokens=700, fast=5400, slow=200))
     assert not dropped["counter is no count"]
     assert rows["output_tokens_per_second", None].value == 10
     assert rows["requests_per_second", None].value == 10
@@ -88,20 +88,20 @@ def test_an_interval_has_rates_means_and_quantiles_of_what_was_gained() -> None:
 
 
 def test_too_few_requests_have_a_mean_and_no_p99() -> None:
-    rows, _ = told("vllm", vllm(), vllm(fast=100))
+    rows, _ = reported("vllm", vllm(), vllm(fast=100))
     assert rows["request_latency_seconds", 0.95].value == pytest.approx(0.95)
     assert rows["request_latency_seconds", 0.99] == Level("request_latency_seconds", 0.99, None, observations=100)
     assert rows["request_latency_seconds", None].value == 0.5
 
 
 def test_an_interval_without_requests_has_a_rate_of_none_and_no_latency() -> None:
-    rows, _ = told("vllm", vllm(fast=10), vllm(fast=10))
+    rows, _ = reported("vllm", vllm(fast=10), vllm(fast=10))
     assert rows["requests_per_second", None].value == 0
     assert not [key for key in rows if key[0] == "request_latency_seconds"]
 
 
 def test_a_restarted_server_is_counted_from_its_start() -> None:
-    rows, _ = told("vllm", vllm(tokens=9000, fast=9000), vllm(tokens=60, fast=60))
+    rows, _ = reported("vllm", vllm(tokens=9000, fast=9000), vllm(tokens=60, fast=60))
     assert rows["output_tokens_per_second", None].value == 1
     assert rows["request_latency_seconds", None].observations == 60
 
@@ -109,7 +109,7 @@ def test_a_restarted_server_is_counted_from_its_start() -> None:
 def test_engines_of_a_server_are_put_together_before_the_quantile_and_restart_apart() -> None:
     first = vllm(fast=1000, engine="0") + vllm(fast=1000, engine="1")
     second = vllm(fast=1300, engine="0") + vllm(slow=300, engine="1")
-    rows, _ = told("vllm", first, second)
+    rows, _ = reported("vllm", first, second)
     assert rows["request_latency_seconds", 0.5].observations == 600
     assert rows["request_latency_seconds", 0.5].value == 1.0
     assert rows["requests_running", None].value == 4
@@ -117,17 +117,17 @@ def test_engines_of_a_server_are_put_together_before_the_quantile_and_restart_ap
 
 def test_a_new_name_counts_where_an_old_one_is_beside_it() -> None:
     new, old = vllm(fast=600), vllm(fast=300, old=True)
-    both, _ = told("vllm", vllm() + vllm(old=True), new + old)
+    both, _ = reported("vllm", vllm() + vllm(old=True), new + old)
     assert both["inter_token_latency_seconds", 0.5].observations == 6000
-    alone, _ = told("vllm", vllm(old=True), old)
+    alone, _ = reported("vllm", vllm(old=True), old)
     assert alone["inter_token_latency_seconds", 0.5].observations == 3000
 
 
 def test_errors_are_unknown_where_the_server_does_not_tell_them() -> None:
-    rows, _ = told("vllm", vllm(), vllm(fast=10))
+    rows, _ = reported("vllm", vllm(), vllm(fast=10))
     assert not [key for key in rows if key[0] in ("errors_per_second", "aborted_per_second")]
     line = 'vllm:request_success_total{finished_reason="error",model_name="m"} '
-    rows, _ = told("vllm", vllm() + line + "0\n", vllm(fast=10) + line + "30\n")
+    rows, _ = reported("vllm", vllm() + line + "0\n", vllm(fast=10) + line + "30\n")
     assert rows["errors_per_second", None].value == 0.5
 
 
@@ -135,15 +135,15 @@ def test_errors_are_unknown_where_the_server_does_not_tell_them() -> None:
 def test_a_sleeping_engine_says_so(awake: str, sleeping: int) -> None:
     name = "vllm:engine_sleep_state"
     body = f'{name}{{sleep_state="awake"}} {awake}\n{name}{{sleep_state="discard_all"}} 0\n'
-    assert told("vllm", body)[0]["engine_sleeping", None].value == sleeping
+    assert reported("vllm", body)[0]["engine_sleeping", None].value == sleeping
 
 
 def test_what_is_no_number_or_out_of_range_is_counted_and_has_no_row() -> None:
     body = "vllm:kv_cache_usage_perc 57\nvllm:num_requests_running NaN\nvllm:num_requests_waiting 3\n"
-    rows, dropped = told("vllm", body)
+    rows, dropped = reported("vllm", body)
     assert list(rows) == [("requests_waiting", None)]
     assert dropped == {"out of range": 1, "blank": 1}
-    rows, dropped = told("vllm", "vllm:prompt_tokens_total 5\n", "vllm:prompt_tokens_total -5\n")
+    rows, dropped = reported("vllm", "vllm:prompt_tokens_total 5\n", "vllm:prompt_tokens_total -5\n")
     assert (rows, dropped) == ({}, {"counter is no count": 1})
 
 
@@ -162,7 +162,7 @@ nv_inference_pending_request_count{{model="{model}",version="2"}} 4
 
 
 def test_triton_has_a_service_for_each_model_in_seconds_and_its_failures_by_reason_together() -> None:
-    rows, _ = told(
+    rows, _ = reported(
         "triton",
         triton("a", 0, 0, 0, 0) + triton("b", 5, 0, 10, 1),
         triton("a", 540, 30, 1_080_000_000, 54) + triton("b", 5, 0, 10, 1),
@@ -190,9 +190,9 @@ def test_summaries_are_as_the_server_tells_them_and_never_merged() -> None:
         name = f'nv_inference_request_summary_us{{model="a",version="{version}",quantile='
         return f'{name}"0.5"}} 55000\n{name}"0.99"}} 101000\n'
 
-    rows, _ = told("triton", summary("1"))
+    rows, _ = reported("triton", summary("1"))
     assert rows["a/request_latency_seconds", 0.99] == Level("request_latency_seconds", 0.99, pytest.approx(0.101))
-    rows, dropped = told("triton", summary("1") + summary("2"))
+    rows, dropped = reported("triton", summary("1") + summary("2"))
     assert (rows, dropped) == ({}, {"summaries of several series cannot be merged": 1})
 
 
@@ -310,7 +310,7 @@ PROFILE = "name: mine\nmetrics:\n  - {metric: requests_per_second, kind: rate, n
 def test_a_user_maps_metrics_in_a_file_of_his_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(PROFILE, encoding="utf-8")
-    rows, _ = told(read_profile(path), "my_requests_total 3\n", "my_requests_total 63\n")
+    rows, _ = reported(read_profile(path), "my_requests_total 3\n", "my_requests_total 63\n")
     assert rows["requests_per_second", None].value == 1
 
 
@@ -361,14 +361,14 @@ def test_recorded_scrapes_are_recognised_and_read() -> None:
 
 def test_a_recorded_vllm_of_both_names() -> None:
     body = sample("vllm/datadog_vllm_metrics_trimmed.prom")
-    gauges, _ = told("vllm", body)
+    gauges, _ = reported("vllm", body)
     assert {key[0]: level.value for key, level in gauges.items()} == {
         "requests_running": 0,
         "requests_waiting": 0,
         "kv_cache_usage": 0,
         "engine_sleeping": 0,
     }
-    rows, _ = told("vllm", "", body)  # as if all of it were of one interval
+    rows, _ = reported("vllm", "", body)  # as if all of it were of one interval
     assert rows["time_to_first_token_seconds", None].value == pytest.approx(0.31326723098754883)
     assert rows["time_to_first_token_seconds", 0.5] == Level("time_to_first_token_seconds", 0.5, None, observations=1)
     assert rows["inter_token_latency_seconds", 0.5] == Level(
@@ -379,17 +379,17 @@ def test_a_recorded_vllm_of_both_names() -> None:
 
 
 def test_an_old_vllm_has_its_cache_under_the_old_name_and_no_histogram_without_its_end() -> None:
-    rows, _ = told("vllm", sample("vllm/aibrix_docs_vllm_v0_sample.prom"))
+    rows, _ = reported("vllm", sample("vllm/aibrix_docs_vllm_v0_sample.prom"))
     assert rows["kv_cache_usage", None].value == 0
 
 
 def test_a_recorded_triton_in_seconds() -> None:
-    rows, _ = told("triton", "", sample("triton/datadog_triton_metrics_trimmed.prom"))
+    rows, _ = reported("triton", "", sample("triton/datadog_triton_metrics_trimmed.prom"))
     assert rows["densenet_onnx/request_latency_seconds", None].value == pytest.approx(1327965e-6 / 3)
     assert rows["densenet_onnx/request_latency_seconds", 0.99].value == pytest.approx(3e-6)
     assert rows["simple/requests_per_second", None].value == 0
     assert ("simple/request_latency_seconds", None) not in rows  # nobody asked: no mean, not a mean of 0
-    histograms, _ = told("triton", "", sample("triton/triton_docs_summary_histogram_samples.prom"))
+    histograms, _ = reported("triton", "", sample("triton/triton_docs_summary_histogram_samples.prom"))
     p50 = histograms["my_model/first_response_seconds", 0.5]
     assert (p50.low, p50.high, p50.observations) == (0.1, 0.5, 37)
     assert histograms["my_model/request_queue_seconds", None].value == pytest.approx(11110e-6 / 161)
@@ -418,7 +418,7 @@ LINE = st.builds(lambda name, label, value: f"{name}{label} {value}\n", st.sampl
 @given(st.lists(st.lists(LINE, max_size=12).map("".join), min_size=1, max_size=3))
 def test_no_body_breaks_a_profile_and_every_row_fits_the_contract(bodies: list[str]) -> None:
     for profile in FILES.built_in:
-        rows, _ = told(profile, *bodies)
+        rows, _ = reported(profile, *bodies)
         plain = [
             {
                 "ts": NOW,

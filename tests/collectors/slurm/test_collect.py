@@ -49,7 +49,7 @@ JOB = controlled(
 
 
 @dataclass
-class Told:
+class Reported:
     """A Slurm that says what it was given, or is away."""
 
     lines: list[str] = field(default_factory=list)
@@ -82,32 +82,32 @@ def events(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str]]:
 
 
 def test_what_was_kept_is_not_handed_on_again_and_what_was_not_is(tmp_path: Path) -> None:
-    told = Told([record("RUNNING", "10:00:00")], [JOB])
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported([record("RUNNING", "10:00:00")], [JOB])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     first = events(collector.collect(NOW).rows)
     assert first == [("submitted", ""), ("started", ""), ("resized", "GPU-0")]
     assert events(collector.collect(NOW).rows) == first  # nobody said that it was kept
     collector.acknowledge()
     assert events(collector.collect(NOW + timedelta(minutes=1)).rows) == []
     collector.acknowledge()
-    told.lines = [record("COMPLETED", "10:00:00", "2026-10-05T11:59:00")]
+    reported.lines = [record("COMPLETED", "10:00:00", "2026-10-05T11:59:00")]
     assert events(collector.collect(NOW + timedelta(minutes=2)).rows) == [("finished", "")]
 
 
 def test_a_restart_goes_on_from_the_kept_place_with_the_same_keys(tmp_path: Path) -> None:
-    told = Told([record("RUNNING", "10:00:00")], [JOB])
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported([record("RUNNING", "10:00:00")], [JOB])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     first = collector.collect(NOW).rows["events"]
     collector.acknowledge()
-    again = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    again = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     assert again.collect(NOW + timedelta(minutes=5)).rows["events"] == first
-    assert told.asked == [NOW - timedelta(days=7), NOW - timedelta(hours=1)]
+    assert reported.asked == [NOW - timedelta(days=7), NOW - timedelta(hours=1)]
 
 
 def test_a_source_that_is_away_is_a_finding_and_its_window_is_asked_again(tmp_path: Path) -> None:
     """The controller tells of its jobs meanwhile."""
-    told = Told([record("RUNNING", "10:00:00")], [JOB], away={"accounted", "nodes"})
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported([record("RUNNING", "10:00:00")], [JOB], away={"accounted", "nodes"})
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     rows = collector.collect(NOW).rows
     assert events(rows) == [("submitted", ""), ("started", ""), ("resized", "GPU-0")]
     assert [(row["finding"], row["severity"], row["message"]) for row in rows["findings"]] == [
@@ -116,21 +116,21 @@ def test_a_source_that_is_away_is_a_finding_and_its_window_is_asked_again(tmp_pa
     ]
     assert collector.away == ["nodes: away", "accounted: away"]
     collector.acknowledge()
-    told.jobs = [JOB | {"job_state": "COMPLETED", "end_time": TEN + DAYS + 60, "gres_detail": []}]
+    reported.jobs = [JOB | {"job_state": "COMPLETED", "end_time": TEN + DAYS + 60, "gres_detail": []}]
     ended = collector.collect(NOW + timedelta(minutes=2)).rows["events"]
     assert [(row["event"], row["ts"]) for row in ended] == [("finished", datetime(2026, 10, 5, 10, 1, tzinfo=UTC))]
     collector.acknowledge()
-    told.away = set()
+    reported.away = set()
     later = NOW + timedelta(days=3)
     assert events(collector.collect(later).rows) == []  # accounting says the same
     assert collector.away == []
-    assert told.asked[-1] == later - timedelta(days=7)
+    assert reported.asked[-1] == later - timedelta(days=7)
 
 
 def test_a_job_of_which_accounting_has_no_record_begins_and_ends_as_the_controller_says(tmp_path: Path) -> None:
     """As found: Slurm 22.05 lost the records of two jobs that began while it restarted, and neither ever ended here."""
-    told = Told([record("RUNNING", "10:00:00", job=8)], [JOB])
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported([record("RUNNING", "10:00:00", job=8)], [JOB])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     first = collector.collect(NOW).rows
     assert [event for event in events(first) if event != ("submitted", "")] == [
         ("started", ""),  # job 8
@@ -140,11 +140,11 @@ def test_a_job_of_which_accounting_has_no_record_begins_and_ends_as_the_controll
     assert [(row["finding"], row["workload_id"]) for row in first["findings"]] == [("record_missing", "7")]
     collector.acknowledge()
     over = NOW + timedelta(minutes=2)
-    told.jobs = [JOB | {"job_state": "COMPLETED", "end_time": int(over.timestamp()), "gres_detail": []}]
+    reported.jobs = [JOB | {"job_state": "COMPLETED", "end_time": int(over.timestamp()), "gres_detail": []}]
     rows = collector.collect(over + timedelta(minutes=1)).rows
     assert [(row["event"], row["allocation_id"], row["ts"]) for row in rows["events"]] == [("finished", "7", over)]
     collector.acknowledge()
-    told.lines.append(record("COMPLETED", "10:00:00", f"{over:%Y-%m-%dT%H:%M:%S}"))
+    reported.lines.append(record("COMPLETED", "10:00:00", f"{over:%Y-%m-%dT%H:%M:%S}"))
     assert collector.collect(over + timedelta(minutes=2)).rows == {}  # accounting has it after all, and says the same
 
 
@@ -155,13 +155,13 @@ def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
     now = began + timedelta(minutes=1)
     waiting = JOB | {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": []}
     for number, (start, end) in enumerate((("09:59:59", "09:59:59"), ("09:59:58", "10:00:00"))):
-        told = Told([record("RUNNING", "10:00:00")], [JOB | {"gres_detail": []}])
-        collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / f"{number}.json")
+        reported = Reported([record("RUNNING", "10:00:00")], [JOB | {"gres_detail": []}])
+        collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / f"{number}.json")
         assert events(collector.collect(now).rows) == [("submitted", ""), ("started", "")]
         collector.acknowledge()
-        told.jobs = [waiting]
+        reported.jobs = [waiting]
         assert events(collector.collect(now + timedelta(seconds=1)).rows) == []  # accounting says that it runs
-        told.lines = [record("REQUEUED", start, f"2026-10-05T{end}")]
+        reported.lines = [record("REQUEUED", start, f"2026-10-05T{end}")]
         for _ in range(2):  # until it is kept
             last = collector.collect(now + timedelta(seconds=2)).rows["events"][-1]
             assert (last["event"], last["allocation_id"]) == ("cancelled", "7")
@@ -169,22 +169,92 @@ def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
         collector.acknowledge()
         assert collector.collect(now + timedelta(seconds=3)).rows == {}
         # A run of before ends none that began long after it, whose record is late.
-        told.lines.append(record("RUNNING", "10:00:50"))
+        reported.lines.append(record("RUNNING", "10:00:50"))
         collector.collect(now + timedelta(seconds=4))
         collector.acknowledge()
-        told.lines.pop()
+        reported.lines.pop()
         assert collector.collect(now + timedelta(seconds=5)).rows == {}
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_run_that_the_controller_alone_saw_has_an_end(tmp_path: Path, restarts: int) -> None:
+    """As recorded on Slurm 22.05: accounting still said PENDING when the controller told of the devices; the
+    job was requeued in that second, its record had no length, and it held three instances for good."""
+    reported = Reported(
+        [record("PENDING", "Unknown").replace("2026-10-05TUnknown", "Unknown")], [JOB | {"restart_cnt": restarts}]
+    )
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 0, 1, tzinfo=UTC)
+    rows = collector.collect(now).rows["events"]
+    assert [(row["event"], row.get("device_id")) for row in rows] == [("submitted", None), ("resized", "GPU-0")]
+    collector.acknowledge()
+    reported.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:00")]
+    reported.jobs = [JOB | {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": []}]
+    (end,) = collector.collect(now + timedelta(seconds=2)).rows["events"]
+    assert (end["event"], end["allocation_id"], end["reason"]) == ("cancelled", "7", "REQUEUED")
+    assert end["ts"] == rows[-1]["ts"] + timedelta(milliseconds=1)
+    assert "device_id" not in end
+    collector.acknowledge()
+    assert collector.collect(now + timedelta(minutes=1)).rows == {}
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_run_that_the_controller_saw_first_ends_once(tmp_path: Path, restarts: int) -> None:
+    reported = Reported([], [JOB | {"restart_cnt": restarts}])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 0, 1, tzinfo=UTC)
+    collector.collect(now)
+    collector.acknowledge()
+    reported.lines = [record("COMPLETED", "10:00:00", "2026-10-05T10:00:40")]
+    reported.jobs = [JOB | {"job_state": "COMPLETED", "end_time": TEN + DAYS + 40, "gres_detail": []}]
+    assert events(collector.collect(now + timedelta(minutes=1)).rows) == [("finished", "")]
+
+
+@pytest.mark.parametrize("who", ["accounting", "controller"])
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_run_whose_end_slurm_changes_keeps_the_earlier_one_and_is_a_finding(
+    tmp_path: Path, acknowledged: bool, who: str
+) -> None:
+    """As recorded on Slurm 22.05: component 7+1 of a heterogeneous job was cancelled in the second of its start; two
+    seconds later the whole job was requeued, and sacct's record of the component became one of two seconds."""
+    now = datetime(2026, 10, 5, 10, 0, 2, tzinfo=UTC)
+    if who == "accounting":
+        reported = Reported([record("CANCELLED by 0", "10:00:00", "2026-10-05T10:00:00")])
+    else:
+        reported = Reported([], [JOB | {"job_state": "CANCELLED", "end_time": TEN + DAYS, "gres_detail": []}])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    ends = [row for row in collector.collect(now).rows["events"] if row["event"] not in ("submitted", "started")]
+    # Twice: one in the instant of a start may be the end of what was before.
+    assert [(row["event"], row["reason"], row["ts"].microsecond) for row in ends] == [
+        ("cancelled", "CANCELLED", 0),
+        ("cancelled", "CANCELLED", 1000),
+    ]
+    if acknowledged:
+        collector.acknowledge()
+    reported.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:02")]
+    reported.jobs = []
+    rows = collector.collect(now + timedelta(seconds=1)).rows
+    assert rows["events"][-1]["ts"] == now
+    found = [(row["finding"], row["workload_id"], row["message"]) for row in rows.get("findings", ())]
+    changed = (
+        "Slurm reported its end as 2026-10-05 10:00:00Z, and reports 2026-10-05 10:00:02Z now: the earlier one is"
+        " billed"
+    )
+    # An end that was not kept is in no ledger: the later one is the only one.
+    assert found == ([("end_changed", "7", changed)] if acknowledged else [])
+    collector.acknowledge()
+    assert collector.collect(now + timedelta(minutes=1)).rows == {}
 
 
 def test_a_task_that_waits_again_has_ended_though_accounting_has_no_record_of_it(tmp_path: Path) -> None:
     """As found on a real Slurm: it held its device until it was cancelled in the queue; the next job was refused."""
-    told = Told([], [JOB | {"gres_detail": []}])
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported([], [JOB | {"gres_detail": []}])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     now = datetime(2026, 10, 5, 10, 1, tzinfo=UTC)
     collector.collect(now)
     collector.acknowledge()
     requeued = {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": [], "submit_time": TEN + DAYS + 2}
-    told.jobs = [JOB | requeued]
+    reported.jobs = [JOB | requeued]
     rows = collector.collect(now + timedelta(seconds=1)).rows["events"]
     assert [(row["event"], row["ts"].second) for row in rows] == [("submitted", 2), ("cancelled", 2)]
     collector.acknowledge()
@@ -205,18 +275,18 @@ def test_what_is_left_of_a_job_that_is_resized_in_its_last_second_ends() -> None
 def test_a_run_that_accounting_never_wrote_ends_as_the_controller_says(tmp_path: Path, ended: str) -> None:
     """As found on a real Slurm: of two runs of an array's task the second was told to run, and then only the first was
     on record; 1,115 GPU-seconds were billed for one."""
-    told = Told([record("RUNNING", "10:00:00")], [JOB | {"gres_detail": []}])
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported([record("RUNNING", "10:00:00")], [JOB | {"gres_detail": []}])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     collector.collect(NOW)
     collector.acknowledge()
-    told.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:01"), record("RUNNING", "11:00:00")]
+    reported.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:01"), record("RUNNING", "11:00:00")]
     assert ("started", "") in events(collector.collect(NOW + timedelta(seconds=1)).rows)
     collector.acknowledge()
-    told.lines.pop()
+    reported.lines.pop()
     began = datetime(2026, 10, 5, 11, tzinfo=UTC)
     end = int(began.timestamp()) + 4
     over = {"job_state": "CANCELLED", "start_time": end - 4, "end_time": end, "gres_detail": []}
-    told.jobs = [JOB | over] if ended else []  # or it is gone from the controller's memory
+    reported.jobs = [JOB | over] if ended else []  # or it is gone from the controller's memory
     rows = collector.collect(NOW + timedelta(seconds=2)).rows["events"]
     over_at = began + (timedelta(seconds=4) if ended else timedelta(milliseconds=1))
     assert [(row["event"], row["ts"]) for row in rows] == [("cancelled", over_at)]
@@ -226,15 +296,15 @@ def test_a_run_that_accounting_never_wrote_ends_as_the_controller_says(tmp_path:
 
 def test_a_node_was_back_when_a_job_began_of_which_accounting_tells_later(tmp_path: Path) -> None:
     """As found on a real Slurm: the job was requeued after a second, and its node was taken for unavailable then."""
-    told = Told(node="IDLE+DRAIN")
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported(node="IDLE+DRAIN")
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     collector.collect(NOW)
     collector.acknowledge()
-    told.node = "IDLE"
+    reported.node = "IDLE"
     (row,) = collector.collect(NOW + timedelta(seconds=9)).rows["devices"]
     assert (row["state"], row["ts"]) == ("available", NOW + timedelta(seconds=9))
     collector.acknowledge()
-    told.lines = [
+    reported.lines = [
         record("REQUEUED", "12:00:05", "2026-10-05T12:00:06"),
         record("REQUEUED", "10:59:00", "2026-10-05T10:59:01", 8),
     ]
@@ -247,7 +317,11 @@ def test_a_node_was_back_when_a_job_began_of_which_accounting_tells_later(tmp_pa
 def test_a_job_that_was_over_before_what_accounting_is_asked_for_is_not_told_again(tmp_path: Path) -> None:
     long_ago = JOB | {"job_state": "COMPLETED", "end_time": TEN, "start_time": TEN - 60, "submit_time": TEN - 90}
     collector = SlurmCollector(
-        Told([], [long_ago | {"gres_detail": []}]), PLAIN, INVENTORY, tmp_path / "slurm.json", Pace(first=timedelta(1))
+        Reported([], [long_ago | {"gres_detail": []}]),
+        PLAIN,
+        INVENTORY,
+        tmp_path / "slurm.json",
+        Pace(first=timedelta(1)),
     )
     assert collector.collect(NOW).rows == {}
 
@@ -255,7 +329,7 @@ def test_a_job_that_was_over_before_what_accounting_is_asked_for_is_not_told_aga
 def test_accounting_knows_from_the_controller_on_which_node_the_gpu_is(tmp_path: Path) -> None:
     line = record("RUNNING", "10:00:00").replace("|g1|", "|g[1-2]|")
     placed = JOB | {"nodes": "g[1-2]", "gres_detail": ["", "gpu:1(IDX:0)"]}
-    collector = SlurmCollector(Told([line], [placed]), PLAIN, INVENTORY, tmp_path / "slurm.json")
+    collector = SlurmCollector(Reported([line], [placed]), PLAIN, INVENTORY, tmp_path / "slurm.json")
     rows = collector.collect(NOW).rows["events"]
     assert [(row["event"], row["allocation_id"], row.get("node")) for row in rows] == [
         ("submitted", "7", None),
@@ -268,8 +342,8 @@ def test_accounting_knows_from_the_controller_on_which_node_the_gpu_is(tmp_path:
 def test_a_reason_for_waiting_comes_with_the_submission_and_again_when_it_changes(tmp_path: Path) -> None:
     line = "7|7|chem|train|PENDING|2026-10-05T09:00:00|Unknown|Unknown|None assigned||gres/gpu=1"
     waits = JOB | {"job_state": "PENDING", "state_reason": "Priority", "nodes": "", "gres_detail": []}
-    told = Told([line], [waits])
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported([line], [waits])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
 
     def reasons(now: datetime) -> list[tuple[str, Any, datetime]]:
         rows = collector.collect(now).rows.get("events", [])
@@ -279,29 +353,29 @@ def test_a_reason_for_waiting_comes_with_the_submission_and_again_when_it_change
     at = datetime(2026, 10, 5, 9, tzinfo=UTC)
     assert reasons(NOW) == [("submitted", "Priority", at)]
     assert reasons(NOW + timedelta(minutes=1)) == []
-    told.jobs = [waits | {"state_reason": "Resources"}]
+    reported.jobs = [waits | {"state_reason": "Resources"}]
     later = NOW + timedelta(minutes=2)
     assert reasons(later) == [("submitted", "Resources", later)]
     assert reasons(NOW + timedelta(minutes=3)) == []
-    told.lines, told.jobs = [record("RUNNING", "10:00:00")], [JOB]
+    reported.lines, reported.jobs = [record("RUNNING", "10:00:00")], [JOB]
     assert [event for event, _, _ in reasons(NOW + timedelta(minutes=4))] == ["started", "resized"]
 
 
 def test_a_node_that_was_mended_while_nobody_looked_is_told_after_a_restart(tmp_path: Path) -> None:
-    told = Told(node="DOWN")
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported(node="DOWN")
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     (down,) = collector.collect(NOW).rows["devices"]
     assert (down["state"], down["ts"]) == ("unavailable", NOW - timedelta(hours=1))
     collector.acknowledge()
-    told.node = "IDLE"
-    again = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported.node = "IDLE"
+    again = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     (up,) = again.collect(NOW + timedelta(hours=2)).rows["devices"]
     assert (up["state"], up["ts"]) == ("available", NOW + timedelta(hours=2))
 
 
 def test_bad_records_are_findings_that_name_the_job_at_once_and_once(tmp_path: Path) -> None:
-    told = Told([record("RUNNING", "10:00:00"), "8|7", record("NAPPING", "10:00:00", job=9)])
-    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    reported = Reported([record("RUNNING", "10:00:00"), "8|7", record("NAPPING", "10:00:00", job=9)])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     collected = collector.collect(NOW)
     assert collected.dropped == {"accounting: number of columns": 1, "accounting: unreadable": 1}
     assert [
@@ -315,22 +389,22 @@ def test_bad_records_are_findings_that_name_the_job_at_once_and_once(tmp_path: P
 
 
 def test_of_many_bad_records_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
-    told = Told([record("NAPPING", "10:00:00", job=job) for job in range(1, 106)])
-    findings = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows["findings"]
+    reported = Reported([record("NAPPING", "10:00:00", job=job) for job in range(1, 106)])
+    findings = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows["findings"]
     assert len(findings) == 101
     assert findings[-1]["message"] == "accounting: 5 more records"
 
 
 def test_a_profile_that_nobody_tells_is_a_finding_that_names_the_job(tmp_path: Path) -> None:
-    told = Told([record("COMPLETED", "10:00:00", "2026-10-05T11:00:00")])
-    told.gres = "gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:2"
-    rows = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows
+    reported = Reported([record("COMPLETED", "10:00:00", "2026-10-05T11:00:00")])
+    reported.gres = "gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:2"
+    rows = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows
     assert [(row["finding"], row["severity"], row["workload_id"]) for row in rows["findings"]] == [
         ("profile_unknown", "warning", "7")
     ]
     assert [row["units"] for row in rows["events"] if row["event"] == "started"] == [1]
-    told.gres = "gpu:a100_3g.20gb:2"
-    rows = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows
+    reported.gres = "gpu:a100_3g.20gb:2"
+    rows = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows
     assert "findings" not in rows
     assert [row["units"] for row in rows["events"] if row["event"] == "started"] == [3]
 
@@ -340,9 +414,9 @@ def test_a_broken_state_file_and_a_cluster_without_a_name_are_refused(tmp_path: 
     for content in ("{", "[]", '{"until": "yesterday"}', '{"until": "2026-10-05T12:00:00"}'):
         path.write_text(content, encoding="utf-8")
         with pytest.raises(CollectorError, match="Remove it to read from a week ago"):
-            SlurmCollector(Told(), PLAIN, INVENTORY, path)
+            SlurmCollector(Reported(), PLAIN, INVENTORY, path)
     with pytest.raises(CollectorError, match="no name"):
-        SlurmCollector(Told(), Site(), INVENTORY, path)
+        SlurmCollector(Reported(), Site(), INVENTORY, path)
 
 
 def test_windows_overlap_and_are_deep_now_and_then() -> None:

@@ -122,9 +122,9 @@ def test_a_site_that_bills_by_wckey_bills_each_job_by_its_own(draw: random.Rando
     entries = written(draw, records(draw)[0], WRITTEN_IN_ACCOUNTING)
     found = rows(read(as_slurm_writes(entries)), site)
     tenants = {row["workload_id"]: row.get("tenant", "") for row in found}
-    told = {str(entry["job_id"]): entry["wckey"]["wckey"] for entry in entries}
+    reported = {str(entry["job_id"]): entry["wckey"]["wckey"] for entry in entries}
     assert tenants == {
-        job: text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for job, text in told.items()
+        job: text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for job, text in reported.items()
     }
 
 

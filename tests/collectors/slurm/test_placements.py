@@ -98,9 +98,9 @@ def test_instances_and_shards_have_their_units() -> None:
 def test_an_index_that_slurm_and_the_inventory_call_otherwise_names_no_device() -> None:
     """Slurm was seen to number instances otherwise for a while after its restart."""
     mig = {"nodes": "g3", "node_count": 1, "tres_alloc_str": "gres/gpu=1", "gres_detail": ["gpu:h100_1g.10gb:1(IDX:3)"]}
-    for units, device, told in ((3, None, 1), (1, "GPU-x", 1), (None, "GPU-x", 1)):
+    for units, device, reported in ((3, None, 1), (1, "GPU-x", 1), (None, "GPU-x", 1)):
         inventory = {("g3", 3): Place("GPU-x", "MIG-y", units, model="NVIDIA H100", device_units=7)}
-        assert columns(placed(inventory=inventory, **mig), "device_id", "units") == [(device, told)]
+        assert columns(placed(inventory=inventory, **mig), "device_id", "units") == [(device, reported)]
         (job,) = rest.read_jobs({"jobs": [controlled(**(JOB | mig))]}).records
         findings = placement_rows([job], SITE, inventory, NOW).rows.get("findings", [])
         assert [row["message"] for row in findings] == (
@@ -171,22 +171,22 @@ def test_waiting_and_ended_jobs_are_placed_nowhere() -> None:
 
 
 def test_a_job_says_why_it_waits_while_it_does() -> None:
-    for state, reason, told in (
+    for state, reason, reported in (
         ("PENDING", "Resources", "Resources"),
         ("PENDING", "None", None),
         ("RUNNING", "Resources", None),
     ):
         (job,) = rest.read_jobs({"jobs": [controlled(**(JOB | {"job_state": state, "state_reason": reason}))]}).records
-        assert life(job, SITE)[0].get("reason") == told
+        assert life(job, SITE)[0].get("reason") == reported
 
 
 def test_what_was_asked_for_each_node_counts_where_the_site_does_not_account_for_gpus() -> None:
-    untold = {
+    unreported = {
         "job_state": "PENDING",
         "tres_req_str": "cpu=48",
         "tres_alloc_str": "",
         "tres_per_node": "gres:gpu:h100:2",
     }
-    (job,) = rest.read_jobs({"jobs": [controlled(**(JOB | untold))]}).records
+    (job,) = rest.read_jobs({"jobs": [controlled(**(JOB | unreported))]}).records
     (submitted,) = life(job, SITE)
     assert (submitted["event"], submitted["gpus"]) == ("submitted", 6)

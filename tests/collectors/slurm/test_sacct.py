@@ -27,7 +27,7 @@ HEADER = (
 
 def line(**columns: str) -> str:
     """A line of accounting: job 7 of ann, 2 GPUs of g1 from 10:00 to 11:00, unless said otherwise."""
-    told = {
+    reported = {
         "JobID": "7",
         "JobIDRaw": columns.get("JobID", "7"),
         "User": "ann",
@@ -46,7 +46,7 @@ def line(**columns: str) -> str:
         "Priority": "4000",
         "ExitCode": "0:0",
     } | columns
-    return "|".join(told[name] for name in HEADER.split("|"))
+    return "|".join(reported[name] for name in HEADER.split("|"))
 
 
 WAITING = {"Start": "Unknown", "End": "Unknown", "NodeList": "None assigned", "AllocTRES": "", "Elapsed": "00:00:00"}
@@ -60,7 +60,7 @@ def rows(*lines: str, site: Site = SITE) -> list[dict[str, Any]]:
     return found
 
 
-def told(found: list[dict[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
+def reported(found: list[dict[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
     return [(f"{row['ts']:%H:%M}", row["event"], *(row.get(column) for column in columns)) for row in found]
 
 
@@ -88,7 +88,7 @@ def test_a_job_is_submitted_started_on_its_node_and_finished() -> None:
 
 @pytest.mark.parametrize("state", sorted(set(ENDINGS) - {"CANCELLED"}))
 def test_every_ending_has_an_event_and_keeps_slurms_word(state: str) -> None:
-    assert told(rows(line(State=state, ExitCode="1:9")), "reason", "message")[-1] == (
+    assert reported(rows(line(State=state, ExitCode="1:9")), "reason", "message")[-1] == (
         "11:00",
         ENDINGS[state],
         state,
@@ -113,7 +113,7 @@ def test_words_of_slurm_and_ours(state: str, event: str) -> None:
 
 
 def test_who_cancelled_is_the_actor() -> None:
-    assert told(rows(line(State="CANCELLED by 1234")), "actor", "reason")[-1] == (
+    assert reported(rows(line(State="CANCELLED by 1234")), "actor", "reason")[-1] == (
         "11:00",
         "cancelled",
         "1234",
@@ -125,23 +125,23 @@ def test_who_cancelled_is_the_actor() -> None:
 def test_a_job_cancelled_while_it_waited_held_nothing() -> None:
     started_by_name_only = {**WAITING, "Start": "2026-10-01T09:30:00", "End": "2026-10-01T09:30:00"}
     found = rows(line(State="CANCELLED by 0", **started_by_name_only))
-    assert told(found, "gpus", "actor") == [("09:00", "submitted", 2, None), ("09:30", "cancelled", None, "0")]
+    assert reported(found, "gpus", "actor") == [("09:00", "submitted", 2, None), ("09:30", "cancelled", None, "0")]
 
 
 def test_a_waiting_job_is_submitted_only_though_a_start_is_planned() -> None:
     planned = {**WAITING, "Start": "2026-10-01T18:00:00"}
-    assert told(rows(line(State="PENDING", **planned))) == [("09:00", "submitted")]
-    assert told(rows(line(State="CONFIGURING", End="Unknown"))) == [("09:00", "submitted")]
+    assert reported(rows(line(State="PENDING", **planned))) == [("09:00", "submitted")]
+    assert reported(rows(line(State="CONFIGURING", End="Unknown"))) == [("09:00", "submitted")]
 
 
 def test_a_running_or_suspended_job_has_no_end_and_keeps_its_gpus() -> None:
     for state in ("RUNNING", "SUSPENDED", "COMPLETING"):
-        assert told(rows(line(State=state, End="Unknown"))) == [("09:00", "submitted"), ("10:00", "started")]
+        assert reported(rows(line(State=state, End="Unknown"))) == [("09:00", "submitted"), ("10:00", "started")]
 
 
 def test_time_suspended_is_said_and_still_held() -> None:
     found = rows(line(Suspended="00:20:00", Elapsed="00:40:00"))
-    assert told(found, "message")[1:] == [
+    assert reported(found, "message")[1:] == [
         ("10:00", "started", None),
         ("11:00", "finished", "suspended for 1200 s, GPUs kept"),
     ]
@@ -154,7 +154,7 @@ def test_a_requeued_job_has_several_runs_of_one_allocation() -> None:
         line(Submit="2026-10-01T10:35:00", Start="2026-10-01T11:00:00", End="2026-10-01T12:00:00", NodeList="g2"),
     )
     assert {row["allocation_id"] for row in found} == {"7"}
-    assert told(found, "node", "reason") == [
+    assert reported(found, "node", "reason") == [
         ("09:00", "submitted", None, None),
         ("10:00", "started", "g1", None),
         ("10:20", "preempted", None, "PREEMPTED"),
@@ -174,7 +174,7 @@ def test_a_resized_job_whose_later_record_names_the_first_start_is_held_once() -
         line(Submit="2026-10-01T10:20:00", AllocTRES="gres/gpu=1"),
     )
     held = [("10:00", "started", 1), ("10:00", "started", 1), ("10:20", "finished", None), ("10:20", "finished", None)]
-    assert told(found, "gpus") == [
+    assert reported(found, "gpus") == [
         ("09:00", "submitted", 2),
         *held,
         ("10:20", "submitted", 2),
@@ -189,7 +189,7 @@ def test_a_run_that_was_over_in_its_first_second_does_not_end_the_next(state: st
         line(State=state, NodeList="g[1-2]", End="2026-10-01T10:00:00", Elapsed="00:00:00"),
         line(Submit="2026-10-01T10:00:00"),
     )
-    assert [event for _, event in told(found)] == ["submitted", "submitted", "started", "finished"]
+    assert [event for _, event in reported(found)] == ["submitted", "submitted", "started", "finished"]
 
 
 def test_array_tasks_and_het_components_are_named_by_their_raw_ids() -> None:
@@ -230,7 +230,7 @@ def test_mig_instances_are_units_of_their_profile() -> None:
         ("7", 1, 3, "3g.20gb"),
     ]
     assert len({row["partition_id"] for row in found[1:]}) == 3
-    assert told(rows(line(AllocTRES=typed)), "allocation_id")[-1] == ("11:00", "finished", "7")
+    assert reported(rows(line(AllocTRES=typed)), "allocation_id")[-1] == ("11:00", "finished", "7")
 
 
 def test_shards_are_shares_only_if_the_site_says_how_many_are_a_gpu() -> None:
@@ -240,9 +240,9 @@ def test_shards_are_shares_only_if_the_site_says_how_many_are_a_gpu() -> None:
     found = lifecycle_rows(parsed.records, SITE, NOW)
     assert "events" not in found.rows
     assert [(row["workload_id"], row["message"]) for row in found.rows["findings"]] == [
-        ("7", "shard: not told how many are a GPU")
+        ("7", "shard: not reported how many are a GPU")
     ]
-    assert found.dropped == {"shard: not told how many are a GPU": 1}
+    assert found.dropped == {"shard: not reported how many are a GPU": 1}
 
 
 def test_jobs_without_gpus_and_steps_are_counted_and_left_out() -> None:
@@ -278,7 +278,7 @@ def test_the_hour_shown_twice_is_told_apart_by_the_elapsed_time() -> None:
     twice = {"Submit": "2026-10-25T01:00:00", "Start": "2026-10-25T01:30:00", "End": "2026-10-25T02:30:00"}
     for elapsed, ends, guess in (("01:00:00", "00:30", None), ("02:00:00", "01:30", None)):
         found = rows_at_night(line(**twice, Elapsed=elapsed), berlin)
-        assert told(found, "message")[-1] == (ends, "finished", guess)
+        assert reported(found, "message")[-1] == (ends, "finished", guess)
     (*_, finished) = rows_at_night(line(**twice, Elapsed="00:11:00"), berlin)
     assert finished["message"] == "the clock showed this hour twice: the earlier one was taken"
 

@@ -147,14 +147,14 @@ def test_each_second_is_billed_whoever_knows_the_devices(store: Store) -> None:
             for (node, _), place in INVENTORY.items()
         ],
     )
-    told = sacct.read(text([run for of_node in runs.values() for run in of_node]), SITE)
+    reported = sacct.read(text([run for of_node in runs.values() for run in of_node]), SITE)
     by_job = {run.job: run for of_node in runs.values() for run in of_node}
     jobs = [
         replace(job, placed={job.nodes[0]: (Gres("gpu", "", len(run.indices), run.indices),)} if run.known else {})
-        for job in told.records
+        for job in reported.records
         for run in [by_job[int(job.job_id)]]
     ]
-    events = lifecycle_rows(told.records, SITE, BEGUN).rows["events"]
+    events = lifecycle_rows(reported.records, SITE, BEGUN).rows["events"]
     put(store, EVENTS, events + placement_rows(jobs, SITE, INVENTORY, BEGUN).rows["events"])
     close(store, BEGUN + timedelta(hours=1))
     billed = {

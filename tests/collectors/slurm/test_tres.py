@@ -96,5 +96,5 @@ def test_no_json_breaks_the_reader(entries: object) -> None:
 def test_types_that_were_asked_for_fill_in_what_accounting_leaves_out_and_no_more() -> None:
     asked = {"a100_3g.20gb": 2}
     assert Gpus(2).typed(asked) == Gpus(2, asked)
-    for told in (Gpus(2, {"h100": 2}), Gpus(1), Gpus(3), Gpus(0), Gpus(shared={"shard": 2})):
-        assert told.typed(asked) == told
+    for reported in (Gpus(2, {"h100": 2}), Gpus(1), Gpus(3), Gpus(0), Gpus(shared={"shard": 2})):
+        assert reported.typed(asked) == reported

@@ -48,10 +48,10 @@ def compared(store: Store, who: Principal, part: str, text: str | None) -> str:
 
 
 def test_a_file_is_compared_in_words_and_lines_or_refused_in_one_line(house: Store) -> None:
-    told = compared(house, FINANCE, "rates", B200)
-    assert "added b200 (model B200): 9.00" in told
-    assert "+  sku: b200" in told
-    assert "POST /rates/cards" in told
+    reported = compared(house, FINANCE, "rates", B200)
+    assert "added b200 (model B200): 9.00" in reported
+    assert "+  sku: b200" in reported
+    assert "POST /rates/cards" in reported
     assert "is already in force" in compared(house, FINANCE, "rates", CARD)
     for text, why in ((None, "not keys and values"), ("a: [", "not YAML"), ("rates: 3", "currency: missing"),
                       (CARD.replace('"1.50"', '"1.40"'), "GL-2026-00001 was computed from it")):  # fmt: skip

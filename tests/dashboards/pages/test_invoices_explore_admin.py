@@ -54,9 +54,9 @@ def _page(store: Store, who: Principal, path: str) -> str:
 
 def test_a_month_s_invoices_add_up_as_the_view_has_them(house: Store) -> None:
     text = page(house, ANYBODY, "/invoices?month=2026-10")
-    told = house.value("SELECT sum(amount) AS a FROM v_invoices WHERE month = '2026-10' AND status = 'issued'")
-    assert told > 0
-    assert f"€{told:,.2f}" in text
+    reported = house.value("SELECT sum(amount) AS a FROM v_invoices WHERE month = '2026-10' AND status = 'issued'")
+    assert reported > 0
+    assert f"€{reported:,.2f}" in text
     assert "Issue October 2026" in text
     assert "POST /invoices" not in page(house, ANALYST, "/invoices?month=2026-10")
 
@@ -84,8 +84,8 @@ def test_a_tenant_sees_its_own_invoices_and_no_other_s_prices(house: Store) -> N
 def test_an_answer_is_what_the_engine_says_and_no_more_than_a_table_shows(house: Store) -> None:
     sql = "SELECT tenant, sum(billed_cost) AS cost, [1] AS a FROM v_charges GROUP BY tenant ORDER BY tenant"
     found = answer.answer_of(house, ANALYST, sql)
-    told = house.rows("SELECT tenant, sum(billed_cost) AS cost FROM v_charges GROUP BY tenant ORDER BY tenant")
-    assert [tuple(row) for row in found.rows] == [(row["tenant"], float(row["cost"]), "[1]") for row in told]
+    reported = house.rows("SELECT tenant, sum(billed_cost) AS cost FROM v_charges GROUP BY tenant ORDER BY tenant")
+    assert [tuple(row) for row in found.rows] == [(row["tenant"], float(row["cost"]), "[1]") for row in reported]
     assert [(one.name, one.is_number) for one in found.columns] == [("tenant", False), ("cost", True), ("a", False)]
     many = answer.answer_of(house, ANALYST, "SELECT number FROM numbers(200000)")
     assert (len(many.rows), many.is_cut, found.is_cut) == (answer.MOST, True, False)
@@ -136,8 +136,8 @@ def test_the_examples_cut_months_and_days_in_the_billing_zone() -> None:
 def test_what_no_rule_fits_is_as_much_as_the_books_have_of_it(house: Store) -> None:
     set_current(FINANCE)
     text = str(applied_files.unmapped_table(house, filters_of(house, ""), language("en")))
-    told = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
-    assert f"'gpu_hours': {told:.6f}" in text
+    reported = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
+    assert f"'gpu_hours': {reported:.6f}" in text
     assert "'reported_tenant': 'speech'" not in text
 
 
@@ -187,8 +187,8 @@ class TestInABrowser:
             page.goto(f"{url}/admin?part=tenants")
             page.locator("#admin-unmapped-grid .ag-row[row-id]").first.wait_for()
             rows = taken(page, "gpuledger-unmapped.csv", tmp_path)
-            told = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
-            assert sum(float(row["GPU-hours"]) for row in rows) == pytest.approx(float(told))
+            reported = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
+            assert sum(float(row["GPU-hours"]) for row in rows) == pytest.approx(float(reported))
             page.goto(f"{url}/invoices?month=2026-10")
             page.locator("#invoices-drafts .ag-overlay-no-rows-center").wait_for()
             assert taken(page, "gpuledger-drafts-2026-10.csv", tmp_path) == [], "all are issued"

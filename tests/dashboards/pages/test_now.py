@@ -17,12 +17,17 @@ from access.current import set_current
 from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import Stores
+from access.settings import AccessSettings
 from billing.close import close
+from billing.insights.now import moment
 from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.filters import filters_of
 from dashboards.languages import language
 from dashboards.pages import now as page
-from dashboards.pages.now.known import held, moment
+from dashboards.pages.now.known import held
+from gpuledger.client import Client
+from gpuledger.documents import NowAllocation
+from tests.dashboards.site import serving
 from tests.draws import keep_seed
 from tests.stores import fresh_store
 from warehouse.store import Store
@@ -109,12 +114,12 @@ def written(store: Store, fleet: Fleet) -> None:
     )
     rows = []
     for job in fleet.jobs:
-        told = [("started", job.before[0] if job.before else job.since)]
+        reported = [("started", job.before[0] if job.before else job.since)]
         if job.before:
-            told += [("suspended", job.before[1]), ("resumed", job.since)]
+            reported += [("suspended", job.before[1]), ("resumed", job.since)]
         if job.until:
-            told.append(("finished", job.until))
-        for event, at in told:
+            reported.append(("finished", job.until))
+        for event, at in reported:
             for device, units in job.devices.items() if event in ("started", "resumed") else [("", 0)]:
                 place = f"'n1', '{device}', {units}" if device else "'', '', NULL"
                 rows.append(f"('{at:%F %T}', '{fleet.cluster}', 's', '{job.name}', 'w-{job.name}', '{event}', "
@@ -231,14 +236,14 @@ def test_what_holds_is_what_is_reckoned_by_hand(house: Store, fleets: Sequence[F
         rows = rows_at(house, f"?cluster={fleet.cluster}")
         expected = reckoned(fleet)
         assert rows.keys() == expected.keys()
-        for name, told in expected.items():
+        for name, reported in expected.items():
             row = rows[name]
-            assert row["since"] == told["since"]
-            assert row["gpus"] == pytest.approx(told["gpus"])
-            assert row["idle_gpus"] == pytest.approx(told["idle"]), name
-            assert row["used_5"] == (None if told["used_5"] is None else pytest.approx(told["used_5"])), name
-            assert row["used_60"] == (None if told["used_60"] is None else pytest.approx(told["used_60"])), name
-            assert row["list_hour"] == told["list_hour"], name
+            assert row["since"] == reported["since"]
+            assert row["gpus"] == pytest.approx(reported["gpus"])
+            assert row["idle_gpus"] == pytest.approx(reported["idle"]), name
+            assert row["used_5"] == (None if reported["used_5"] is None else pytest.approx(reported["used_5"])), name
+            assert row["used_60"] == (None if reported["used_60"] is None else pytest.approx(reported["used_60"])), name
+            assert row["list_hour"] == reported["list_hour"], name
         if rows:
             first = next(iter(rows.values()))
             assert first["all_gpus"] == pytest.approx(sum(row["gpus"] for row in expected.values()))
@@ -377,3 +382,17 @@ def test_old_figures_are_not_shown_as_new(house: Store) -> None:
         assert rows["whole"]["idle_gpus"] == 0
     finally:
         house.command("DELETE FROM events WHERE allocation_id = 'later'")
+
+
+def test_the_api_answers_what_the_page_shows(house: Store) -> None:
+    rows, currency = held(house, filters_of(house, ""), AT, 500)
+    with serving(house, AccessSettings()) as url, Client(url) as client:
+        found, theirs = client.now(), client.now(tenant="vision")
+    assert (found.at, found.stopped, found.currency, found.rows_in_all) == (AT, True, currency, len(rows))
+    assert [vars(one) | {"devices": len(one.devices)} for one in found.allocations] == [
+        {name: row[name] for name in NowAllocation.model_fields} | {"devices": len(row["devices"])} for row in rows
+    ]
+    assert found.total.waste == rows[0]["all_waste"]
+    assert [one.allocation_id for one in theirs.allocations] == [
+        row["allocation_id"] for row in rows if row["tenant"] == "vision"
+    ]

@@ -11,9 +11,9 @@ import pytest
 from access.current import set_current
 from access.principal import ANYBODY
 from access.settings import AccessSettings
+from billing.insights.now import moment
 from dashboards.frame import show
 from dashboards.pages import now as page
-from dashboards.pages.now.known import moment
 from tests.dashboards import site
 from tests.dashboards.browser import MARKS, browser, picture, tab
 from tests.stores import fresh_store

@@ -23,6 +23,7 @@ from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
 from tests.draws import seldom
+from warehouse.errors import LedgerError
 from warehouse.store import Store
 
 EN = language("en")
@@ -44,10 +45,10 @@ def somebody() -> Iterator[None]:
 
 
 def test_objectives_stand_as_their_points_say(house: Store) -> None:
-    told = house.rows("SELECT tenant, sum(good) AS good, sum(bad) AS bad FROM slo_series GROUP BY tenant")
+    reported = house.rows("SELECT tenant, sum(good) AS good, sum(bad) AS bad FROM slo_series GROUP BY tenant")
     found = slo.series_of(house, filters_of(house, f"?{DAY}"))
     assert {(one.tenant, one.good, one.bad) for one in found} == {
-        (row["tenant"], row["good"], row["bad"]) for row in told
+        (row["tenant"], row["good"], row["bad"]) for row in reported
     }
     assert {(one.tenant, one.bad, one.sli, one.state) for one in found} == {
         ("vision", 2, 0.0, "missed"),
@@ -76,12 +77,14 @@ def test_objectives_of_a_tenant_are_its_own(house: Store) -> None:
 
 def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
     (row,) = filters_of(house, MONTH).rows(house, queues.__file__, "by_queue")
-    (told,) = house.rows(
+    (reported,) = house.rows(
         "SELECT countIf(started_at IS NOT NULL) AS started, countIf(started_at IS NULL) AS waiting, "
         "quantileExactIf(0.95)(wait_seconds, started_at IS NOT NULL) AS p95 FROM v_queue_wait WHERE queue = 'main'"
     )
     assert (
-        (row["started"], row["waiting"], row["p95"]) == (told["started"], told["waiting"], told["p95"]) == (2, 2, 600)
+        (row["started"], row["waiting"], row["p95"])
+        == (reported["started"], reported["waiting"], reported["p95"])
+        == (2, 2, 600)
     )
     assert (row["waiting_gpus"], row["bound"], row["late"]) == (16, 300, 4)
     (mine,) = filters_of(house, f"{MONTH}&tenant=vision").rows(house, queues.__file__, "by_queue")
@@ -91,8 +94,8 @@ def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
 def test_reasons_are_the_scheduler_s_last_ones_or_the_events(house: Store) -> None:
     def of(search: str) -> dict[str, dict[str, int]]:
         filters = filters_of(house, search)
-        told = filters.rows(house, queues.__file__, "scheduler")
-        return queues.reasons(filters.rows(house, queues.__file__, "by_queue"), told, filters)
+        reported = filters.rows(house, queues.__file__, "scheduler")
+        return queues.reasons(filters.rows(house, queues.__file__, "by_queue"), reported, filters)
 
     assert of(f"?{DAY}") == {"main": {"WaitingForQuota": 5, "Priority": 2}}
     assert of(f"?{DAY}&tenant=vision") == {"main": {"": 1}}
@@ -175,6 +178,8 @@ def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
 def test_what_a_silence_of_an_alert_begins_with_fits_that_alert_alone() -> None:
     text = silencing.matchers_text({"alertname": "gpu-lost", "node": "n[1]", "severity": "critical"})
     assert silencing.parsed(text) == {"alertname": ("gpu-lost",), "node": ("n[[]1]",)}
+    with pytest.raises(LedgerError, match="second matcher of its label"):
+        silencing.parsed("node=n1, node=n2")
 
 
 def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:

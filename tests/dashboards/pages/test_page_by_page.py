@@ -205,9 +205,9 @@ def test_a_page_is_opened_narrowed_followed_down_and_taken_along(
             expect(figure).to_have_text(said("true"))
 
         if used.down:
-            link, told = used.down
+            link, reported = used.down
             page.locator(link).first.click()
-            asks(page, **told)
+            asks(page, **reported)
             expect(page.locator("h1")).to_be_visible()
         assert wrong == []
 
@@ -217,9 +217,9 @@ def test_a_file_has_every_row_in_full_as_the_engine_has_it(url: str, opened: Any
         page.goto(f"{url}/tenants?period=2026-10")
         page.locator("#tenants-grid a").first.wait_for()
         rows = taken(page, "gpuledger-tenants-2026-10.csv", tmp_path)
-        told = house.rows("SELECT tenant, sum(billed_cost) AS cost FROM v_charges GROUP BY tenant")
+        reported = house.rows("SELECT tenant, sum(billed_cost) AS cost FROM v_charges GROUP BY tenant")
         assert {row["Tenant"]: pytest.approx(float(row["Billed cost (EUR)"]), abs=1e-8) for row in rows} == {
-            row["tenant"]: float(row["cost"]) for row in told
+            row["tenant"]: float(row["cost"]) for row in reported
         }
         page.goto(f"{url}/workload?workload=w-vision&{DAY}")
         page.locator("#workload-hours a").first.wait_for()

@@ -28,9 +28,9 @@ MONTH = "?period=2026-10"
 
 def test_the_overview_sums_what_the_views_tell(house: Store) -> None:
     rows = filters_of(house, MONTH).rows(house, overview.__file__, "by_tenant")
-    told = house.rows("SELECT tenant, sum(list_cost) AS cost FROM v_charges GROUP BY tenant")
+    reported = house.rows("SELECT tenant, sum(list_cost) AS cost FROM v_charges GROUP BY tenant")
     found = {name: round(each.list_cost or 0, 6) for name, each in overview.by_tenant(rows)}
-    assert found == {row["tenant"]: round(row["cost"], 6) for row in told}
+    assert found == {row["tenant"]: round(row["cost"], 6) for row in reported}
     (capacity,) = house.rows(
         "SELECT sum(capacity_gpu_hours) AS hours, sum(used_gpu_hours) AS used FROM v_capacity_hourly"
     )
@@ -50,12 +50,12 @@ def test_a_tenant_that_held_one_hour_of_a_day_did_not_hold_it_all_day(house: Sto
 
 def test_who_waits_is_as_the_view_of_waits_has_it(house: Store) -> None:
     (row,) = filters_of(house, MONTH).rows(house, activity.__file__, "waits")
-    (told,) = house.rows(
+    (reported,) = house.rows(
         "SELECT countIf(started_at >= '2026-09-30 22:00:00') AS started, median(wait_seconds) AS median, "
         "countIf(started_at IS NULL AND ended_at IS NULL) AS waiting FROM v_queue_wait"
     )
-    assert (row["queue"], row["started"], row["median_seconds"]) == ("main", told["started"], told["median"])
-    assert (row["waiting"], row["waiting_gpus"]) == (told["waiting"], 16)
+    assert (row["queue"], row["started"], row["median_seconds"]) == ("main", reported["started"], reported["median"])
+    assert (row["waiting"], row["waiting_gpus"]) == (reported["waiting"], 16)
     (vision,) = filters_of(house, f"{MONTH}&tenant=vision").rows(house, activity.__file__, "waits")
     assert (vision["started"], vision["waiting_gpus"]) == (1, 8)
     assert filters_of(house, f"{MONTH}&tenant=nobody").rows(house, activity.__file__, "waits") == []
@@ -81,10 +81,10 @@ def test_each_level_of_tenants_adds_up_to_the_charges(house: Store, search: str,
     rows = filters.rows(house, tenants.__file__, "by_holder", level=level, grain=found.grain, most=10)
     assert {row["name"] for row in rows} == names
     tenant = filters.only("tenant") or ""
-    told = house.value(
+    reported = house.value(
         "SELECT sum(billed_cost) AS cost FROM v_charges WHERE {t:String} = '' OR tenant = {t:String}", {"t": tenant}
     )
-    assert round(sum(row["billed_cost"] for row in rows), 6) == round(told, 6)
+    assert round(sum(row["billed_cost"] for row in rows), 6) == round(reported, 6)
     for row in rows:
         assert sum(tenants.trend(row, found)) == pytest.approx(float(row["list_cost"]))
         assert len(tenants.trend(row, found)) == len(found.steps) == 31
@@ -103,12 +103,12 @@ def test_budgets_are_of_a_whole_month_and_all_that_a_tenant_pays(house: Store) -
 def test_a_workload_is_shown_hour_by_hour_as_the_books_have_it(house: Store) -> None:
     filters = filters_of(house, MONTH)
     rows = filters.rows(house, workload.__file__, "hours", workload="w-vision")
-    told = house.rows(
+    reported = house.rows(
         "SELECT hour, sum(used_gpu_hours) AS used, sum(idle_gpu_hours) AS idle FROM v_usage_hourly "
         "WHERE workload_id = 'w-vision' GROUP BY hour ORDER BY hour"
     )
     assert [(row["hour"], row["used"], row["idle"]) for row in rows] == [
-        (row["hour"], float(row["used"]), float(row["idle"])) for row in told
+        (row["hour"], float(row["used"]), float(row["idle"])) for row in reported
     ]
     assert len(rows) == 48
 

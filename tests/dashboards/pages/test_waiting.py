@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,13 +14,17 @@ from access.current import set_current
 from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import Stores
+from access.settings import AccessSettings
+from billing.insights.now import reported
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import queues
-from dashboards.pages.queues.waiters import expected, told, waiting
+from dashboards.pages.queues.waiters import expected, waiting
 from dashboards.pages.workload.waits import wait_cards, waits_of
+from gpuledger.client import Client
 from tests.dashboards.browser import MARKS, picture, tab
+from tests.dashboards.site import serving
 from tests.draws import keep_seed, seldom
 from warehouse.store import Store
 
@@ -78,7 +82,7 @@ def house(house: Store, jobs: Sequence[dict[str, Any]]) -> Store:
             add(job, "submitted", job["since"] + timedelta(seconds=30), "Unschedulable", PENDING)
         if job["end"]:
             add(job, job["end"], job["since"] + timedelta(seconds=50))
-    one = {"name": "told", "queue": "alone", "tenant": "vision", "priority": 1, "since": AT}
+    one = {"name": "reported", "queue": "alone", "tenant": "vision", "priority": 1, "since": AT}
     add(one, "submitted", AT)
     add(one, "submitted", AT + timedelta(minutes=1), "InsufficientCapacity", json.dumps(INTERVAL))
     columns = (
@@ -138,8 +142,8 @@ def test_a_tenant_sees_its_own_and_its_place_among_them(house: Store) -> None:
 
 def test_what_a_scheduler_expects_is_an_interval(house: Store) -> None:
     filters = filters_of(house, f"?{DAY}")
-    (row,) = waiting(house, filters, workload="w-told")
-    assert told(row).text == "8 GPUs, 3 free"
+    (row,) = waiting(house, filters, workload="w-reported")
+    assert reported(row).text == "8 GPUs, 3 free"
     assert expected(row, filters, EN) == "3 Oct, 01:00 – 04:30"
     for message in ("", "{", "[]", '{"expected_interval": null}', '{"expected_interval": ["a", "b"]}',
                     '{"expected_interval": ["2026-10-03T01:00:00", "2026-10-03T02:00:00"]}'):  # fmt: skip
@@ -160,7 +164,7 @@ def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Sto
     text = str(wait_cards(wait, filters, EN))
     assert "Unknown: its scheduler reported no reason." in text
     assert "/workload?period=2026-10-02&workload=w-speech" in text
-    (wait,) = waits_of(house, filters_of(house, f"?{DAY}&tenant=speech"), "w-told", at)
+    (wait,) = waits_of(house, filters_of(house, f"?{DAY}&tenant=speech"), "w-reported", at)
     assert wait.pools == wait.holders == []
     text = str(wait_cards(wait, filters, EN))
     for said in ("InsufficientCapacity", "8 GPUs, 3 free", "3 Oct, 01:00 – 04:30", "1 of 1", "no job of this queue"):
@@ -209,14 +213,29 @@ class TestInTheBrowser:
 
         with tab(opened, "dark", {"width": 390, "height": 844}) as (page, wrong):
             page.goto(f"{url}/queues?{DAY}&queue=alone")
-            expect(page.locator("#queues-waiters")).to_contain_text("w-told")
+            expect(page.locator("#queues-waiters")).to_contain_text("w-reported")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             picture(page, "queues-phone")
-            page.locator("#queues-waiters").get_by_role("link", name="w-told").click()
-            expect(page.locator("h1")).to_have_text("w-told")
+            page.locator("#queues-waiters").get_by_role("link", name="w-reported").click()
+            expect(page.locator("h1")).to_have_text("w-reported")
             expect(page.locator("#page")).to_contain_text("Why it waits")
             expect(page.locator("#page")).to_contain_text("8 GPUs, 3 free")
             expect(page.locator("#page")).to_contain_text("3 Oct, 01:00 – 04:30")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             picture(page, "waiting-phone")
             assert wrong == []
+
+
+def test_the_api_answers_what_the_page_shows(house: Store) -> None:
+    with serving(house, AccessSettings()) as url, Client(url) as client:
+        found, alone = client.waiting(), client.waiting(workload="w-reported")
+    assert found.at is not None
+    rows = waiting(house, filters_of(house, ""), at=found.at + timedelta(milliseconds=1))
+    assert [(one.allocation_id, one.rank, one.queued, one.reason) for one in found.jobs] == [
+        (row["allocation_id"], row["rank"], row["queued"], row["reason"]) for row in rows
+    ]
+    (job,) = alone.jobs
+    assert (job.text, job.reason) == ("8 GPUs, 3 free", "InsufficientCapacity")
+    assert [job.earliest_start, job.latest_start] == [
+        datetime.fromisoformat(at) for at in cast("list[str]", INTERVAL["expected_interval"])
+    ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from itertools import accumulate, islice
+
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation
 from scheduler.model import Queue, Request, Start
+from tests.draws import keep_seed
 from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, run, started
 
 CONSERVATIVE = Policies(backfill=None)
@@ -221,3 +225,55 @@ def test_a_start_that_did_not_take_place_takes_nothing_of_what_a_promise_leaves_
         assert started(state.plan(2)) == ["beside"], "it may, and somebody does not let it"
         assert started(state.plan(3)) == ["beside"]
         assert state.next_promise(3) == 100
+
+
+def told(plan: CyclePlan, waiting: list[str]) -> dict[str, int]:
+    """Who has an expected start among the reasons, in how many seconds."""
+    found = {name: [reason for reason in plan.waiting[name] if reason.code == "ExpectedStart"] for name in waiting}
+    return {name: reasons[0].counts["seconds"] for name, reasons in found.items() if reasons}
+
+
+def test_whether_and_when_a_job_is_expected_to_start_depends_on_its_turn_and_not_on_who_is_looked_at() -> None:
+    state = core(nodes(1, 4))
+    decide(state, 0, job("runs", gpus=4, limit=100))
+    names = ["zeta", "alpha", "mid"]
+    one_each = [job(name, tenant=name, gpus=4, limit=50, at=1 + number) for number, name in enumerate(names)]
+    first = decide(state, 10, *one_each, job("alike", tenant="zeta", gpus=4, limit=10, at=9))
+    expected = {"zeta": 100, "alpha": 150, "mid": 200, "alike": 250}
+    assert first.expected == expected
+    for now in (11, 80):  # nothing has happened, and the reasons are told anew
+        assert told(decide(state, now), list(expected)) == {name: at - now for name, at in expected.items()}
+    late = decide(state, 81, job("late", tenant="late", gpus=4, limit=10, at=81))
+    assert late.expected["late"] == 260 and told(late, ["zeta", "late"]) == {"zeta": 19, "late": 179}
+    state.withdraw("alpha", 82)
+    state.drop("alpha")
+    assert told(decide(state, 82), ["mid", "alike", "late"]) == {"mid": 68, "alike": 118, "late": 128}
+
+
+@pytest.mark.parametrize("promises", [1, 3, None])
+def test_expected_starts_are_those_of_the_jobs_whose_turn_is_next_at_every_instant(promises: int | None) -> None:
+    """One node, of which each job takes all: they start one after the other, whoever arrives and whoever looks."""
+    dice = random.Random(f"{keep_seed()} {promises}")
+    for _ in range(10):
+        most = dice.choice([2, 4, 16])
+        state = core(nodes(1, 4), policies=Policies(backfill=promises, expected=most))
+        queue, ends, now = list[tuple[str, int]](), 0, 0
+        for number in range(60):
+            now += dice.choice([0, 1, 10, 30, 70])
+            while state.running and ends <= now:  # as soon as the one before is over
+                state.end(*state.running, ends, True)
+                assert started(decide(state, ends)) == [name for name, _ in queue[:1]]
+                ends += queue.pop(0)[1] if queue else 0
+            if dice.random() < 0.5:
+                name, limit = f"j{number:02}", dice.choice([20, 40, 80])
+                plan = decide(state, now, job(name, dice.choice("abc"), 4, at=now, limit=limit))
+                if started(plan):
+                    ends = now + limit
+                else:
+                    queue.append((name, limit))
+            else:
+                plan = decide(state, now)
+            starts = accumulate((limit for _, limit in queue), initial=ends)
+            reckoned = {name: at - now for (name, _), at in zip(queue, starts, strict=False)}
+            first = dict(islice(reckoned.items(), max(most, 100 if promises is None else promises)))
+            assert told(plan, [name for name, _ in queue]) == first, f"at {now}"

@@ -7,6 +7,7 @@ import json
 import random
 import sys
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,29 @@ def test_devices_are_free_only_when_every_node_has_confirmed_after_it_was_told(c
     assert cluster.living.service.explain("a")["status"] == "cancelled"
     assert cluster.living.status("b") == "running"
     assert n2.alive("b")
+
+
+def test_a_restarted_scheduler_hands_over_no_part_of_a_gang_before_its_last_device_is_free(cluster: Cluster) -> None:
+    """The others would run, and pay, while it is still held on a node that is silent."""
+    for name in "ab":
+        cluster.submit(name, 2)
+    cluster.settle()
+    for name in "ab":
+        cluster.living.service.cancel(name, "me")
+    cluster.submit("gang", min_replicas=4, max_replicas=4)
+    cluster.round("n1")
+    cluster.round("n1")
+    cluster.restart()
+    for _ in range(3):
+        cluster.round("n1")
+    assert cluster.living.status("gang") == "starting"
+    assert not cluster.nodes["n1"].alive()
+    assert len(cluster.nodes["n2"].alive()) == 1, "it was not heard of"
+    cluster.settle()
+    assert [len(node.alive("gang")) for node in cluster.nodes.values()] == [2, 2]
+    cluster.living.service.cancel("gang", "me")
+    cluster.settle()
+    billed_once(cluster)
 
 
 def test_a_lost_nodes_jobs_run_elsewhere_after_its_lease_and_it_comes_back(cluster: Cluster) -> None:
@@ -663,7 +687,8 @@ def one_job_a_device(cluster: Cluster) -> None:
 
 
 def billed_once(cluster: Cluster) -> None:
-    """Each attempt that began has one beginning and one end, in that order."""
+    """Each attempt that began has one beginning and one end, in that order, and no device has two payers at once."""
+    turns: dict[str, list[tuple[float, float]]] = {}
     for allocation in {allocation for allocation, _ in cluster.living.events()}:
         rows = [row for _, row in cluster.living.rows if row.get("allocation_id") == allocation]
         ends = {row["ts"] for row in rows if row["event"] in ("finished", "failed", "cancelled", "preempted")}
@@ -671,6 +696,13 @@ def billed_once(cluster: Cluster) -> None:
         assert len(ends) == 1
         assert len(starts) <= 1
         assert all(row["ts"] <= min(ends) for row in rows), allocation
+        changes = sorted({row["ts"] for row in rows if row["event"] in ("started", "resized")} | ends)
+        for since, to in pairwise(changes):
+            for row in rows:
+                if row["ts"] == since and row["event"] in ("started", "resized"):
+                    turns.setdefault(row["device_id"], []).append((since.timestamp(), to.timestamp()))
+    for device, held in turns.items():
+        assert all(end <= start for (_, end), (start, _) in pairwise(sorted(held))), f"{device}: {sorted(held)}"
 
 
 def test_real_ranks_that_go_on_hear_of_their_new_world(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def site(dice: random.Random, nodes: int) -> dict[str, Any]:
         "tenants": [{"name": "vision", "guaranteed": dice.choice([0, 2, 4])}, {"name": "speech", "guaranteed": 0}],
         "queues": [queue],
         "policies": {
+            "placement": dice.choice(["bestfit", "bestfit", "fgd", "random"]),
             "backfill": dice.choice(["easy", "easy", "conservative", "none", 2]),
             "backfill_interval": dice.choice([0, 0, 0, 25]),
             "preemption_searches": dice.choice([1, 1, 2, 16]),

@@ -57,10 +57,10 @@ def test_a_tenant_sees_its_own_rows_of_a_view_and_all_of_them(
 
 
 def test_nothing_that_a_tenant_sees_names_another(vera: Asked) -> None:
-    told = "".join(json.dumps(rows(vera, f"SELECT * FROM {view}")) for view in TENANT_VIEWS)
-    assert "vision" in told
-    assert all(word in told for word in ("preempted", "Requeued", "resized"))
-    assert "speech" not in told
+    reported = "".join(json.dumps(rows(vera, f"SELECT * FROM {view}")) for view in TENANT_VIEWS)
+    assert "vision" in reported
+    assert all(word in reported for word in ("preempted", "Requeued", "resized"))
+    assert "speech" not in reported
 
 
 def test_a_tenant_reads_nothing_beneath_and_beside_its_views(vera: Asked) -> None:

@@ -19,7 +19,7 @@ WITH
         SELECT
             cluster, device_id, partition_id, workload_id,
             groupArray((ts, interval_seconds, ifNull(utilization, 0),
-                greatest(ifNull(utilization, 0), ifNull(sm_active, 0), ifNull(tensor_active, 0), ifNull(dram_active, 0)))) AS told
+                greatest(ifNull(utilization, 0), ifNull(sm_active, 0), ifNull(tensor_active, 0), ifNull(dram_active, 0)))) AS reported
         FROM samples
         WHERE ts > {at:DateTime64(3,'UTC')} - INTERVAL 60 MINUTE AND ts <= {at:DateTime64(3,'UTC')} AND state <= 'idle'
         GROUP BY cluster, device_id, partition_id, workload_id
@@ -29,7 +29,7 @@ WITH
         SELECT
             cluster, allocation_id, workload_id, start_at, queue, priority, preemptible, gpus, tenant, project, cost_center,
             node, device_id, partition_id, partition_profile, device_units, units, model, pool, is_available,
-            argMin(if(rank < 9, told, []), rank) AS samples
+            argMin(if(rank < 9, reported, []), rank) AS samples
         FROM
         (
             SELECT
@@ -38,10 +38,10 @@ WITH
                 o.project AS project, o.cost_center AS cost_center, o.node AS node, o.device_id AS device_id,
                 o.partition_id AS partition_id, o.partition_profile AS partition_profile, o.device_units AS device_units,
                 o.units AS units, o.model AS model, o.pool AS pool, o.is_available AS is_available,
-                s.told AS told,
+                s.reported AS reported,
                 s.workload_id = o.workload_id AND o.workload_id != '' AS own,
                 multiIf(
-                    empty(told), 9,
+                    empty(reported), 9,
                     s.partition_id = o.partition_id AND own, 1,
                     s.partition_id = o.partition_id AND o.partition_id != '' AND s.workload_id = '', 2,
                     s.partition_id = '' AND own, 3,

@@ -1,5 +1,5 @@
 -- One row: a job that waits at an instant, by queue and rank: submitted within 62 days before, and neither started nor over.
--- reason, message: why, as its source told it last, at told_at; '': it does not tell.   gpus, priority NULL: not told.
+-- reason, message: why, as its source reported it last, at reported_at; '': it does not tell.   gpus, priority NULL: not reported.
 -- rank of queued: its place in its queue, by priority and then by how long it waits; its scheduler may order otherwise. To
 -- whoever sees some tenants only, among their jobs.   in_all: how many there are; {most} are shown.
 -- waited_seconds: until that instant.
@@ -9,7 +9,7 @@ SELECT *, count() OVER () AS in_all
 FROM
 (
     SELECT
-        cluster, allocation_id, since, told_at,
+        cluster, allocation_id, since, reported_at,
         newest.1 AS workload_id, newest.2 AS tenant, newest.3 AS project, newest.4 AS queue, newest.5 AS priority,
         newest.6 AS gpus, newest.7 AS reason, newest.8 AS message,
         dateDiff('millisecond', since, {end:DateTime64(3,'UTC')}) / 1000 AS waited_seconds,
@@ -20,7 +20,7 @@ FROM
         SELECT
             cluster, allocation_id,
             minIf(ts, event = 'submitted') AS since,
-            maxIf(ts, event = 'submitted') AS told_at,
+            maxIf(ts, event = 'submitted') AS reported_at,
             argMaxIf((toString(e.workload_id), toString(e.tenant), toString(e.project), toString(e.queue), e.priority, e.gpus,
                 toString(e.reason), toString(e.message)), (ts, e.reason), event = 'submitted') AS newest
         FROM visible_events AS e

@@ -1,4 +1,4 @@
--- One row: what a stream told in an hour, from the table stream_hours; incomplete hours are taken out again,
+-- One row: what a stream reported in an hour, from the table stream_hours; incomplete hours are taken out again,
 -- and come by tell_again.sql.
 -- Units:   hour = hours since the epoch; *_at = ms within the hour (1..3,600,000); *_rate = utilization x 1e9, -1 for an
 --          unusable sample; length_ms, first_length = interval; usable = samples; rates, highest = over the usable.
@@ -6,7 +6,7 @@
 --          It is proven by their common phase and by as many occupied slots as samples; where there are more than slots
 --          can tell, by the sum of their hashes, which is that of all places from the first to the last.
 --          power, memory: as in stream_hours.
-CREATE TABLE {told:Identifier} ENGINE = Memory AS
+CREATE TABLE {reported:Identifier} ENGINE = Memory AS
 SELECT
     stream,
     toUInt32(intDiv(toUnixTimestamp(stream_hours.hour), 3600)) AS hour,

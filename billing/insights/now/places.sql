@@ -3,7 +3,7 @@
 -- start_at: since when without a break.   tenant, project: who pays, say the books where they know the allocation, else its
 -- source.   units of device_units (0: the device is not in the inventory); is_whole: all of them.
 -- holders: allocations on the device, whichever the filters show.
--- An allocation that the books ended since it began, because its source never told of an end, is not here.
+-- An allocation that the books ended since it began, because its source never reported of an end, is not here.
 -- Params:  at; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
 SELECT *
 FROM
@@ -21,14 +21,14 @@ FROM
     FROM
     (
         SELECT
-            told.cluster AS cluster, told.allocation_id AS allocation_id, told.workload_id AS workload_id,
-            told.start_at AS start_at, told.queue AS queue, told.priority AS priority, told.preemptible AS preemptible,
-            told.gpus AS gpus, told.tenant AS reported_tenant, told.project AS reported_project,
+            reported.cluster AS cluster, reported.allocation_id AS allocation_id, reported.workload_id AS workload_id,
+            reported.start_at AS start_at, reported.queue AS queue, reported.priority AS priority, reported.preemptible AS preemptible,
+            reported.gpus AS gpus, reported.tenant AS reported_tenant, reported.project AS reported_project,
             books.allocation_id != '' AS known, books.payer AS payer,
-            arrayJoin(if(told.device_id = '' AND notEmpty(books.places), books.places,
-                [(toString(told.node), toString(told.device_id), toString(told.partition_id),
-                  arrayFirst(one -> one.2 = told.device_id AND one.3 = told.partition_id, books.places).4, told.units)])) AS place
-        FROM holders(at = {at:DateTime64(3,'UTC')}) AS told
+            arrayJoin(if(reported.device_id = '' AND notEmpty(books.places), books.places,
+                [(toString(reported.node), toString(reported.device_id), toString(reported.partition_id),
+                  arrayFirst(one -> one.2 = reported.device_id AND one.3 = reported.partition_id, books.places).4, reported.units)])) AS place
+        FROM holders(at = {at:DateTime64(3,'UTC')}) AS reported
         LEFT JOIN
         (
             SELECT
@@ -39,8 +39,8 @@ FROM
                 if(countIf(is_open) = 0, maxOrNull(end_at), NULL) AS ended_at
             FROM (SELECT *, ifNull(end_at > {at:DateTime64(3,'UTC')}, true) AS is_open FROM allocations WHERE start_at <= {at:DateTime64(3,'UTC')})
             GROUP BY cluster, allocation_id
-        ) AS books ON told.cluster = books.cluster AND told.allocation_id = books.allocation_id
-        WHERE NOT ifNull(books.ended_at > told.start_at, false)
+        ) AS books ON reported.cluster = books.cluster AND reported.allocation_id = books.allocation_id
+        WHERE NOT ifNull(books.ended_at > reported.start_at, false)
     ) AS h
     LEFT JOIN
     (

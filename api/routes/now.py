@@ -1,0 +1,75 @@
+"""What holds at this moment: who is allocated what, and which jobs wait, and why."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from api.caller import Caller, See, Tenant
+from api.paging import Limit
+from api.strict import StrictRoute
+from billing.insights.now import Ask, Moment, asking, held, moment, reported, waiting
+from gpuledger import documents
+
+router = APIRouter(tags=["now"], route_class=StrictRoute)
+Queue = Annotated[str | None, Query(max_length=300, description="This queue alone.")]
+SUMS = ("gpus", "idle_gpus", "seen_gpus", "list_hour", "billed_hour", "idle_hour", "waste", "unpriced")
+
+
+@router.get("/now")
+def now_(caller: See, tenant: Tenant = None, queue: Queue = None, limit: Limit = 1000) -> documents.Now:
+    """Who is allocated which GPUs at the newest instant for which facts came, whether they are used, what they cost an
+    hour and have wasted so far: the greatest waste first."""
+    at, ask = moment(caller.store, caller.now), _asking(caller, tenant, queue)
+    if at is None:
+        return documents.Now(clock=caller.now, at=None, stopped=True)
+    rows, currency = held(caller.store, ask, at.at, limit)
+    return documents.Now(
+        clock=at.clock, at=at.at, stopped=at.stopped, samples_at=at.samples, closed_until=at.closed,
+        currency=currency or None,
+        total=documents.NowTotal(**{name: rows[0][f"all_{name}"] for name in SUMS}) if rows else documents.NowTotal(),
+        allocations=[_allocation(row) for row in rows],
+        rows_in_all=rows[0]["all_rows"] if rows else 0,
+    )  # fmt: skip
+
+
+@router.get("/waiting")
+def waiting_(
+    caller: See,
+    tenant: Tenant = None,
+    queue: Queue = None,
+    workload: Annotated[str, Query(max_length=300, description="This workload alone.")] = "",
+    limit: Limit = 1000,
+) -> documents.Waiting:
+    """Jobs that wait at the newest instant for which facts came, by queue and rank, each with the reason that its
+    scheduler gives and the interval in which it expects to start it."""
+    at = moment(caller.store, caller.now)
+    if at is None:
+        return documents.Waiting(at=None)
+    rows = waiting(_asking(caller, tenant, queue), workload, limit, _after(at))
+    return documents.Waiting(at=at.at, jobs=[_job(row) for row in rows], rows_in_all=rows[0]["in_all"] if rows else 0)
+
+
+def _asking(caller: Caller, tenant: str | None, queue: str | None) -> Ask:
+    chosen = {"tenants": caller.check_tenant(tenant), "queues": queue}
+    return asking(caller.store, **{name: [one] for name, one in chosen.items() if one is not None})
+
+
+def _after(at: Moment) -> Any:
+    """What was reported at that instant is of it, too."""
+    return at.at + timedelta(milliseconds=1)
+
+
+def _allocation(row: Any) -> documents.NowAllocation:
+    names = ("device_id", "partition_profile", "units", "device_units")
+    devices = [dict(zip(names, one, strict=True)) for one in row["devices"]]
+    return documents.NowAllocation(**{**row, "devices": devices})
+
+
+def _job(row: Any) -> documents.WaitingJob:
+    said = reported(row)
+    return documents.WaitingJob(
+        **{**row, "text": said.text, "earliest_start": said.earliest, "latest_start": said.latest}
+    )

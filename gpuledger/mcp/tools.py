@@ -1,0 +1,373 @@
+"""Ten questions, each a function of a client. Names and messages in answers are what people and sources wrote."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from gpuledger import documents
+from gpuledger.client import ApiError, Client
+from gpuledger.mcp import queries
+from warehouse.errors import LedgerError
+
+MOST = 20
+"""Rows of evidence in an answer; it says how many there are."""
+Span = tuple[datetime, datetime]
+Period = Annotated[
+    str, Field(description="A month (2026-10), a day (2026-10-05) or START..END; empty: all that is closed.")
+]
+Month = Annotated[str, Field(description="A month, such as 2026-10.")]
+Tenant = Annotated[str, Field(description="One tenant; empty: all that the token sees.")]
+
+
+class Answer(BaseModel):
+    """answer: in words, with units.   figures: the numbers in it, exact.   evidence: rows, the most important first;
+    evidence_in_all: how many there are.   sql: a statement over the documented views that shows the same facts; empty:
+    they are not in the closed books yet.   notes: what is not known, or not counted."""
+
+    answer: str
+    figures: dict[str, Any] = {}
+    evidence: list[dict[str, Any]] = []
+    evidence_in_all: int = 0
+    sql: str = ""
+    notes: list[str] = []
+
+
+def idle_holders(client: Client, tenant: Tenant = "", queue: str = "") -> Answer:
+    """Who is allocated which GPUs right now, which of them are idle, what that costs an hour and has wasted so far."""
+    now = client.now(tenant or None, queue or None, MOST)
+    if now.at is None:
+        return Answer(answer="Nothing was ever reported: nobody knows what is allocated now.")
+    total, notes = now.total, []
+    if now.stopped:
+        notes.append(f"Nothing has been reported since {_at(now.at)}: what holds after that is unknown.")
+    if (unseen := total.gpus - total.seen_gpus) > 0.005:
+        notes.append(f"{unseen:.4g} GPUs sent no samples in the last 5 minutes: whether they are idle is unknown.")
+    if total.unpriced:
+        notes.append(f"{total.unpriced} allocations have no price: their cost is not counted.")
+    return Answer(
+        answer=f"As of {_at(now.at)}, {now.rows_in_all} allocations hold {total.gpus:.4g} GPUs, of which"
+        f" {total.idle_gpus:.4g} did nothing for 5 minutes. Idle ones cost {_money(total.idle_hour, now.currency)} an"
+        f" hour at list price; {_money(total.waste, now.currency)} were wasted so far.",
+        figures=_plain(vars(total)) | {"currency": now.currency, "as_of": documents.instant(now.at)},
+        evidence=[_plain(one.model_dump()) for one in now.allocations],
+        evidence_in_all=now.rows_in_all,
+        sql=queries.allocations_at(now.at, tenant=tenant or None, queue=queue or None),
+        notes=notes,
+    )
+
+
+def gpu_waste(client: Client, period: Period = "", tenant: Tenant = "") -> Answer:
+    """GPU-hours allocated against used, and what the idle part cost, by tenant and project."""
+    found = client.efficiency(period, ("tenant", "project"))
+    rows = [row for row in found.rows if not tenant or row.tenant == tenant]
+    idle, allocated, used = (_sum(rows, name) for name in ("idle_gpu_hours", "allocated_gpu_hours", "used_gpu_hours"))
+    cost, unmetered = _sum(rows, "idle_cost"), _sum(rows, "unmetered_gpu_hours")
+    notes = [f"{unmetered:,.2f} GPU-hours were not measured: they are neither used nor idle."] if unmetered else []
+    rows = sorted(rows, key=lambda row: row.idle_cost or 0, reverse=True)
+    span, currency = _span(found.period), _currency(rows)
+    return Answer(
+        answer=f"{_whose(tenant)} had {allocated:,.2f} GPU-hours allocated {_in(found.period)} and used {used:,.2f};"
+        f" {idle:,.2f} were idle, at {_money(cost, currency)}.",
+        figures=_plain({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
+                        "unmetered_gpu_hours": unmetered, "idle_cost": cost, "currency": currency}),
+        evidence=[_plain(row.model_dump(exclude_none=True)) for row in rows[:MOST]],
+        evidence_in_all=len(rows),
+        sql=queries.usage(span, ("tenant", "project"), tenant=tenant or None) if span else "",
+        notes=notes,
+    )  # fmt: skip
+
+
+def right_sizing(client: Client, period: Period = "", tenant: Tenant = "", workload: str = "") -> Answer:
+    """What is allocated now or recurs and could be allocated cheaper, with the saving a month and what it rests on."""
+    found = client.savings(period, tenant or None, workload)
+    advised = sorted(found.recommendations, key=lambda one: one.monthly_amount or 0, reverse=True)
+    monthly = sum((one.monthly_amount for one in advised if one.monthly_amount is not None), Decimal(0))
+    notes = [f"{len(found.not_judged)} allocations could not be judged, for lack of measurements."]
+    waste, figures = found.waste, {"monthly_amount": monthly, "currency": found.currency}
+    if waste is not None:
+        figures |= {"idle_cost": waste.idle_cost, "covered": waste.covered}
+        notes += [f"Not covered: {_money(one.amount, found.currency)}: {one.what}." for one in waste.not_covered]
+    return Answer(
+        answer=f"{len(advised)} recommendations for {_whose(tenant)} {_in(found.period)}, worth"
+        f" {_money(monthly, found.currency)} a month." + (f" The largest: {advised[0].what}." if advised else ""),
+        figures=_plain(figures),
+        evidence=[_plain(one.model_dump()) for one in advised[:MOST]],
+        evidence_in_all=len(advised),
+        sql=advised[0].reproduce if advised else "",
+        notes=[note for note in notes if not note.startswith("0 ")],
+    )
+
+
+def cost_anomalies(client: Client, period: Period = "", tenant: Tenant = "") -> Answer:
+    """Days that cost more or less than expected, each with the workloads that made the difference."""
+    found = client.anomalies(period, tenant or None)
+    rows = sorted(found.anomalies, key=lambda one: abs(one.cost - one.expected), reverse=True)
+    said = "; ".join(
+        f"{one.day} {one.tenant or one.subject}: {_money(one.cost, one.currency)} where"
+        f" {_money(one.expected, one.currency)} was expected"
+        + (f", most of it by {one.contributors[0].name}" if one.contributors else "")
+        for one in rows[:3]
+    )
+    span = _span(found.period)
+    return Answer(
+        answer=f"{len(rows)} of {found.judged} days judged {_in(found.period)} are anomalies"
+        f"{': ' if said else ''}{said}.",
+        figures=_plain({"anomalies": len(rows), "judged": found.judged, "not_judged": found.not_judged}),
+        evidence=[_plain(one.model_dump(mode="json")) for one in rows[:MOST]],
+        evidence_in_all=len(rows),
+        sql=queries.daily(span, found.timezone, tenant=tenant or None) if span else "",
+        notes=[f"{found.not_judged} days could not be judged: too little history."] if found.not_judged else [],
+    )
+
+
+def efficiency_score(client: Client, period: Period = "", tenant: Tenant = "") -> Answer:
+    """One number from 0 to 100 for each tenant: the used part of the GPU-hours that were allocated and measured."""
+    found = client.efficiency(period, ("tenant",))
+    rows = [row for row in found.rows if not tenant or row.tenant == tenant]
+    scored = sorted((row for row in rows if row.efficiency is not None), key=lambda row: row.efficiency or 0)
+    used, measured = _sum(rows, "used_gpu_hours"), _sum(rows, "used_gpu_hours") + _sum(rows, "idle_gpu_hours")
+    score = round(100 * used / measured) if measured else None
+    worst = [f"{row.tenant or 'nobody'} {round(100 * (row.efficiency or 0))}" for row in scored[:3]]
+    coverage = measured / total if (total := _sum(rows, "allocated_gpu_hours")) else None
+    unmeasured = []
+    if coverage is not None and coverage < 1:
+        unmeasured.append(f"{100 * (1 - coverage):.1f} % of the allocated time was not measured.")
+    span = _span(found.period)
+    return Answer(
+        answer="No allocated GPU-hour was measured: there is no score." if score is None else
+        f"{_whose(tenant)} scored {score} of 100 {_in(found.period)}: {used:,.2f} of {measured:,.2f} measured GPU-hours"
+        f" were used. Lowest: {', '.join(worst)}.",
+        figures=_plain({"score": score, "used_gpu_hours": used, "measured_gpu_hours": measured, "coverage": coverage}),
+        evidence=[_plain(row.model_dump(exclude_none=True)) for row in scored[:MOST]],
+        evidence_in_all=len(scored),
+        sql=queries.usage(span, ("tenant",), tenant=tenant or None) if span else "",
+        notes=unmeasured,
+    )  # fmt: skip
+
+
+def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Answer:
+    """Why a tenant's bill of one month differs from that of another: each kind of line and SKU, split into what more or
+    fewer hours did and what another price did. The parts sum to the difference."""
+    bills = [_bill(client, tenant, one) for one in (before, month)]
+    if bills[0].currency != bills[1].currency:
+        raise LedgerError(f"{before} and {month}", "have different currencies", "Compare months of one currency")
+    was, now = (_lines(bill.lines) for bill in bills)
+    effects = sorted((_effect(key, was.get(key), now.get(key)) for key in {*was, *now}),
+                     key=lambda one: abs(one["difference"]), reverse=True)  # fmt: skip
+    difference = sum((one["difference"] for one in effects), Decimal(0))
+    totals = [sum((amount for _, _, amount in lines.values()), Decimal(0)) for lines in (was, now)]
+    currency = bills[1].currency
+    causes = "; ".join(f"{one['what']}: {_money(one['difference'], currency, sign=True)}" for one in effects[:3]
+                       if one["difference"])  # fmt: skip
+    return Answer(
+        answer=f"{tenant}'s bill went from {_money(totals[0], currency)} in {before} to {_money(totals[1], currency)}"
+        f" in {month} ({_money(difference, currency, sign=True)}){': ' if causes else ''}{causes}.",
+        figures=_plain({"before": totals[0], "now": totals[1], "difference": difference, "currency": currency,
+                        "by_hours": sum((one["by_quantity"] or 0 for one in effects), Decimal(0)),
+                        "by_price": sum((one["by_price"] or 0 for one in effects), Decimal(0))}),
+        evidence=[_plain(one) for one in effects[:MOST]],
+        evidence_in_all=len(effects),
+        sql=queries.charges(_months(bills), ("sku", "project"), tenant=tenant),
+        notes=[f"{name} is {bill.status}." for name, bill in zip((before, month), bills, strict=True)
+               if bill.status != "issued"],
+    )  # fmt: skip
+
+
+def why_waiting(client: Client, workload: str = "", tenant: Tenant = "", queue: str = "") -> Answer:
+    """Why a job has not started: the scheduler's reason with its numbers, its place in the queue, the expected start,
+    and who holds most in the same queue."""
+    found = client.waiting(tenant or None, queue or None, workload, MOST)
+    if not found.jobs:
+        about = f"{workload} does not wait" if workload else "No job waits"
+        return Answer(answer=f"{about} now." if found.at else "Nothing was ever reported: nobody knows what waits.",
+                      sql=queries.events(workload_id=workload or None, tenant=tenant or None))  # fmt: skip
+    first = found.jobs[0]
+    holders = client.now(queue=first.queue or None, limit=5).allocations
+    expected = ""
+    if first.earliest_start is not None and first.latest_start is not None:
+        expected = f" It is expected to start between {_at(first.earliest_start)} and {_at(first.latest_start)}."
+    return Answer(
+        answer=f"{first.workload_id or first.allocation_id} has waited {_length(first.waited_seconds)} for"
+        f" {_count(first.gpus)} in queue {first.queue or '(none)'}, as number {first.rank} of {first.queued}:"
+        f" {first.text or first.reason or 'its scheduler gives no reason'}.{expected}",
+        figures=_plain({"waiting": found.rows_in_all, "rank": first.rank, "queued": first.queued, "gpus": first.gpus,
+                        "waited_seconds": first.waited_seconds, "reason": first.reason,
+                        "earliest_start": first.earliest_start, "latest_start": first.latest_start}),
+        evidence=[_plain(one.model_dump()) for one in found.jobs]
+        + [_plain({"holds": one.model_dump(include={"allocation_id", "tenant", "gpus", "since", "used_60"})})
+           for one in holders],
+        evidence_in_all=found.rows_in_all + len(holders),
+        sql=queries.events(allocation_id=first.allocation_id, cluster=first.cluster),
+        notes=[] if first.earliest_start else ["No start is expected: its scheduler reports none."],
+    )  # fmt: skip
+
+
+def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
+    """Budgets of a month: spent, forecast with what it rests on, and which thresholds were crossed when."""
+    found = sorted(client.budgets(month, tenant or None), key=lambda one: one.forecast_percent or 0, reverse=True)
+    over = [one for one in found if (one.forecast_percent or 0) > 100]
+    said = "; ".join(
+        f"{one.tenant}{f'/{one.project}' if one.project else ''}: {_money(one.actual, one.currency)} of"
+        f" {_money(one.amount, one.currency)} spent, {_money(one.forecast, one.currency)} expected"
+        for one in found[:3]
+    )
+    spans = {one.month: (one.start, one.end) for one in client.months() if one.month == month}
+    return Answer(
+        answer=f"{len(found)} budgets in {month}, {len(over)} of them expected to be exceeded"
+        f"{': ' if said else ''}{said}.",
+        figures={"budgets": len(found), "expected_over": len(over)},
+        evidence=[_plain(one.model_dump(mode="json")) for one in found[:MOST]],
+        evidence_in_all=len(found),
+        sql=queries.budgeted(spans, tenant or None) if spans else "",
+        notes=sorted({f"{one.tenant}: no forecast yet." for one in found if one.forecast is None}),
+    )
+
+
+def invoice_line(client: Client, number: str, line: int) -> Answer:
+    """How one line of an issued invoice came about: formula, rule of the rate card, and the allocations behind it."""
+    found = client.explain(number, line)
+    return Answer(
+        answer=f"Line {line} of {number}: {found.line.get('description') or found.line['kind']}, amount"
+        f" {found.line.get('amount')}. {found.formula}",
+        figures=_plain({name: found.line.get(name) for name in ("kind", "quantity", "unit", "amount", "sku")}),
+        evidence=[_plain(one) for one in found.rows[:MOST]],
+        evidence_in_all=len(found.rows),
+        sql=queries.invoice_lines(number),
+        notes=[f"Rate card {found.rate_card}."],
+    )
+
+
+def firing_alerts(client: Client, rule: str = "") -> Answer:
+    """Alerts that fire now, each with its evidence and why nobody is notified of it, if so."""
+    found = list(client.alerts(("firing",), rule))
+    by_rule: dict[str, int] = defaultdict(int)
+    for one in found:
+        by_rule[one.rule] += 1
+    said = ", ".join(f"{count} {name}" for name, count in sorted(by_rule.items(), key=lambda item: -item[1]))
+    return Answer(
+        answer=f"{len(found)} alerts fire{': ' if said else ''}{said}.",
+        figures={"firing": len(found), "by_rule": dict(by_rule)},
+        evidence=[_plain(one.model_dump(mode="json")) for one in found[:MOST]],
+        evidence_in_all=len(found),
+    )
+
+
+TOOLS: Sequence[Callable[..., Answer]] = (
+    idle_holders, gpu_waste, right_sizing, cost_anomalies, efficiency_score, bill_change, why_waiting, budget_status,
+    invoice_line, firing_alerts,
+)  # fmt: skip
+
+
+def _bill(client: Client, tenant: str, month: str) -> documents.InvoiceDocument:
+    """What was issued for the month, else its draft. Errors: LedgerError if there is neither."""
+    issued = [one for one in client.invoices(month, tenant)
+              if one.document_type == "invoice" and one.status == "issued" and one.month == month]  # fmt: skip
+    if issued and issued[-1].number:
+        return client.invoice(issued[-1].number)
+    try:
+        drafts = list(client.drafts(month, tenant))
+    except ApiError as error:
+        raise LedgerError(error.where, error.what, error.next_step) from error
+    if not drafts:
+        raise LedgerError(f"{tenant}, {month}", "has neither an invoice nor a draft", "See: gpuledger ledger")
+    return drafts[0]
+
+
+Key = tuple[str, str, str]
+
+
+def _lines(lines: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[Decimal, Decimal | None, Decimal]]:
+    """By kind, project and SKU: quantity, unit price where there is one, amount."""
+    found: dict[Key, tuple[Decimal, Decimal | None, Decimal]] = {}
+    for line in lines:
+        kind = "correction" if line.get("charge_class") else line["kind"]
+        key = (kind, line.get("project") or "", line.get("sku") or "")
+        quantity, _, amount = found.get(key, (Decimal(0), None, Decimal(0)))
+        quantity += Decimal(line.get("quantity") or 0)
+        amount += Decimal(line.get("amount") or 0)
+        found[key] = quantity, amount / quantity if quantity else None, amount
+    return found
+
+
+def _effect(
+    key: Key, was: tuple[Decimal, Decimal | None, Decimal] | None, now: tuple[Decimal, Decimal | None, Decimal] | None
+) -> dict[str, Any]:
+    """What more hours did at the old price, and what the new price did to all hours; they sum to the difference.
+    Where there is no price before or after, nothing can be split."""
+    nothing = (Decimal(0), None, Decimal(0))
+    (quantity, price, amount), (later, new_price, owed) = was or nothing, now or nothing
+    difference = owed - amount
+    splits = key[0] == "usage" and (price is not None or new_price is not None)
+    at = price if price is not None else new_price
+    by_quantity = (later - quantity) * at if splits and at is not None else None
+    what = " ".join(part for part in (key[0], key[2], f"of {key[1]}" if key[1] else "") if part)
+    return {
+        "what": what, "difference": difference, "before": amount, "now": owed,
+        "quantity_before": quantity, "quantity_now": later, "by_quantity": by_quantity,
+        "by_price": None if by_quantity is None else difference - by_quantity,
+    }  # fmt: skip
+
+
+def _months(bills: Sequence[documents.InvoiceDocument]) -> Span:
+    spans = [[datetime.fromisoformat(bill.period[name]) for name in ("start", "end")] for bill in bills]
+    return min(start for start, _ in spans), max(end for _, end in spans)
+
+
+def _span(period: documents.ClosedSpan) -> Span | None:
+    return (period.start, period.end) if period.start and period.end else None
+
+
+def _in(period: documents.ClosedSpan) -> str:
+    if not period.start or not period.end:
+        return "in a period of which nothing is closed"
+    return f"from {_at(period.start)} to {_at(period.end)}"
+
+
+def _at(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _length(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _count(gpus: float | None) -> str:
+    return "an unknown number of GPUs" if gpus is None else f"{gpus:.4g} GPU{'' if gpus == 1 else 's'}"
+
+
+def _whose(tenant: str) -> str:
+    return tenant or "All tenants"
+
+
+def _sum(rows: Iterable[documents.EfficiencyRow], name: str) -> Decimal:
+    return sum((value for row in rows if (value := getattr(row, name)) is not None), Decimal(0))
+
+
+def _currency(rows: Iterable[documents.EfficiencyRow]) -> str | None:
+    return next((row.currency for row in rows if row.currency), None)
+
+
+def _money(amount: Decimal | None, currency: str | None, sign: bool = False) -> str:
+    if amount is None:
+        return "an unknown amount"
+    return f"{amount:{'+' if sign else ''},.2f} {currency or ''}".rstrip()
+
+
+def _plain(values: Any) -> Any:
+    """As JSON has it: decimals as text, exact; instants in UTC."""
+    if isinstance(values, Mapping):
+        return {name: _plain(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_plain(value) for value in values]
+    if isinstance(values, Decimal):
+        return format(values, "f")
+    if isinstance(values, datetime):
+        return documents.instant(values)
+    return values

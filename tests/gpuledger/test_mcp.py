@@ -1,0 +1,132 @@
+"""The MCP server, asked by the protocol's own client over pipes, and its answers against the API and the SQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from gpuledger.client import ApiError, Client
+from gpuledger.mcp import tools
+from gpuledger.mcp.tools import TOOLS, Answer
+from tests.dashboards.site import Site
+from tests.gpuledger.running import refused
+from warehouse.errors import LedgerError
+
+ASKED: dict[str, dict[str, Any]] = {
+    "idle_holders": {},
+    "gpu_waste": {"period": "2026-10"},
+    "right_sizing": {"period": "2026-10"},
+    "cost_anomalies": {"period": "2026-10"},
+    "efficiency_score": {"period": "2026-10"},
+    "bill_change": {"tenant": "vision", "month": "2026-10", "before": "2026-10"},
+    "why_waiting": {},
+    "budget_status": {"month": "2026-10"},
+    "invoice_line": {"number": "GL-2026-00001", "line": 1},
+    "firing_alerts": {},
+}
+
+
+@pytest.fixture
+def admin(served_site: Site) -> Iterator[Client]:
+    with Client(served_site.url, served_site.tokens["admin"]) as client:
+        yield client
+
+
+def sql(site: Site, text: str) -> list[dict[str, Any]]:
+    with site.client("admin") as client:
+        answer = client.post("/sql?default_format=JSON&output_format_json_quote_decimals=1", content=text)
+    assert answer.status_code == 200, (text, answer.text)
+    rows: list[dict[str, Any]] = json.loads(answer.text)["data"]
+    return rows
+
+
+def answered(client: Client, name: str) -> Answer:
+    return next(tool for tool in TOOLS if tool.__name__ == name)(client, **ASKED[name])
+
+
+def test_an_assistant_asks_every_question(served_site: Site) -> None:
+    """Over the pipes of a process, as an assistant starts it."""
+
+    async def conversation() -> tuple[Any, dict[str, Any], Any]:
+        command = StdioServerParameters(
+            command=sys.executable, args=["-m", "gpuledger", "mcp", "--store", served_site.url],
+            env={**os.environ, "GPULEDGER_TOKEN": served_site.tokens["admin"]},
+        )  # fmt: skip
+        async with stdio_client(command) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            listed = await session.list_tools()
+            answers = {name: await session.call_tool(name, ASKED[name]) for name in ASKED}
+            return listed, answers, await session.call_tool("invoice_line", {"number": "GL-1999-1", "line": 1})
+
+    listed, answers, unknown = asyncio.run(conversation())
+    assert [one.name for one in listed.tools] == list(ASKED)
+    for one in listed.tools:
+        assert one.annotations.read_only_hint and one.description and "client" not in one.input_schema["properties"]
+    for name, answer in answers.items():
+        assert not answer.is_error, (name, answer.content)
+        assert Answer(**answer.structured_content).answer, name
+    assert unknown.is_error
+    assert "GL-1999-1" in unknown.content[0].text and "Traceback" not in unknown.content[0].text
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_sql_behind_an_answer_runs(served_site: Site, admin: Client, name: str) -> None:
+    if text := answered(admin, name).sql:
+        sql(served_site, text)
+    else:
+        assert name in ("firing_alerts", "right_sizing")
+
+
+def test_the_sql_says_what_the_answer_says(served_site: Site, admin: Client) -> None:
+    waste = tools.gpu_waste(admin, "2026-10")
+    rows = sql(served_site, waste.sql)
+    for name in ("allocated_gpu_hours", "used_gpu_hours", "idle_gpu_hours"):
+        assert sum(Decimal(str(row[name])) for row in rows) == Decimal(waste.figures[name]), name
+    one = tools.gpu_waste(admin, "2026-10", "vision")
+    assert {row["tenant"] for row in sql(served_site, one.sql)} == {row["tenant"] for row in one.evidence} == {"vision"}
+
+
+def test_the_parts_of_a_changed_bill_sum_to_the_difference(monkeypatch: pytest.MonkeyPatch, admin: Client) -> None:
+    def line(kind: str, quantity: str, amount: str, sku: str = "h100") -> dict[str, Any]:
+        return {"kind": kind, "quantity": quantity, "amount": amount, "sku": sku, "project": "", "charge_class": None}
+
+    bill = admin.drafts("2026-10", "vision")
+    draft = next(iter(bill))
+    bills = {
+        "2026-09": [line("usage", "10", "20.00"), line("usage", "5", "5.00", "l40s"), line("tax", "0", "4.75")],
+        "2026-10": [line("usage", "12", "30.00"), line("minimum", "0", "7.00"), line("tax", "0", "5.70")],
+    }
+    monkeypatch.setattr(
+        tools, "_bill", lambda _client, _tenant, month: draft.model_copy(update={"lines": bills[month]})
+    )
+    found = tools.bill_change(admin, "vision", "2026-10", "2026-09")
+    parts = {one["what"]: one for one in found.evidence}
+    assert found.figures["difference"] == "12.95"
+    assert sum(Decimal(one["difference"]) for one in found.evidence) == Decimal("12.95")
+    assert (parts["usage h100"]["by_quantity"], parts["usage h100"]["by_price"]) == ("4.00", "6.00")
+    assert (parts["usage l40s"]["by_quantity"], parts["tax h100"]["by_price"]) == ("-5.00", None)
+
+
+def test_a_tenant_is_answered_from_its_own_books(served_site: Site) -> None:
+    with Client(served_site.url, served_site.tokens["vision"]) as client:
+        for name in ASKED:
+            try:
+                text = answered(client, name).model_dump_json()
+            except (ApiError, LedgerError) as error:
+                text = str(error)
+            assert "speech" not in text and "GPU-b" not in text, name
+    with Client(served_site.url, "nonsense") as client, pytest.raises(ApiError, match="unknown, expired or revoked"):
+        tools.gpu_waste(client)
+
+
+def test_a_store_is_not_a_server() -> None:
+    assert "asks a server, not a store" in refused("mcp", "--store", "chdb://memory")
