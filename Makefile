@@ -13,7 +13,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test check coverage mutants docs lint audit bench focus-validator golden clean
+.PHONY: help demo dev test check coverage mutants docs lint audit bench bench-year focus-validator golden clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
@@ -51,6 +51,9 @@ audit: $(VENV)/.dev  ## known vulnerabilities of the locked versions; fails wher
 
 bench: $(VENV)/.dev  ## speed and memory as ratios beside alternatives, in one run
 	$(RUN)/python -m bench
+
+bench-year: $(VENV)/.dev  ## what a new hour costs on books of one to five years
+	$(RUN)/python -m bench.year --growth 5
 
 # It wants numpy 1 and so an older pyarrow than ours, and Python 3.12: hence an environment of its own.
 PYTHON312 ?= python3.12

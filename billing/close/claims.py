@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from billing.close.facts import read_too
 from billing.close.resolve import FOREVER, Claim, DeviceState, LastSeen, Refusal, Resolution, resolve
+from billing.close.stage import Stage
 from warehouse.store import Store, read_sql
 
 if TYPE_CHECKING:
@@ -17,34 +18,20 @@ SILENCE_MS = 24 * 3_600_000
 """An open claim whose own samples stopped this long before its device's did has lost its end event."""
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Names of the working tables of one close, or of one portion of it; they exist only while it runs."""
-
-    run: int
-    portion: str = ""
-
-    def __call__(self, name: str) -> str:
-        return f"close_{self.run}_{self.portion}{name}"
-
-    def of_portion(self, hour: int) -> Stage:
-        """Names apart from those of other portions, which begin with other hours."""
-        return replace(self, portion=f"{self.portion}{hour}_")
-
-    def names(self, *names: str) -> dict[str, str]:
-        return {name: self(name) for name in names}
-
-
 def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     """Fills the working tables `states` and `settled`. Answers what was refused, with reasons."""
-    params = {**stage.names("batches", "claims", "states", "settled", "disputed", "decided"), "forever": FOREVER}
+    names = stage.names("batches", "claims", "states", "settled", "disputed", "decided", "alive")
+    params = {**names, "forever": FOREVER}
     for name in ("stage_claims", "claims", "states", "disputed", "stage_decided"):
-        store.command(read_sql(__file__, name), params)
+        store.command(read_sql(__file__, name).replace("{which}", WHICH if stage.of_alive else "true"), params)
     doubts: dict[str, list[Claim]] = defaultdict(list)
     for row in store.rows(read_sql(__file__, "doubtful"), params):
         doubts[row.pop("doubt")].append(Claim(**row))
     resolution = Resolution()
     if disputed := doubts["disputed"]:
+        workloads = sorted({claim.workload_id for claim in disputed if not claim.device_id or claim.end_ms >= FOREVER})
+        if workloads:
+            read_too(store, stage, OF_WORKLOADS, {"workloads": workloads})
         states = [DeviceState(**row) for row in store.rows(read_sql(__file__, "disputed_states"), params)]
         resolution = resolve(disputed, states, _last_seen(store, stage), _named(store, stage, disputed))
     if resolution.kept:
@@ -59,6 +46,22 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     ]
 
 
+WHICH = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
+"""The allocations that are looked at, where not all are."""
+
+
+OF_WORKLOADS = "SELECT batch FROM samples WHERE workload_id IN {workloads:Array(String)}"
+OF_RECENT = (
+    "SELECT batch FROM touched_hours WHERE hour >= (SELECT toStartOfHour(max(ts)) - INTERVAL 1 HOUR FROM samples)"
+    " - toIntervalSecond(intDiv({silence_ms:Int64}, 1000))"
+)
+OF_SILENT = (
+    "SELECT batch FROM samples WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {silent:Identifier})"
+    " AND ts > (SELECT fromUnixTimestamp64Milli(min(start_ms), 'UTC') FROM {silent:Identifier})"
+)
+"""Batches of samples that say when somebody was last alive, and where: disputed claims, all lately, silent ones."""
+
+
 class Published(NamedTuple):
     """Fingerprints of what a close publishes besides entries."""
 
@@ -71,8 +74,11 @@ def prepare_claims(store: Store, stage: Stage, refused: Sequence[Refusal]) -> Pu
     new = _new(stage)
     for table in Published._fields:
         store.create_like(new[table], table)
-    names = {"new": new["allocations"], **stage.names("settled"), "forever": FOREVER}
-    store.command(read_sql(__file__, "publish_allocations"), names)
+    names = {"new": new["allocations"], **stage.names("settled", "alive"), "forever": FOREVER}
+    which = WHICH if stage.of_alive else "true"
+    store.command(read_sql(__file__, "publish_allocations").replace("{which}", which), names)
+    if stage.of_alive:
+        store.command(read_sql(__file__, "keep_allocations"), names)
     if refused:
         store.insert(new["refused_claims"], _refusals(refused))
     return Published(**store.rows(read_sql(__file__, "published"), new)[0])
@@ -134,6 +140,7 @@ def _end_lost(store: Store, stage: Stage) -> None:
     store.command(read_sql(__file__, "silent"), params)
     if not store.value("SELECT count() AS claims FROM {silent:Identifier}", params):
         return
+    read_too(store, stage, OF_SILENT, params)
     lost = store.rows(read_sql(__file__, "lost_ends"), params)
     if not lost:
         return

@@ -8,9 +8,14 @@ which batches it reads, all its statements read these and no others, and before 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime, timedelta
 
-from billing.close.claims import Stage
+from billing.close.stage import Stage
+from warehouse.instants import epoch_ms
 from warehouse.store import Params, Store, read_sql
+
+MARGIN = timedelta(days=1)
+"""How much later than its acknowledgement says a batch may come to be seen: clocks differ, writing takes time."""
 
 
 def stage_facts(store: Store, stage: Stage) -> None:
@@ -19,6 +24,37 @@ def stage_facts(store: Store, stage: Stage) -> None:
     store.command("CREATE TABLE {fresh:Identifier} (batch UInt64) ENGINE = Memory", params)
     store.command(read_sql(__file__, "fresh").replace("{read}", _READ), params)
     _stage(store, stage, f"{_READ} UNION ALL SELECT batch FROM {{fresh:Identifier}}", params)
+
+
+def fresh_since(store: Store, read_at: datetime) -> int:
+    """From when on (ms) acknowledgements may be such that a close which began to read at `read_at` missed; 0: which
+    closes have read since then is not known."""
+    fresh_ms = epoch_ms(read_at - MARGIN)
+    known = {"since_ms": fresh_ms - epoch_span(MARGIN)}
+    return fresh_ms if store.value(read_sql(__file__, "all_are_dated"), known) else 0
+
+
+def stage_fresh_facts(store: Store, stage: Stage) -> None:
+    """Fills the working table `fresh` as `stage_facts` does, from the acknowledgements since `stage.fresh_ms`, and
+    `batches` with these; what else the close needs of what was read before it has to ask for (`read_too`)."""
+    params = {**stage.names("fresh", "lately"), **_read_before(store, stage), "fresh_ms": stage.fresh_ms}
+    params["since_ms"] = stage.fresh_ms - epoch_span(MARGIN)
+    store.command("CREATE TABLE {fresh:Identifier} (batch UInt64) ENGINE = Memory", params)
+    store.command(read_sql(__file__, "stage_lately"), params)
+    store.command(read_sql(__file__, "lately").replace("{read}", READ_BY), params)
+    store.command(read_sql(__file__, "fresh_lately"), params)
+    _stage(store, stage, "SELECT batch FROM {fresh:Identifier} UNION ALL SELECT toUInt64(0) AS batch", params)
+
+
+def read_too(store: Store, stage: Stage, wanted: str, params: Params) -> None:
+    """Adds to `batches` what the close reads of some batches.   wanted: a SELECT of them, with its params."""
+    if stage.fresh_ms:
+        names = {**params, **stage.names("batches", "lately"), "fresh_ms": stage.fresh_ms}
+        store.command(read_sql(__file__, "read_too").replace("{wanted}", wanted), names)
+
+
+def epoch_span(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)
 
 
 def stage_facts_without(store: Store, stage: Stage, whole: Stage, without: Collection[int]) -> None:
@@ -30,7 +66,8 @@ def stage_facts_without(store: Store, stage: Stage, whole: Stage, without: Colle
 
 def name_facts(store: Store, stage: Stage) -> None:
     """Names what this close reads, for whoever computes it again."""
-    follows = _last(store, stage)
+    follows = close_before(store, stage)
+    store.command("INSERT INTO close_named (run) SELECT {run:UInt64}", {"run": stage.run})
     store.command(read_sql(__file__, "name_batches"), {"run": stage.run, "follows": follows, **stage.names("fresh")})
 
 
@@ -39,14 +76,14 @@ def present_facts(store: Store, stage: Stage) -> None:
     _stage(store, stage, "SELECT batch FROM ingest_batches UNION DISTINCT SELECT toUInt64(0) AS batch", None)
 
 
-def _last(store: Store, stage: Stage) -> int:
+def close_before(store: Store, stage: Stage) -> int:
     """The close that this one follows; 0: none."""
     return int(store.value("SELECT max(run) AS last FROM close_batches WHERE run < {run:UInt64}", {"run": stage.run}))
 
 
 def _read_before(store: Store, stage: Stage) -> Params:
     """Parameters of READ_BY for the close that this one follows; of none for the first."""
-    return batches_read(store, _last(store, stage)) or {"last": 0, "others": []}
+    return batches_read(store, close_before(store, stage)) or {"last": 0, "others": []}
 
 
 READ_BY = "run <= {last:UInt64} AND run NOT IN {others:Array(UInt64)}"

@@ -15,9 +15,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from billing.close.claims import Stage, stage_claims
+from billing.close.carried import EVERY_HOUR, TOUCHING, Carried, Looked, look_at
+from billing.close.claims import stage_claims
 from billing.close.payers import stage_payers
 from billing.close.resolve import Refusal
+from billing.close.stage import Stage
 from billing.energy import attribution
 from billing.rates import AppliedCard, cut_instants
 from billing.rates.staging import stage_prices, subject_params
@@ -43,33 +45,42 @@ class Hour(NamedTuple):
 
 
 def stage_claims_and_prices(
-    store: Store, stage: Stage, limit: datetime, card: AppliedCard | None, mapping: AppliedMapping | None
-) -> list[Refusal]:
+    store: Store,
+    stage: Stage,
+    limit: datetime,
+    card: AppliedCard | None,
+    mapping: AppliedMapping | None,
+    carried: Carried | None = None,
+) -> tuple[list[Refusal], Looked]:
     """Fills the working tables with claims, states and prices, from the batches of the table `batches`. Answers what
-    was refused."""
+    was refused, and which hours are to be looked at.
+
+    carried: what the close before left, if only the allocations in `alive` are looked at.
+    """
     refused = stage_claims(store, stage)
     stage_payers(store, stage, mapping, card)
+    looked = look_at(store, stage, carried, limit, card) if carried else EVERY_HOUR
     _stage_prices(store, stage, card, limit)
-    return refused
+    return refused, looked
 
 
-def hours_before(store: Store, stage: Stage, limit: datetime, card: AppliedCard | None) -> list[Hour]:
-    """The hours before an instant that have anything to count, in order."""
+def hours_before(
+    store: Store, stage: Stage, limit: datetime, card: AppliedCard | None, looked: Looked = EVERY_HOUR
+) -> list[Hour]:
+    """The hours before an instant that have anything to count, in order; of those that are looked at."""
     zone = f"{card.card.timezone if card else 'UTC'} {attribution.rules_in_force(store)}"
+    params = {**stage.names("batches", "settled", "states", "prices"), **looked.params}
+    touching = "true" if looked == EVERY_HOUR else TOUCHING
     inputs = store.rows(
-        read_sql(__file__, "inputs"),
-        {
-            **stage.names("batches", "settled", "states", "prices"),
-            "until_ms": epoch_ms(limit),
-            "zone_hash": _fingerprint(zone),
-        },
+        read_sql(__file__, "inputs").replace("{touching}", touching),
+        {**params, "until_ms": epoch_ms(limit), "zone_hash": _fingerprint(zone)},
     )
     samples = {
         row["hour"]: row["samples"]
         for row in store.rows(
             "SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows) AS samples "
-            "FROM touched_hours WHERE batch IN {batches:Identifier} GROUP BY hour",
-            stage.names("batches"),
+            f"FROM touched_hours WHERE batch IN {{batches:Identifier}} AND {touching} GROUP BY hour",
+            params,
         )
     }
     cut = _fingerprints_of_cuts(card, [row["hour"] for row in inputs])
@@ -101,9 +112,18 @@ def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: d
     """The card's prices for every combination of what prices depend on that occurs, from the first device on."""
     first = store.value("SELECT min(start_ms) AS first_ms FROM {states:Identifier}", stage.names("states"))
     kept = subject_params(card.card if card else None)
-    subjects = store.rows(read_sql(__file__, "subjects"), {**stage.names("settled", "states"), **kept})
+    held = read_sql(__file__, "subjects").replace("{held}", HELD + HELD_BEFORE if stage.of_alive else HELD)
+    subjects = store.rows(held, {**stage.names("settled", "states", "alive"), **kept}) if card else []
     tables = stage.names("prices", "price_subjects", "price_schedules")
     stage_prices(store, tables, card.card if card else None, subjects, datetime.fromtimestamp(first / 1000, UTC), limit)
+
+
+HELD = "SELECT cluster, device_id, partition_profile, tenant, queue, priority, preemptible FROM {settled:Identifier}"
+HELD_BEFORE = (
+    " UNION ALL SELECT cluster, device_id, partition_profile, tenant, queue, priority, preemptible FROM allocations"
+    " WHERE cityHash64(toString(cluster), allocation_id) NOT IN {alive:Identifier}"
+)
+"""What is held, by whoever a close looks at, and by all others."""
 
 
 def portions(hours: Sequence[Hour]) -> list[list[Hour]]:

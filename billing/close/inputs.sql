@@ -3,25 +3,39 @@
 -- it and of the platform, sample batches that touch it.
 -- Units:   hour = hours since the epoch; facts = claims, device states and prices that lie in it.
 -- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change).
--- Params:  batches: those that the close reads. Of an hour that a later one touches the fingerprint is another.
+-- Params:  firsts, nexts: the hours that are looked at, in runs [first, next). touching: a condition on touched_hours, of
+--          which samples may touch those.
+--          batches: those that the close reads. Of an hour that a later one touches the fingerprint is another.
 WITH
     {until_ms:Int64} AS until,
     facts AS
     (
-        SELECT payer, start_ms, least(end_ms, until) AS end_ms,
-            cityHash64('claim', source_claim, cluster, device_id, partition_id, partition_profile, workload_id, allocation_id, tenant, project, queue, preemptible, units, estimated)
+        SELECT start_ms, least(end_ms, until) AS end_ms,
+            cityHash64('claim', claim, cluster, device_id, partition_id, partition_profile, workload_id, allocation_id, tenant, project, queue, preemptible, units, estimated)
                 + if(reported_tenant = tenant AND reported_project = project AND cost_center = '' AND NOT unmapped AND isNull(priority), 0,
-                    cityHash64('payer', source_claim, reported_tenant, reported_project, cost_center, unmapped, ifNull(toString(priority), ''))) AS what
+                    cityHash64('payer', claim, reported_tenant, reported_project, cost_center, unmapped, ifNull(toString(priority), ''))) AS what
         FROM {settled:Identifier}
         WHERE start_ms < least(end_ms, until)
         UNION ALL
-        SELECT cityHash64('', '', '', toUInt16(0), toUInt8(0)) AS payer, start_ms, least(end_ms, until) AS end_ms, cityHash64('state', state_id, node, model, pool, units, available) AS what
+        SELECT start_ms, least(end_ms, until) AS end_ms, cityHash64('state', state_id, node, model, pool, units, available) AS what
+        FROM {states:Identifier}
+        WHERE start_ms < least(end_ms, until)
+    ),
+    -- What a price is asked for: a payer on a model in a pool, while one of them holds some of the other.
+    asked AS
+    (
+        SELECT cityHash64(product, payer) AS subject, greatest(claims.start_ms, states.start_ms) AS start_ms, least(claims.end_ms, states.end_ms, until) AS end_ms
+        FROM {settled:Identifier} AS claims
+        INNER JOIN {states:Identifier} AS states ON claims.device = states.device
+        WHERE start_ms < end_ms
+        UNION ALL
+        SELECT cityHash64(product, cityHash64('', '', '', toUInt16(0), toUInt8(0))) AS subject, start_ms, least(end_ms, until) AS end_ms
         FROM {states:Identifier}
         WHERE start_ms < least(end_ms, until)
     ),
     priced AS
     (
-        SELECT payer, greatest(from_ms, first_ms) AS start_ms, least(to_ms, until) AS end_ms,
+        SELECT subject, greatest(from_ms, first_ms) AS start_ms, least(to_ms, until) AS end_ms,
             cityHash64('price', model, pool, payer, sku, list_unit_price, contracted_unit_price, currency) AS what
         FROM {prices:Identifier}, (SELECT min(start_ms) AS first_ms FROM {states:Identifier}) AS existence
         WHERE start_ms < end_ms
@@ -31,12 +45,22 @@ WITH
         SELECT hour, sum(lying) AS facts, sum(hashes) AS inputs
         FROM
         (
-            SELECT payer, hour, countIf(is_fact) AS holding, count() AS lying,
-                sum(cityHash64(what, greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000))) AS hashes
-            FROM (SELECT *, true AS is_fact FROM facts UNION ALL SELECT *, false AS is_fact FROM priced)
-            ARRAY JOIN range(toUInt32(intDiv(start_ms, 3600000)), toUInt32(intDiv(end_ms - 1, 3600000) + 1)) AS hour
-            GROUP BY payer, hour
-            HAVING holding > 0
+            SELECT subject, hour, countIf(kind = 'asked') AS asking, countIf(kind != 'asked') AS lying,
+                sumIf(cityHash64(what, greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000)), kind != 'asked') AS hashes
+            FROM
+            (
+                SELECT toUInt64(0) AS subject, start_ms, end_ms, what, 'fact' AS kind FROM facts
+                UNION ALL
+                SELECT subject, start_ms, end_ms, toUInt64(0) AS what, 'asked' AS kind FROM asked
+                UNION ALL
+                SELECT subject, start_ms, end_ms, what, 'price' AS kind FROM priced
+            )
+            ARRAY JOIN arrayFlatten(arrayMap(
+                (first, next) -> range(
+                    greatest(toUInt32(intDiv(start_ms, 3600000)), first), least(toUInt32(intDiv(end_ms - 1, 3600000) + 1), next)),
+                {firsts:Array(UInt32)}, {nexts:Array(UInt32)})) AS hour
+            GROUP BY subject, hour
+            HAVING subject = 0 OR asking > 0
         )
         GROUP BY hour
     ),
@@ -47,7 +71,7 @@ WITH
         SELECT batch, toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS ends_in,
             reach_ms > 0 OR first_ms <= max(if(reach_ms > 0, longest_ms, 0)) OVER (PARTITION BY hour) AS reaches_back
         FROM touched_hours
-        WHERE batch IN {batches:Identifier}
+        WHERE batch IN {batches:Identifier} AND {touching}
     ),
     touches AS
     (

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
 
-from billing.close.claims import Stage
+from billing.close.claims import WHICH
 from billing.close.facts import stage_facts_without
 from billing.close.hours import (
     HOUR_MS,
@@ -30,6 +30,7 @@ from billing.close.hours import (
     stage_claims_and_prices,
 )
 from billing.close.resolve import FOREVER
+from billing.close.stage import Stage
 from billing.rates import AppliedCard
 from billing.tenants import AppliedMapping
 from ingest import held
@@ -99,6 +100,23 @@ class Fence:
     harmless: set[int] = field(default_factory=set)
     others: set[int] = field(default_factory=set)
 
+    def is_open(self, stage: Stage, dirty: Collection[int], limit: datetime) -> bool:
+        """Whether no issued month is another than it was: then there is nothing to take back."""
+        months = self._months()
+        return not months.spans or self._is_same(stage, months, dirty, limit)
+
+    def _months(self) -> IssuedMonths:
+        rules = self.card.card if self.card else None
+        minimum_ms, reach_ms = (1000 * rules.longest_minimum_seconds, HOUR_MS * rules.reach_hours) if rules else (0, 0)
+        return IssuedMonths(issued_months(self.store), minimum_ms, reach_ms)
+
+    def _is_same(self, stage: Stage, months: IssuedMonths, dirty: Collection[int], limit: datetime) -> bool:
+        return (
+            limit >= months.until
+            and not any(map(months.has, dirty))
+            and _sessions(self.store, months, stage) == _sessions(self.store, months, None)
+        )
+
     def take_back(self, stage: Stage, dirty: Collection[int], limit: datetime) -> int | None:
         """Lets the pushed rows wait that would change an issued month, and takes them out of the facts. Answers how
         many there were, the facts being others now; None: none would. A batch of which some rows may be harmless is
@@ -107,16 +125,8 @@ class Fence:
         stage: of a close that has named no facts yet.   dirty: the hours (since the epoch) that it would compute again.
         limit: before which; what it reads is read for good, also what changes later hours.
         """
-        rules = self.card.card if self.card else None
-        minimum_ms, reach_ms = (1000 * rules.longest_minimum_seconds, HOUR_MS * rules.reach_hours) if rules else (0, 0)
-        months = IssuedMonths(issued_months(self.store), minimum_ms, reach_ms)
-        if not months.spans:
-            return None
-        if (
-            limit >= months.until
-            and not any(map(months.has, dirty))
-            and _sessions(self.store, months, stage) == _sessions(self.store, months, None)
-        ):
+        months = self._months()
+        if not months.spans or self._is_same(stage, months, dirty, limit):
             return None
         batches = [Pushed(**row) for row in self.store.rows(read_sql(__file__, "pushed"), stage.names("fresh"))]
         every = {one.batch for one in batches}
@@ -209,8 +219,9 @@ def _sessions(store: Store, months: IssuedMonths, stage: Stage | None) -> int:
     """Fingerprint of the short sessions that ended in the months. stage: by whose claims; None: by the last close's."""
     if not months.minimum_ms:
         return 0
-    statement = read_sql(__file__, "issued_sessions").replace("{claims}", PUBLISHED if stage is None else SETTLED)
-    names = {} if stage is None else stage.names("settled")
+    claims = PUBLISHED if stage is None else SETTLED_OF_ALIVE if stage.of_alive else SETTLED
+    statement = read_sql(__file__, "issued_sessions").replace("{claims}", claims)
+    names = {} if stage is None else stage.names("settled", "alive")
     return int(store.value(statement, {**names, **months.params, "minimum_ms": months.minimum_ms, "forever": FOREVER}))
 
 
@@ -219,7 +230,8 @@ PUBLISHED = """
     SELECT cluster, allocation_id, toUnixTimestamp64Milli(start_at) AS start_ms,
         ifNull(toUnixTimestamp64Milli(end_at), {forever:Int64}) AS end_ms
     FROM allocations"""
-"""The claims of a close, and those that the last one published."""
+SETTLED_OF_ALIVE = f"{SETTLED} WHERE {WHICH} UNION ALL {PUBLISHED} WHERE NOT ({WHICH})"
+"""The claims of a close, those that the last one published, and those of a close that looks at some alone."""
 
 
 def movers(batches: Sequence[Pushed], moves: Callable[[Collection[int]], bool]) -> list[int]:

@@ -1,11 +1,13 @@
 -- One row: an open claim whose own samples stopped long before the device's did. Its end event is lost.
 -- Units:   {silence_ms:Int64} how long; last_ms = last own sample, ms since the epoch.
 WITH
+    (SELECT fromUnixTimestamp64Milli(min(start_ms), 'UTC') FROM {silent:Identifier}) AS since,
     own AS
     (
         SELECT cluster, device_id, workload_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
         FROM samples
         WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {silent:Identifier}) AND batch IN {batches:Identifier}
+            AND ts > since
             AND workload_id IN (SELECT workload_id FROM {silent:Identifier}) AND workload_id != ''
         GROUP BY cluster, device_id, workload_id
     ),
@@ -14,6 +16,7 @@ WITH
         SELECT cluster, device_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
         FROM samples
         WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {silent:Identifier}) AND batch IN {batches:Identifier}
+            AND ts > since
         GROUP BY cluster, device_id
     )
 SELECT silent.claim AS claim, own.last_ms AS last_ms

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from billing.close.claims import Stage
 from billing.close.resolve import FOREVER
+from billing.close.stage import Stage
 from billing.rates import AppliedCard
 from billing.rates.staging import subject_params
 from billing.tenants import AppliedMapping, Combination, OwnerBook

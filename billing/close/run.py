@@ -11,12 +11,13 @@ import importlib.metadata
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from billing.close.claims import Stage, prepare_claims, publish_claims
-from billing.close.facts import name_facts, present_facts, stage_facts
+from billing.close.carried import EVERY_HOUR, Carried, Looked, carried_over, carry, stage_alive
+from billing.close.claims import prepare_claims, publish_claims
+from billing.close.facts import fresh_since, name_facts, present_facts, stage_facts, stage_fresh_facts
 from billing.close.hours import (
     HOUR_MS,
     PORTIONS_AT_ONCE,
@@ -29,6 +30,7 @@ from billing.close.hours import (
 )
 from billing.close.issued import Fence
 from billing.close.resolve import Refusal
+from billing.close.stage import Stage
 from billing.energy import attribution
 from billing.rates import AppliedCard, current_rate_card
 from billing.tenants import AppliedMapping, current_mapping
@@ -76,6 +78,7 @@ def close(
     grace: timedelta = GRACE,
     on_progress: Progress | None = None,
     takes_back: bool = True,
+    whole: bool = False,
 ) -> CloseReport:
     """Computes the ledger of all hours before `until` whose facts or prices changed since they were last closed.
 
@@ -83,10 +86,11 @@ def close(
             what is closed already: what comes late may change that, too.
     takes_back: what was pushed and would change an issued month waits for a person. Not in a copy that shows what it
             would do.
+    whole:  reads all facts again, also those of which nothing new was told. It finds the same.
     Errors: LedgerError if `until` is naive or is in the future.
     """
     with store.turn(f"close {store.database}"):
-        return _close(store, until, now or datetime.now(UTC), grace, on_progress, takes_back)
+        return _close(store, until, now or datetime.now(UTC), grace, on_progress, takes_back, whole)
 
 
 def _close(
@@ -96,6 +100,7 @@ def _close(
     grace: timedelta,
     on_progress: Progress | None,
     takes_back: bool,
+    whole: bool,
 ) -> CloseReport:
     limit = _limit(store, until, now, grace)
     if limit is None:
@@ -106,8 +111,16 @@ def _close(
     fence, taken_back = Fence(store, card, mapping), 0
     try:
         progress("claims", 0, 0)
-        refused, dirty, cutoff = _staged(store, stage, limit, card, mapping)
-        while takes_back:
+        carried = None if whole else carried_over(store, stage, mapping)
+        if carried is not None:
+            stage = replace(stage, of_alive=True, fresh_ms=fresh_since(store, carried.read_at))
+            refused, dirty, cutoff = _staged(store, stage, limit, card, mapping, carried)
+            if takes_back and not fence.is_open(stage, {hour.hour for hour in dirty}, limit):
+                drop_stage(store, stage)
+                stage = Stage(stage.run)
+        if not stage.of_alive:
+            refused, dirty, cutoff = _staged(store, stage, limit, card, mapping)
+        while takes_back and not stage.of_alive:
             taken = fence.take_back(stage, {hour.hour for hour in dirty}, limit)
             if taken is None:
                 break
@@ -126,6 +139,7 @@ def _close(
             _record_run(store, stage.run, cutoff, limit, outcome, len(dirty), changed)
         # Last: killed before it, the tables are as the close before recorded them, and the next close replaces them.
         publish_claims(store, stage)
+        carry(store, stage, limit, card, mapping, published, cutoff)
     finally:
         drop_stage(store, stage)
     version = card.version if card else ""
@@ -146,14 +160,27 @@ def stale_hours(store: Store, until: datetime, rate_card: AppliedCard | None) ->
 
 
 def _staged(
-    store: Store, stage: Stage, limit: datetime, card: AppliedCard | None, mapping: AppliedMapping | None
+    store: Store,
+    stage: Stage,
+    limit: datetime,
+    card: AppliedCard | None,
+    mapping: AppliedMapping | None,
+    carried: Carried | None = None,
 ) -> tuple[list[Refusal], list[Hour], datetime]:
     """Fills the working tables with what this close reads. Answers what was refused, the hours to compute, and until
-    when facts are among it."""
+    when facts are among it.
+
+    carried: what the close before left, if no more is to be read than what is new since.
+    """
     cutoff = datetime.now(UTC)
-    stage_facts(store, stage)
-    refused = stage_claims_and_prices(store, stage, limit, card, mapping)
-    return refused, _dirty(store, hours_before(store, stage, limit, card), limit), cutoff
+    if stage.fresh_ms:
+        stage_fresh_facts(store, stage)
+    else:
+        stage_facts(store, stage)
+    if carried is not None:
+        stage_alive(store, stage, carried)
+    refused, looked = stage_claims_and_prices(store, stage, limit, card, mapping, carried)
+    return refused, _dirty(store, hours_before(store, stage, limit, card, looked), limit, looked), cutoff
 
 
 def _limit(store: Store, until: datetime | None, now: datetime, grace: timedelta) -> datetime | None:
@@ -194,14 +221,15 @@ def _next_run(store: Store) -> int:
     return ((int(last) >> 20) + 1 << 20) | secrets.randbits(20)
 
 
-def _dirty(store: Store, hours: Sequence[Hour], limit: datetime) -> list[Hour]:
-    """Those whose inputs are others than they were closed with, in order."""
+def _dirty(store: Store, hours: Sequence[Hour], limit: datetime, looked: Looked = EVERY_HOUR) -> list[Hour]:
+    """Those whose inputs are others than they were closed with, in order; of those that are looked at."""
     known = {
         row["hour"]: row["inputs"]
         for row in store.rows(
             "SELECT toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS hour, argMax(inputs, checked_by) AS inputs "
             "FROM closed_hours GROUP BY hour"
         )
+        if looked.has(row["hour"])
     }
     dirty = [hour for hour in hours if known.get(hour.hour) != hour.inputs]
     # An hour that has lost everything it was computed from (a device row corrected away) must be emptied.

@@ -53,6 +53,8 @@ NOT_VOUCHED: Mapping[str, str] = {
         "the history of alerts, which are no money",
     ),
     "close_batches": "which facts each close read: invoice verify computes invoices again from these",
+    "close_carried": "what a close need not read again; the tables that it computes from it are vouched for",
+    "close_named": "when each close read facts, from which the next knows where to look for new ones",
     "ledger_days": "sums for pages, which no document is computed from; gpuledger ledger and invoices read the ledger",
     "summed_days": "says which of those sums hold; a day that is missing here is read from the ledger",
     "turns": "whose turn it is among servers; gone an hour later",

@@ -35,6 +35,10 @@ def close(
         ),
     ] = "",
     grace_minutes: Annotated[int, typer.Option(min=0, help="How long an hour waits for late records.")] = GRACE_MINUTES,
+    whole: Annotated[
+        bool,
+        typer.Option("--whole", help="Read all facts again, not only those around new ones. The result is the same."),
+    ] = False,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """Compute the ledger of every hour whose facts or prices changed; a second run changes nothing."""
@@ -42,8 +46,10 @@ def close(
 
     limit = options.parse_instant("--until", until) if until else None
     if server := remote.address(store):
-        if until or grace_minutes != GRACE_MINUTES:
-            raise LedgerError("--until, --grace-minutes", "a server closes what can be closed now", "Leave them out")
+        if until or grace_minutes != GRACE_MINUTES or whole:
+            raise LedgerError(
+                "--until, --grace-minutes, --whole", "a server closes what can be closed now", "Leave them out"
+            )
         report = _asked(server)
     else:
         with open_store(store) as opened, bar("hours") as show:
@@ -54,6 +60,7 @@ def close(
                 until=limit,
                 now=datetime.now(UTC),
                 grace=timedelta(minutes=grace_minutes),
+                whole=whole,
                 on_progress=lambda what, done, total: show.update(
                     task, description=what, completed=done, total=total or None
                 ),

@@ -69,6 +69,7 @@ from tests.billing.reckoning import (
     ms,
 )
 from tests.billing.tampering import changed, columns_of, replaced, some_row
+from tests.billing.whole_close import check_as_whole
 from tests.stores import emptied, fresh_store
 from warehouse.chain import TakenError
 from warehouse.records import RECORD_TYPES
@@ -703,6 +704,7 @@ class History:
 
     def close(self) -> str:
         self.do(lambda: close(self.store, self.until, AFTER))
+        check_as_whole(self.store)
         self.all_closed = True
         return "closed"
 
@@ -711,10 +713,12 @@ class History:
         since, until = self.dice.choice(self.spans)
         limit = min(self.until, instant(since + self.dice.randrange(until - since)))
         self.do(lambda: close(self.store, limit, AFTER))
+        check_as_whole(self.store)
         return f"closed until {limit}"
 
     def close_together(self) -> str:
         self.at_once(lambda store: close(store, self.until, AFTER), ())
+        check_as_whole(self.store)
         return "closed by two at once"
 
     def at_once(self, command: Callable[[Store], Any], expected: tuple[type[Exception], ...]) -> None:

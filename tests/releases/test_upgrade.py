@@ -31,6 +31,8 @@ from warehouse.store import Store, identifier, migrate, migrations, open_store
 RELEASES = sorted(Path(__file__).parent.glob("*.tar.xz"))
 RENAMED = {"0.1.0-schema30": {"told_tenant": "reported_tenant", "told_project": "reported_project"}}
 """By release, keys of what commands printed that have other names now: all of them are in the CHANGELOG."""
+NEW_TABLES = ("close_carried", "close_named")
+"""Since the earliest release; an upgrade leaves them empty."""
 REWORDED = {"sample told the power": "sample reported the power"}
 """Texts that say the same in other words now."""
 STATEMENTS = 150
@@ -105,7 +107,7 @@ def test_an_upgrade_leaves_every_cell_as_it_was(release: Path, upgraded: Path) -
         before = content(store)
     with opened(upgraded) as store:
         after = content(store)
-    assert set(before) == set(after)
+    assert {name: after[name] for name in after.keys() - before.keys()} == {name: [] for name in NEW_TABLES}
     for name, rows in before.items():
         assert rows, f"{name}: the release's store shows nothing of it"
         assert after[name] == rows, name

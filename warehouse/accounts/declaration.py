@@ -19,8 +19,8 @@ BENEATH = ("allocations", "closed_hours", "devices", "energy", "energy_entries",
            "ledger_entries", "schema_migrations", "sees_all", "visible_events", "voided_invoices")  # fmt: skip
 """Tables and views that those views read."""
 OTHERS = (
-    "alert_deliveries", "alert_silences", "budgets", "chain_heads", "close_batches", "close_runs",
-    "colocation_speeds", "credits",
+    "alert_deliveries", "alert_silences", "budgets", "chain_heads", "close_batches",
+    "close_carried", "close_named", "close_runs", "colocation_speeds", "credits",
     "devices_at", "energy_settings", "findings", "grants", "held_rows", "held_streams",
     "holders", "ingest_batches", "interference", "interference_baselines", "interference_episodes",
     "interference_hours", "interference_runs", "interference_samples", "interference_versions", "ledger_days",

@@ -1,0 +1,115 @@
+"""One new hour on the books of a long time, and what each step of its close costs.
+
+A fleet has been closed for so many days; of the days before the last two the samples themselves are left out, but not
+the notes of their batches, so that a year is made in a minute. Then an hour comes and is closed: the hours' CPU seconds
+and the process's peak of memory are the result, beside those of its statements.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from bench.apart import load_libraries, peak_bytes, reset_peak
+from bench.fleet import BenchFleet
+from billing.close import close
+from warehouse.store import Store, migrate, open_store, read_sql
+
+SAMPLED_DAYS = 2
+"""The last days, of which the samples are there."""
+START = datetime.fromisoformat("2020-01-01T00:00:00+00:00")
+
+
+def make_year(folder: str, devices: int, days: int) -> dict[str, Any]:
+    """In a process of its own: a store that is closed until the last full hour."""
+    fleet = BenchFleet(devices, days + 1, START)
+    end = START + timedelta(days=days)
+    params = {"devices": devices, "start": START, "days": fleet.days}
+    with open_store(f"chdb://{folder}/store") as store:
+        migrate(store)
+        store.command(read_sql(__file__, "fleet_devices"), params)
+        store.command(
+            read_sql(__file__, "year_events"),
+            {**params, "after": START - timedelta(days=1), "until": end},
+            {"max_partitions_per_insert_block": 0},
+        )
+        sampled = days - SAMPLED_DAYS
+        store.command(read_sql(__file__, "year_touches"), {**params, "from_minute": 0, "minutes": sampled * 1440})
+        for day in range(sampled, days):
+            store.command(read_sql(__file__, "year_samples"), {**params, "from_minute": day * 1440, "minutes": 1440})
+        store.command(read_sql(__file__, "year_acknowledged"), {"after": START - timedelta(days=1), "at": START})
+        for table in ("events", "touched_hours", "ingest_batches"):
+            store.command(f"OPTIMIZE TABLE {table} FINAL")
+        reset_peak()
+        began = time.process_time()
+        close(store, until=end, now=end)
+        cpu = time.process_time() - began
+        store.command(
+            "ALTER TABLE close_named UPDATE named_at = {at:DateTime64(3, 'UTC')} WHERE true "
+            "SETTINGS mutations_sync = 2",
+            {"at": START},
+        )
+        for table in ("ledger_entries", "energy_entries"):
+            store.command(f"OPTIMIZE TABLE {table} FINAL")
+        (size,) = store.rows(
+            "SELECT (SELECT count() FROM events) AS events, (SELECT count() FROM ingest_batches) AS batches"
+        )
+        return {**size, "cpu": cpu, "peak": peak_bytes()}
+
+
+def close_hours(folder: str, devices: int, days: int, hours: int) -> dict[str, Any]:
+    """In a process of its own: closes what comes after, an hour at a time, then what comes late."""
+    end = START + timedelta(days=days)
+    params = {"devices": devices, "start": START, "days": days + 1}
+    closes: dict[str, Any] = {}
+    load_libraries()
+    with open_store(f"chdb://{folder}/store") as store:
+        for hour in range(1, hours + 1):
+            since, until = end + timedelta(hours=hour - 1), end + timedelta(hours=hour)
+            store.command(read_sql(__file__, "year_events"), {**params, "after": since, "until": until})
+            minutes = {"from_minute": days * 1440 + (hour - 1) * 60, "minutes": 60}
+            store.command(read_sql(__file__, "year_samples"), {**params, **minutes})
+            store.command(read_sql(__file__, "year_acknowledged"), {"after": since, "at": datetime.now(UTC)})
+            closes[f"new hour {hour}"] = _measured(store, lambda until=until: close(store, until, until))
+        closes["nothing new"] = _measured(store, lambda: close(store, until, until))
+    return {"closes": closes}
+
+
+def _measured(store: Store, work: Callable[[], Any]) -> dict[str, Any]:
+    reset_peak()
+    rest = peak_bytes()
+    with _steps(store) as steps:
+        began = time.process_time()
+        work()
+        cpu = time.process_time() - began
+    return {"cpu": cpu, "grown": peak_bytes() - rest, "steps": dict(steps.most_common())}
+
+
+@contextmanager
+def _steps(store: Store) -> Iterator[Counter[str]]:
+    """CPU seconds of the process by statement, those of its threads with it."""
+    names = {
+        path.read_text(encoding="utf-8")[:200]: f"{path.parent.name}/{path.name}"
+        for path in (Path(__file__).parent.parent / "billing").rglob("*.sql")
+    }
+    steps: Counter[str] = Counter()
+    kind = type(store)
+
+    def timed(method: Any) -> Any:
+        def run(self: Store, sql: str, *given: Any, **named: Any) -> Any:
+            began = time.process_time()
+            try:
+                return method(self, sql, *given, **named)
+            finally:
+                steps[names.get(sql[:200], " ".join(sql.split())[:100])] += time.process_time() - began
+
+        return run
+
+    with patch.object(kind, "command", timed(kind.command)), patch.object(kind, "rows", timed(kind.rows)):
+        yield steps

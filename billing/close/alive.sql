@@ -1,0 +1,7 @@
+-- One row: an allocation to look at: the close before carried it, or a fact that no close has read tells of it.
+INSERT INTO {alive:Identifier}
+SELECT arrayJoin(carried) AS allocation FROM close_carried WHERE run = {last:UInt64}
+UNION ALL
+SELECT DISTINCT cityHash64(toString(cluster), allocation_id) AS allocation
+FROM events
+WHERE batch = 0 OR batch IN (SELECT batch FROM {fresh:Identifier})

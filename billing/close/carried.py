@@ -1,0 +1,194 @@
+"""What a close leaves to the next, so that a close costs what changed and not what there is.
+
+Of most allocations nothing is ever told again: they ended long ago, nobody disputes what they held, and it is published
+in `allocations`. A close carries the others on: those that hold something or did within HORIZON, and those whose claims
+cannot simply be believed. The next close makes the claims of these alone, and of those of which new facts tell
+(the working table `alive`), compares what they hold with what is published, and looks at the hours in which that is
+another, in which samples are new, and that no close has closed yet. All else it takes as it is published.
+
+    carried ─┐
+    new facts┴▶ alive ─▶ claims ─▶ settled ─▶ moved ─▶ hours to look at ─▶ inputs
+                                      ▲ held then: what the others held in those hours
+
+What makes that right:
+- A claim follows from the events of its allocation alone, and events change it only from their own time on.
+- Claims meet on a device, or on a node where only that is known, and only where they overlap. So an allocation that
+  ended before the horizon on a device that nobody disputed is not met by what is told of the time after it.
+- A fact of the time before the horizon, or a device's row, brings all allocations ever published on the device.
+Where a condition of this does not hold (somebody deleted events, another mapping, another release, a killed close)
+everything is read again. What a close carries can be dropped at any time.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from billing.close.claims import OF_RECENT, SILENCE_MS, WHICH, Published
+from billing.close.facts import close_before, read_too
+from billing.close.resolve import FOREVER
+from billing.close.stage import Stage
+from billing.energy import attribution
+from billing.rates.staging import subject_params
+from warehouse.instants import epoch_ms
+from warehouse.store import Store, read_sql
+
+if TYPE_CHECKING:
+    from billing.rates import AppliedCard
+    from billing.tenants import AppliedMapping
+
+HORIZON = timedelta(days=1)
+"""How long after its end an allocation is carried on. Facts that come later bring all that their devices ever had."""
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Carried:
+    """run: the close that left it.   rules, prices: by which it computed (`rules_of`, `prices_of`)."""
+
+    run: int
+    closed_until: datetime
+    read_at: datetime
+    horizon: datetime
+    rules: str
+    prices: str
+    facts: int
+    hours: int
+    allocations: int
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The hours that a close looks at, in runs [first, next) since the epoch, in order."""
+
+    firsts: tuple[int, ...]
+    nexts: tuple[int, ...]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {"firsts": list(self.firsts), "nexts": list(self.nexts)}
+
+    def has(self, hour: int) -> bool:
+        return any(first <= hour < end for first, end in zip(self.firsts, self.nexts, strict=True))
+
+
+EVERY_HOUR = Looked((0,), (1 << 31,))
+TOUCHING = (
+    "touched_hours.hour IN (SELECT toDateTime(arrayJoin(arrayFlatten(arrayMap((first, next) -> range(first, next + 1), "
+    "{firsts:Array(UInt32)}, {nexts:Array(UInt32)}))) * 3600, 'UTC'))"
+)
+"""The hours that are looked at, and those after them, whose samples may reach into them."""
+OF_ALIVE = f"SELECT batch FROM devices UNION ALL SELECT batch FROM events WHERE {WHICH}"
+"""Batches of all that claims and states of a close are made from."""
+
+
+def rules_of(mapping: AppliedMapping | None) -> str:
+    """By what events become allocations."""
+    return f"{importlib.metadata.version('gpuledger')} {mapping.version if mapping else ''}"
+
+
+def prices_of(store: Store, card: AppliedCard | None) -> str:
+    """By what hours are computed from allocations."""
+    return f"{card.version if card else ''} {attribution.rules_in_force(store)}"
+
+
+def carried_over(store: Store, stage: Stage, mapping: AppliedMapping | None) -> Carried | None:
+    """What the close before left, if everything is as it left it and this one works by its rules; None: read
+    everything."""
+    rows = store.rows(read_sql(__file__, "carried_last"))
+    if not rows:
+        return None
+    carried = Carried(**rows[0])
+    if carried.run != close_before(store, stage) or carried.rules != rules_of(mapping):
+        return None
+    if (carried.facts, carried.hours) != (_facts(store), _hours(store)):
+        return None
+    found = store.rows(
+        read_sql(__file__, "published"), {"allocations": "allocations", "refused_claims": "refused_claims"}
+    )
+    return carried if carried.allocations == found[0]["allocations"] else None
+
+
+def stage_alive(store: Store, stage: Stage, carried: Carried) -> None:
+    """Fills the working table `alive` with the allocations to look at."""
+    params = {
+        **stage.names("alive", "fresh", "reached"),
+        "last": carried.run,
+        "horizon_ms": epoch_ms(carried.horizon),
+    }
+    for name in ("stage_alive", "alive", "reached", "alive_on"):
+        store.command(read_sql(__file__, name), params)
+    read_too(store, stage, f"{OF_ALIVE} UNION ALL {OF_RECENT}", {**params, "silence_ms": SILENCE_MS})
+
+
+def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card: AppliedCard | None) -> Looked:
+    """The hours in which anything may be other than it was closed, from what the allocations in `alive` hold now; fills
+    `settled` up with what others held then."""
+    names = stage.names("settled", "alive", "fresh")
+    looked = EVERY_HOUR
+    if carried.prices == prices_of(store, card):
+        moved = store.rows(read_sql(__file__, "moved"), {**names, "until_ms": epoch_ms(limit), "forever": FOREVER})
+        runs = [(row["first"], row["next"]) for row in moved]
+        runs += [(row["hour"], row["hour"] + 1) for row in store.rows(read_sql(__file__, "sampled_anew"), names)]
+        until = epoch_ms(limit) // HOUR_MS
+        told = store.value(read_sql(__file__, "told_of_devices"), names)
+        runs += [
+            (min(hour, until), until) for hour in (epoch_ms(carried.closed_until) // HOUR_MS, told) if hour is not None
+        ]
+        looked = _looked(runs, until)
+    touching = "true" if looked == EVERY_HOUR else TOUCHING
+    read_too(store, stage, f"SELECT batch FROM touched_hours WHERE {touching}", looked.params)
+    kept = subject_params(card.card if card else None)
+    store.command(read_sql(__file__, "held_then"), {**names, **kept, **looked.params, "forever": FOREVER})
+    return looked
+
+
+def carry(
+    store: Store,
+    stage: Stage,
+    limit: datetime,
+    card: AppliedCard | None,
+    mapping: AppliedMapping | None,
+    published: Published,
+    read_at: datetime,
+) -> None:
+    """Leaves what this close found to the next one; to be called when all of it is published."""
+    store.command(
+        read_sql(__file__, "carry"),
+        {
+            **stage.names("claims", "disputed", "states"),
+            "run": stage.run,
+            "closed_until": limit,
+            "read_at": read_at,
+            "horizon_ms": epoch_ms(limit - HORIZON),
+            "rules": rules_of(mapping),
+            "prices": prices_of(store, card),
+            "facts": _facts(store),
+            "hours": _hours(store),
+            "allocations": published.allocations,
+        },
+    )
+
+
+def _facts(store: Store) -> int:
+    return int(store.value(read_sql(__file__, "carried_facts")))
+
+
+def _hours(store: Store) -> int:
+    return int(store.value(read_sql(__file__, "carried_hours")))
+
+
+def _looked(runs: Sequence[tuple[int, int]], until: int) -> Looked:
+    """Runs of hours, joined where they touch or overlap, before an hour."""
+    joined: list[list[int]] = []
+    for first, end in sorted((max(first, 0), min(end, until)) for first, end in runs):
+        if first >= end:
+            continue
+        if joined and first <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], end)
+        else:
+            joined.append([first, end])
+    return Looked(tuple(first for first, _ in joined), tuple(end for _, end in joined))

@@ -1,0 +1,14 @@
+-- Leaves to the next close which allocations it has to look at again: those that hold something now or did lately, and those
+-- whose claims cannot simply be believed. Of all others what is published stays as it is.
+-- Params:  claims, states, disputed: of this close; horizon_ms: what ended before it is not looked at again.
+INSERT INTO close_carried (run, closed_until, read_at, horizon, rules, prices, facts, hours, allocations, carried)
+SELECT
+    {run:UInt64}, {closed_until:DateTime64(3, 'UTC')}, {read_at:DateTime64(3, 'UTC')}, fromUnixTimestamp64Milli({horizon_ms:Int64}, 'UTC'), {rules:String}, {prices:String},
+    {facts:UInt64}, {hours:UInt64}, {allocations:UInt64},
+    groupUniqArray(cityHash64(toString(cluster), allocation_id))
+FROM {claims:Identifier}
+WHERE end_ms > {horizon_ms:Int64}
+    OR ends_before_it_starts
+    OR device_id = ''
+    OR (cluster, device_id) IN (SELECT cluster, device_id FROM {disputed:Identifier})
+    OR (cluster, device_id) NOT IN (SELECT cluster, device_id FROM {states:Identifier})

@@ -1,0 +1,28 @@
+-- Fills settled with what allocations held that nobody has to look at again, in the hours that are looked at.
+-- Params:  firsts, nexts: those hours, [first, next) each; by_queue, by_preemptible, priority_bounds as in paid.sql.
+INSERT INTO {settled:Identifier}
+(
+    claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, priority, node, device_id,
+    partition_id, partition_profile, units, start_ms, end_ms, estimated, cost_center, reported_tenant, reported_project, unmapped,
+    device, stream_1, stream_2, stream_3, stream_4, payer
+)
+SELECT
+    claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, priority, node, device_id,
+    partition_id, partition_profile, units,
+    toUnixTimestamp64Milli(start_at) AS start_ms,
+    ifNull(toUnixTimestamp64Milli(end_at), {forever:Int64}) AS end_ms,
+    estimated, cost_center, reported_tenant, reported_project, unmapped,
+    cityHash64(cluster, device_id) AS device,
+    cityHash64(cluster, device_id, partition_id, workload_id) AS stream_1,
+    cityHash64(cluster, device_id, partition_id, '') AS stream_2,
+    cityHash64(cluster, device_id, '', workload_id) AS stream_3,
+    cityHash64(cluster, device_id, '', '') AS stream_4,
+    cityHash64(
+        partition_profile,
+        tenant,
+        if({by_queue:UInt8}, toString(queue), ''),
+        toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
+        toUInt8(if({by_preemptible:UInt8}, preemptible, false))) AS payer
+FROM allocations
+WHERE arrayExists((first, next) -> start_ms < toInt64(next) * 3600000 AND end_ms > toInt64(first) * 3600000, {firsts:Array(UInt32)}, {nexts:Array(UInt32)})
+    AND cityHash64(toString(cluster), allocation_id) NOT IN {alive:Identifier}

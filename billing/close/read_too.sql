@@ -1,0 +1,12 @@
+-- Of some batches those that a close reads, beside what it has in batches already: it named them, a close before did, or they
+-- were acknowledged before {fresh_ms:Int64}, so that one has.
+-- wanted: a SELECT of batches, with its params.
+INSERT INTO {batches:Identifier}
+WITH
+    wanted AS (SELECT DISTINCT batch FROM ({wanted}) WHERE batch NOT IN {batches:Identifier})
+SELECT batch FROM wanted WHERE batch IN {lately:Identifier}
+UNION ALL
+SELECT DISTINCT batch
+FROM ingest_batches
+WHERE batch IN (SELECT batch FROM wanted WHERE batch NOT IN {lately:Identifier})
+    AND ingested_at < fromUnixTimestamp64Milli({fresh_ms:Int64}, 'UTC')

@@ -1,0 +1,35 @@
+"""What a close would find that reads everything again: the oracle of the closes that read only what is new."""
+
+from __future__ import annotations
+
+from billing.close.claims import Published, prepare_claims
+from billing.close.facts import present_facts
+from billing.close.hours import drop_stage, hours_before, stage_claims_and_prices
+from billing.close.run import _dirty, _next_run
+from billing.close.stage import Stage
+from billing.rates import current_rate_card
+from billing.tenants import current_mapping
+from warehouse.store import Store, read_sql
+
+
+def check_as_whole(store: Store) -> None:
+    """Right after a close: each hour's inputs, what is published of allocations and what is refused are those of a
+    close that reads all facts. The entries follow from the inputs."""
+    limit = store.value("SELECT maxOrNull(closed_until) AS last FROM close_runs")
+    if limit is None:
+        return
+    stage, card = Stage(_next_run(store)), current_rate_card(store)
+    try:
+        present_facts(store, stage)
+        refused, _ = stage_claims_and_prices(store, stage, limit, card, current_mapping(store))
+        dirty = _dirty(store, hours_before(store, stage, limit, card), limit)
+        expected = prepare_claims(store, stage, refused)
+    finally:
+        drop_stage(store, stage)
+    tables = {table: table for table in Published._fields}
+    found = Published(**store.rows(read_sql(_CLOSE, "published"), tables)[0])
+    assert [hour.hour for hour in dirty] == []
+    assert found == expected
+
+
+_CLOSE = prepare_claims.__code__.co_filename
