@@ -9,6 +9,7 @@ EXHAUSTIVE = (
     "tests/alerts/test_simulated_fleet.py",
     "tests/api/sql/test_worker.py",
     "tests/billing/test_books.py",
+    "tests/billing/test_carried.py",
     "tests/billing/test_focus_fleet.py",
     "tests/billing/test_golden_",
     "tests/billing/test_histories.py",
