@@ -8,7 +8,7 @@ which batches it reads, all its statements read these and no others, and before 
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from billing.close.stage import Stage
 from warehouse.instants import epoch_ms
@@ -27,8 +27,10 @@ def stage_facts(store: Store, stage: Stage) -> None:
 
 
 def fresh_since(store: Store, read_at: datetime) -> int:
-    """From when on (ms) acknowledgements may be such that a close which began to read at `read_at` missed; 0: which
-    closes have read since then is not known."""
+    """From when on (ms) acknowledgements may be such that a close which began to read at `read_at` missed; 0: all may,
+    for the first close of a UTC day looks at all of them, or which closes have read since then is not known."""
+    if read_at.date() != datetime.now(UTC).date():
+        return 0
     fresh_ms = epoch_ms(read_at - MARGIN)
     known = {"since_ms": fresh_ms - epoch_span(MARGIN)}
     return fresh_ms if store.value(read_sql(__file__, "all_are_dated"), known) else 0

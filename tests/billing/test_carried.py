@@ -4,7 +4,7 @@ The facts are as bad as can be: claims that contradict each other, ends that are
 named, nodes in place of devices, rows of days ago. What they mean is told by other tests; here only that it does not
 matter how many closes they were read by.
 
-    GPULEDGER_CARRIED=0-99 make test PYTEST="-k carried"  # these seeds
+    GPULEDGER_CARRIED=0-99 make check PYTEST="-k carried"  # these seeds
 """
 
 from __future__ import annotations
@@ -263,6 +263,12 @@ def test_a_batch_is_read_once_it_is_acknowledged_and_not_before(
         check_as_whole(store)
         used = store.value("SELECT toFloat64(sum(used_unit_ms)) / 3600000 AS hours FROM ledger")
         assert used == (1.5 if acknowledged else 1.0)
+
+
+def test_the_first_close_of_a_day_compares_all_batches(empty: Store) -> None:
+    now = datetime.now(UTC)
+    assert facts.fresh_since(empty, now - timedelta(days=1)) == 0
+    assert facts.fresh_since(empty, datetime.now(UTC)) > 0 or datetime.now(UTC).date() != now.date()
 
 
 def test_events_that_somebody_deleted_are_missed_though_nothing_new_was_told(empty: Store) -> None:
