@@ -23,6 +23,8 @@ from tests.billing.golden import digest
 from warehouse.store import Store
 
 FILLS = re.compile(r"^(?:CREATE TABLE|INSERT INTO) \{(\w+):Identifier\}[^;]*?(?:\bAS\b|\bSELECT\b)", re.MULTILINE)
+UNREADABLE = {"alive", "batches", "lately"}
+"""Tables of the engine Set: they are there to be looked up in."""
 DRAWN = {"run", "last_run", "books_run", "as_of_run", "follows", "name", "document", "digest", "version", "again"}
 """Columns of which the values are others each time. Of a document golden files say more."""
 
@@ -66,7 +68,7 @@ def heard() -> Iterator[Answers]:
     def command(store: Store, sql: str, params: Any = None, *more: Any, **named: Any) -> None:
         commands(store, sql, params, *more, **named)
         name, fills = files().get(sql.partition("\n")[0]), FILLS.search(sql)
-        if name and fills:
+        if name and fills and fills[1] not in UNREADABLE:
             answers.keep(name, asks(store, "SELECT * FROM {table:Identifier}", {"table": params[fills[1]]}))
 
     with pytest.MonkeyPatch.context() as patch:

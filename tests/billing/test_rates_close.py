@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.stores import fresh_store
 from warehouse.store import Store, open_store
 
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
+BATCHES = itertools.count(1)
+"""A batch is the same rows for ever."""
 DAY = {"from": "08:00", "to": "20:00"}
 
 
@@ -42,9 +45,10 @@ def held(
     store: Store, since: str, until: str, name: str = "a", gpu: str = "GPU-0", model: str = "L4", **more: Any
 ) -> None:
     """A job holds a GPU during [since, until)."""
-    begin, end = hour_of(since), hour_of(until)
-    put(store, "devices", [device(gpu, hour=begin, model=model)])
-    put(store, "events", [event(begin, name, "started", device_id=gpu, **more), event(end, name, "finished", **more)])
+    begin, end, batch = hour_of(since), hour_of(until), next(BATCHES)
+    put(store, "devices", [device(gpu, hour=begin, model=model)], batch)
+    events = [event(begin, name, "started", device_id=gpu, **more), event(end, name, "finished", **more)]
+    put(store, "events", events, batch)
 
 
 def charges(store: Store, allocation: str = "a") -> list[tuple[str, str, str, str]]:

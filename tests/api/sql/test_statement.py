@@ -372,7 +372,8 @@ OURS = {
     for path in sorted((REPO / folder).rglob("*.sql"))
     if not _WHOLE_PARTS.search(path.read_text(encoding="utf-8").replace("$$", ""))
     for text in split_statements(_templated(path.read_text(encoding="utf-8")))
-    if text.split(None, 1)[0].upper() in ("SELECT", "WITH") and not re.search(r"\bSETTINGS\b|system\.parts", text)
+    if text.split(None, 1)[0].upper() in ("SELECT", "WITH")
+    and not re.search(r"\bSETTINGS\b|system\.(parts|mutations)", text)
 }
 COOKBOOK = re.findall(r"```sql\n(.*?)```", (REPO / "docs" / "sql.md").read_text(encoding="utf-8"), re.S)
 PANELS = [
