@@ -23,6 +23,8 @@ from tests.billing.golden import digest
 from warehouse.store import Store
 
 FILLS = re.compile(r"^(?:CREATE TABLE|INSERT INTO) \{(\w+):Identifier\}[^;]*?(?:\bAS\b|\bSELECT\b)", re.MULTILINE)
+FINGERPRINTS = {"close/carried_facts", "close/carried_hours", "close/carried_last"}
+"""Statements that answer what one close leaves to the next: of tables and runs, which are others each time."""
 UNREADABLE = {"alive", "batches", "lately"}
 """Tables of the engine Set: they are there to be looked up in."""
 DRAWN = {"run", "last_run", "books_run", "as_of_run", "follows", "name", "document", "digest", "version", "again"}
@@ -46,7 +48,7 @@ class Answers:
     def keep(self, name: str, rows: list[dict[str, Any]]) -> None:
         texts = sorted(str({column: value for column, value in row.items() if column not in DRAWN}) for row in rows)
         with self._lock:
-            self._found[name].append(digest(texts))
+            self._found[name].append("" if name in FINGERPRINTS else digest(texts))
 
     def reported(self) -> dict[str, str]:
         """Of each statement how often it was asked, and a digest of its answers in any order."""
