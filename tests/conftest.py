@@ -95,6 +95,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_exhaustive(item.nodeid):
             item.add_marker("exhaustive")
+    # Each step of the life begins with the books of the step before. What comes first stays with one worker; of what
+    # comes later others steal, and would take all steps before theirs again.
+    items.sort(key=lambda item: "test_golden_life" not in item.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -84,7 +84,7 @@ def between(store: Store, writes: dict[str, Callable[[], None]], patch: pytest.M
 MOMENTS = (
     "SELECT max(checked_by) AS last", "INSERT INTO close_batches", "ENGINE = Set", "FROM events", "FROM devices",
     "sum(cityHash64('batch', batch))", "sum(rows) AS samples", "minOrNull(shortest_ms)", "FROM stream_hours",
-    "bitNot(sum(told.batches))", "INTO closed_hours", "INTO close_runs",
+    "bitNot(sum(reported.batches))", "INTO closed_hours", "INTO close_runs",
 )  # fmt: skip
 """Texts of a close's statements, in their order."""
 

@@ -245,7 +245,9 @@ def test_a_change_of_the_mapping_closes_again_exactly_the_hours_it_changes(store
     later = {"match": {"project": "chem-dev"}, "tenant": "chem", "effective_from": "2026-10-01T03:00"}
     assert closed(everything, later) == (2, 2)  # 03:00 to 05:00
     earlier = {**later, "effective_from": "2026-10-01T02:00"}
-    assert closed(everything, earlier) == (1, 1)  # 02:00 alone: from 03:00 on it is chem's either way
+    # 02:00 alone changes: from 03:00 on it is chem's either way. Those hours are looked at, for chem's piece of the job
+    # begins elsewhere, and stay as they are.
+    assert closed(everything, earlier) == (3, 1)
     assert closed({"match": {"tenant": "k8s"}, "tenant": "k8s", "cost_center": ""}) == (4, 4)
     assert [row[:4] for row in ledger(store, columns)] == [row[:4] for row in before]
     assert unmapped(store) == [
