@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 _OTHER = re.compile(r"FROM \(\{(\w+)\}\)")
@@ -23,6 +24,12 @@ def identifier(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"not an identifier: {name!r}")
     return name
+
+
+def instant_literal(at: datetime) -> str:
+    """An instant as SQL, to the millisecond."""
+    text = at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+    return f"toDateTime64('{text}', 3, 'UTC')"
 
 
 def text_literal(text: str) -> str:

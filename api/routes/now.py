@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -10,7 +9,7 @@ from fastapi import APIRouter, Query
 from api.caller import Caller, See, Tenant
 from api.paging import Limit
 from api.strict import StrictRoute
-from billing.insights.now import Ask, Moment, asking, held, moment, reported, waiting
+from billing.insights.now import Ask, asking, held, moment, reported, waiting
 from gpuledger import documents
 
 router = APIRouter(tags=["now"], route_class=StrictRoute)
@@ -48,18 +47,13 @@ def waiting_(
     at = moment(caller.store, caller.now)
     if at is None:
         return documents.Waiting(at=None)
-    rows = waiting(_asking(caller, tenant, queue), workload, limit, _after(at))
+    rows = waiting(_asking(caller, tenant, queue), workload, limit, at.after)
     return documents.Waiting(at=at.at, jobs=[_job(row) for row in rows], rows_in_all=rows[0]["in_all"] if rows else 0)
 
 
 def _asking(caller: Caller, tenant: str | None, queue: str | None) -> Ask:
     chosen = {"tenants": caller.check_tenant(tenant), "queues": queue}
     return asking(caller.store, **{name: [one] for name, one in chosen.items() if one is not None})
-
-
-def _after(at: Moment) -> Any:
-    """What was reported at that instant is of it, too."""
-    return at.at + timedelta(milliseconds=1)
 
 
 def _allocation(row: Any) -> documents.NowAllocation:

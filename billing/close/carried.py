@@ -71,16 +71,21 @@ class Looked:
     def params(self) -> dict[str, Any]:
         return {"firsts": list(self.firsts), "nexts": list(self.nexts)}
 
+    @property
+    def touching(self) -> str:
+        """A condition on touched_hours, with `params`: the hours that are looked at, and those after them, whose
+        samples may reach into them."""
+        return "true" if self == EVERY_HOUR else _TOUCHING
+
     def has(self, hour: int) -> bool:
         return any(first <= hour < end for first, end in zip(self.firsts, self.nexts, strict=True))
 
 
 EVERY_HOUR = Looked((0,), (1 << 31,))
-TOUCHING = (
+_TOUCHING = (
     "touched_hours.hour IN (SELECT toDateTime(arrayJoin(arrayFlatten(arrayMap((first, next) -> range(first, next + 1), "
     "{firsts:Array(UInt32)}, {nexts:Array(UInt32)}))) * 3600, 'UTC'))"
 )
-"""The hours that are looked at, and those after them, whose samples may reach into them."""
 OF_ALIVE = f"SELECT batch FROM devices UNION ALL SELECT batch FROM events WHERE {WHICH}"
 """Batches of all that claims and states of a close are made from."""
 
@@ -139,8 +144,7 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
             (min(hour, until), until) for hour in (epoch_ms(carried.closed_until) // HOUR_MS, told) if hour is not None
         ]
         looked = _looked(runs, until)
-    touching = "true" if looked == EVERY_HOUR else TOUCHING
-    read_too(store, stage, f"SELECT batch FROM touched_hours WHERE {touching}", looked.params)
+    read_too(store, stage, f"SELECT batch FROM touched_hours WHERE {looked.touching}", looked.params)
     kept = subject_params(card.card if card else None)
     store.command(read_sql(__file__, "held_then"), {**names, **kept, **looked.params, "forever": FOREVER})
     return looked

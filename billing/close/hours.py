@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from billing.close.carried import EVERY_HOUR, TOUCHING, Carried, Looked, look_at
+from billing.close.carried import EVERY_HOUR, HOUR_MS, Carried, Looked, look_at
 from billing.close.claims import stage_claims
 from billing.close.payers import stage_payers
 from billing.close.resolve import Refusal
@@ -33,7 +33,6 @@ PORTIONS_AT_ONCE = 2
 SMALL_WEIGHT = 500_000
 """A close of less than this is not worth dividing."""
 FACT_WEIGHT = 6
-HOUR_MS = 3_600_000
 
 
 class Hour(NamedTuple):
@@ -70,16 +69,15 @@ def hours_before(
     """The hours before an instant that have anything to count, in order; of those that are looked at."""
     zone = f"{card.card.timezone if card else 'UTC'} {attribution.rules_in_force(store)}"
     params = {**stage.names("batches", "settled", "states", "prices"), **looked.params}
-    touching = "true" if looked == EVERY_HOUR else TOUCHING
     inputs = store.rows(
-        read_sql(__file__, "inputs").replace("{touching}", touching),
+        read_sql(__file__, "inputs").replace("{touching}", looked.touching),
         {**params, "until_ms": epoch_ms(limit), "zone_hash": _fingerprint(zone)},
     )
     samples = {
         row["hour"]: row["samples"]
         for row in store.rows(
             "SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows) AS samples "
-            f"FROM touched_hours WHERE batch IN {{batches:Identifier}} AND {touching} GROUP BY hour",
+            f"FROM touched_hours WHERE batch IN {{batches:Identifier}} AND {looked.touching} GROUP BY hour",
             params,
         )
     }

@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
 
+from billing.close.carried import HOUR_MS
 from billing.close.claims import WHICH
 from billing.close.facts import stage_facts_without
 from billing.close.hours import (
-    HOUR_MS,
     Hour,
     attributed,
     drop_stage,

@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from billing.close.carried import EVERY_HOUR, Carried, Looked, carried_over, carry, stage_alive
+from billing.close.carried import EVERY_HOUR, HOUR_MS, Carried, Looked, carried_over, carry, stage_alive
 from billing.close.claims import prepare_claims, publish_claims
 from billing.close.facts import fresh_since, name_facts, present_facts, stage_facts, stage_fresh_facts
 from billing.close.hours import (
-    HOUR_MS,
     PORTIONS_AT_ONCE,
     Hour,
     attributed,

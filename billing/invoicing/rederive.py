@@ -27,6 +27,7 @@ from billing.rates import ALWAYS_HOURS, rate_card_of
 from billing.scratch import facts_away
 from billing.verify import Failure, chain_failures
 from warehouse.errors import LedgerError, StoreError
+from warehouse.sql import instant_literal
 from warehouse.store import Store, identifier, read_sql, split_statements
 
 Progress = Callable[[str, int, int], None]
@@ -119,7 +120,7 @@ def _prepare(store: Store, scratch: Store, invoice: Invoice, periods: Sequence[P
     document = invoice.document
     texts = {
         "main": identifier(store.database),
-        "issued": _instant(datetime.fromisoformat(document["issued_at"])),
+        "issued": instant_literal(datetime.fromisoformat(document["issued_at"])),
         "hours": " OR ".join(_hours(period) for period in _reached(store, invoice, periods)),
     }
     facts_away(scratch)
@@ -139,7 +140,7 @@ def _which(store: Store, one: _Close) -> str:
     """The condition on ingest_batches; of a close of before batches were named, it is by the clock."""
     read = batches_read(store, one.run)
     if read is None:
-        return f"ingested_at <= {_instant(one.cutoff)}"
+        return f"ingested_at <= {instant_literal(one.cutoff)}"
     others = ", ".join(str(int(run)) for run in read["others"]) or "0"
     return (
         f"batch IN (SELECT arrayJoin(batches) FROM {identifier(store.database)}.close_batches "
@@ -211,11 +212,7 @@ def _first_start(store: Store, period: Period) -> datetime:
 
 def _hours(period: Period) -> str:
     """The whole hours that the period lies in."""
-    return f"(hour > {_instant(period.start - timedelta(hours=1))} AND hour < {_instant(period.end)})"
-
-
-def _instant(at: datetime) -> str:
-    return f"toDateTime64('{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}', 3, 'UTC')"
+    return f"(hour > {instant_literal(period.start - timedelta(hours=1))} AND hour < {instant_literal(period.end)})"
 
 
 def _comparable(invoice: Invoice) -> dict[str, Any]:

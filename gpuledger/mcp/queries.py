@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
 
-from warehouse.sql import text_literal
+from warehouse.sql import instant_literal, text_literal
 
 HOURS = "allocated_gpu_hours, used_gpu_hours, idle_gpu_hours, unmetered_gpu_hours"
 
 
-def instant(at: datetime) -> str:
-    return f"toDateTime64('{at.astimezone(UTC):%F %T.%f}', 3, 'UTC')".replace("000'", "'")
-
-
 def _where(column: str, span: tuple[datetime, datetime], **equal: str | None) -> str:
     """Within [start, end), and where columns have these values; None: any."""
-    parts = [f"{column} >= {instant(span[0])}", f"{column} < {instant(span[1])}"]
+    parts = [f"{column} >= {instant_literal(span[0])}", f"{column} < {instant_literal(span[1])}"]
     parts += [f"{name} = {text_literal(value)}" for name, value in equal.items() if value is not None]
     return " AND ".join(parts)
 
@@ -55,7 +51,7 @@ def events(**equal: str | None) -> str:
 
 
 def allocations_at(at: datetime, **equal: str | None) -> str:
-    parts = [f"start_at <= {instant(at)}", f"(end_at IS NULL OR end_at > {instant(at)})"]
+    parts = [f"start_at <= {instant_literal(at)}", f"(end_at IS NULL OR end_at > {instant_literal(at)})"]
     parts += [f"{name} = {text_literal(value)}" for name, value in equal.items() if value is not None]
     return (
         "SELECT cluster, allocation_id, tenant, project, queue, node, device_id, units, start_at FROM v_allocations"
@@ -68,9 +64,3 @@ def invoice_lines(number: str) -> str:
         "SELECT line, kind, project, sku, quantity, unit, contracted_unit_price, amount, currency FROM v_invoice_lines"
         f" WHERE number = {text_literal(number)} ORDER BY line"
     )
-
-
-def budgeted(months: Mapping[str, tuple[datetime, datetime]], tenant: str | None) -> str:
-    """What was charged so far in the months of budgets."""
-    (span,) = set(months.values())
-    return charges(span, ("tenant", "project"), tenant=tenant)

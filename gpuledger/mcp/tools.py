@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from api.values import plain
 from gpuledger import documents
-from gpuledger.client import ApiError, Client
+from gpuledger.client import Client
 from gpuledger.mcp import queries
 from warehouse.errors import LedgerError
 
@@ -54,8 +55,8 @@ def idle_holders(client: Client, tenant: Tenant = "", queue: str = "") -> Answer
         answer=f"As of {_at(now.at)}, {now.rows_in_all} allocations hold {total.gpus:.4g} GPUs, of which"
         f" {total.idle_gpus:.4g} did nothing for 5 minutes. Idle ones cost {_money(total.idle_hour, now.currency)} an"
         f" hour at list price; {_money(total.waste, now.currency)} were wasted so far.",
-        figures=_plain(vars(total)) | {"currency": now.currency, "as_of": documents.instant(now.at)},
-        evidence=[_plain(one.model_dump()) for one in now.allocations],
+        figures=plain(vars(total)) | {"currency": now.currency, "as_of": documents.instant(now.at)},
+        evidence=[plain(one.model_dump()) for one in now.allocations],
         evidence_in_all=now.rows_in_all,
         sql=queries.allocations_at(now.at, tenant=tenant or None, queue=queue or None),
         notes=notes,
@@ -66,17 +67,22 @@ def gpu_waste(client: Client, period: Period = "", tenant: Tenant = "") -> Answe
     """GPU-hours allocated against used, and what the idle part cost, by tenant and project."""
     found = client.efficiency(period, ("tenant", "project"))
     rows = [row for row in found.rows if not tenant or row.tenant == tenant]
+    if not rows:
+        return Answer(answer=f"Nothing is known of {_whose(tenant)} {_in(found.period)}.")
     idle, allocated, used = (_sum(rows, name) for name in ("idle_gpu_hours", "allocated_gpu_hours", "used_gpu_hours"))
-    cost, unmetered = _sum(rows, "idle_cost"), _sum(rows, "unmetered_gpu_hours")
+    unpriced, unmetered = (_sum(rows, name) for name in ("unpriced_gpu_hours", "unmetered_gpu_hours"))
+    cost = None if all(row.idle_cost is None for row in rows) else _sum(rows, "idle_cost")
     notes = [f"{unmetered:,.2f} GPU-hours were not measured: they are neither used nor idle."] if unmetered else []
+    if unpriced or any(row.idle_cost is None for row in rows):
+        notes.append(f"{unpriced:,.2f} GPU-hours have no price: the cost of idle time is without them.")
     rows = sorted(rows, key=lambda row: row.idle_cost or 0, reverse=True)
     span, currency = _span(found.period), _currency(rows)
     return Answer(
         answer=f"{_whose(tenant)} had {allocated:,.2f} GPU-hours allocated {_in(found.period)} and used {used:,.2f};"
         f" {idle:,.2f} were idle, at {_money(cost, currency)}.",
-        figures=_plain({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
+        figures=plain({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
                         "unmetered_gpu_hours": unmetered, "idle_cost": cost, "currency": currency}),
-        evidence=[_plain(row.model_dump(exclude_none=True)) for row in rows[:MOST]],
+        evidence=[plain(row.model_dump(exclude_none=True)) for row in rows[:MOST]],
         evidence_in_all=len(rows),
         sql=queries.usage(span, ("tenant", "project"), tenant=tenant or None) if span else "",
         notes=notes,
@@ -96,8 +102,8 @@ def right_sizing(client: Client, period: Period = "", tenant: Tenant = "", workl
     return Answer(
         answer=f"{len(advised)} recommendations for {_whose(tenant)} {_in(found.period)}, worth"
         f" {_money(monthly, found.currency)} a month." + (f" The largest: {advised[0].what}." if advised else ""),
-        figures=_plain(figures),
-        evidence=[_plain(one.model_dump()) for one in advised[:MOST]],
+        figures=plain(figures),
+        evidence=[plain(one.model_dump()) for one in advised[:MOST]],
         evidence_in_all=len(advised),
         sql=advised[0].reproduce if advised else "",
         notes=[note for note in notes if not note.startswith("0 ")],
@@ -118,8 +124,8 @@ def cost_anomalies(client: Client, period: Period = "", tenant: Tenant = "") -> 
     return Answer(
         answer=f"{len(rows)} of {found.judged} days judged {_in(found.period)} are anomalies"
         f"{': ' if said else ''}{said}.",
-        figures=_plain({"anomalies": len(rows), "judged": found.judged, "not_judged": found.not_judged}),
-        evidence=[_plain(one.model_dump(mode="json")) for one in rows[:MOST]],
+        figures=plain({"anomalies": len(rows), "judged": found.judged, "not_judged": found.not_judged}),
+        evidence=[plain(one.model_dump(mode="json")) for one in rows[:MOST]],
         evidence_in_all=len(rows),
         sql=queries.daily(span, found.timezone, tenant=tenant or None) if span else "",
         notes=[f"{found.not_judged} days could not be judged: too little history."] if found.not_judged else [],
@@ -143,8 +149,8 @@ def efficiency_score(client: Client, period: Period = "", tenant: Tenant = "") -
         answer="No allocated GPU-hour was measured: there is no score." if score is None else
         f"{_whose(tenant)} scored {score} of 100 {_in(found.period)}: {used:,.2f} of {measured:,.2f} measured GPU-hours"
         f" were used. Lowest: {', '.join(worst)}.",
-        figures=_plain({"score": score, "used_gpu_hours": used, "measured_gpu_hours": measured, "coverage": coverage}),
-        evidence=[_plain(row.model_dump(exclude_none=True)) for row in scored[:MOST]],
+        figures=plain({"score": score, "used_gpu_hours": used, "measured_gpu_hours": measured, "coverage": coverage}),
+        evidence=[plain(row.model_dump(exclude_none=True)) for row in scored[:MOST]],
         evidence_in_all=len(scored),
         sql=queries.usage(span, ("tenant",), tenant=tenant or None) if span else "",
         notes=unmeasured,
@@ -163,19 +169,24 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
     difference = sum((one["difference"] for one in effects), Decimal(0))
     totals = [sum((amount for _, _, amount in lines.values()), Decimal(0)) for lines in (was, now)]
     currency = bills[1].currency
+    notes = [f"{name} is {bill.status}." for name, bill in zip((before, month), bills, strict=True)
+             if bill.status != "issued"]  # fmt: skip
+    for name, bill in zip((before, month), bills, strict=True):
+        if unpriced := sum(line.get("amount") is None for line in bill.lines):
+            notes.append(f"{name} has {unpriced} lines without a price: what they cost is unknown and not compared.")
+    notes.append("Credit notes, and corrections that later invoices have, are documents of their own: not compared.")
     causes = "; ".join(f"{one['what']}: {_money(one['difference'], currency, sign=True)}" for one in effects[:3]
                        if one["difference"])  # fmt: skip
     return Answer(
         answer=f"{tenant}'s bill went from {_money(totals[0], currency)} in {before} to {_money(totals[1], currency)}"
         f" in {month} ({_money(difference, currency, sign=True)}){': ' if causes else ''}{causes}.",
-        figures=_plain({"before": totals[0], "now": totals[1], "difference": difference, "currency": currency,
+        figures=plain({"before": totals[0], "now": totals[1], "difference": difference, "currency": currency,
                         "by_hours": sum((one["by_quantity"] or 0 for one in effects), Decimal(0)),
                         "by_price": sum((one["by_price"] or 0 for one in effects), Decimal(0))}),
-        evidence=[_plain(one) for one in effects[:MOST]],
+        evidence=[plain(one) for one in effects[:MOST]],
         evidence_in_all=len(effects),
         sql=queries.charges(_months(bills), ("sku", "project"), tenant=tenant),
-        notes=[f"{name} is {bill.status}." for name, bill in zip((before, month), bills, strict=True)
-               if bill.status != "issued"],
+        notes=notes,
     )  # fmt: skip
 
 
@@ -196,11 +207,11 @@ def why_waiting(client: Client, workload: str = "", tenant: Tenant = "", queue: 
         answer=f"{first.workload_id or first.allocation_id} has waited {_length(first.waited_seconds)} for"
         f" {_count(first.gpus)} in queue {first.queue or '(none)'}, as number {first.rank} of {first.queued}:"
         f" {first.text or first.reason or 'its scheduler gives no reason'}.{expected}",
-        figures=_plain({"waiting": found.rows_in_all, "rank": first.rank, "queued": first.queued, "gpus": first.gpus,
+        figures=plain({"waiting": found.rows_in_all, "rank": first.rank, "queued": first.queued, "gpus": first.gpus,
                         "waited_seconds": first.waited_seconds, "reason": first.reason,
                         "earliest_start": first.earliest_start, "latest_start": first.latest_start}),
-        evidence=[_plain(one.model_dump()) for one in found.jobs]
-        + [_plain({"holds": one.model_dump(include={"allocation_id", "tenant", "gpus", "since", "used_60"})})
+        evidence=[plain(one.model_dump()) for one in found.jobs]
+        + [plain({"holds": one.model_dump(include={"allocation_id", "tenant", "gpus", "since", "used_60"})})
            for one in holders],
         evidence_in_all=found.rows_in_all + len(holders),
         sql=queries.events(allocation_id=first.allocation_id, cluster=first.cluster),
@@ -217,14 +228,14 @@ def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
         f" {_money(one.amount, one.currency)} spent, {_money(one.forecast, one.currency)} expected"
         for one in found[:3]
     )
-    spans = {one.month: (one.start, one.end) for one in client.months() if one.month == month}
+    span = next(((one.start, one.end) for one in client.months() if one.month == month), None)
     return Answer(
         answer=f"{len(found)} budgets in {month}, {len(over)} of them expected to be exceeded"
         f"{': ' if said else ''}{said}.",
         figures={"budgets": len(found), "expected_over": len(over)},
-        evidence=[_plain(one.model_dump(mode="json")) for one in found[:MOST]],
+        evidence=[plain(one.model_dump(mode="json")) for one in found[:MOST]],
         evidence_in_all=len(found),
-        sql=queries.budgeted(spans, tenant or None) if spans else "",
+        sql=queries.charges(span, ("tenant", "project"), tenant=tenant or None) if span else "",
         notes=sorted({f"{one.tenant}: no forecast yet." for one in found if one.forecast is None}),
     )
 
@@ -235,8 +246,8 @@ def invoice_line(client: Client, number: str, line: int) -> Answer:
     return Answer(
         answer=f"Line {line} of {number}: {found.line.get('description') or found.line['kind']}, amount"
         f" {found.line.get('amount')}. {found.formula}",
-        figures=_plain({name: found.line.get(name) for name in ("kind", "quantity", "unit", "amount", "sku")}),
-        evidence=[_plain(one) for one in found.rows[:MOST]],
+        figures=plain({name: found.line.get(name) for name in ("kind", "quantity", "unit", "amount", "sku")}),
+        evidence=[plain(one) for one in found.rows[:MOST]],
         evidence_in_all=len(found.rows),
         sql=queries.invoice_lines(number),
         notes=[f"Rate card {found.rate_card}."],
@@ -253,7 +264,7 @@ def firing_alerts(client: Client, rule: str = "") -> Answer:
     return Answer(
         answer=f"{len(found)} alerts fire{': ' if said else ''}{said}.",
         figures={"firing": len(found), "by_rule": dict(by_rule)},
-        evidence=[_plain(one.model_dump(mode="json")) for one in found[:MOST]],
+        evidence=[plain(one.model_dump(mode="json")) for one in found[:MOST]],
         evidence_in_all=len(found),
     )
 
@@ -270,10 +281,7 @@ def _bill(client: Client, tenant: str, month: str) -> documents.InvoiceDocument:
               if one.document_type == "invoice" and one.status == "issued" and one.month == month]  # fmt: skip
     if issued and issued[-1].number:
         return client.invoice(issued[-1].number)
-    try:
-        drafts = list(client.drafts(month, tenant))
-    except ApiError as error:
-        raise LedgerError(error.where, error.what, error.next_step) from error
+    drafts = list(client.drafts(month, tenant))
     if not drafts:
         raise LedgerError(f"{tenant}, {month}", "has neither an invoice nor a draft", "See: gpuledger ledger")
     return drafts[0]
@@ -358,16 +366,3 @@ def _money(amount: Decimal | None, currency: str | None, sign: bool = False) -> 
     if amount is None:
         return "an unknown amount"
     return f"{amount:{'+' if sign else ''},.2f} {currency or ''}".rstrip()
-
-
-def _plain(values: Any) -> Any:
-    """As JSON has it: decimals as text, exact; instants in UTC."""
-    if isinstance(values, Mapping):
-        return {name: _plain(value) for name, value in values.items()}
-    if isinstance(values, list | tuple):
-        return [_plain(value) for value in values]
-    if isinstance(values, Decimal):
-        return format(values, "f")
-    if isinstance(values, datetime):
-        return documents.instant(values)
-    return values

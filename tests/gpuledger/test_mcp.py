@@ -116,6 +116,20 @@ def test_the_parts_of_a_changed_bill_sum_to_the_difference(monkeypatch: pytest.M
     assert (parts["usage l40s"]["by_quantity"], parts["tax h100"]["by_price"]) == ("-5.00", None)
 
 
+def test_what_has_no_price_is_unknown_and_said(monkeypatch: pytest.MonkeyPatch, admin: Client) -> None:
+    found = admin.efficiency("2026-10", ("tenant", "project"))
+    blank = {"idle_cost": None, "unpriced_gpu_hours": Decimal(3)}
+    some = found.model_copy(update={"rows": [found.rows[0].model_copy(update=blank), *found.rows[1:]]})
+    none = found.model_copy(update={"rows": [row.model_copy(update=blank) for row in found.rows]})
+    for rows, known in ((some, True), (none, False)):
+        monkeypatch.setattr(admin, "efficiency", lambda *_, rows=rows: rows)
+        answer = tools.gpu_waste(admin, "2026-10")
+        assert (answer.figures["idle_cost"] is not None) == known
+        assert any("have no price" in note for note in answer.notes)
+    assert "an unknown amount" in answer.answer
+    assert "Nothing is known of nobody-here" in tools.gpu_waste(admin, "2026-10", "nobody-here").answer
+
+
 def test_a_tenant_is_answered_from_its_own_books(served_site: Site) -> None:
     with Client(served_site.url, served_site.tokens["vision"]) as client:
         for name in ASKED:

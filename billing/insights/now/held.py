@@ -29,6 +29,11 @@ class Moment:
     closed: datetime | None
 
     @property
+    def after(self) -> datetime:
+        """Before it lies what was reported at that instant, too."""
+        return self.at + timedelta(milliseconds=1)
+
+    @property
     def stopped(self) -> bool:
         """Nothing has come for so long that nobody knows what holds now."""
         return self.clock - self.at > LATE

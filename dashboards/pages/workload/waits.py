@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from dash import dcc, html
@@ -43,7 +43,7 @@ def waits_of(store: Store, filters: Filters, workload: str, clock: datetime) -> 
         return []
     whole = _narrowed(filters)
     found = []
-    for row in waiting(store, whole, workload, now.at + timedelta(milliseconds=1)):
+    for row in waiting(store, whole, workload, now.after):
         at_queue = {"cluster": row["cluster"], "queue": row["queue"]}
         pools = filters.rows_now(store, __file__, "pools", at=now.at, **at_queue)
         names = tuple(pool["pool"] for pool in pools)
