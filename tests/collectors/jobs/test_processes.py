@@ -66,7 +66,7 @@ def test_a_rank_runs_once_whoever_is_asked_and_whenever(kept: Processes) -> None
     count = kept.folder / "count"
     start(kept, f"echo x >> {count}; sleep 300")
     start(kept, f"echo x >> {count}; sleep 300")
-    until(count.exists)
+    until(lambda: count.exists() and count.read_text())
     other = again(kept)
     start(other, f"echo x >> {count}; sleep 300")
     other.stop(A)
