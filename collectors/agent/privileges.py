@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from collectors.agent.settings import AgentSettings, NvmlSettings
+from collectors.agent.settings import AgentSettings, NvmlSettings, SourcesSettings
 
 Answer = Literal["ok", "unsupported", "no_permission", "blank"]
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+NVIDIA = "0x10de"
+"""The vendor's number on PCI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,25 @@ def look(settings: AgentSettings) -> list[Privilege]:
         needed = "without it this node runs no jobs"
         found.append(_token(settings.run_jobs.token_file, "run_jobs_token_file", needed))
     nvml = settings.sources.nvml
-    if nvml.enabled:
+    if reads_nvml(settings.sources):
         found += [library(), _processes(nvml), *_podresources(nvml), *_kernel_log(nvml)]
     return found
+
+
+def reads_nvml(sources: SourcesSettings, devices: Path = PCI_DEVICES) -> bool:
+    """Whether NVML is a source of this node: as the settings say; where they do not, it is unless other sources are
+    read and nothing here is NVIDIA's. A driver that is away beside NVIDIA's devices is still reported."""
+    if sources.nvml.enabled is not None:
+        return sources.nvml.enabled
+    others = sources.exporters or sources.prometheus or sources.services
+    return not others or library().state == "ok" or any(map(_is_nvidia, devices.glob("*/vendor")))
+
+
+def _is_nvidia(vendor: Path) -> bool:
+    try:
+        return vendor.read_text(encoding="ascii").strip().lower() == NVIDIA
+    except FileNotFoundError:  # unplugged meanwhile
+        return False
 
 
 def missing(found: Sequence[Privilege]) -> list[Privilege]:

@@ -47,13 +47,14 @@ class _Section(BaseModel):
 class NvmlSettings(_Section):
     """NVIDIA GPUs of this node through the driver, and whose processes use them.
 
+    enabled: None: unless other sources are read and the node has neither the driver nor an NVIDIA device.
     replicas: of each device without MIG (time-slicing, MPS), its units.   proc: the host's.   podresources: the
     kubelet's socket; None: this is no Kubernetes node; by default it is used where it is.   kubelet_url: where pods'
     UIDs are asked for; `insecure` trusts any certificate.   kubeconfig: of the API server that tells which devices
     dynamic resource allocation means; None: the pod's service account.   kernel_log: XIDs from before the start.
     """
 
-    enabled: bool = True
+    enabled: bool | None = None
     interval_seconds: Interval = 10
     pool: str = ""
     replicas: Annotated[int, Field(ge=1, le=1024)] = 1

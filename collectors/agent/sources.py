@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from collectors.agent import privileges
 from collectors.agent.settings import (
     AgentSettings,
     ExporterSettings,
@@ -61,7 +62,7 @@ def planned(settings: AgentSettings, restart: Callable[[str], None] = lambda why
     """
     sources = settings.sources
     found: list[Planned] = []
-    if sources.nvml.enabled:
+    if privileges.reads_nvml(sources):
         found.append(Planned(NVML, sources.nvml.interval_seconds, nvml_source(settings, sources.nvml, restart)))
     for number, exporter in enumerate(sources.exporters):
         name = f"exporter_{number}" if len(sources.exporters) > 1 else "exporter"
@@ -197,13 +198,14 @@ class ScrapedSource:
 def _memory(settings: AgentSettings, name: str, own: ExporterSettings | PrometheusSettings) -> Memory:
     """What earlier processes learned of a source, beside the spool. Of NVIDIA's devices on its node, NVML tells more
     than any exporter does; where it is not there, as beside a Prometheus, exporters tell of them."""
-    from collectors.agent.privileges import library
     from collectors.exporters.inventory import ExporterInventory
     from collectors.exporters.memory import Memory
 
     inventory = None
     if own.inventory is not False:
-        better = own.inventory is None and settings.sources.nvml.enabled and library().state == "ok"
+        better = (
+            own.inventory is None and privileges.reads_nvml(settings.sources) and privileges.library().state == "ok"
+        )
         inventory = ExporterInventory(settings.cluster, own.pool, without=("nvidia",) if better else ())
     memory = Memory(settings.spool.folder / f"{name}.json", inventory)
     if memory.damaged:

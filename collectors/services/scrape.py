@@ -115,6 +115,11 @@ class ServiceCollector:
         openmetrics = answer.content_type.startswith("application/openmetrics-text")
         read = exposition.parse(answer.body, profile.names.__contains__, openmetrics=openmetrics)
         collected.dropped += read.dropped
+        if not read.series and not _mentions(answer.body, profile):
+            raise SourceError(
+                replica.target.url,
+                f"answers with none of the metrics that profile {profile.name} reads; correct the URL or the profile",
+            )
         found = reading(read.series, now.timestamp())
         before, replica.before = replica.before, found
         interval = self._period if before is None else found.at - before.at
@@ -175,6 +180,15 @@ def _replicas(service: Service) -> list[_Replica]:
     if len({replica.target.workload_id for replica in replicas}) < len(replicas):
         raise CollectorError(f"service {service.name!r}", "two targets have one workload_id", "Name each its own")
     return replicas
+
+
+def _mentions(body: bytes, profile: Profile) -> bool:
+    """Whether a metric of the profile is declared: before its first request a server has no series of some."""
+    return any(
+        set(line.split()[2:3]) & profile.names
+        for line in body.decode("utf-8", "replace").splitlines()
+        if line.startswith("# ")
+    )
 
 
 def _split(key: MeasureKey) -> str:

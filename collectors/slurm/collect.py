@@ -36,12 +36,11 @@ from collectors.slurm.jobs import (
 )
 from collectors.slurm.nodes import Look, Node, Returned, changes, held_by, shares_per_gpu
 from collectors.slurm.parsed import Parsed, Problem
+from collectors.slurm.runs import Run, Runs
 from collectors.slurm.sources import Source
 from warehouse.json_text import parse_json
 
 Reported = TypeVar("Reported", Job, Node)
-Run = tuple[str, datetime | None, datetime]
-"""A job's id, its submission, its start."""
 PROFILE_UNKNOWN = (
     "the MIG profile of its GPUs is unknown, the node's smallest was assumed: name the types in"
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
@@ -114,8 +113,7 @@ class SlurmCollector:
         self._reasons: dict[str, str] = {}
         self._next_reasons: dict[str, str] = {}
         self._deep = False
-        self._begun: dict[str, dict[tuple[str, datetime], Row]] = defaultdict(dict)
-        self._ends: dict[Run, datetime] = {}
+        self._runs = Runs(state_file.with_name(state_file.name + ".runs"))
         self._next_ends: dict[Run, datetime] = {}
         self._returned = Returned()
 
@@ -158,7 +156,8 @@ class SlurmCollector:
         """What the last `collect` handed on is on disk."""
         self._sent = self._seen if self._deep else self._sent | self._seen
         self._reasons = self._next_reasons
-        self._ends = self._next_ends if self._deep else self._ends | self._next_ends
+        self._runs.ends = self._next_ends if self._deep else self._runs.ends | self._next_ends
+        self._runs.save()
         if self._next != self._kept:
             _write_state(self._state_file, self._next)
             self._kept = self._next
@@ -203,15 +202,14 @@ class SlurmCollector:
 
     def _remember(self, events: Iterable[Row], now: datetime) -> None:
         """Which runs were reported to have begun lately, perhaps by the controller alone."""
+        starts = self._runs.starts
         for row in events:
             if row["event"] in ("started", "resized") and now - row["ts"] < BEGUN_LATELY:
-                runs, run = self._begun[row["workload_id"]], (row["allocation_id"], row["ts"].replace(microsecond=0))
-                if run not in runs or runs[run]["ts"] < row["ts"]:
-                    runs[run] = row
-        for job_id in [
-            job_id for job_id, runs in self._begun.items() if now - max(at for _, at in runs) > BEGUN_LATELY
-        ]:
-            del self._begun[job_id]
+                start = row["workload_id"], row["allocation_id"], row["ts"].replace(microsecond=0)
+                if start not in starts or starts[start]["ts"] < row["ts"]:
+                    starts[start] = row
+        lately = {job_id for job_id, _, at in starts if now - at <= BEGUN_LATELY}
+        self._runs.starts = {start: row for start, row in starts.items() if start[0] in lately}
 
     def _changed_ends(self, jobs: Iterable[Job], now: datetime) -> Collected:
         """Accounting's record of a run that was over is overwritten when its job is requeued, as of a cancelled
@@ -223,7 +221,7 @@ class SlurmCollector:
             if job.ended_at is None or job.started_at is None or not job.holds or not_ours(job, self._site):
                 continue
             run = job.job_id, job.submitted_at, job.started_at
-            first = self._next_ends[run] = self._ends.get(run, job.ended_at)
+            first = self._next_ends[run] = self._runs.ends.get(run, job.ended_at)
             if first != job.ended_at:
                 message = END_CHANGED.format(*(f"{at:%Y-%m-%d %H:%M:%SZ}" for at in (first, job.ended_at)))
                 collected.add("findings", finding(self._site, now, "end_changed", message, job.job_id, "warning"))
@@ -240,28 +238,27 @@ class SlurmCollector:
         for job in accounted:
             records[job.job_id].append(job)
         collected = Collected()
-        for job_id, runs in self._begun.items():
+        for (job_id, _, began), row in self._runs.starts.items():
             now = reported.get(job_id)
             if now is not None and now.state in HOLDING:
                 continue
             again = now.submitted_at if now is not None and now.state in WAITING else None
-            for (_, began), row in runs.items():
-                some = records.get(job_id, [])
-                if any(job.started_at == began != job.ended_at for job in some):
-                    continue
-                least = row["ts"] + timedelta(milliseconds=1)
-                if any(job.state == "REQUEUED" and _ends_what_began(job, began) for job in some):
-                    ended = least
-                elif again is not None and began < again:
-                    ended = again
-                elif some and all(job.ended_at is not None for job in some) and (now is None or now.ended_at):
-                    ended = max(least, now.ended_at) if now is not None and now.ended_at else least
-                else:
-                    continue
-                end = {name: row[name] for name in row if name not in ONLY_AT_START}
-                at_once = (job.state for job in some if job.started_at == began == job.ended_at)
-                state = next((state for state in at_once if state in ENDINGS), "REQUEUED")
-                collected.add("events", end | {"ts": ended, "event": ENDINGS[state], "reason": state})
+            some = records.get(job_id, [])
+            if any(job.started_at == began != job.ended_at for job in some):
+                continue
+            least = row["ts"] + timedelta(milliseconds=1)
+            if any(job.state == "REQUEUED" and _ends_what_began(job, began) for job in some):
+                ended = least
+            elif again is not None and began < again:
+                ended = again
+            elif some and all(job.ended_at is not None for job in some) and (now is None or now.ended_at):
+                ended = max(least, now.ended_at) if now is not None and now.ended_at else least
+            else:
+                continue
+            end = {name: row[name] for name in row if name not in ONLY_AT_START}
+            at_once = (job.state for job in some if job.started_at == began == job.ended_at)
+            state = next((state for state in at_once if state in ENDINGS), "REQUEUED")
+            collected.add("events", end | {"ts": ended, "event": ENDINGS[state], "reason": state})
         return collected
 
     def _node_rows(self, nodes: Parsed[Node], now: datetime, jobs: Iterable[Job]) -> Collected:

@@ -39,7 +39,8 @@ def free_port() -> int:
 def settings(tmp_path: Path, url: str | None, **over: Any) -> AgentSettings:
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "token").chmod(0o600)
-    nvml = {"interval_seconds": 1, "proc": str(tmp_path / "proc"), "podresources": None, "kernel_log": None}
+    away = {"podresources": None, "kernel_log": None}
+    nvml = {"enabled": True, "interval_seconds": 1, "proc": str(tmp_path / "proc"), **away}
     given = {
         "cluster": "c1",
         "node": "gpu-1",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from collectors.agent.privileges import look, missing
+import pytest
+
+from collectors.agent import privileges
+from collectors.agent.privileges import Answer, Privilege, look, missing, reads_nvml
 from collectors.agent.settings import AgentSettings, DeliverSettings, NvmlSettings, SourcesSettings
 from tests.collectors.attribution.proc_tree import host_proc
 
@@ -73,3 +76,31 @@ def test_the_drivers_library_that_is_missing_says_what_is_unknown_then(tmp_path:
     assert found.state == "unsupported"
     assert "nothing is known of NVIDIA devices" in str(found)
     assert library(lambda name: name).state == "ok"
+
+
+@pytest.mark.parametrize("others", ["exporters", "prometheus", "services", ""])
+@pytest.mark.parametrize("vendors", [("0x1002", "0x10DE"), ("0x1002",), ()])
+@pytest.mark.parametrize("driver", ["ok", "unsupported"])
+@pytest.mark.parametrize("enabled", [True, False, None])
+def test_a_driver_is_missed_only_where_it_would_have_something_to_say(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    enabled: bool | None,
+    driver: Answer,
+    vendors: tuple[str, ...],
+    others: str,
+) -> None:
+    monkeypatch.setattr(privileges, "library", lambda: Privilege("nvml_library", driver, ""))
+    for number, vendor in enumerate(vendors):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "vendor").write_text(vendor + "\n", encoding="ascii")
+    url = "http://amd:5000/metrics"
+    one = {
+        "": {},
+        "exporters": {"exporters": [{"urls": [url]}]},
+        "prometheus": {"prometheus": [{"url": url}]},
+        "services": {"services": [{"name": "chat", "urls": [url]}]},
+    }
+    sources = SourcesSettings.model_validate({"nvml": {"enabled": enabled}, **one[others]})
+    implied = not others or driver == "ok" or "0x10DE" in vendors
+    assert reads_nvml(sources, tmp_path) is (implied if enabled is None else enabled)

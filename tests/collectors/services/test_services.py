@@ -282,6 +282,27 @@ def test_a_clock_that_was_set_back_makes_no_interval() -> None:
         collector.close()
 
 
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ("http_requests_total 4\n", True),  # of another program
+        ("", True),
+        ("# TYPE vllm:num_requests_running gauge\n", False),  # nobody has asked it yet
+    ],
+)
+def test_a_page_without_anything_of_its_profile_is_a_finding(page: str, found: bool) -> None:
+    pages = {"/m": page}
+    with server(pages) as url:
+        chat = ServiceCollector([Service("chat", (Target(f"{url}/m"),), profile="vllm", whole=True)])
+        findings = chat.collect(NOW).rows.get("findings", [])
+        assert [row["message"].split("; ")[0] for row in findings] == found * [
+            f"{url}/m: answers with none of the metrics that profile vllm reads"
+        ]
+        pages["/m"] = vllm(fast=10)
+        assert chat.collect(NOW + MINUTE).rows.keys() == {"service_levels"}
+        chat.close()
+
+
 def test_metrics_that_nobody_recognises_are_a_finding() -> None:
     with server({"/m": "http_requests_total 4\n"}) as url:
         unknown = ServiceCollector([Service("web", (Target(f"{url}/m"),))])
