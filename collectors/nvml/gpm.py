@@ -14,7 +14,17 @@ from dataclasses import dataclass
 
 import pynvml
 
-from collectors.nvml.library import SUCCESS, Answer, Handle, Nvml, NvmlDeviceError, NvmlLibraryError, reading, state_of
+from collectors.nvml.library import (
+    NOT_SUPPORTED,
+    SUCCESS,
+    Answer,
+    Handle,
+    Nvml,
+    NvmlDeviceError,
+    NvmlLibraryError,
+    reading,
+    state_of,
+)
 from collectors.readings import Reading, State
 
 MEBIBYTE = float(1 << 20)
@@ -39,9 +49,11 @@ TRAFFIC = {
 """Metric -> GPM id, in MiB/s."""
 _ENGINES = range(8)
 _PER_ENGINE = pynvml.NVML_GPM_METRIC_GR1_CTXSW_REQUESTS - pynvml.NVML_GPM_METRIC_GR0_CTXSW_REQUESTS
+SWITCH_ELAPSED = tuple(pynvml.NVML_GPM_METRIC_GR0_CTXSW_CYCLES_ELAPSED + engine * _PER_ENGINE for engine in _ENGINES)
+"""Zero where the driver does not count: then the engine's other metrics are zero as well, and mean nothing."""
 SWITCH_ACTIVE = tuple(pynvml.NVML_GPM_METRIC_GR0_CTXSW_ACTIVE_PCT + engine * _PER_ENGINE for engine in _ENGINES)
 SWITCH_REQUESTS = tuple(pynvml.NVML_GPM_METRIC_GR0_CTXSW_REQUESTS + engine * _PER_ENGINE for engine in _ENGINES)
-WANTED = (*SHARES.values(), *TRAFFIC.values(), *SWITCH_ACTIVE, *SWITCH_REQUESTS)
+WANTED = (*SHARES.values(), *TRAFFIC.values(), *SWITCH_ELAPSED, *SWITCH_ACTIVE, *SWITCH_REQUESTS)
 METRICS = (*SHARES, *TRAFFIC, "context_switch_active", "context_switch_requests_per_second")
 SOURCE = "nvml gpm"
 
@@ -129,9 +141,9 @@ def readings(found: Mapping[int, Answer[float]], seconds: float) -> dict[str, Re
     result = {metric: _share(found[which]) for metric, which in SHARES.items()}
     for metric, which in TRAFFIC.items():
         result[metric] = reading(found[which], SOURCE, factor=MEBIBYTE)
-    active = _over(max, [found[which] for which in SWITCH_ACTIVE])
+    active = _over(max, SWITCH_ACTIVE, found)
     result["context_switch_active"] = _share(active)
-    requests = _over(sum, [found[which] for which in SWITCH_REQUESTS])
+    requests = _over(sum, SWITCH_REQUESTS, found)
     result["context_switch_requests_per_second"] = reading(requests, SOURCE, factor=1 / seconds)
     return result
 
@@ -141,7 +153,16 @@ def _share(answer: Answer[float]) -> Reading:
     return found if found.value is None else Reading("ok", min(found.value, 1.0), SOURCE)
 
 
-def _over(combine: Callable[[list[float]], float], answers: list[Answer[float]]) -> Answer[float]:
-    """Of the engines that tell; a device has fewer than the eight that have a number."""
-    values = [answer.value for answer in answers if answer.value is not None]
-    return Answer(SUCCESS, combine(values)) if values else answers[0]
+def _over(
+    combine: Callable[[list[float]], float], metrics: tuple[int, ...], found: Mapping[int, Answer[float]]
+) -> Answer[float]:
+    """Of the engines that count; a device has fewer than the eight that have a number, and may count none."""
+    values = [
+        value
+        for which, elapsed in zip(metrics, SWITCH_ELAPSED, strict=True)
+        if (value := found[which].value) is not None and found[elapsed].value
+    ]
+    if values:
+        return Answer(SUCCESS, combine(values))
+    first = found[metrics[0]]
+    return Answer(NOT_SUPPORTED) if first.value is not None else first

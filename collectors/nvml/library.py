@@ -350,6 +350,8 @@ class Nvml:
         found: dict[int, Answer[FieldValue]] = {}
         for (field, _), one in zip(wanted, answer.value, strict=True):
             code, kind = _field_code(one), _field_type(one)
+            if code == SUCCESS and kind == 0 and not _field_at(one):
+                code = NO_DATA  # the driver answers some fields with success and writes nothing
             if code in DEVICE_FAULTS:
                 raise NvmlDeviceError(code, "nvmlDeviceGetFieldValues")
             if code != SUCCESS or kind not in _MEMBERS:
@@ -435,6 +437,7 @@ _process_at = pynvml.c_nvmlProcessUtilizationSample_t.timeStamp.__get__
 _process_sm = pynvml.c_nvmlProcessUtilizationSample_t.smUtil.__get__
 _field_code = pynvml.c_nvmlFieldValue_t.nvmlReturn.__get__
 _field_type = pynvml.c_nvmlFieldValue_t.valueType.__get__
+_field_at = pynvml.c_nvmlFieldValue_t.timestamp.__get__
 _field_value = pynvml.c_nvmlFieldValue_t.value.__get__
 _metric_code = pynvml.c_nvmlGpmMetric_t.nvmlReturn.__get__
 _metric_value = pynvml.c_nvmlGpmMetric_t.value.__get__

@@ -507,6 +507,8 @@ class FakeDriver:
                 one.nvmlReturn = NOT_SUPPORTED
                 continue
             one.nvmlReturn, one.valueType = SUCCESS, known[0]
+            if known[0] == 0:
+                continue  # as driver 580 does for fields 270 to 273 of an H100: success, and nothing written
             one.timestamp = round(self.now * 1e6)
             if known[0] == 1:
                 one.value.uiVal = int(known[1])
@@ -625,6 +627,7 @@ def ada(index: int = 0) -> FakeGpu:
 def hopper(index: int = 0) -> FakeGpu:
     gpu = FakeGpu(index, "NVIDIA H100 80GB HBM3", 9, 80)
     gpu.gpm = dict(GPM_BUSY) | {60: 10.0, 61: 20.0, 172: 500.0, 174: 12.5, 177: 100.0, 179: 2.5}
+    gpu.gpm |= {170: 1.5e10, 175: 1.5e10}
     return gpu
 
 

@@ -40,6 +40,27 @@ def test_the_first_cycle_knows_nothing_and_the_second_what_was_between(driver: F
     }
 
 
+def test_context_switches_that_the_driver_does_not_count_are_not_none(driver: FakeDriver) -> None:
+    """Driver 580 on an H100: success and 0 for every engine, cycles elapsed included, while two contexts alternate."""
+    meter, gpu = Gpm(Nvml()), driver.gpus[0]
+    gpu.gpm |= dict.fromkeys((170, 172, 174, 175, 177, 179), 0.0)
+    meter.measure(gpu.pointer, ("a",), None, driver.now)
+    driver.advance(10)
+    found = meter.measure(gpu.pointer, ("a",), None, driver.now)
+    for metric in ("context_switch_active", "context_switch_requests_per_second"):
+        assert (found[metric].state, found[metric].value) == ("unsupported", None)
+    assert found["sm_active"].value == 0.8
+
+
+def test_an_engine_that_switched_nothing_while_it_was_counted_is_zero(driver: FakeDriver) -> None:
+    meter, gpu = Gpm(Nvml()), driver.gpus[0]
+    gpu.gpm |= dict.fromkeys((172, 174, 177, 179), 0.0)
+    meter.measure(gpu.pointer, ("a",), None, driver.now)
+    driver.advance(10)
+    found = meter.measure(gpu.pointer, ("a",), None, driver.now)
+    assert (found["context_switch_active"].state, found["context_switch_active"].value) == ("ok", 0.0)
+
+
 def test_each_instance_is_measured_by_itself(driver: FakeDriver) -> None:
     meter, gpu = Gpm(Nvml()), driver.gpus[1]
     gpu.migs[0].gpm[2] = 10.0
@@ -129,5 +150,6 @@ def test_each_engine_has_five_metrics() -> None:
     import pynvml
 
     for engine in range(8):
+        assert gpm.SWITCH_ELAPSED[engine] == getattr(pynvml, f"NVML_GPM_METRIC_GR{engine}_CTXSW_CYCLES_ELAPSED")
         assert gpm.SWITCH_ACTIVE[engine] == getattr(pynvml, f"NVML_GPM_METRIC_GR{engine}_CTXSW_ACTIVE_PCT")
         assert gpm.SWITCH_REQUESTS[engine] == getattr(pynvml, f"NVML_GPM_METRIC_GR{engine}_CTXSW_REQUESTS")

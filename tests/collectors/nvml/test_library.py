@@ -140,6 +140,14 @@ def test_each_field_has_its_own_code_and_width(driver: FakeDriver, nvml: Nvml) -
     assert (found[82].state, found[82].value) == ("unsupported", None)
 
 
+def test_a_field_answered_with_success_and_nothing_written_is_blank(driver: FakeDriver, nvml: Nvml) -> None:
+    """Driver 580 on an H100 answers fields 270 to 273 so: code 0, value type 0, timestamp 0."""
+    driver.gpus[0].fields = {269: (3, 0.0), 271: (0, 0.0)}
+    found = nvml.fields(driver.gpus[0].pointer, [(269, 0), (271, 0)])
+    assert (found[269].state, found[271].state) == ("ok", "blank")
+    assert found[271].value is None
+
+
 def test_a_value_outside_its_range_is_blank_and_not_clipped() -> None:
     assert reading(Answer(0, 101), "x", high=100.0) == library.Reading("blank", None, "x out of range")
     assert reading(Answer(0, float("nan")), "x").state == "blank"

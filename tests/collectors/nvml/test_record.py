@@ -37,6 +37,52 @@ def test_a_recorded_run_agrees_with_nvidia_smi(path: Path | None) -> None:
                 assert (reading["value"] is not None) == (reading["state"] in ("ok", "idle")), metric
 
 
+def recorded(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The header, and the device's reading in each cycle."""
+    header, *cycles = lines(Path(__file__).parent / "recordings" / f"{name}.jsonl")
+    return header, [cycle["readings"][0] for cycle in cycles]
+
+
+def activity(reading: dict[str, Any]) -> dict[int, float]:
+    return {one["pid"]: one["activity"]["value"] for one in reading["processes"]}
+
+
+def test_on_an_h100_processes_share_what_the_device_did_but_a_sampling_period_has_one_owner() -> None:
+    """Both work in the same fifth of a second, the driver's sampling period: all of it goes to the busier one."""
+    header, readings = recorded("h100-two-processes")
+    busier, other = (load["pid"] for load in header["loads"])
+    for reading in readings[2:]:
+        shares = activity(reading)
+        whole = reading["readings"]["gpu_utilization"]["value"]
+        assert shares[busier] + shares[other] == pytest.approx(whole, abs=0.02)
+        assert whole == pytest.approx(header["loads"][0]["duty"], abs=0.03)
+        assert shares[other] == 0
+
+
+def test_on_an_h100_two_that_fill_the_device_share_it_to_within_a_sixth() -> None:
+    """Of what each did alone, the products did 44 % and the copies 54 %."""
+    header, readings = recorded("h100-interference")
+    for load, share in zip(header["loads"], (0.44, 0.54), strict=True):
+        seen = [activity(reading)[load["pid"]] for reading in readings[2:]]
+        assert sum(seen) / len(seen) == pytest.approx(share, abs=1 / 6)
+
+
+def test_on_an_h100_a_process_that_ended_is_gone_in_the_next_cycle() -> None:
+    header, readings = recorded("h100-ends-midway")
+    assert {pid for reading in readings[:6] for pid in activity(reading)} == {header["loads"][0]["pid"]}
+    assert [reading["processes_state"] for reading in readings[6:]] == ["idle"] * 4
+    assert [reading["readings"]["memory_used_bytes"]["value"] for reading in readings[6:]] == [0] * 4
+
+
+def test_on_an_h100_memory_held_without_work_is_idle_at_the_power_of_a_context() -> None:
+    header, readings = recorded("h100-idle-holder")
+    for reading in readings[1:]:
+        (process,) = reading["processes"]
+        assert process["memory_bytes"]["value"] > header["loads"][0]["torch_bytes"]
+        assert (process["activity"]["value"], reading["readings"]["sm_active"]["value"]) == (0, 0)
+        assert 100 < reading["readings"]["power_watts"]["value"] < 130
+
+
 def test_a_run_is_written_a_cycle_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
