@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-GATHER_SECONDS = 0.02
+GATHER_SECONDS = 0.05
 Asked = TypeVar("Asked")
 Done = TypeVar("Done")
 
