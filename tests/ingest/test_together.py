@@ -72,7 +72,7 @@ def push(chance: random.Random) -> tuple[str, dict[str, str], bytes]:
 def fates(
     folder: Path, pushes: Sequence[tuple[str, dict[str, str], bytes]], at_once: int
 ) -> tuple[list[tuple[int, Any]], list[list[dict[str, Any]]]]:
-    """What was answered, and what is stored then."""
+    """What was answered, and what is stored then, but for how it was divided into batches."""
     folder.mkdir()
     with fresh_store(folder / "store") as store:
         with (
@@ -85,7 +85,7 @@ def fates(
         stored = [
             store.rows(CONTENT.format(table=table, more=f", {when}"))
             for table, when in {
-                "samples": "ingested_on",
+                "samples": "ingested_on, told_otherwise",
                 "service_levels": "ingested_on",
                 "quarantine": "quarantined_at",
             }.items()
