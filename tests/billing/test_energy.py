@@ -369,7 +369,7 @@ case(
         for name, longer in (("reach", 0.001), ("no-reach", 0.0))
         for row in (
             reading(0.5, name, minutes=30, power_watts=100.0),
-            # The first of an hour in which samples have several lengths: it reaches back one millisecond, or not at all.
+            # The first of an hour in which samples have several lengths: it reaches back 1 ms, or not at all.
             {**reading(1.25, name, power_watts=70.0), "interval_seconds": 900 + longer},
             reading(1.75, name, minutes=20, power_watts=10.0),
         )
