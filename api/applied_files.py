@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
@@ -21,6 +21,7 @@ from alerts.slo.applied import apply_objectives, current_objectives
 from alerts.slo.errors import SloError
 from alerts.slo.objectives import parse_objectives
 from billing.accounts.budget_file import BudgetError, apply_budgets, check_budgets, current_budgets, parse_budgets
+from billing.applied import Versioned
 from billing.energy.settings import (
     EnergySettingsError,
     apply_energy_settings,
@@ -46,20 +47,11 @@ from warehouse.written_files import keys_of
 FILE_CHARACTERS = 1_000_000
 
 
-class File(Protocol):
-    """What every file can do."""
-
-    def canonical(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-
 @dataclass(frozen=True)
 class InForce:
     """A file that was applied, by whom and why."""
 
-    file: File
+    file: Versioned
     version: str
     applied_at: datetime
     author: str
@@ -120,7 +112,7 @@ def in_force(store: Store, kind: Kind) -> InForce | None:
     return InForce(getattr(found, kind.attribute), found.version, found.applied_at, found.author, found.reason)
 
 
-def compare(store: Store, kind: Kind, file: File) -> Compared:
+def compare(store: Store, kind: Kind, file: Versioned) -> Compared:
     """What putting it in force would change. Changes nothing. Errors: as applying it would."""
     before = in_force(store, kind)
     if before is not None and before.version == file.version:
@@ -137,7 +129,7 @@ def compare(store: Store, kind: Kind, file: File) -> Compared:
     )
 
 
-def apply(store: Store, kind: Kind, file: File, author: str, reason: str, now: datetime) -> bool:
+def apply(store: Store, kind: Kind, file: Versioned, author: str, reason: str, now: datetime) -> bool:
     """Puts it in force; False where it is already. Errors: the kind's own, where an issued invoice would change."""
     before = kind.current(store)
     return kind.apply(store, file, author, reason, now) != (before.version if before else None)
@@ -149,7 +141,7 @@ def versions(store: Store, kind: Kind) -> list[dict[str, Any]]:
     return store.rows(read_sql(__file__, "applied_versions"), params)
 
 
-def as_yaml(file: File | None) -> str:
+def as_yaml(file: Versioned | None) -> str:
     """The file as it can be applied again; None: nothing."""
     if file is None:
         return ""

@@ -57,7 +57,7 @@ def main(hours: Annotated[float, typer.Option(min=0.1, help="How long the store 
         raise typer.Exit(1)
 
 
-def _tick(at: datetime, chance: random.Random) -> list[dict[str, Any]]:
+def tick(at: datetime, chance: random.Random) -> list[dict[str, Any]]:
     common = {"ts": at, "interval_seconds": TICK.total_seconds(), "cluster": "c1", "node": "gpu-1"}
     rows = []
     for number in range(GPUS + PODS):
@@ -91,7 +91,7 @@ def _fill(folder: Path, start: datetime, ticks: int) -> tuple[int, int]:
     ):
         for number in range(1, ticks + 1):
             at = start + number * TICK
-            batch = pack("samples", _tick(at, chance))
+            batch = pack("samples", tick(at, chance))
             spool.append([batch], at)
             file.write(batch.body)
             rows += batch.rows
@@ -112,32 +112,32 @@ def _drain(folder: Path, rows: int) -> tuple[float, float]:
         url = next(line.split()[1].split("api/")[0] for line in server.stderr if "Records" in line)
         with Spool(folder / "spool") as spool:
             deliverer = Deliverer(spool, ReceiverTarget(url, Sender("c1", "gpu-1"), folder / "token"))
-            _warm_up(url)
-            before = _cpu_seconds(server.pid)
+            warm_up(url, TOKEN)
+            before = cpu_seconds(server.pid)
             began = time.perf_counter()
             while spool.state().batches:
                 time.sleep(deliverer.step(time.monotonic(), datetime.now(UTC)))
                 if deliverer.state.problem:
                     raise RuntimeError(deliverer.state.problem)
             seconds = time.perf_counter() - began
-            cpu = _cpu_seconds(server.pid) - before
+            cpu = cpu_seconds(server.pid) - before
         assert deliverer.state.rows == rows
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=60)
     return seconds, cpu
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _warm_up(url: str) -> None:
+def warm_up(url: str, token: str) -> None:
     """One event first: what the server imports at its first insert is no part of a drain."""
     import urllib.request
 
     event = {"ts": "2026-10-01T00:00:00Z", "allocation_id": "a", "event": "submitted"}
-    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}api/v1/records/events", json.dumps(event).encode(), headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 200

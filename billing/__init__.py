@@ -1,7 +1,8 @@
 """From facts to money: attribution, ledger, rates, invoices.
 
 Owns:      the books of closed hours and what is read from them (`ledger_report`, `sums`), prices, invoices, accounts,
-           billing periods (`periods`), exact amounts (`exact`, `money`), and the audit (`audit`).
+           billing periods (`periods`), exact amounts (`exact`, `money`), versions of applied files
+           (`applied`), and the audit (`audit`).
 Owns not:  records (ingest) and their tables (warehouse); pages (dashboards).
 Words:     a *unit* is a device's smallest share; a *unit-millisecond* is what the ledger counts; *list* is the price
            without regard to the tenant, *contracted* the tenant's own; *billed* is what the invoice says.

@@ -1,7 +1,7 @@
 """Many small batches into few large inserts; each is done only when its rows are in the store.
 
 One thread writes. While it does, batches gather; what gathered of one record type is written as one batch, so that a
-thousand agents make no more inserts than the store can take, and a lonely one waits a second at most.
+thousand agents make no more inserts than the store can take, and a lonely one waits less than half a second.
 
 Nothing is issued while a batch is written, by no server (`Store.turn`), and what was judged by other books than those
 of that instant is judged again before: no row that was good for an open month gets into one that was issued meanwhile.
@@ -27,9 +27,9 @@ from warehouse.store import Store
 
 log = logging.getLogger(__name__)
 
-LINGER_SECONDS = 1.0
+LINGER_SECONDS = 0.4
 """How long the first batch waits for others."""
-ENOUGH_ROWS = 10_000
+ENOUGH_ROWS = 20_000
 """So many do not wait."""
 MOST_ROWS = 500_000
 """At most so many in one insert."""

@@ -93,10 +93,9 @@ def known(store: Store, sender: str, record: RecordType, hashes: Sequence[str]) 
     return found
 
 
-def refused_times(store: Store, sender: str, record: RecordType) -> list[int]:
-    """Stamps (ms since the epoch) of the sender's rows that somebody said no to."""
-    asked = {"sender": sender, "record_type": record.name}
-    return [row["ms"] for row in store.rows(read_sql(__file__, "refused_times"), asked)]
+def refused_times(store: Store) -> dict[tuple[str, str], list[int]]:
+    """By sender and record type: stamps (ms since the epoch) of rows that somebody said no to."""
+    return {(row["one_sender"], row["record"]): row["times"] for row in store.rows(read_sql(__file__, "refused_times"))}
 
 
 def waiting(store: Store, sender: str) -> int:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ingest.columns import one_array
@@ -97,7 +96,7 @@ class Judge:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._past = Past(store)
-        self._refusals: dict[tuple[str, str], tuple[float, npt.NDArray[np.int64]]] = {}
+        self._refusals: tuple[float, dict[tuple[str, str], list[int]]] = -REFUSALS_SECONDS, {}
         self.inventory = Inventory(store)
 
     def judge(
@@ -134,14 +133,16 @@ class Judge:
 
     def _refused(self, sender: Sender, record: RecordType, table: pa.Table, fresh: bool) -> Doubts:
         """Rows that somebody said no to, whether they would be held today or not."""
-        about = sender.name, record.name
-        read_at, times = self._refusals.get(about, (-REFUSALS_SECONDS, np.array([], np.int64)))
+        read_at, refusals = self._refusals
         if fresh or time.monotonic() >= read_at + REFUSALS_SECONDS:
-            times = np.array(refused_times(self._store, sender.name, record), np.int64)
-            self._refusals[about] = time.monotonic(), times
-        if not len(times) or not len(table):
+            read_at = time.monotonic()
+            refusals = refused_times(self._store)
+            self._refusals = read_at, refusals
+        times = refusals.get((sender.name, record.name), [])
+        if not times or not len(table):
             return {}
-        places = np.flatnonzero(np.isin(one_array(table["ts"]).cast(pa.int64()).to_numpy(), times))
+        stamps = one_array(table["ts"]).cast(pa.int64()).to_numpy()
+        places = np.flatnonzero(np.isin(stamps, np.array(times, np.int64)))
         rows = table.take(pa.array(places)).to_pylist()
         hashes = {int(place): hash_of(row) for place, row in zip(places, rows, strict=True)}
         states = known(self._store, sender.name, record, sorted(set(hashes.values())))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.columns import TIME, matching, one_array
+from ingest.columns import TIME, one_array
 from warehouse.records import RECORD_TYPES, RecordType
 
 ALL: Literal["all"] = "all"
@@ -104,13 +104,11 @@ def out_of_place(place: Place, record: RecordType, table: pa.Table) -> dict[int,
         column, names, what = "service", place.services or (() if place.nodes != ALL else ALL), "service"
     if names == ALL:
         return {}
-    values = one_array(table[column])
-    mask = matching(values, lambda texts: pa.array([not fits(text, names) for text in texts.to_pylist()], pa.bool_()))
-    if mask is None:
-        return {}
+    codes, groups = distinct(table, [column])
+    others = {code: name for code, (name,) in enumerate(groups) if not fits(name, names)}
     return {
-        int(index): Doubt(OUT_OF_PLACE, f"{what} {values[int(index)].as_py()[:100]!r} is not the sender's")
-        for index in np.flatnonzero(mask)
+        int(index): Doubt(OUT_OF_PLACE, f"{what} {others[codes[index]][:100]!r} is not the sender's")
+        for index in (np.flatnonzero(np.isin(codes, list(others))) if others else ())
     }
 
 
@@ -180,7 +178,7 @@ def distinct(table: pa.Table, names: Iterable[str]) -> tuple[npt.NDArray[np.int6
         kinds *= max(1, len(array.dictionary))
         codes = codes * max(1, len(array.dictionary)) + array.indices.to_numpy().astype(np.int64)
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    return inverse, [tuple(array[int(index)].as_py() for array in arrays) for index in first]
+    return inverse, list(zip(*(array.take(pa.array(first)).to_pylist() for array in arrays), strict=True))
 
 
 def _exactly(name: str) -> str:

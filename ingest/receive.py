@@ -15,6 +15,8 @@ What is sent again changes nothing: batches of the last while are known by their
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import time
 from collections import Counter, OrderedDict
@@ -22,8 +24,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -41,6 +45,7 @@ from ingest.pieces import Reject
 from ingest.place import ALL, OUT_OF_PLACE, other_clusters
 from ingest.senders import Sender, Senders
 from ingest.tally import Tally
+from ingest.together import Together
 from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, NODE_HEADER, PATH, batch_id, lines_of
 from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES, RecordType
@@ -54,6 +59,8 @@ AT_ONCE = 2
 """Bodies that are read at the same time; the others wait outside."""
 WAITING_BYTES = 64 << 20
 """Of bodies that were let in and are not in the store yet, as they travel."""
+SMALL_BYTES, SMALL_BODIES = 64 << 10, 256
+"""Bodies of so many bytes are looked at together, so many at a time."""
 PORTION_ROWS = 100_000
 """So many are looked at at once."""
 KNOWN = 100_000
@@ -94,6 +101,31 @@ class Report:
             "refused": self.refused,
             "known": self.known,
         }
+
+
+@dataclass
+class _Body:
+    """As it was let in. document: one JSON document, not lines."""
+
+    sender: Sender
+    record: RecordType
+    source: str
+    body: bytes
+    encoding: str
+    document: bool
+
+    @functools.cached_property
+    def lines(self) -> Sequence[bytes]:
+        """Errors: TooLargeError, IngestError."""
+        return body_lines(decompressed(self.body, self.encoding, TEXT_BYTES), self.document)
+
+
+class _TooManyRejectsError(IngestError):
+    """few: done when the first of them are in quarantine."""
+
+    def __init__(self, rejects: Sequence[Reject], rows: int, few: Future[None]) -> None:
+        super().__init__("body", _many(rejects, rows), "The first of them are in quarantine; mend and resend")
+        self.few = few
 
 
 Batch = tuple[str, str]
@@ -137,6 +169,7 @@ class Receiver:
         self._under_way: dict[Batch, asyncio.Task[Report]] = {}
         self._bytes = 0
         self._reading = asyncio.Semaphore(AT_ONCE)
+        self._small = Together(self._look_at, SMALL_BODIES, self._reading)
         self.senders = senders
         self.door = Door(senders, self.tally, now)
 
@@ -188,19 +221,18 @@ class Receiver:
         self, sender: Sender, record: RecordType, source: str, name: str, body: bytes, request: Request
     ) -> Report:
         encoding = request.headers.get("content-encoding", "").strip().lower()
-        document = _content_type(request) == "application/json"
+        asked = _Body(sender, record, source, body, encoding, _content_type(request) == "application/json")
         self._bytes += len(body)
         try:
-            async with self._reading:
-                lines = await asyncio.to_thread(_lines, body, encoding, document)
-                found = await self._put(sender, record, source, lines)
-            waited = await asyncio.gather(*(asyncio.wrap_future(one.done) for one in found), return_exceptions=True)
-            for trouble in waited:
-                if trouble is not None:
-                    raise trouble
+            found = await self._looked_at(asked)
+            for part in found:
+                await asyncio.wrap_future(part.done)
             notes = [note for one in found for note in one.notes]
             if notes or self.tally.due:
                 await asyncio.to_thread(self._noted, sender, source, notes)
+        except _TooManyRejectsError as error:
+            await asyncio.wrap_future(error.few)
+            raise HTTPException(422, str(error)) from error
         except TooLargeError as error:
             raise HTTPException(413, str(error)) from error
         except IngestError as error:
@@ -209,32 +241,80 @@ class Receiver:
             raise HTTPException(503, str(error)[:500], RETRY) from error
         finally:
             self._bytes -= len(body)
-        report = _report(name, len(lines), [one.judged for one in found])
+        rows = sum(one.rows for one in found)
+        report = _report(name, rows, [one.judged for one in found])
         self.door.counts.bodies += 1
-        self.door.counts.rows += len(lines)
+        self.door.counts.rows += rows
         self._count(sender, record, report)
         if not report.held and not report.refused:
             self._remember((sender.name, name), report)
         return report
 
-    async def _put(self, sender: Sender, record: RecordType, source: str, lines: Sequence[bytes]) -> list[_Part]:
+    async def _looked_at(self, body: _Body) -> list[_Part]:
+        if len(body.body) <= SMALL_BYTES:
+            return await self._small.done(body)
+        async with self._reading:
+            (found,) = await asyncio.to_thread(self._look_at, [body])
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def _look_at(self, bodies: Sequence[_Body]) -> list[list[_Part] | BaseException]:
+        """What becomes of each body, or why it was refused; their rows are written from here on. Rows of one type are
+        looked at in one go, and a body with bad rows once more by itself: its rows have numbers of their own."""
+        cleans = self._good(bodies)
+        found: list[list[_Part] | BaseException] = []
+        for body in bodies:
+            try:
+                found.append(self._put(body, cleans.get(id(body))))
+            except Exception as error:  # noqa: BLE001 - raised again for whoever waits
+                found.append(error)
+        return found
+
+    def _good(self, bodies: Sequence[_Body]) -> dict[int, Clean]:
+        """Those that can be read and have no bad row, by their identity: their rows in the contract's types."""
+        of_record: dict[str, list[_Body]] = {}
+        for body in bodies:
+            with contextlib.suppress(IngestError):  # `_put` says so
+                if body.lines and len(body.lines) < PORTION_ROWS:
+                    of_record.setdefault(body.record.name, []).append(body)
+        found: dict[int, Clean] = {}
+        for several in of_record.values():
+            lines = [line for body in several for line in body.lines]
+            if len(several) == 1 or len(lines) > PORTION_ROWS:
+                continue
+            whole = _clean(several[0].record, lines, 1, self._now())
+            bad = np.array([reject.row for reject in whole.rejects], np.int64)
+            edges = np.cumsum([0, *(len(body.lines) for body in several)])
+            before = np.searchsorted(bad, edges, side="right")
+            for body, (first, last), (earlier, later) in zip(several, pairwise(edges), pairwise(before), strict=True):
+                if earlier == later:
+                    table = whole.table.slice(first - earlier, last - first)
+                    found[id(body)] = Clean(int(last - first), table, [], {})
+        return found
+
+    def _put(self, body: _Body, clean: Clean | None) -> list[_Part]:
         """Looks at all of the rows, then has them written: a batch is taken as a whole or not at all."""
-        cleans = [
-            (first, await asyncio.to_thread(_clean, record, portion, first, self._now()))
-            for first, portion in portions(lines, PORTION_ROWS)
-            if portion
-        ]
+        sender, record, source, lines = body.sender, body.record, body.source, body.lines
+        cleans = (
+            [(1, clean)]
+            if clean is not None
+            else [
+                (first, _clean(record, portion, first, self._now()))
+                for first, portion in portions(lines, PORTION_ROWS)
+                if portion
+            ]
+        )
         if sender.place.clusters != ALL:
-            for _, clean in cleans:
-                _refuse_other_clusters(sender, clean)
-        rejects = [reject for _, clean in cleans for reject in clean.rejects]
+            for _, one in cleans:
+                _refuse_other_clusters(sender, one)
+        rejects = [reject for _, one in cleans for reject in one.rejects]
         if len(rejects) > BODY_REJECTS:
             few = Clean(EXAMPLES, cleans[0][1].table.slice(0, 0), rejects[:EXAMPLES], {})
-            await asyncio.wrap_future(self._coalescer.put(Arrived(record, source, few, time.monotonic(), sender.name)))
-            raise IngestError(
-                "body", _many(rejects, len(lines)), "The first of them are in quarantine; mend and resend"
+            raise _TooManyRejectsError(
+                rejects, len(lines), self._coalescer.put(Arrived(record, source, few, time.monotonic(), sender.name))
             )
-        return [await asyncio.to_thread(self._judged, sender, record, source, *one) for one in cleans]
+        return [self._judged(sender, record, source, *one) for one in cleans]
 
     def take(self, sender: Sender, source: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Rows by record type, which were made here of what a sender pushed in another form: with its rights, as if it
@@ -307,10 +387,6 @@ class Receiver:
 
 def _content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def _lines(body: bytes, encoding: str, document: bool) -> list[bytes]:
-    return body_lines(decompressed(body, encoding, TEXT_BYTES), document)
 
 
 def _clean(record: RecordType, lines: Sequence[bytes], first: int, now: datetime) -> Clean:

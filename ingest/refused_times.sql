@@ -1,5 +1,9 @@
--- One row: an instant of which a person has refused a row of a sender, alone or with others (as in known_held.sql).
--- Parameters: sender, record_type String.
-SELECT DISTINCT toUnixTimestamp64Milli(ts) AS ms
+-- A row for each sender and record type of which a person has refused rows: their instants. A row that several senders
+-- sent together (as in known_held.sql) is each one's.
+SELECT
+    arrayJoin(splitByString(', ', toString(sender))) AS one_sender,
+    toString(record_type) AS record,
+    groupUniqArray(toUnixTimestamp64Milli(ts)) AS times
 FROM held_rows FINAL
-WHERE has(splitByString(', ', toString(sender)), {sender:String}) AND record_type = {record_type:String} AND state = 'refused'
+WHERE state = 'refused'
+GROUP BY one_sender, record

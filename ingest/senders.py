@@ -22,7 +22,6 @@ kubernetes:
 
 from __future__ import annotations
 
-import hmac
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -168,20 +167,15 @@ class Senders:
         self._take(file)
 
     def of(self, token: str) -> Sender | None:
-        """Whose token it is, as far as that is known here. Takes as long for a wrong one as for a right one, wherever
-        it differs."""
+        """Whose token it is, as far as that is known here. It is looked up by its hash: how long that takes says
+        nothing about tokens."""
         self._refresh()
-        digest = digest_of(token)
-        found = None
-        for sender_digest, sender in self._tokens:
-            if hmac.compare_digest(sender_digest, digest):
-                found = sender
-        return found
+        return self._tokens.get(digest_of(token))
 
     def named(self, name: str) -> Sender | None:
         """What the sender of this name may send now, for what it sent before; None if it may send no more."""
         self._refresh()
-        for _, sender in self._tokens:
+        for sender in self._tokens.values():
             if sender.name == name:
                 return sender
         account, _, node = name.partition("@")
@@ -221,7 +215,7 @@ class Senders:
                 raise IngestError(str(self._path), "kubernetes: cannot be used here", HINT)
             accounts = {one.account: one for one in file.kubernetes.accounts}
             reviews = Reviews(self._connect(file.kubernetes), accounts)
-        self._tokens = [(one.digest, Sender(one.name, one.place)) for one in file.senders]
+        self._tokens = {one.digest: Sender(one.name, one.place) for one in file.senders}
         self._reviews, self._accounts = reviews, accounts
 
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from alerts.durations import Seconds
 from alerts.slo.errors import SloError
 from billing.rates.globs import expression
-from billing.rates.policies import DecimalText, Part, Percent
+from billing.rates.policies import DecimalText, Part, Percent, WholeFile
 from warehouse.written_files import first_error, read_yaml
 
 INADMISSIBLE = ("Deactivated", "Inadmissible", "Misconfigured", "NoMatchingFlavor", "OnHold", "Suspended")
@@ -213,7 +213,7 @@ KINDS: dict[str, type[BaseModel]] = {
 }
 
 
-class ObjectivesFile(Part):
+class ObjectivesFile(WholeFile):
     """A whole file."""
 
     objectives: Annotated[tuple[Annotated[Kind, Field(discriminator="kind")], ...], Field(strict=False)]
@@ -227,13 +227,8 @@ class ObjectivesFile(Part):
         return self
 
     def canonical(self) -> str:
-        """The file as JSON that depends on its content alone."""
+        """The content as JSON, keys in order, with its defaults: files of before were hashed with them."""
         return _json(self.model_dump(mode="json"))
-
-    @property
-    def version(self) -> str:
-        """A hash of the content."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()[:12]
 
 
 def load_objectives(path: Path | str) -> ObjectivesFile:

@@ -33,7 +33,8 @@ SURE_SECONDS, QUIET_NS = 10.0, 1_000_000_000
 """The parts are listed anew after so long even if no folder has changed; folders that changed just now say nothing."""
 SHARE = 10
 """A larger one so seldom that looking, linking and attaching take at most this part of the time: one tenth."""
-TRIES = 5
+PATIENCE_SECONDS = 10.0
+"""Parts that go while they are linked are listed anew for so long."""
 FORMAT_VERSION = "1"
 _CREATES = re.compile(r"^CREATE (?:OR REPLACE )?(?:TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)", re.M)
 _ACTIVE_PARTS = read_sql(__file__, "active_parts")
@@ -158,7 +159,8 @@ class Snapshot:
 
     def _link(self, names: Collection[str]) -> None:
         """Makes the copies of those whose parts are others than those that were copied."""
-        for _ in range(TRIES):
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
             try:
                 for name in names:
                     parts = self._listed.get(name)
@@ -166,10 +168,12 @@ class Snapshot:
                         self._tables[name] = self._frozen(self._definitions[name], parts)
             except FileNotFoundError as error:  # a part that has been merged or dropped since it was listed
                 log.debug("sql: a part went while it was linked: %s", error)
+                if time.monotonic() >= until:
+                    problem = f"its parts changed for {PATIENCE_SECONDS:g} s while they were linked"
+                    raise StoreError(self._store.url, problem, "Try again") from error
                 self._list()
                 continue
             return
-        raise StoreError(self._store.url, f"its parts changed {TRIES} times while they were linked", "Try again")
 
     def _frozen(self, definition: _Definition, parts: frozenset[str]) -> Frozen:
         name = definition.name

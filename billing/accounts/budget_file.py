@@ -14,8 +14,6 @@ low_balances:
 
 from __future__ import annotations
 
-import hashlib
-import json
 from datetime import datetime
 from decimal import Decimal
 from itertools import combinations
@@ -25,9 +23,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from billing import audit
+from billing.applied import add_version
 from billing.rates import current_rate_card
-from billing.rates.policies import Currency, DecimalText, Name, Part, Policy, Positive, TenantName
-from warehouse.chain import append, head
+from billing.rates.policies import Currency, DecimalText, Name, Part, Policy, Positive, TenantName, WholeFile
+from warehouse.chain import head
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 from warehouse.written_files import first_error, read_yaml
@@ -79,7 +78,7 @@ class LowBalance(Part):
     owner: str = ""
 
 
-class BudgetFile(Part):
+class BudgetFile(WholeFile):
     """A whole file."""
 
     currency: Currency
@@ -101,16 +100,6 @@ class BudgetFile(Part):
             if tenants.count(tenant) > 1:
                 raise ValueError(f"low_balances has {tenant!r} twice")
         return self
-
-    def canonical(self) -> str:
-        """The file as JSON that depends on its content alone."""
-        content = self.model_dump(mode="json", exclude_defaults=True)
-        return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-    @property
-    def version(self) -> str:
-        """A hash of the content."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()[:12]
 
     def low_below(self) -> dict[str, Decimal]:
         """Thresholds of prepaid balances, by tenant."""
@@ -146,24 +135,12 @@ def apply_budgets(store: Store, file: BudgetFile, author: str, reason: str, now:
 
     Errors: BudgetError if its currency is not the rate card's.
     """
-    import pyarrow as pa
-
     last = head(store, "budgets")
     check_budgets(store, file)
     rows = store.rows(read_sql(__file__, "current_budgets"))
     if rows and rows[0]["version"] == file.version:
         return file.version
-    row = pa.table(
-        {
-            "version": pa.array([file.version], pa.string()),
-            "sequence": pa.array([rows[0]["sequence"] + 1 if rows else 1], pa.uint64()),
-            "applied_at": pa.array([now], pa.timestamp("ms", "UTC")),
-            "author": pa.array([author], pa.string()),
-            "reason": pa.array([reason], pa.string()),
-            "budgets": pa.array([file.canonical()], pa.string()),
-        }
-    )
-    append(store, "budgets", row, last)
+    add_version(store, "budgets", "budgets", file, rows[0]["sequence"] if rows else 0, author, reason, now, last)
     audit.record(
         store, now, author, "budgets.apply", file.version, reason, {"before": rows[0]["version"] if rows else None}
     )

@@ -14,7 +14,6 @@ Times are whole hours UTC, `effective_to` is exclusive and absent = open. `hourl
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -27,9 +26,10 @@ from zoneinfo import ZoneInfo
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from billing import audit
-from billing.rates.policies import DecimalText, Name, Part
+from billing.applied import add_version
+from billing.rates.policies import DecimalText, Name, Part, WholeFile
 from billing.rates.reading import before, utc
-from warehouse.chain import append, head
+from warehouse.chain import head
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 from warehouse.written_files import first_error, read_yaml
@@ -120,7 +120,7 @@ class IdlePower(Dated):
     watts: DecimalText
 
 
-class EnergySettings(Part):
+class EnergySettings(WholeFile):
     """All of it. Of several rules the first that fits and is in force counts; each figure of it by itself."""
 
     timezone: str = "UTC"
@@ -154,20 +154,6 @@ class EnergySettings(Part):
         rules = [rule for rule in self.intensity if rule.fits(cluster, pool) and rule.covers(hour)]
         grams = next((figure for rule in rules if (figure := rule.at(hour)) is not None), None)
         return grams, next((rule.pue for rule in rules if rule.pue is not None), None)
-
-    def canonical(self) -> str:
-        """The settings as JSON that depends on their content alone."""
-        return json.dumps(
-            self.model_dump(mode="json", exclude_defaults=True),
-            sort_keys=True,
-            ensure_ascii=False,
-            separators=(",", ":"),
-        )
-
-    @property
-    def version(self) -> str:
-        """A hash of the content."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()[:12]
 
     @property
     def idle_version(self) -> str:
@@ -217,23 +203,13 @@ def apply_energy_settings(store: Store, settings: EnergySettings, author: str, r
 
     Grids change reports at once. Idle power changes whose energy was whose, by the next close.
     """
-    import pyarrow as pa
-
     last = head(store, "energy_settings")
     current = current_energy_settings(store)
     if current and current.version == settings.version:
         return current.version
-    row = pa.table(
-        {
-            "version": pa.array([settings.version], pa.string()),
-            "sequence": pa.array([current.sequence + 1 if current else 1], pa.int64()),
-            "applied_at": pa.array([now], pa.timestamp("ms", "UTC")),
-            "author": pa.array([author], pa.string()),
-            "reason": pa.array([reason], pa.string()),
-            "settings": pa.array([settings.canonical()], pa.string()),
-        }
+    add_version(
+        store, "energy_settings", "settings", settings, current.sequence if current else 0, author, reason, now, last
     )
-    append(store, "energy_settings", row, last)
     replaced = {"before": current.version} if current else {}
     audit.record(store, now, author, "energy.apply", settings.version, reason, replaced)
     return settings.version

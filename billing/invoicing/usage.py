@@ -19,7 +19,7 @@ Session = tuple[str, str]
 class Usage:
     """What a tenant held that is alike in all that policies ask about, and what is left of it to be paid.
 
-    quantity:  on the scale of the month; left is what no commitment covers.
+    left:      on the scale of the month: what no commitment covers.
     cost_left: quantities times prices in billionths, what commitments and discounts left of the contracted cost.
     """
 
@@ -31,12 +31,10 @@ class Usage:
     list_unit_price: Decimal | None
     contracted_unit_price: Decimal | None
     session: Session
-    quantity: int = 0
     left: int = 0
     cost_left: int = 0
 
     def add(self, quantity: int) -> None:
-        self.quantity += quantity
         self.left += quantity
         if self.contracted_unit_price is not None:
             self.cost_left += quantity * price_nano(self.contracted_unit_price)

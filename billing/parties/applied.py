@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from billing import audit
+from billing.applied import add_version
 from billing.parties.details import Parties
-from warehouse.chain import append, head
+from warehouse.chain import head
 from warehouse.store import Store, read_sql
 
 
@@ -37,23 +38,11 @@ def apply_parties(store: Store, parties: Parties, author: str, reason: str, now:
 
     Documents that were issued before stay as they are.   Errors: TakenError if somebody else applied some meanwhile.
     """
-    import pyarrow as pa
-
     last = head(store, "parties")
     current = current_parties(store)
     if current and current.version == parties.version:
         return current.version
-    row = pa.table(
-        {
-            "version": pa.array([parties.version], pa.string()),
-            "sequence": pa.array([current.sequence + 1 if current else 1], pa.uint64()),
-            "applied_at": pa.array([now], pa.timestamp("ms", "UTC")),
-            "author": pa.array([author], pa.string()),
-            "reason": pa.array([reason], pa.string()),
-            "parties": pa.array([parties.canonical()], pa.string()),
-        }
-    )
-    append(store, "parties", row, last)
+    add_version(store, "parties", "parties", parties, current.sequence if current else 0, author, reason, now, last)
     replaced = {"before": current.version} if current else {}
     audit.record(store, now, author, "parties.apply", parties.version, reason, replaced)
     return parties.version

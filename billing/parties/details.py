@@ -18,8 +18,6 @@ on which it is issued.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
@@ -28,7 +26,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from billing.rates.policies import Name, Part
+from billing.rates.policies import Name, Part, WholeFile
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
 
@@ -121,7 +119,7 @@ class Buyer(Dated):
     payment_days: Annotated[int | None, Field(ge=0, le=365)] = None
 
 
-class Parties(Part):
+class Parties(WholeFile):
     """All of it."""
 
     seller: Annotated[tuple[Seller, ...], Field(strict=False)] = ()
@@ -132,16 +130,6 @@ class Parties(Part):
         _refuse_overlap("seller", [("", one) for one in self.seller])
         _refuse_overlap("buyers", [(one.tenant, one) for one in self.buyers])
         return self
-
-    def canonical(self) -> str:
-        """The file as JSON that depends on its content alone."""
-        content = self.model_dump(mode="json", exclude_defaults=True)
-        return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-    @property
-    def version(self) -> str:
-        """A hash of the content."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()[:12]
 
     def on_document(self, tenant: str, day: date, to_pay: bool) -> dict[str, Any]:
         """What a document of the day says of both: texts and numbers, as JSON holds them.

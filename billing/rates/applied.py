@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from billing import audit
+from billing.applied import add_version
 from billing.periods import Period, month_name
 from billing.rates.frozen import advice, changed_policy
 from billing.rates.prices import PriceBook, differences, shown_price
 from billing.rates.rate_card import MATCH_KEYS, RateCard, RateError
 from billing.rates.staging import subject_of, subject_params
 from billing.rates.windows import in_words, window_json
-from warehouse.chain import append, head
+from warehouse.chain import head
 from warehouse.store import Store, read_sql
 
 
@@ -76,25 +77,12 @@ def apply_rate_card(store: Store, card: RateCard, author: str, reason: str, now:
     Closed hours that no invoice covers are rated again by the next close.
     Errors: RateError if the card would change what an issued invoice was computed from.
     """
-    import pyarrow as pa
-
     last = head(store, "rate_cards")
     rows = store.rows(read_sql(__file__, "current_rate_card"))
     if rows and rows[0]["version"] == card.version:
         return card.version
     check_rate_card(store, card)
-    sequence = rows[0]["sequence"] + 1 if rows else 1
-    row = pa.table(
-        {
-            "version": pa.array([card.version], pa.string()),
-            "sequence": pa.array([sequence], pa.int64()),
-            "applied_at": pa.array([now], pa.timestamp("ms", "UTC")),
-            "author": pa.array([author], pa.string()),
-            "reason": pa.array([reason], pa.string()),
-            "card": pa.array([card.canonical()], pa.string()),
-        }
-    )
-    append(store, "rate_cards", row, last)
+    add_version(store, "rate_cards", "card", card, rows[0]["sequence"] if rows else 0, author, reason, now, last)
     inputs = {"rules": len(card.rates), "before": rows[0]["version"] if rows else None}
     audit.record(store, now, author, "rates.apply", card.version, reason, inputs)
     return card.version

@@ -6,6 +6,8 @@ set of them. Amounts, percentages and quantities are decimal strings.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -54,6 +56,20 @@ class Part(BaseModel):
     """A part of a rate card: unknown keys are refused, nothing is converted silently."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class WholeFile(Part):
+    """A file that is applied whole: its version depends on its content alone, not on how the YAML was laid out."""
+
+    def canonical(self) -> str:
+        """The content as JSON, keys in order, without what is left at its default."""
+        content = self.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+        return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def version(self) -> str:
+        """A hash of the content."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()[:12]
 
 
 class Policy(Part):

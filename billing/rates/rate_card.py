@@ -12,8 +12,6 @@ A date is that day's first instant, and a time without an offset is local time, 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -44,6 +42,7 @@ from billing.rates.policies import (
     Part,
     SharedCost,
     Tax,
+    WholeFile,
     first_collision,
 )
 from billing.rates.reading import Instant, before, utc, zone_that_exists
@@ -157,7 +156,7 @@ class RateRule(Part):
         )
 
 
-class RateCard(Part):
+class RateCard(WholeFile):
     """A whole card: prices, and the policies of `billing.rates.policies`."""
 
     currency: Currency
@@ -266,20 +265,6 @@ class RateCard(Part):
     def asks_for(self, key: str) -> bool:
         """Whether some price depends on this key of `match`."""
         return any(getattr(rule.match, key) is not None for rule in self.rates)
-
-    def canonical(self) -> str:
-        """The card as JSON that depends on its content alone, not on how the YAML was laid out."""
-        return json.dumps(
-            self.model_dump(mode="json", exclude_defaults=True, by_alias=True),
-            sort_keys=True,
-            ensure_ascii=False,
-            separators=(",", ":"),
-        )
-
-    @property
-    def version(self) -> str:
-        """A hash of the content."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()[:12]
 
 
 def load_rate_card(path: Path | str) -> RateCard:

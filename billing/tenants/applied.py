@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from billing import audit
+from billing.applied import add_version
 from billing.tenants.mapping import TenantError, TenantMapping
 from billing.tenants.owners import Combination, Owner, OwnerBook
-from warehouse.chain import append, head
+from warehouse.chain import head
 from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
@@ -54,24 +55,14 @@ def apply_mapping(store: Store, mapping: TenantMapping, author: str, reason: str
     Closed hours in which it changes whose something is are attributed again by the next close.
     Errors: TenantError if it would change what an issued invoice was computed from.
     """
-    import pyarrow as pa
-
     last = head(store, "tenant_mappings")
     rows = store.rows(read_sql(__file__, "current_mapping"))
     if rows and rows[0]["version"] == mapping.version:
         return mapping.version
     check_mapping(store, mapping)
-    row = pa.table(
-        {
-            "version": pa.array([mapping.version], pa.string()),
-            "sequence": pa.array([rows[0]["sequence"] + 1 if rows else 1], pa.int64()),
-            "applied_at": pa.array([now], pa.timestamp("ms", "UTC")),
-            "author": pa.array([author], pa.string()),
-            "reason": pa.array([reason], pa.string()),
-            "mapping": pa.array([mapping.canonical()], pa.string()),
-        }
+    add_version(
+        store, "tenant_mappings", "mapping", mapping, rows[0]["sequence"] if rows else 0, author, reason, now, last
     )
-    append(store, "tenant_mappings", row, last)
     inputs = {"rules": len(mapping.rules), "before": rows[0]["version"] if rows else None}
     audit.record(store, now, author, "tenants.apply", mapping.version, reason, inputs)
     return mapping.version

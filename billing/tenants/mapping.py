@@ -11,8 +11,6 @@ specific rule wins. What a rule does not name (tenant, project) stays as reporte
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -22,7 +20,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 
 from billing.rates.globs import expression
 from billing.rates.matching import Pattern, can_both_fit, specificity
-from billing.rates.policies import Part
+from billing.rates.policies import Part, WholeFile
 from billing.rates.reading import Instant, before, utc, zone_that_exists
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
@@ -102,7 +100,7 @@ class OwnerRule(Part):
         return self
 
 
-class TenantMapping(Part):
+class TenantMapping(WholeFile):
     """A whole mapping. What no rule fits is the reported tenant's; where none was reported, `unmapped_owner`'s."""
 
     timezone: str = "UTC"
@@ -140,16 +138,6 @@ class TenantMapping(Part):
     def workload_expressions(self) -> tuple[str, ...]:
         """The same as regular expressions for the engine, where there may be a great many workloads."""
         return tuple(expression(pattern) for pattern in self.workload_patterns)
-
-    def canonical(self) -> str:
-        """The mapping as JSON that depends on its content alone, not on how the YAML was laid out."""
-        content = self.model_dump(mode="json", exclude_defaults=True)
-        return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-    @property
-    def version(self) -> str:
-        """A hash of the content."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()[:12]
 
 
 def load_mapping(path: Path | str) -> TenantMapping:

@@ -22,6 +22,7 @@ from collectors.readings import Collected
 if TYPE_CHECKING:
     from collectors.attribution.kubelet import Pod
     from collectors.attribution.node import AllocationSource, NodeAttribution
+    from collectors.attribution.processes import Keepers
     from collectors.exporters.memory import Memory
     from collectors.exporters.scrape import Scrape
     from collectors.nvml.collector import NvmlCycle
@@ -131,9 +132,17 @@ def nvml_source(
         kernel_log=nvml.kernel_log,
     )
     attribution = NodeAttribution(
-        settings.cluster, settings.node, ProcessTable(nvml.proc), _allocations(settings.node, nvml)
+        settings.cluster, settings.node, ProcessTable(nvml.proc, _keepers(settings)), _allocations(settings.node, nvml)
     )
     return NvmlSource(collector, attribution, restart)
+
+
+def _keepers(settings: AgentSettings) -> Callable[[], Keepers]:
+    """Of the ranks that this agent runs, if it does."""
+    from collectors.jobs.processes import keepers
+
+    own = settings.run_jobs
+    return (lambda: {}) if own.url is None else (lambda: keepers(own.folder))
 
 
 def _allocations(node: str, nvml: NvmlSettings) -> list[AllocationSource]:
@@ -267,7 +276,7 @@ def training_source(settings: AgentSettings, socket: Path) -> Source:
     from collectors.attribution.processes import ProcessTable
     from collectors.services.training import ProgressReceiver
 
-    processes = ProcessTable(settings.sources.nvml.proc)
+    processes = ProcessTable(settings.sources.nvml.proc, _keepers(settings))
     return ProgressReceiver(
         socket,
         lambda: datetime.now(UTC),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-OwnerKind = Literal["pod", "slurm", "none", "unknown"]
+OwnerKind = Literal["pod", "slurm", "job", "none", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,9 @@ class Owner:
     """Who a process belongs to.
 
     kind: `none` is known to be nobody's workload, `unknown` could be anybody's; reason says why of both.
-    workload_id: the pod's UID in lower case with dashes (static pods have 32 digits without), or Slurm's job id as
-    its accounting writes it raw.   container_id: 64 digits.   step: of the Slurm job, e.g. `0`, `batch`, `extern`.
+    workload_id: the pod's UID in lower case with dashes (static pods have 32 digits without), Slurm's job id as
+    its accounting writes it raw, or the job of which the agent runs a rank.   container_id: 64 digits.   step: of the
+    Slurm job, e.g. `0`, `batch`, `extern`.
     """
 
     kind: OwnerKind

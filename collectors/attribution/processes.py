@@ -1,5 +1,8 @@
 """Whose processes are on a device: a driver's pids, looked up in the host's /proc.
 
+A cgroup names the pod or Slurm job. Of a job whose ranks this node's agent runs, all processes are below the rank's
+keeper: it is their subreaper, so nothing that a rank starts can leave it.
+
 A pid is reused; (pid, start) is not. A pid that the driver names and /proc no longer has, or has only since after the
 driver was asked, is somebody's whose name is not known: `unknown`, never `none` and never dropped.
 """
@@ -8,8 +11,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from collectors.attribution.cgroup import Owner, owner_of
@@ -18,6 +21,14 @@ from collectors.readings import State
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _KTHREADD = 2
 _READ_BYTES = 1 << 16
+_MOST_ANCESTORS = 256
+
+Keepers = Mapping[tuple[int, int], str]
+"""By (pid, start in ticks since boot) of a rank's keeper: the job."""
+
+
+def _no_keepers() -> Keepers:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +64,12 @@ class ProcessTable:
     """Looks pids up in a /proc, and remembers those of the last cycle, to notice that one is another's now.
 
     root: the host's /proc. In a container that is its own /proc only under `hostPID: true`; a mount of the host's does
-    as well.
+    as well.   keepers: of ranks that run now.
     """
 
-    def __init__(self, root: Path = Path("/proc")) -> None:
+    def __init__(self, root: Path = Path("/proc"), keepers: Callable[[], Keepers] = _no_keepers) -> None:
         self.root = root
+        self._keepers = keepers
         self._last: dict[int, Process] = {}
 
     def state(self) -> State:
@@ -81,10 +93,32 @@ class ProcessTable:
         if (state := self.state()) != "ok":
             self._last = {}
             return Owners(state)
-        found = {pid: self._look_up(pid, asked_at) for pid in wanted}
+        keepers = self._keepers() if wanted else {}
+        found = {pid: self._below(self._look_up(pid, asked_at), keepers) for pid in wanted}
         known = {pid: _same_as_before(process, self._last.get(pid)) for pid, process in found.items()}
         self._last = found
         return Owners("ok", known)
+
+    def _below(self, process: Process, keepers: Keepers) -> Process:
+        """With the job as its owner, if it is below a rank's keeper and in no pod or Slurm job."""
+        if not keepers or process.start_ticks is None or process.owner.kind in ("pod", "slurm"):
+            return process
+        pid, ticks = process.pid, process.start_ticks
+        for _ in range(_MOST_ANCESTORS):
+            if (pid, ticks) in keepers:
+                return replace(process, owner=Owner("job", keepers[pid, ticks]))
+            try:
+                parent = _parent(self._stat_of(pid))
+                born = _stat(self._stat_of(parent))[1] if parent else None
+            except OSError:  # it ended meanwhile
+                return process
+            if born is None or born > ticks:  # or the parent did, and its pid is another's
+                return process
+            pid, ticks = parent, born
+        return process
+
+    def _stat_of(self, pid: int) -> str:
+        return (self.root / str(pid) / "stat").read_text(errors="replace")
 
     def _look_up(self, pid: int, asked_at: float | None) -> Process:
         try:
@@ -142,3 +176,9 @@ def _stat(text: str) -> tuple[str, int | None]:
     # Field 22 of proc_pid_stat(5); the first behind the command is field 3.
     start = fields[22 - 3] if len(fields) > 22 - 3 else ""
     return text[opened + 1 : closed], int(start) if start.isascii() and start.isdigit() else None
+
+
+def _parent(text: str) -> int:
+    """Field 4 of proc_pid_stat(5); 0: none."""
+    fields = text[text.rfind(")") + 1 :].split()
+    return int(fields[1]) if len(fields) > 1 and fields[1].isascii() and fields[1].isdigit() else 0

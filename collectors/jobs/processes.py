@@ -367,6 +367,22 @@ class Processes:
                 shutil.rmtree(mark.parent, ignore_errors=True)
 
 
+def keepers(folder: Path) -> dict[tuple[int, int], str]:
+    """Of the ranks in the folder that have not ended: (the keeper's pid, its start in ticks since boot) -> job."""
+    found: dict[tuple[int, int], str] = {}
+    for said in folder.glob("*/process"):
+        if (said.parent / "exit").exists():
+            continue
+        try:
+            pid, born, boot = said.read_text().split()
+            job = json.loads((said.parent / "run.json").read_text())["id"]["job"]
+        except (OSError, ValueError, KeyError):  # it is being made, or removed
+            continue
+        if boot == keeper.boot_id():
+            found[int(pid), int(born)] = job
+    return found
+
+
 def _lock_alone(file: Any) -> None:
     import fcntl
 

@@ -339,6 +339,8 @@ class _Cycle:
 
     def _is_powerless(self, kind: JobClass) -> bool:
         """Whether one that asks for no more had a right over nobody."""
+        if not self.powerless:
+            return False
         for units, cpu_milli, memory_bytes in self.powerless.get((kind.standing, len(self.trial.started)), ()):
             if (
                 units <= kind.amount
@@ -366,7 +368,7 @@ class _Cycle:
     def _is_wanted(self, kind: JobClass) -> bool:
         """Whether a class stands in line in this cycle: it is to be tried, or may be promised something. Who is in line
         changes who is next, so it must not depend on what people are told."""
-        if not self._skips(kind) or self.most_promises == 0 or kind.unpromised_at != self.state.freed:
+        if self.most_promises == 0 or kind.unpromised_at != self.state.freed or not self._skips(kind):
             return True
         return self._may_be_promised(kind, self.state.pending[kind.jobs[0][1]][0])
 
@@ -588,8 +590,10 @@ class _Cycle:
         vain = {id(kind): kind for kind in (old.vain if old.freed == state.freed else ())}
         places: list[Promise] = []
         renewed = False
-        lines = Lines(self.trial, lambda kind: kind.verdict in WAITS_FOR_ROOM and id(kind) not in vain)
-        for line, kind, job_id in lines:
+        hopeful = {
+            id(kind) for kind in state.waiting_classes() if kind.verdict in WAITS_FOR_ROOM and id(kind) not in vain
+        }
+        for line, kind, job_id in Lines(self.trial, lambda kind: id(kind) in hopeful) if hopeful else ():
             if len(self.promises) >= state.policies.expected:
                 break
             if job_id in self.promises:
@@ -617,8 +621,9 @@ class _Cycle:
         if self.started:
             for kind in self.told_now:
                 kind.explained_at = -FOREVER  # what has started by now holds what it waits for
+        explained = self.explained
         self.kinds_blocked += [
-            (kind, kind.why) for kind in self.state.waiting_classes() if id(kind) not in self.explained and kind.why
+            (kind, kind.why) for kind in self.state.waiting_classes() if kind.why and id(kind) not in explained
         ]
         pending = self.state.pending
         begun = {id(pending[job_id][1]) for job_id in self.started}

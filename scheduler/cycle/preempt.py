@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations, islice, permutations
+
+import numpy as np
 
 from scheduler.cycle.rights import Guarantees, Rights
 from scheduler.cycle.state import FOREVER, JobClass, Running, units_of
@@ -23,6 +25,8 @@ MOST_SETS, MOST_TRIES = 4096, 64
 
 MOST_FIRST = 16
 """Victims of which each is taken first, where no order had come to all that were needed."""
+MOST_ORDERS = 6
+"""In which a set is taken, where who goes first costs the right to another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,9 @@ def evict_for(trial: Trial, kind: JobClass, job: Job) -> Eviction | NoEviction:
 
 
 class _Search:
-    """spared: whether an order came to somebody whom there was no right to any more."""
+    """spared: whether an order came to somebody whom there was no right to any more.   misplaced: whether all of an
+    order left room enough, and the placement that came of it was none: it chooses otherwise where more is free, and may
+    choose what is promised to another."""
 
     def __init__(self, trial: Trial, kind: JobClass, job: Job, guarantees: Guarantees) -> None:
         self.trial, self.kind, self.job, self.guarantees = trial, kind, job, guarantees
@@ -78,7 +84,7 @@ class _Search:
         self.rights = Rights(trial, kind)
         self.entitled = guarantees.entitled
         self.protected, self.retry_at = 0, FOREVER
-        self.spared = False
+        self.spared = self.misplaced = False
         self.victims = list(self._candidates()) if self.rights.any() else []
         shape = trial.cluster.shape(kind.request)
         self._suits = shape.suits
@@ -94,14 +100,17 @@ class _Search:
         for victims in groups:
             if not victims:
                 continue
-            (*orders, by_loss), self.spared = self._orders(victims, short), False
+            *orders, by_loss = self._orders(victims, short)
+            self.spared = self.misplaced = False
             ways = [self._way(order) for order in orders]
             if not any(ways):
                 ways = [self._way(by_loss)]
-            if not any(ways) and self.spared:  # who went first cost the right to those who were needed
+            # Who went first cost the right to those who were needed, or made room elsewhere.
+            astray = self.spared or self.misplaced
+            if not any(ways) and astray:
                 ways = [self._way(_with_rest([first], by_loss)) for first in by_loss[:MOST_FIRST]]
             found = [way for way in ways if way is not None]
-            if found or self.spared:
+            if found or astray:
                 best = self._fewer(min(found, key=lambda way: way.loss, default=None), victims)
                 if best is not None:
                     return self._carry_out(best)
@@ -119,12 +128,16 @@ class _Search:
                 continue
             if free + sum(one.running.units for one in some) < self.kind.amount:
                 continue
-            tries += 1
-            if tries > MOST_TRIES:
-                break
-            way = self._way(some)
-            if way is not None and (best is None or way.loss < best.loss):
-                best = way
+            for order in islice(permutations(some), MOST_ORDERS):
+                tries += 1
+                if tries > MOST_TRIES:
+                    return best
+                self.spared = False
+                way = self._way(order)
+                if way is not None and (best is None or way.loss < best.loss):
+                    best = way
+                if way is not None or not self.spared:
+                    break
         return best
 
     def _way(self, order: Sequence[Victim]) -> _Way | None:
@@ -230,6 +243,7 @@ class _Search:
                     fits = self._fits()
                     tries, patience = 0, patience + 1
         if not fits and not self._fits():
+            self.misplaced |= self._has_room()
             self._restore(_distinct(taken))
             return None
         needed: list[Victim] = []
@@ -261,6 +275,13 @@ class _Search:
         grants = self._place()
         self.trial.cluster.rollback(mark)
         return grants is not None
+
+    def _has_room(self) -> bool:
+        """Whether quotas hold and nodes have room for the gang, whatever is promised to others."""
+        if self.trial.accounts.room(self.kind.account) < 0 or self.guarantees.outgrown():
+            return False
+        nodes = np.arange(len(self.trial.cluster.nodes))
+        return int(self.trial.cluster.shape(self.kind.request).replicas(nodes).sum()) >= self.kind.replicas
 
     def _place(self) -> tuple[Grant, ...] | None:
         return self.trial.place(
@@ -295,12 +316,14 @@ class _Search:
             while victim.taken:
                 self._put_back(victim)
 
-    def _carry_out(self, way: _Way) -> Eviction:
+    def _carry_out(self, way: _Way) -> Eviction | None:
+        """None: chance chooses otherwise now than when it was tried, and finds no place."""
         for victim, steps in way.victims:
             while victim.taken < steps:
                 self._take(victim)
         grants = self._place()
-        assert grants is not None
+        if grants is None:
+            return None
         victims = []
         for victim, _ in way.victims:
             running = victim.running

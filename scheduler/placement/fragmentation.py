@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from scheduler.model import Request
 from scheduler.placement.cluster import BoolArray, Cluster, IntArray
@@ -23,6 +24,7 @@ CLASSES = ("lacks_both", "lacks_gpu", "satisfied", "lacks_cpu", "without_gpu", "
 """Why idle units are, or are not, of use to a task: the CPU, the devices, both, the model; tasks without devices."""
 _BOTH, _GPU, _SATISFIED, _CPU, _WITHOUT, _WITHOUT_CPU, _NO_ACCESS = range(7)
 
+FloatArray = npt.NDArray[np.float64]
 LEVEL_BITS = 16
 _KIND, _FREE = 48, 8
 """A device's state as one integer: kind << 48 | free parts << 8 | MIG slices in use. -1: no device."""
@@ -87,13 +89,17 @@ class FragmentationRate:
 
 
 class _Use(NamedTuple):
-    """Of devices in some state, in parts: what is idle; and by task, whether none of them may be had, how often one can
-    be, and what of it is idle and of no use."""
+    """Of devices in some state, in parts: what is idle; and by task, whether none of them may be had, whether fewer
+    than it asks for or enough; by its weight, what is lost where it runs, what where it does not, and what serves it.
+    """
 
     idle: int
     refused: BoolArray
-    times: IntArray
-    fragments: IntArray
+    short: BoolArray
+    enough: BoolArray
+    lost_running: FloatArray
+    lost_waiting: FloatArray
+    serves: FloatArray
 
 
 class Fragmentation:
@@ -121,7 +127,7 @@ class Fragmentation:
         self._classes_by_level: dict[int, tuple[IntArray, IntArray, BoolArray]] = {}
         self._device_uses: dict[int, IntArray] = {}
         self._uses_of: dict[tuple[int, ...], _Use] = {}
-        self._known: dict[tuple[tuple[int, ...], int], tuple[float, tuple[float, ...]]] = {}
+        self._known: dict[tuple[tuple[int, ...], int], float] = {}
         count = len(cluster.nodes)
         self._seen = -1
         self.devices: list[list[int]] = [[]] * count
@@ -156,7 +162,7 @@ class Fragmentation:
     def _measure(self) -> None:
         self.refresh()
         for node in self._unmeasured:
-            self._fragmented[node], self._classes[node] = self._of(self.states[node], self.levels[node])
+            self._fragmented[node], self._classes[node] = self._measured(self.states[node], self.levels[node])
         self._unmeasured.clear()
 
     def _number(self, state: tuple[int, ...]) -> int:
@@ -196,34 +202,34 @@ class Fragmentation:
 
     def of(self, state: tuple[int, ...], level: int) -> float:
         """F_n(M) in parts of the cluster's scale, of a node with devices in these states (sorted) and that level."""
-        return self._of(state, level)[0]
-
-    def _of(self, state: tuple[int, ...], level: int) -> tuple[float, tuple[float, ...]]:
         found = self._known.get((state, level))
         if found is None:
             if len(self._known) >= _MOST_STATES:
                 self._known.clear()
                 self._uses_of.clear()
-            found = self._known[state, level] = self._computed(state, level)
+            use = self._use(state)
+            found = self._known[state, level] = _fragmented(self._sums(use, level)[0]) if use.idle else 0.0
         return found
 
-    def _computed(self, state: tuple[int, ...], level: int) -> tuple[float, tuple[float, ...]]:
-        use = self._uses_of.get(state)
-        if use is None:
-            use = self._uses_of[state] = self._use(state)
+    def _measured(self, state: tuple[int, ...], level: int) -> tuple[float, Sequence[float]]:
+        """The same, and by class of tasks what is idle to them."""
+        use = self._use(state)
         if not use.idle:
             return 0.0, (0.0,) * len(CLASSES)
+        sums, served = self._sums(use, level)
+        found = _fragmented(sums)
+        sums[_SATISFIED] = float(np.bincount(served, use.serves, 2)[1])
+        return found, sums
+
+    def _sums(self, use: _Use, level: int) -> tuple[list[float], IntArray]:
+        """By class what is lost to its tasks; and of each task whether it runs. `bincount` adds in their order."""
         if_short, if_enough, runs = self._classes_at(level)
-        short = use.times < self._asked
-        served = (runs & ~short).view(np.int8)
-        classes = np.where(short, if_short, if_enough)
+        running = runs & use.enough
+        classes = np.where(use.short, if_short, if_enough)
         classes[use.refused] = _NO_ACCESS
-        # `bincount` adds in the order of the tasks.
-        lost = self._weights * np.where(served, use.fragments, use.idle)
+        lost = np.where(running, use.lost_running, use.lost_waiting)
         sums: list[float] = np.bincount(classes, lost, len(CLASSES)).tolist()
-        sums[_SATISFIED] = float(np.bincount(served, self._weights * (use.idle - use.fragments), 2)[1])
-        both, gpu, _satisfied, lacking, without, without_cpu, no_access = sums
-        return both + gpu + lacking + without + without_cpu + no_access, tuple(sums)
+        return sums, running.view(np.int8)
 
     def _classes_at(self, level: int) -> tuple[IntArray, IntArray, BoolArray]:
         """Of each task on a node with that level: its class where devices are short, where they are not, and whether it
@@ -237,10 +243,20 @@ class Fragmentation:
         return found
 
     def _use(self, state: tuple[int, ...]) -> _Use:
+        found = self._uses_of.get(state)
+        if found is None:
+            found = self._uses_of[state] = self._used(state)
+        return found
+
+    def _used(self, state: tuple[int, ...]) -> _Use:
         devices = [self._uses(code) for code in state if code >= 0]
-        idle, *found = np.add.reduce(devices) if devices else np.zeros(1 + 3 * len(self._ways), dtype=np.int64)
-        allowed, times, fragments = np.array(found, dtype=np.int64).reshape(-1, 3)[self._way].T
-        return _Use(int(idle), (allowed == 0) & (self._asked > 0), times, fragments)
+        sums = np.add.reduce(devices) if devices else np.zeros(1 + 3 * len(self._ways), dtype=np.int64)
+        idle = sums.item(0)
+        allowed, times, fragments = sums[1:].reshape(-1, 3)[self._way].T
+        short, weights = times < self._asked, self._weights
+        refused = (allowed == 0) & (self._asked > 0)
+        lost, serves = weights * fragments, weights * (idle - fragments)
+        return _Use(idle, refused, short, ~short, lost, weights * idle, serves)
 
     def _uses(self, code: int) -> IntArray:
         """Of a device in that state: its idle parts; then for each way to need one: whether it may be had, how often it
@@ -255,6 +271,12 @@ class Fragmentation:
                 uses += [int(need is not None), times, 0 if times else free]
             found = self._device_uses[code] = np.array(uses, dtype=np.int64)
         return found
+
+
+def _fragmented(sums: Sequence[float]) -> float:
+    """Of sums by class, those of tasks to which what is idle is lost."""
+    both, gpu, _satisfied, lacking, without, without_cpu, no_access = sums
+    return both + gpu + lacking + without + without_cpu + no_access
 
 
 def _by_kind(cluster: Cluster, request: Request) -> tuple[int | tuple[int, ...] | None, ...]:

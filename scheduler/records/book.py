@@ -86,7 +86,7 @@ class Live:
     payload: what its submitter said to whoever will run it.   world: the entry that gave it its grants.   told_at: when
     the books were last told of it; it has not ended before.   by: who holds or has suspended it.   resumed: why it
     waits again as soon as a suspended attempt is gone.   renewed_at: since when its lease runs.   warned: of which end
-    was told.
+    was told.   reshaped: while it starts, what it held before, until when, and why it holds something else since.
     """
 
     job: Job
@@ -106,6 +106,7 @@ class Live:
     resumed: Cause | None = None
     renewed_at: float = 0.0
     warned: float = 0.0
+    reshaped: list[tuple[float, tuple[Grant, ...], Cause]] = field(default_factory=list)
 
     @property
     def lease_until(self) -> float | None:
@@ -198,8 +199,11 @@ class Book:
         times, by a millisecond at least.
         """
         resized: dict[str, Cause] = {}
+        held: dict[str, tuple[Grant, ...]] = {}
         for action in plan.actions:
             live = self.jobs[action.job_id]
+            if live.status == "starting":
+                held.setdefault(action.job_id, live.grants)
             if isinstance(action, Start):
                 live.status, live.since, live.told_at = "starting", now, now
                 live.grants, live.entitlement, live.decision_id = action.grants, action.entitlement, action.decision_id
@@ -215,7 +219,10 @@ class Book:
                 live.world = sequence
             self.core.apply(action, now)
         for job_id, cause in resized.items():
-            self._resized(self.jobs[job_id], now, sequence, cause)
+            if job_id in held:  # it may have begun already: its start will tell both
+                self.jobs[job_id].reshaped.append((now, held[job_id], cause))
+            else:
+                self._resized(self.jobs[job_id], now, sequence, cause)
         self.meter.explained(plan.waiting)
 
     def launched(self, job_id: str, now: float, sequence: int, began_at: float | None = None) -> None:
@@ -224,12 +231,15 @@ class Book:
         began = now if began_at is None else min(max(began_at, live.since), now)
         live.status, live.since, live.started_at, live.told_at = "running", began, began, began
         self.meter.started(job_id, live.grants, now)
+        since = [one for one in live.reshaped if one[0] > began]
+        live.reshaped = []
+        cause, shapes = Cause(decision_id=live.decision_id), [*(grants for _, grants, _ in since), live.grants]
         if self._tell:
-            cause = Cause(decision_id=live.decision_id)
-            self._tell(
-                "events",
-                self.writer.started(live.job, live.grants, live.entitlement, began, sequence, live.attempt, cause),
-            )
+            job, entitlement, attempt = live.job, live.entitlement, live.attempt
+            self._tell("events", self.writer.started(job, shapes[0], entitlement, began, sequence, attempt, cause))
+            for (at, _, why), grants in zip(since, shapes[1:], strict=True):
+                self._tell("events", self.writer.resized(job, grants, entitlement, at, sequence, attempt, why))
+        live.told_at = max([began, *(at for at, _, _ in since)])
 
     def ready(self, job_id: str, now: float, sequence: int) -> None:
         """A service's replica serves from now on; until now it was cold. It holds what it held."""
@@ -341,6 +351,7 @@ class Book:
             released = over if live.grants and live.released_at is None else live.released_at
             self._tell("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
         live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
+        live.reshaped = []
 
     def _set_aside(self, live: Live, now: float, sequence: int, cause: Cause, ended_at: float | None = None) -> None:
         self._attempt_over(live, "suspended", now, sequence, cause, ended_at)
@@ -360,7 +371,7 @@ class Book:
 
     def _resized(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
         if live.status != "running":
-            return  # its start will tell
+            return
         live.told_at = now
         self.meter.resized(live.job.job_id, live.grants, now)
         if self._tell:

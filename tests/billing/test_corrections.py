@@ -12,6 +12,7 @@ from billing import audit
 from billing.accounts.credits import Credit, add_credit, reverse_credit
 from billing.close import close as close_books
 from billing.invoicing.corrections import changed_months
+from billing.invoicing.explain import explain
 from billing.invoicing.invoices import Invoice, InvoiceError, credit, draft_all, issue_all, issued, void
 from billing.invoicing.month import books_of
 from billing.invoicing.month_states import month_states
@@ -153,6 +154,29 @@ def test_a_correction_alone_is_an_invoice_and_is_corrected_in_its_turn(billed: S
         ["2.00", "2026-10: 4.00 was billed, 6.00 is due"],
         ["2.00", "2026-11: 0 was billed, 2.00 is due"],
     ]
+
+
+def test_what_a_correction_is_explained_by_stays_when_later_documents_are_issued(billed: Store) -> None:
+    """October is corrected twice: a later correction, or another month's document, is nothing that it goes back to."""
+    books = billed
+    noon = at("2026-10-05 00:00")
+    correct(books, [Row(noon, unallocated=HOUR_MS)], 8)
+    # September is issued late: its document saw the close that changed October, and says nothing of October.
+    fill(books, hours("chem", 1, "2026-09-05 00:00", project="p"), closed=[at("2026-09-30 23:00"), *LATER], run=8)
+    (september,) = issue_all(books, parse_period("2026-09", "UTC"), IN_NOVEMBER + timedelta(days=1))
+    assert corrections(september, "amount") == []
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+
+    def said() -> list[list[Any]]:
+        rows = explain(books, november, 1).rows
+        return [[str(row[name]) for name in ("billed_gpu_hours", "due_gpu_hours", "cost")] for row in rows]
+
+    first = said()
+    assert [[Decimal(text) for text in row] for row in first] == [[1, 0, -2]]
+    correct(books, [Row(noon, "chem", "p", used=str(HOUR_MS)), Row(at("2026-12-05 00:00"), "chem", "p", used="1")], 9)
+    (december,) = issue_all(books, DECEMBER, IN_JANUARY)
+    assert corrections(december, "amount", "description") == [["2.00", "2026-10: 4.00 was billed, 6.00 is due"]]
+    assert said() == first
 
 
 def test_billing_late_data_at_once_or_later_comes_to_the_same(books: Store) -> None:

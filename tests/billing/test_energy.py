@@ -361,6 +361,33 @@ def test_a_sample_covers_what_lies_since_the_one_before_and_is_cut_at_the_hour(b
     assert {row["at"]: row["measured_unit_ms"] for row in rows} == {0: 3_600_000, 1: 900_000}
 
 
+case(
+    {"reach": {}, "no-reach": {}},
+    [],
+    [
+        row
+        for name, longer in (("reach", 0.001), ("no-reach", 0.0))
+        for row in (
+            reading(0.5, name, minutes=30, power_watts=100.0),
+            # The first of an hour in which samples have several lengths: it reaches back 1 ms, or not at all.
+            {**reading(1.25, name, power_watts=70.0), "interval_seconds": 900 + longer},
+            reading(1.75, name, minutes=20, power_watts=10.0),
+        )
+    ],
+)
+
+
+def test_the_one_millisecond_that_a_sample_reaches_back_into_an_hour_counts(books: Closes) -> None:
+    before = 100 * 1800
+    after = 70 * 900 + 10 * 1200
+    assert books.first.whose("reach") == {(0, ""): before + 70 * 0.001, (1, ""): after}
+    assert books.first.whose("no-reach") == {(0, ""): before, (1, ""): after}
+    rows = [row for row in books.first.energy if row["device_id"] in ("reach", "no-reach")]
+    assert {(row["device_id"], row["at"]): row["measured_unit_ms"] for row in rows} == {
+        ("reach", 0): 1_800_001, ("reach", 1): 2_100_000, ("no-reach", 0): 1_800_000, ("no-reach", 1): 2_100_000,
+    }  # fmt: skip
+
+
 GAP = (4, 6)
 case(
     {"gap": {}, "none": {}},

@@ -379,6 +379,19 @@ def test_rows_that_break_a_rule_together_or_beside_the_books_are_seen(
     assert unseen == {}
 
 
+def test_an_invoice_without_rows_is_seen_unless_it_comes_to_nothing(exports: Exports, books: Store) -> None:
+    """Whatever it comes to: no amount but none at all may be missing from the file."""
+    amounts = {"GL-0": "0.00", "GL-1": "1", "GL-2": "0.01", "GL-3": "-1.00"}
+    report = replace(
+        exports.report, invoices={**exports.report.invoices, **{n: Decimal(a) for n, a in amounts.items()}}
+    )
+    assert [one.rule for one in check_focus(books, report.path, report)] == [
+        "invoice GL-1: its rows sum to None, its amount is 1",
+        "invoice GL-2: its rows sum to None, its amount is 0.01",
+        "invoice GL-3: its rows sum to None, its amount is -1.00",
+    ]
+
+
 def test_ratios_that_do_not_sum_to_one_and_missing_columns_are_seen(
     exports: Exports, books: Store, tmp_path: Path
 ) -> None:

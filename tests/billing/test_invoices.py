@@ -148,11 +148,18 @@ def test_time_that_nobody_named_held_is_on_no_invoice(october: Store) -> None:
     assert [one.tenant for one in issue_all(october, OCTOBER, NOW)] == ["o'brien", "physics"]
 
 
-def test_prices_that_changed_after_the_last_close_are_refused(october: Store) -> None:
+def closed_with(store: Store, run: int, rates: RateCard) -> None:
+    """A close of all of October at these prices."""
     moment = pa.array([NOW], pa.timestamp("ms", "UTC"))
-    run = {"run": pa.array([7], pa.uint64()), "closed_until": pa.array([NOVEMBER.start], pa.timestamp("ms", "UTC"))}
-    run |= {"started_at": moment, "finished_at": moment, "rate_card": pa.array([card().version], pa.string())}
-    october.insert("close_runs", pa.table(run))
+    row = {"run": pa.array([run], pa.uint64()), "closed_until": pa.array([NOVEMBER.start], pa.timestamp("ms", "UTC"))}
+    row |= {"started_at": moment, "finished_at": moment, "rate_card": pa.array([rates.version], pa.string())}
+    store.insert("close_runs", pa.table(row))
+
+
+def test_prices_that_changed_after_the_last_close_are_refused(october: Store) -> None:
+    """Also those that an earlier close had."""
+    closed_with(october, 6, card("3.00"))
+    closed_with(october, 7, card())
     apply_rate_card(october, card("3.00"), "me", "", NOW)
     with pytest.raises(InvoiceError, match=r"changed prices of 'H100' after the last close. Run: gpuledger close"):
         issue_all(october, OCTOBER, NOW)

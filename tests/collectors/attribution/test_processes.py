@@ -171,3 +171,29 @@ def test_a_real_private_pid_namespace_is_noticed() -> None:
     if done.returncode and "unshare" in done.stderr:
         pytest.skip(f"no namespace may be made here: {done.stderr.strip()}")
     assert done.stdout.split() == ["no_permission", "no_permission"], done.stderr
+
+
+def add_child(root: Path, pid: int, parent: int, born: int, cgroup: str = "0::/user.slice") -> None:
+    add_process(root, pid, cgroup, start_ticks=born)
+    stat = (root / str(pid) / "stat").read_text()
+    before, after = stat[: stat.rindex(")") + 1], stat[stat.rindex(")") + 1 :].split()
+    (root / str(pid) / "stat").write_text(" ".join([before, after[0], str(parent), *after[2:]]))
+
+
+def test_what_is_below_a_keeper_is_its_jobs_and_nothing_else_is(root: Path) -> None:
+    add_child(root, 30, 1, 100)
+    add_child(root, 31, 30, 110)
+    add_child(root, 32, 31, 120)
+    add_child(root, 33, 32, 130, pod_cgroup())
+    add_child(root, 50, 1, 140)
+    add_child(root, 51, 50, 150)
+    add_child(root, 60, 31, 105)  # older than who is its parent now: that pid was another's
+    table = ProcessTable(root, lambda: {(30, 100): "train-7", (50, 90): "of a keeper that is gone"})
+    found = table.owners([30, 31, 32, 33, 50, 51, 60])
+    whose = {pid: (found.of(pid).owner.kind, found.of(pid).owner.workload_id) for pid in (30, 31, 32, 33, 50, 51, 60)}
+    assert whose == {
+        **dict.fromkeys((30, 31, 32), ("job", "train-7")),
+        33: ("pod", UID),
+        **dict.fromkeys((50, 51, 60), (found.of(51).owner.kind, "")),
+    }
+    assert found.of(51).owner.kind in ("none", "unknown")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from collectors.attribution.processes import ProcessTable
 from collectors.errors import CollectorError
 from collectors.jobs import keeper
 from collectors.jobs import processes as module
@@ -79,6 +80,22 @@ def test_a_rank_runs_once_whoever_is_asked_and_whenever(kept: Processes) -> None
     assert other.look() == []
     other.recall(A)
     assert over(other).end is not None, "what is asked for again is told again"
+
+
+def test_all_that_a_rank_starts_is_its_jobs_also_for_the_next_agent(kept: Processes, tmp_path: Path) -> None:
+    said = tmp_path / "pids"
+    start(kept, f"setsid sh -c 'echo $$ >> {said}; exec sleep 300' & echo $$ >> {said}; sleep 300")
+    until(lambda: said.exists() and len(said.read_text().split()) == 2)
+    pids = [int(one) for one in said.read_text().split()]
+    kept = again(kept)
+    owners = ProcessTable(keepers=lambda: module.keepers(kept.folder)).owners([*pids, os.getpid()])
+    if owners.state != "ok":
+        pytest.skip("this /proc is not the host's")
+    assert [owners.of(pid).owner.workload_id for pid in pids] == ["a", "a"]
+    assert owners.of(os.getpid()).owner.workload_id == ""
+    kept.stop(A)
+    over(kept)
+    assert module.keepers(kept.folder) == {}
 
 
 def test_what_ended_while_nobody_looked_is_found(kept: Processes) -> None:

@@ -32,6 +32,10 @@ UNITS = {"A100": 1, "H100": 7, "L4": 10}
 GIB = 1 << 30
 
 
+WRONG_ONCE = (118822, 132332, 153451, 167539)
+"""Worlds in which somebody had to give way and nobody did, or those who lose more."""
+
+
 def seeds(number: int) -> range:
     asked = os.environ.get("GPULEDGER_WORLDS")
     if asked:
@@ -325,7 +329,7 @@ def test_victims_are_the_fewest_and_lose_least(monkeypatch: pytest.MonkeyPatch) 
         return answer
 
     monkeypatch.setattr(preempt._Search, "run", checked)
-    for seed in seeds(40):
+    for seed in (*WRONG_ONCE, *seeds(40)):
         dice = random.Random(seed)
         nodes = world(dice)
         reserved = reserves(dice)

@@ -627,11 +627,12 @@ def test_with_nobody_to_start_it_an_agent_is_told_so(tmp_path: Path) -> None:
         living.service.hear_agent("p-0", {})
 
 
-@pytest.mark.parametrize("number", range(4))
-def test_whatever_happens_no_device_has_two_jobs_and_no_rank_runs_twice(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize("number", [*range(4), "103", "1007", "1026", "1201"])
+def test_whatever_happens_no_device_has_two_jobs_and_no_rank_runs_twice(tmp_path: Path, number: int | str) -> None:
     """Drawn: arrivals, cancels, ranks that end, silence of nodes up to a lease and beyond, kills of the scheduler. A
-    node that is silent for its lease stops what it runs, as its keepers do."""
-    seed = f"{keep_seed()} of agents, {number}"
+    node that is silent for its lease stops what it runs, as its keepers do. Where a seed is named, a job grew while it
+    started, and its start was said to be of all that it had then."""
+    seed = f"{number} of agents, 0" if isinstance(number, str) else f"{keep_seed()} of agents, {number}"
     draw = random.Random(seed)
     cluster = Cluster(tmp_path)
     heard = dict.fromkeys(cluster.nodes, cluster.living.now)

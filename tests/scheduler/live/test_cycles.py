@@ -237,5 +237,9 @@ def _promises(plan: Entry) -> bool:
 
 
 def test_killed_at_any_moment_or_never_or_replayed_the_same_is_decided(tmp_path: Path) -> None:
-    found = [one_history(seed, tmp_path / str(seed)) for seed in seeds(8)]
-    assert sum(with_promises for _, with_promises in found) > 0
+    asked, promised = seeds(8), 0
+    for seed in range(asked.start, asked.stop + 100):
+        promised += one_history(seed, tmp_path / str(seed))[1]
+        if promised and seed >= asked.stop - 1:  # one draw of eight in five has none
+            break
+    assert promised, f"histories {asked.start} to {asked.stop + 99}"

@@ -1,0 +1,58 @@
+"""Small pieces of work, done together: none pays alone for a thread, and for what costs the same for one and a hundred.
+
+What comes within some milliseconds is one lot; what comes while a lot is being worked on is the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+GATHER_SECONDS = 0.05
+Asked = TypeVar("Asked")
+Done = TypeVar("Done")
+
+
+class Together(Generic[Asked, Done]):
+    """work: on a thread, a lot -> what became of each piece, an exception for one that failed.   most: pieces of a lot.
+    turn: how many lots, and other things, are worked on at the same time.   Of one event loop."""
+
+    def __init__(
+        self, work: Callable[[Sequence[Asked]], Sequence[Done | BaseException]], most: int, turn: asyncio.Semaphore
+    ) -> None:
+        self._work, self._most, self._turn = work, most, turn
+        self._waiting: deque[tuple[Asked, asyncio.Future[Done]]] = deque()
+        self._working: asyncio.Task[None] | None = None
+
+    async def done(self, asked: Asked) -> Done:
+        future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+        self._waiting.append((asked, future))
+        if self._working is None:
+            self._working = asyncio.create_task(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(GATHER_SECONDS)
+                async with self._turn:
+                    lot = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+                    await self._lot(lot)
+        finally:
+            self._working = None
+
+    async def _lot(self, lot: Sequence[tuple[Asked, asyncio.Future[Done]]]) -> None:
+        found: Sequence[Done | BaseException]
+        try:
+            found = await asyncio.to_thread(self._work, [asked for asked, _ in lot])
+        except Exception as error:  # noqa: BLE001 - raised again for whoever waits
+            found = [error] * len(lot)
+        for (_, future), one in zip(lot, found, strict=True):
+            if future.done():  # whoever asked is gone
+                continue
+            if isinstance(one, BaseException):
+                future.set_exception(one)
+            else:
+                future.set_result(one)
