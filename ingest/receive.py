@@ -59,8 +59,8 @@ AT_ONCE = 2
 """Bodies that are read at the same time; the others wait outside."""
 WAITING_BYTES = 64 << 20
 """Of bodies that were let in and are not in the store yet, as they travel."""
-SMALL_BYTES, SMALL_BODIES = 64 << 10, 256
-"""Bodies of so many bytes are looked at together, so many at a time."""
+SMALL_BYTES, SMALL_TEXT_BYTES, SMALL_BODIES = 64 << 10, 256 << 10, 256
+"""Bodies of so many bytes, as they travel and decompressed, are looked at together, so many at a time."""
 PORTION_ROWS = 100_000
 """So many are looked at at once."""
 KNOWN = 100_000
@@ -105,7 +105,7 @@ class Report:
 
 @dataclass
 class _Body:
-    """As it was let in. document: one JSON document, not lines."""
+    """As it was let in. document: one JSON document, not lines.   most_text: bytes that may be made of it."""
 
     sender: Sender
     record: RecordType
@@ -113,11 +113,12 @@ class _Body:
     body: bytes
     encoding: str
     document: bool
+    most_text: int = TEXT_BYTES
 
     @functools.cached_property
     def lines(self) -> Sequence[bytes]:
         """Errors: TooLargeError, IngestError."""
-        return body_lines(decompressed(self.body, self.encoding, TEXT_BYTES), self.document)
+        return body_lines(decompressed(self.body, self.encoding, self.most_text), self.document)
 
 
 class _TooManyRejectsError(IngestError):
@@ -225,8 +226,10 @@ class Receiver:
         self._bytes += len(body)
         try:
             found = await self._looked_at(asked)
-            for part in found:
-                await asyncio.wrap_future(part.done)
+            waited = await asyncio.gather(*(asyncio.wrap_future(one.done) for one in found), return_exceptions=True)
+            for trouble in waited:
+                if trouble is not None:
+                    raise trouble
             notes = [note for one in found for note in one.notes]
             if notes or self.tally.due:
                 await asyncio.to_thread(self._noted, sender, source, notes)
@@ -252,7 +255,8 @@ class Receiver:
 
     async def _looked_at(self, body: _Body) -> list[_Part]:
         if len(body.body) <= SMALL_BYTES:
-            return await self._small.done(body)
+            with contextlib.suppress(TooLargeError):  # to be together with others; alone it may be larger
+                return await self._small.done(replace(body, most_text=SMALL_TEXT_BYTES))
         async with self._reading:
             (found,) = await asyncio.to_thread(self._look_at, [body])
         if isinstance(found, BaseException):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import json
 import random
+import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -15,10 +18,12 @@ from typing import Any
 import httpx
 import pytest
 
+from ingest import receive
 from ingest.together import Together
 from tests.draws import keep_seed
 from tests.ingest.receiving import receiving, tokens_file
-from tests.stores import fresh_store
+from tests.stores import emptied, fresh_store
+from warehouse.store import Store
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 SENDERS = """\
@@ -104,6 +109,56 @@ def test_bodies_that_come_together_fare_as_each_alone(tmp_path: Path, number: in
         assert [row for row in one if row not in other] == [row for row in other if row not in one], seed
         assert len(one) == len(other), seed
     assert {status for status, _ in alone[0]} >= {200, 401}, seed
+
+
+def test_small_bodies_that_become_large_are_read_as_few_at_a_time_as_large_ones(
+    shared_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emptied(shared_store)
+    reading, most, together, lock = 0, 0, [], threading.Lock()
+    honest = receive.decompressed
+
+    def watched(body: bytes, encoding: str, limit: int) -> bytes:
+        nonlocal reading, most
+        large = limit == receive.TEXT_BYTES
+        with lock:
+            reading += large
+            most = max(most, reading)
+        try:
+            time.sleep(0.02 if large else 0)
+            text = honest(body, encoding, limit)
+        finally:
+            with lock:
+                reading -= large
+        if not large:
+            together.append(len(text))
+        return text
+
+    monkeypatch.setattr(receive, "decompressed", watched)
+    first = {"interval_seconds": 1, "cluster": "c1", "node": "n1", "state": "ok", "utilization": 0.5}
+
+    def body(number: int) -> bytes:
+        rows = 3 if number % 2 else 3000
+        ticks = (NOW - timedelta(seconds=1 + tick) for tick in range(rows))
+        lines = (json.dumps({"ts": at.isoformat(), "device_id": f"GPU-{number}", **first}) for at in ticks)
+        return gzip.compress("\n".join(lines).encode())
+
+    bodies = [body(number) for number in range(24)]
+    assert max(map(len, bodies)) <= receive.SMALL_BYTES
+    with (
+        receiving(shared_store, tokens_file(tmp_path, SENDERS), now=lambda: NOW) as served,
+        httpx.Client(base_url=served.url, timeout=120, limits=httpx.Limits(max_connections=None)) as client,
+        ThreadPoolExecutor(24) as pool,
+    ):
+        headers = {"Authorization": f"Bearer {TOKENS[0]}", "Content-Encoding": "gzip"}
+        headers["Content-Type"] = "application/x-ndjson"
+        asked = functools.partial(client.post, "/api/v1/records/samples", headers=headers)
+        answers = list(pool.map(lambda one: asked(content=one), bodies))
+    assert {answer.status_code for answer in answers} == {200}
+    assert shared_store.value("SELECT count() FROM samples FINAL") == 12 * 3003
+    assert 0 < most <= receive.AT_ONCE
+    assert len(together) == 12
+    assert max(together) <= receive.SMALL_TEXT_BYTES
 
 
 def test_a_piece_that_fails_is_the_only_one() -> None:
