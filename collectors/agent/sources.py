@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -137,12 +138,12 @@ def nvml_source(
     return NvmlSource(collector, attribution, restart)
 
 
-def _keepers(settings: AgentSettings) -> Callable[[], Keepers]:
+def _keepers(settings: AgentSettings) -> Callable[[], Keepers] | None:
     """Of the ranks that this agent runs, if it does."""
     from collectors.jobs.processes import keepers
 
     own = settings.run_jobs
-    return (lambda: {}) if own.url is None else (lambda: keepers(own.folder))
+    return None if own.url is None else functools.partial(keepers, own.folder)
 
 
 def _allocations(node: str, nvml: NvmlSettings) -> list[AllocationSource]:

@@ -27,10 +27,6 @@ Keepers = Mapping[tuple[int, int], str]
 """By (pid, start in ticks since boot) of a rank's keeper: the job."""
 
 
-def _no_keepers() -> Keepers:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process that a driver named.
@@ -64,10 +60,10 @@ class ProcessTable:
     """Looks pids up in a /proc, and remembers those of the last cycle, to notice that one is another's now.
 
     root: the host's /proc. In a container that is its own /proc only under `hostPID: true`; a mount of the host's does
-    as well.   keepers: of ranks that run now.
+    as well.   keepers: answers those of the ranks that run now.
     """
 
-    def __init__(self, root: Path = Path("/proc"), keepers: Callable[[], Keepers] = _no_keepers) -> None:
+    def __init__(self, root: Path = Path("/proc"), keepers: Callable[[], Keepers] | None = None) -> None:
         self.root = root
         self._keepers = keepers
         self._last: dict[int, Process] = {}
@@ -93,7 +89,7 @@ class ProcessTable:
         if (state := self.state()) != "ok":
             self._last = {}
             return Owners(state)
-        keepers = self._keepers() if wanted else {}
+        keepers = self._keepers() if wanted and self._keepers else {}
         found = {pid: self._below(self._look_up(pid, asked_at), keepers) for pid in wanted}
         known = {pid: _same_as_before(process, self._last.get(pid)) for pid, process in found.items()}
         self._last = found
@@ -110,9 +106,12 @@ class ProcessTable:
             try:
                 parent = _parent(self._stat_of(pid))
                 born = _stat(self._stat_of(parent))[1] if parent else None
-            except OSError:  # it ended meanwhile
-                return process
-            if born is None or born > ticks:  # or the parent did, and its pid is another's
+                is_known = not parent or (born is not None and born <= ticks)
+            except OSError:
+                is_known = False
+            if not is_known:  # one of them ended meanwhile, and its pid may be another's
+                return replace(process, owner=Owner("unknown", reason="vanished"))
+            if not parent or born is None:
                 return process
             pid, ticks = parent, born
         return process

@@ -348,11 +348,8 @@ class Processes:
         child = self._children.get(folder)
         if child is not None:
             return child.pid if child.poll() is None else None
-        try:
-            pid, born, boot = (folder / "process").read_text().split()
-        except (FileNotFoundError, ValueError):
-            return None
-        return int(pid) if keeper.born(int(pid)) == born and boot == keeper.boot_id() else None
+        written = _written_keeper(folder)
+        return written[0] if written is not None and keeper.born(written[0]) == written[1] else None
 
     def _folder_of(self, rank: RankId) -> Path:
         safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else f"%{ord(c):x}" for c in rank.job)
@@ -370,17 +367,22 @@ class Processes:
 def keepers(folder: Path) -> dict[tuple[int, int], str]:
     """Of the ranks in the folder that have not ended: (the keeper's pid, its start in ticks since boot) -> job."""
     found: dict[tuple[int, int], str] = {}
-    for said in folder.glob("*/process"):
-        if (said.parent / "exit").exists():
-            continue
-        try:
-            pid, born, boot = said.read_text().split()
-            job = json.loads((said.parent / "run.json").read_text())["id"]["job"]
-        except (OSError, ValueError, KeyError):  # it is being made, or removed
-            continue
-        if boot == keeper.boot_id():
-            found[int(pid), int(born)] = job
+    for path in folder.glob("*/process"):
+        written = None if (path.parent / "exit").exists() else _written_keeper(path.parent)
+        if written is not None:
+            with contextlib.suppress(FileNotFoundError):  # it is being removed
+                job = json.loads((path.parent / "run.json").read_text())["id"]["job"]
+                found[written[0], int(written[1])] = job
     return found
+
+
+def _written_keeper(folder: Path) -> tuple[int, str] | None:
+    """The keeper's pid and when it was born, as it wrote them down since the machine started."""
+    try:
+        pid, born, boot = (folder / "process").read_text().split()
+    except (FileNotFoundError, ValueError):
+        return None
+    return (int(pid), born) if boot == keeper.boot_id() else None
 
 
 def _lock_alone(file: Any) -> None:
