@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -105,26 +107,32 @@ def _drain(folder: Path, rows: int) -> tuple[float, float]:
         f"senders: [{{name: bench, token: {TOKEN}, records: all, clusters: all, nodes: all, back: all}}]",
         encoding="utf-8",
     )
-    arguments = ["--store", f"chdb://{folder}/drained", "--tokens", str(folder / "tokens.yaml"), "--port", "0"]
-    command = [sys.executable, "-c", RUN.format("server"), "server", *arguments, "--no-dashboard"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        url = next(line.split()[1].split("api/")[0] for line in server.stderr if "Records" in line)
+    with serving(folder / "drained", folder / "tokens.yaml") as (url, pid):
         with Spool(folder / "spool") as spool:
             deliverer = Deliverer(spool, ReceiverTarget(url, Sender("c1", "gpu-1"), folder / "token"))
             warm_up(url, TOKEN)
-            before = cpu_seconds(server.pid)
+            before = cpu_seconds(pid)
             began = time.perf_counter()
             while spool.state().batches:
                 time.sleep(deliverer.step(time.monotonic(), datetime.now(UTC)))
                 if deliverer.state.problem:
                     raise RuntimeError(deliverer.state.problem)
             seconds = time.perf_counter() - began
-            cpu = cpu_seconds(server.pid) - before
+            cpu = cpu_seconds(pid) - before
         assert deliverer.state.rows == rows
+    return seconds, cpu
+
+
+@contextmanager
+def serving(store: Path, tokens: Path) -> Iterator[tuple[str, int]]:
+    """A server's address and process."""
+    arguments = ["--store", f"chdb://{store}", "--tokens", str(tokens), "--port", "0", "--no-dashboard"]
+    command = [sys.executable, "-c", RUN.format("server"), "server", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        yield next(line.split()[1].split("api/")[0] for line in server.stderr if "Records" in line), server.pid
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=60)
-    return seconds, cpu
 
 
 def cpu_seconds(pid: int) -> float:

@@ -10,14 +10,10 @@ from __future__ import annotations
 import http.client
 import json
 import random
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +22,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from bench.draining import GPUS, PODS, RUN, TICK, cpu_seconds, tick, warm_up
+from bench.draining import GPUS, PODS, TICK, cpu_seconds, serving, tick, warm_up
 from ingest.wire import PATH
 from warehouse.store import open_store
 
@@ -101,7 +97,13 @@ def _pushed(folder: Path, clients: int, body_rows: int, rows: int) -> Pushed:
     bodies = [_bodies(client, body_rows, each) for client in range(clients)]
     lines = sum(body.count(b"\n") + 1 for of in bodies for body in of)
     tokens = [f"a token of client {client:04d}" for client in range(clients)]
-    with _server(folder, tokens) as (url, pid):
+    folder.mkdir(parents=True)
+    senders = [
+        {"name": f"node-{number}", "token": token, "records": "all", "clusters": "all", "nodes": "all", "back": "all"}
+        for number, token in enumerate(tokens)
+    ]
+    (folder / "tokens.yaml").write_text(json.dumps({"senders": senders}), encoding="utf-8")
+    with serving(folder / "store", folder / "tokens.yaml") as (url, pid):
         warm_up(url, tokens[0])
         waits: list[float] = []
         threads = [
@@ -135,23 +137,6 @@ def _push(url: str, token: str, bodies: Sequence[bytes], waits: list[float]) -> 
             time.sleep(0.2)
         waits.append(time.perf_counter() - began)
     connection.close()
-
-
-@contextmanager
-def _server(folder: Path, tokens: Sequence[str]) -> Iterator[tuple[str, int]]:
-    folder.mkdir(parents=True)
-    senders = [
-        {"name": f"node-{number}", "token": token, "records": "all", "clusters": "all", "nodes": "all", "back": "all"}
-        for number, token in enumerate(tokens)
-    ]
-    (folder / "tokens.yaml").write_text(json.dumps({"senders": senders}), encoding="utf-8")
-    arguments = ["--store", f"chdb://{folder}/store", "--tokens", str(folder / "tokens.yaml"), "--port", "0"]
-    command = [sys.executable, "-c", RUN.format("server"), "server", *arguments, "--no-dashboard"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        yield next(line.split()[1].split("api/")[0] for line in server.stderr if "Records" in line), server.pid
-        server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=60)
 
 
 if __name__ == "__main__":

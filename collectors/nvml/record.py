@@ -39,11 +39,10 @@ MEBIBYTE = 1 << 20
 TOLERANCES: Mapping[str, tuple[str, float, float]] = {
     "memory.total": ("memory_total_bytes", MEBIBYTE, 2 * MEBIBYTE),
     "memory.used": ("memory_used_bytes", MEBIBYTE, 64 * MEBIBYTE),
-    "temperature.gpu": ("temperature_celsius", 1.0, 8.0),
+    "temperature.gpu": ("temperature_celsius", 1.0, 3.0),
     "power.limit": ("power_limit_watts", 1.0, 1.0),
 }
-"""Field of nvidia-smi -> metric, its unit in ours, and how far apart two readings a moment apart may be: of an
-H100 whose load comes and goes, the temperature differs by 5 degrees."""
+"""Field of nvidia-smi -> metric, its unit in ours, and how far apart two readings a moment apart may be."""
 
 
 def smi(fields: Sequence[str] = SMI_FIELDS) -> list[dict[str, str]] | None:

@@ -11,14 +11,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, permutations
 
-import numpy as np
-
 from scheduler.cycle.rights import Guarantees, Rights
 from scheduler.cycle.state import FOREVER, JobClass, Running, units_of
 from scheduler.cycle.trial import Trial
 from scheduler.cycle.victims import Choice, Loss, NodeOrder, Victim, loss
 from scheduler.model import Grant, Job
-from scheduler.placement.shapes import NEVER
+from scheduler.placement.shapes import EVERYWHERE, NEVER
 
 MOST_SETS, MOST_TRIES = 4096, 64
 """Sets of victims that are looked at, and those that are tried, for less than what was found."""
@@ -280,8 +278,7 @@ class _Search:
         """Whether quotas hold and nodes have room for the gang, whatever is promised to others."""
         if self.trial.accounts.room(self.kind.account) < 0 or self.guarantees.outgrown():
             return False
-        nodes = np.arange(len(self.trial.cluster.nodes))
-        return int(self.trial.cluster.shape(self.kind.request).replicas(nodes).sum()) >= self.kind.replicas
+        return int(self.trial.cluster.shape(self.kind.request).replicas(EVERYWHERE).sum()) >= self.kind.replicas
 
     def _place(self) -> tuple[Grant, ...] | None:
         return self.trial.place(
