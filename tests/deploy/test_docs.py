@@ -202,7 +202,8 @@ OTHERS = set(
     OTEL_EXPORTER_OTLP_PROTOCOL OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE user_files_path PRECISION DOUBLE
     GR_ENGINE_ACTIVE SM_ACTIVE HOSTNAME slim bookworm lsm MPSCompute Graphics
     latform debootstrapped allowlist regex e3b0c442 o17 gpu_cpx RunningProcesses_v3
-    nvmlDeviceGet partial_success param_name Tag""",
+    nvmlDeviceGet partial_success param_name Tag
+    RmProfilingAdminOnly dmon pmon""",
     )
 )
 """Words of other programs and of examples, which ours need not have."""

@@ -317,16 +317,19 @@ def test_on_each_node_goes_who_loses_less_whatever_else_the_jobs_hold() -> None:
         state = core(there, [Tenant("a"), Tenant("b", guaranteed=2 * replicas)], explain=False)
         short = dice.choice([("cpu_milli",), ("host_memory_bytes",), ("cpu_milli", "host_memory_bytes")])
         stays, leaves, comes = (dict.fromkeys(short, part) for part in (5, 2, 3))
-        least = []
+        least, losses = [], set[int]()  # no two losses are equal: of equal ones any may go
         for node in range(count):
             here = job(f"{node}/stays", preemptible=False, request=Request(1, **stays))
             state.start(here, (Grant(node, (5,), (1,)),), "borrowed", 0)
             lost = []
             for devices in ((0, 1, 2), (3, 4)):
                 began, name = dice.randint(0, 900), f"{node}/{len(devices)}"
+                while (loss := (1000 - began) * len(devices)) in losses:
+                    began = dice.randint(0, 900)
+                losses.add(loss)
                 held = Grant(node, devices, (1,) * len(devices))
                 state.start(job(name, request=Request(len(devices), **leaves)), (held,), "borrowed", began)
-                lost.append(((1000 - began) * len(devices), name))
+                lost.append((loss, name))
             least.append(min(lost))
         plan = decide(state, 1000, job("owner", "b", replicas=replicas, at=1000, request=Request(2, **comes)))
         gone = sorted(name for name, *_ in preempted(plan))
