@@ -44,13 +44,18 @@ def in_range(metric: str, reading: Reading) -> Reading:
     return reading
 
 
+def activity_measures(divided: bool) -> tuple[str, ...]:
+    """The metrics that say how much was done, the best first. divided: a partition, or a device that has some."""
+    return ("sm_active", "graphics_active") if divided else ("sm_active", "gpu_utilization", "graphics_active")
+
+
 def best_activity(readings: Mapping[str, Reading], divided: bool) -> tuple[str, Reading]:
     """The best measure of activity that is usable, and its metric; else why the last resort is not.
 
     divided: a partition, or a device that has some.
     Traps:   with MIG, `gpu_utilization` is absent or a false 0, on the device and on its instances.
     """
-    best_first = ("sm_active", "graphics_active") if divided else ("sm_active", "gpu_utilization", "graphics_active")
+    best_first = activity_measures(divided)
     for name in best_first:
         if name in readings and readings[name].usable:
             return name, readings[name]

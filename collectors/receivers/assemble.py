@@ -17,14 +17,15 @@ from functools import lru_cache
 from itertools import pairwise
 
 from collectors.exporters.exposition import Series
-from collectors.exporters.observations import OwnPod, Reader
+from collectors.exporters.observations import Observation, Reader
 from collectors.exporters.profile import FILES, Profile
 from collectors.exporters.prometheus import Result, TargetPods
 from collectors.exporters.rows import rows
 from collectors.exporters.scrape import take_notes
-from collectors.exporters.tracker import FLIP_SECONDS, Key, Measurement, Tracker
+from collectors.exporters.tracker import FLIP_SECONDS, Measurement, Tracker
 from collectors.exporters.units import SourceUnits
 from collectors.readings import Collected, Row, Severity
+from collectors.receivers.lagging import Measures
 from collectors.receivers.points import NAME, Target
 
 TellDevices = Callable[[Iterable[Measurement], Profile], list[Row]]
@@ -82,6 +83,7 @@ class _Source:
 
     reader: Reader
     tracker: Tracker
+    measures: Measures
 
 
 @dataclass
@@ -123,6 +125,12 @@ class Memory:
             usual = statistics.median_low(gaps)
             self.gaps.append(gaps[0] if usual / 2 < gaps[0] < usual else usual)
 
+    def take_late(self, other: Memory) -> None:
+        """What was found in instants that came late and were assembled with another memory."""
+        for name, source in other.sources.items():
+            if name in self.sources:
+                self.sources[name].measures.take_late(source.measures)
+
     def learn(self, names: Iterable[str]) -> None:
         """Which profiles' metrics it has."""
         new = set(names) - self.names
@@ -133,7 +141,7 @@ class Memory:
             count, prefix = profile.recognised(self.names)
             if count and profile.name not in self.sources:
                 tracker = Tracker(profile.vendor, self.period_seconds, units=self.units)
-                self.sources[profile.name] = _Source(Reader(profile, prefix), tracker)
+                self.sources[profile.name] = _Source(Reader(profile, prefix), tracker, Measures(profile))
 
 
 def _as_configured(seconds: float) -> float:
@@ -233,11 +241,13 @@ def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevic
         )
         collected.dropped += seen.dropped
         present |= bool(seen.devices)
+        ended = source.reader.read(instant.ended, instant.at, own_pod=own_pod).devices if instant.ended else []
+        source.measures.withhold(seen.devices, ended, instant.at)
         now = source.tracker.advance(seen)
         for row in devices(now, source.reader.profile) if devices is not None else ():
             collected.add("devices", row)
         observed += now
-        observed += _ended(source, instant, {(one.device_id, one.partition) for one in seen.devices}, own_pod)
+        observed += _ended(source.tracker, instant.at, seen.devices, ended)
         take_notes(source.tracker, collected, target.cluster)
     memory.node = next((one.node for one in observed), memory.node)
     if present:
@@ -251,19 +261,16 @@ def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevic
     return collected
 
 
-def _ended(source: _Source, instant: Instant, present: set[Key], own_pod: OwnPod | None) -> list[Measurement]:
+def _ended(tracker: Tracker, at: float, seen: Sequence[Observation], ended: Sequence[Observation]) -> list[Measurement]:
     """Devices whose series end here. Where others of the target go on, these are gone; else the target does not answer,
     and nobody knows what became of them."""
-    if not instant.ended:
-        return []
-    tracker = source.tracker
-    seen = source.reader.read(instant.ended, instant.at, own_pod=own_pod)
-    ended = {(one.device_id, one.partition) for one in seen.devices} & tracker.known.keys() - present
-    if not ended:
+    present = {(one.device_id, one.partition) for one in seen}
+    over = {(one.device_id, one.partition) for one in ended} & tracker.known.keys() - present
+    if not over:
         return []
     if present:
-        return tracker.gone(tracker.known.keys() - ended, instant.at)
-    return tracker.stale(instant.at, sorted(ended))
+        return tracker.gone(tracker.known.keys() - over, at)
+    return tracker.stale(at, sorted(over))
 
 
 def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Iterable[Measurement]) -> Iterator[Row]:

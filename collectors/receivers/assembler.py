@@ -335,6 +335,7 @@ class Assembler:
             self._reported(
                 key, target, again, some, wanted, batch, inventory.take_late if inventory is not None else None
             )
+            memory.take_late(again)
         batch.done[key[0]] += late
 
     def _reported(
