@@ -65,16 +65,16 @@ def pages(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
         "overview, a tenant": ("/", f"{month}&tenant={found['tenant']}"),
         "tenants": ("/tenants", month),
         "a tenant": ("/tenants", f"{month}&tenant={found['tenant']}"),
-        "workloads": ("/workload", month),
-        "a workload": ("/workload", f"{month}&workload={found['workload']}"),
+        "workloads": ("/workloads", month),
+        "a workload": ("/workloads", f"{month}&workload={found['workload']}"),
         "fleet": ("/fleet", month),
         "a device": ("/fleet", f"{month}&device={found['device']}"),
         "queues": ("/queues", month),
-        "objectives": ("/slo", month),
+        "objectives": ("/objectives", month),
         "invoices": ("/invoices", month),
         "alerts": ("/alerts", month),
         "explore": ("/explore", month),
-        "admin": ("/admin", month),
+        "admin": ("/administration", month),
     }
 
 

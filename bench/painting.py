@@ -42,17 +42,17 @@ FIGURES = {
     "overview": ("/", HEADLINE),
     "tenants": ("/tenants", HEADLINE),
     "a tenant": ("/tenants?tenant={tenant}", HEADLINE),
-    "workloads": ("/workload", "main .ag-center-cols-container .ag-row"),
-    "a workload": ("/workload?workload={workload}", HEADLINE),
+    "workloads": ("/workloads", "main .ag-center-cols-container .ag-row"),
+    "a workload": ("/workloads?workload={workload}", HEADLINE),
     "fleet": ("/fleet", HEADLINE),
     "a device": ("/fleet?device={device}", HEADLINE),
     "queues": ("/queues", HEADLINE),
-    "objectives": ("/slo", "main .gl-card h2"),
+    "objectives": ("/objectives", "main .gl-card h2"),
     "invoices": ("/invoices", HEADLINE),
     "an invoice": ("/invoices?number={invoice}", HEADLINE),
     "alerts": ("/alerts", HEADLINE),
     "explore": ("/explore", "main #explore-sql"),
-    "administration": ("/admin", "main .ag-center-cols-container .ag-row"),
+    "administration": ("/administration", "main .ag-center-cols-container .ag-row"),
 }
 """By page: its address, and the first of its own that it shows (its frame and outline stand before)."""
 ASKED = """

@@ -130,7 +130,7 @@ def _row(one: Recommendation, filters: Filters, words: Language) -> dict[str, An
     first, *more = one.workloads
     return {
         "name": f"{first} +{len(more)}" if more else first,
-        "href": filters.href("/workload", workload=first),
+        "href": filters.href("/workloads", workload=first),
         "kind": words.of(f"advice.{one.kind}", one.kind),
         "why": sentence(one.sentence, words),
         "confidence": words.of(f"confidence.{one.confidence}", one.confidence),

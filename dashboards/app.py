@@ -18,6 +18,8 @@ from dash import Dash
 from dash.exceptions import DependencyException, PreventUpdate
 from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from access import sign_in
@@ -35,6 +37,7 @@ from api.sql.engine import Engine
 from api.sql.limits import Limits
 from dashboards import frame, shell
 from dashboards.callbacks import CallbackDoor
+from dashboards.registry import all_pages
 from dashboards.reports import route
 from gpuledger.documents import PREFIX
 from warehouse.health import Health
@@ -89,6 +92,10 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     metrics.add_routes(server, stores)
     server.mount(PREFIX, build_api(stores, access, settings.version, [route.router]))
 
+    for page in all_pages():
+        if page.formerly:
+            server.get(page.formerly)(functools.partial(_moved, page.path))
+
     server.add_middleware(Failures)
     app = Dash(
         name="gpuledger",
@@ -118,6 +125,10 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     # Dash on FastAPI does this at the first request of /, and not where a link into the pages is the first.
     app._setup_server()
     return server
+
+
+async def _moved(path: str, request: Request) -> Response:
+    return RedirectResponse(f"{path}?{request.url.query}" if request.url.query else path, 308)
 
 
 def action_of(scope: Scope) -> Action | None:

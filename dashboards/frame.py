@@ -66,6 +66,7 @@ def show(
         "lang": words.code,
         "books": str(data_version.books),
         "refreshes": bool(page and page.refreshes),
+        "period": filters.period.key if page and page.has_period and filters and filters.period else "",
     }
     navigation = shell.navigation(pages, path, address.href, words, principal)
     return Shown(content, navigation, bar, shell.skip_link(words), shell.footer(words, filters), meta)

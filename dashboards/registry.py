@@ -31,6 +31,7 @@ class Ask(Protocol):
 @dataclass(frozen=True)
 class Page:
     """path: in the URL.   title: key in the dictionaries.   order: in the navigation.   layout: the page itself.
+    formerly: a path that it had, which leads here.
 
     icon: path data of a 24 x 24 picture drawn in strokes.   callbacks: adds the page's own.
     filters: those of the bar that mean something to it.   has_period: whether the period does.
@@ -52,6 +53,7 @@ class Page:
     refreshes: bool = True
     live: bool = False
     action: Action = Action.see
+    formerly: str = ""
 
 
 def has_page(path: str) -> bool:

@@ -42,6 +42,7 @@ def layout() -> Component:
                         [
                             html.Header(html.Div(className="gl-filters"), id="bar", className="gl-bar"),
                             html.Div(id="failed", role="alert"),
+                            html.Div(id="lost", role="alert", hidden=True, className="gl-failed", **_lost()),
                             html.Main(loading(), id="page", tabIndex=-1),
                             html.Footer(id="foot"),
                         ],
@@ -55,6 +56,11 @@ def layout() -> Component:
         defaultColorScheme="auto",
         theme={"primaryColor": "indigo", "fontFamily": "var(--gl-font)", "defaultRadius": "md"},
     )
+
+
+def _lost() -> dict[str, str]:
+    """What the browser says while the server does not answer, in each language: it cannot ask for it then."""
+    return {f"data-{code}": language(code)("frame.lost") for code in NAMES}
 
 
 def skip_link(words: Language) -> Component:

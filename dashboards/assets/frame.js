@@ -29,6 +29,47 @@
     },
   };
 
+  // Whether the server is there is asked all the while, so that figures do not go on standing there as if it were.
+  var LOOK_MS = 1500, PATIENCE_MS = 1500;  // together, the time after which it is said
+  var drawn = null;  // the address that was drawn last, and when
+  var isLost = false;
+
+  function address() { return location.pathname + location.search; }
+
+  function look() {
+    if (document.visibilityState !== "visible") return setTimeout(look, LOOK_MS);
+    var late = new AbortController();
+    var timer = setTimeout(function () { late.abort(); }, PATIENCE_MS);
+    fetch("/healthz", { cache: "no-store", signal: late.signal })
+      .then(function (answer) { return answer.ok; }, function () { return false; })
+      .then(function (isThere) {
+        clearTimeout(timer);
+        if (isThere && isLost) found();
+        else if (!isThere && !isLost) lose();
+        setTimeout(look, LOOK_MS);
+      });
+  }
+
+  function lose() {
+    var note = document.getElementById("lost");
+    if (!note) return;
+    var lang = document.documentElement.lang;
+    var at = drawn ? new Date(drawn.at).toLocaleTimeString(lang) : "–";
+    note.textContent = (note.dataset[lang] || note.dataset.en).replace("{time}", at);
+    note.hidden = false;
+    isLost = true;
+  }
+
+  // What was asked for meanwhile was not drawn; and what is there may be old.
+  function found() {
+    if (!drawn || drawn.address !== address()) return location.reload();
+    document.getElementById("lost").hidden = true;
+    isLost = false;
+    dash.set_props("tick", { n_intervals: Date.now() });
+  }
+
+  setTimeout(look, LOOK_MS);
+
   // Links with this class, wherever they are drawn (tables, heat maps), change the page as dcc.Link does.
   document.addEventListener("click", function (event) {
     var link = event.target.closest && event.target.closest("a.gl-go");
@@ -124,8 +165,15 @@
     },
 
     // What the document is called and which language it is in; a language that was chosen is kept for the next visit.
+    // A period that nobody chose stands in the address, too: who is sent it sees the same.
     meta: function (meta) {
       if (!meta) return dash.no_update;
+      var query = new URLSearchParams(location.search);
+      if (meta.period && query.get("period") !== meta.period) {
+        query.set("period", meta.period);
+        history.replaceState(history.state, "", location.pathname + "?" + query + location.hash);
+      }
+      drawn = { address: address(), at: Date.now() };
       document.title = meta.title;
       document.documentElement.lang = meta.lang;
       if (new URLSearchParams(location.search).get("lang")) localStorage.setItem("gl-lang", meta.lang);

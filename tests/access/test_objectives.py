@@ -98,7 +98,7 @@ def test_the_page_shows_a_tenant_its_own(served_site: Site, tenant: str) -> None
         text = ""
         for search in (DAY, f"{DAY}&tenant={other}", f"{DAY}&objective={other}-success"):
             for one in known:
-                body = body_of(one, "/slo")
+                body = body_of(one, "/objectives")
                 for value in (*body["inputs"], *body["state"]):
                     if value.get("property") == "search":
                         value["value"] = search

@@ -64,9 +64,9 @@ def filled(store: Store) -> Store:
 
 
 @contextlib.contextmanager
-def serving(store: Store) -> Iterator[str]:
-    """The address of a real server over a store."""
-    listener = listen("127.0.0.1", 0)
+def serving(store: Store, port: int = 0) -> Iterator[str]:
+    """The address of a real server over a store. port: 0: any."""
+    listener = listen("127.0.0.1", port)
     server = uvicorn.Server(uvicorn.Config(build_app(store), log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

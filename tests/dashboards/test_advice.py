@@ -45,8 +45,8 @@ def reported(store: Store, search: str) -> str:
 def test_a_tenants_recommendations_are_summed_and_lead_to_their_workloads(books: Store) -> None:
     text = reported(books, f"{MONTH}&tenant=physics")
     assert "2 recommendations, €96.00 per month in total" in text
-    assert "/workload?period=2026-10&tenant=physics&workload=idle" in text
-    assert "/workload?period=2026-10&tenant=physics&workload=vllm-0" in text and "vllm-0 +1" in text
+    assert "/workloads?period=2026-10&tenant=physics&workload=idle" in text
+    assert "/workloads?period=2026-10&tenant=physics&workload=vllm-0" in text and "vllm-0 +1" in text
     assert "idle for up to 48 consecutive hours, with at most 15.0 GiB of memory in use" in text
     assert "theirs" not in text
     assert "1 Oct, 00:00 – 3 Oct, 00:00" in text

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from dashboards.registry import all_pages
 from tests.dashboards.browser import MARKS, browser, speaks, tab
 from tests.dashboards.conftest import serving, two_days
 from tests.draws import seldom
@@ -83,8 +85,38 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         expect(page.locator(".gl-headline")).to_contain_text("€96")
         page.goto(served)
         expect(page.locator("h1")).to_have_text("概览")
-        page.wait_for_url("**/?lang=zh")
+        page.wait_for_url("**/?lang=zh&period=2026-10")
         assert wrong == []
+
+
+@seldom(2, "a lost server")
+def test_a_server_that_is_gone_is_said_and_comes_back_with_what_was_asked_for(house: Store, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, wrong):
+        with serving(house) as url:
+            page.goto(f"{url}?lang=en")
+            expect(page.locator(".gl-headline")).to_contain_text("€192")
+            page.wait_for_url("**/?lang=en&period=2026-10")  # who is sent this link sees the same
+            expect(page.locator("#lost")).to_be_hidden()
+        expect(page.locator("#lost")).to_contain_text("No answer from the server. These figures are from")
+        page.locator(".gl-tab", has_text="Tenants").click()
+        with serving(house, urlsplit(url).port or 0):
+            expect(page.locator("h1")).to_have_text("Tenants")
+            expect(page.locator("#lost")).to_be_hidden()
+            page.wait_for_url("**/tenants?lang=en&period=2026-10")
+        # It failed to connect, and nothing else went wrong.
+        assert all("ERR_CONNECTION" in one or "server did not respond" in one for one in wrong), wrong
+
+
+def test_addresses_that_pages_had_lead_to_them(served: str) -> None:
+    import httpx
+
+    for page in all_pages():
+        if page.formerly:
+            moved = httpx.get(f"{served.rstrip('/')}{page.formerly}?period=2026-10&workload=a%20b")
+            assert (moved.status_code, moved.headers["location"]) == (308, f"{page.path}?period=2026-10&workload=a%20b")
+            assert httpx.get(moved.url.join(moved.headers["location"])).status_code == 200
 
 
 @seldom(4, "a narrow screen does not scroll sideways")

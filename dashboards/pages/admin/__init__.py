@@ -35,11 +35,11 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     shown = [name for name in PARTS if current().may(ACTIONS.get(name, Action.see_audit))]
     asked = filters.more.get("part", shown[0])
     if asked in PARTS and asked not in shown:
-        return states.not_yours(words, filters.href("/admin"))
+        return states.not_yours(words, filters.href("/administration"))
     part = asked if asked in PARTS else shown[0]
     links = [
         html.Li(
-            dcc.Link(words(f"admin.{name}"), href=filters.href("/admin", part=name), className="gl-choice"),
+            dcc.Link(words(f"admin.{name}"), href=filters.href("/administration", part=name), className="gl-choice"),
             **({"aria-current": "true"} if name == part else {}),
         )
         for name in shown
@@ -140,7 +140,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
 
 
 PAGE = Page(
-    "/admin",
+    "/administration",
     "admin.title",
     90,
     layout,
@@ -151,4 +151,5 @@ PAGE = Page(
     needs_books=False,
     refreshes=False,
     action=Action.see_audit,
+    formerly="/admin",
 )

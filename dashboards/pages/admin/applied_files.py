@@ -93,7 +93,7 @@ def _history_card(
     for row in reversed(found):
         version = row["version"]
         here: dict[str, Any] = {"aria-current": "true"} if version == shown else {}
-        href = filters.href("/admin", part="rates", card=version) if key else ""
+        href = filters.href("/administration", part="rates", card=version) if key else ""
         rows.append(
             [
                 html.Span(dcc.Link(version, href=href) if href else version, **here),

@@ -85,7 +85,7 @@ def comparison(store: Store, filters: Filters, words: Language, text: str | None
                 forms.field("reason", words("invoices.reason"), required=True),
                 body={"yaml": text},
                 sure=words("admin.apply_sure", version=found.version),
-                then=filters.href("/admin", part=kind.name),
+                then=filters.href("/administration", part=kind.name),
             ),
         ],
         className="gl-would",

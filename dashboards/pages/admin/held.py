@@ -47,7 +47,7 @@ def _waiting(store: Store, filters: Filters, words: Language) -> Component:
     rows = [
         {
             "subject": one.subject,
-            "href": filters.href("/admin", part="held", push=one.id),
+            "href": filters.href("/administration", part="held", push=one.id),
             "record": one.record_type,
             "sender": one.sender,
             "since": filters.local(one.held_since),
@@ -139,7 +139,7 @@ def _decisions(push: HeldPush, found: Effect, words: Language) -> list[Component
             words,
             why,
             sure=words(f"admin.{what}_sure", rows=f"{push.rows:,}", subject=push.subject, money=money),
-            then=f"/admin?part=held&push={quote(push.id, safe='')}",
+            then=f"/administration?part=held&push={quote(push.id, safe='')}",
         )
         for what in ("accept", "refuse")
     ]

@@ -20,7 +20,7 @@ MOST = 60
 """Alerts shown; filters and ?rule= show the others."""
 REPORTED = ("alertname", "severity", "owner", "category", "allocation_id", "workload_id", "device_id", "tenant")
 """Labels that stand elsewhere in an alert, or lead somewhere."""
-LEADS = (("workload_id", "/workload", "workload"), ("device_id", "/fleet", "device"), ("queue", "/queues", "queue"),
+LEADS = (("workload_id", "/workloads", "workload"), ("device_id", "/fleet", "device"), ("queue", "/queues", "queue"),
          ("tenant", "/tenants", "tenant"))  # fmt: skip
 """Label, page, and the value of that page that it becomes."""
 OPENS, WHY = "alert-opens", "alert-why"

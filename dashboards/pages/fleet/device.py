@@ -149,7 +149,7 @@ def _holders_card(store: Store, filters: Filters, device: str, words: Language) 
         shown.append(
             {
                 "name": row["workload_id"],
-                "href": filters.href("/workload", workload=row["workload_id"]),
+                "href": filters.href("/workloads", workload=row["workload_id"]),
                 "share": row["partition_profile"] or f"{row['units']}/{row['device_units']}",
                 "first": filters.local(row["first_at"]),
                 "last": filters.local(row["last_at"]),

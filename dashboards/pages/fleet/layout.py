@@ -54,7 +54,7 @@ def _bar(
     parts_of = [
         html.A(
             _share(share, first),
-            href=filters.href("/workload", workload=share["workload_id"]),
+            href=filters.href("/workloads", workload=share["workload_id"]),
             className="gl-go gl-share",
             style={
                 "flexGrow": share["units"],

@@ -247,7 +247,7 @@ def _of_workload(row: Mapping[str, Any], filters: Filters) -> dict[str, Any]:
         at["hour"] = datetime.fromisoformat(row["hour"]).replace(tzinfo=UTC)
     return {
         **{name: row[name] for name in ("workload", "allocation", "device") if name in row},
-        "href": filters.href("/workload", workload=row["workload"], period=None),
+        "href": filters.href("/workloads", workload=row["workload"], period=None),
         **{name: filters.local(moment) for name, moment in at.items()},
     }
 

@@ -163,7 +163,7 @@ def _row(row: Row, filters: Filters, may_silence: bool, words: Language) -> dict
     return {
         "key": f"{row['cluster']}/{row['allocation_id']}",
         "name": row["workload_id"] or row["allocation_id"],
-        "href": filters.href("/workload", workload=row["workload_id"]) if row["workload_id"] else "",
+        "href": filters.href("/workloads", workload=row["workload_id"]) if row["workload_id"] else "",
         **{name: row[name] for name in ("tenant", "project", "cost_center", "gpus", "used_5", "used_60")},
         "place": _place(row, words),
         "device": filters.href("/fleet", device=device) if device else "",

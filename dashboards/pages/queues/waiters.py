@@ -72,7 +72,7 @@ def waiters_card(rows: Sequence[Row], filters: Filters, words: Language) -> Comp
 def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
     return {
         "name": row["workload_id"] or row["allocation_id"],
-        "href": filters.href("/workload", workload=row["workload_id"]) if row["workload_id"] else "",
+        "href": filters.href("/workloads", workload=row["workload_id"]) if row["workload_id"] else "",
         "queue": row["queue"] or words("no_name"),
         "rank": words("queues.rank_of", n=row["rank"], all=f"{row['queued']:,}"),
         "reason": row["reason"] or words("queues.no_reason"),

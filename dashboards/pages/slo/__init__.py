@@ -30,7 +30,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     return parts.page(
         parts.titles(filters, words, words("slo.title")),
         *_objectives(series, filters, words),
-        dcc.Store(id="slo-asked", data=filters.href("/slo")),
+        dcc.Store(id="slo-asked", data=filters.href("/objectives")),
         html.Div(
             parts.card(words("slo.interference"), "", states.nothing_here(words("slo.wait"))), id="slo-interference"
         ),
@@ -174,7 +174,7 @@ def _href(one: SeriesStatus, filters: Filters) -> str | None:
         return None
     if one.kind == "queue_wait" and one.subject:
         return filters.href("/queues", queue=one.subject, tenant=one.tenant)
-    return filters.href("/workload", tenant=one.tenant)
+    return filters.href("/workloads", tenant=one.tenant)
 
 
 def callbacks(app: Dash, ask: Ask) -> None:
@@ -185,11 +185,12 @@ def callbacks(app: Dash, ask: Ask) -> None:
 
 
 PAGE = Page(
-    "/slo",
+    "/objectives",
     "slo.title",
     60,
     layout,
     icon="M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM12 16.500a4.500 4.500 0 1 0 0-9 4.500 4.500 0 0 0 0 9zM12 12h.01",
     callbacks=callbacks,
     filters=("tenant", "cluster"),
+    formerly="/slo",
 )

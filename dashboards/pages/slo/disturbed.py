@@ -143,7 +143,7 @@ def _named(neighbour: str, words: Language) -> str:
 
 def _to_workload(workload: str, filters: Filters) -> str | None:
     """Whose it is does not matter there: the tenants chosen are the victims'."""
-    return filters.href("/workload", workload=workload, tenant=None, cluster=None) if workload else None
+    return filters.href("/workloads", workload=workload, tenant=None, cluster=None) if workload else None
 
 
 def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Component:

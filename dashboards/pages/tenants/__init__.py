@@ -288,7 +288,7 @@ def _row(
     links = {
         "tenant": filters.href("/tenants", tenant=name),
         "project": filters.href("/tenants", project=name),
-        "workload": filters.href("/workload", workload=name),
+        "workload": filters.href("/workloads", workload=name),
     }
     budget = budgets.get(name) if name else None
     spent = None if budget is None or each.billed_cost is None else float(each.billed_cost / budget)

@@ -82,7 +82,7 @@ def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str,
     allocated = metered + row["unmetered"]
     return {
         "name": row["workload_id"] or words("no_name"),
-        "href": filters.href("/workload", workload=row["workload_id"]),
+        "href": filters.href("/workloads", workload=row["workload_id"]),
         **{name: row[name] for name in ("tenant", "project", "queue", "devices", "used", "idle", "unmetered")},
         "use": row["used"] / allocated if allocated else None,
         "allocated": allocated,
@@ -94,7 +94,7 @@ def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str,
 
 
 def _one(store: Store, filters: Filters, words: Language, workload: str) -> Component:
-    above = (words("workload.title"), filters.href("/workload"))
+    above = (words("workload.title"), filters.href("/workloads"))
     lifecycle = lifecycle_of(store, filters, workload)
     if lifecycle is None:
         return parts.page(
@@ -143,7 +143,7 @@ def _not_then(lifecycle: Lifecycle, filters: Filters, words: Language) -> Compon
     own = span_key(
         *(filters.local(at).replace(tzinfo=None, minute=0, second=0, microsecond=0) + extra for at, extra in ends)
     )
-    href = filters.href("/workload", workload=lifecycle.workload, period=own)
+    href = filters.href("/workloads", workload=lifecycle.workload, period=own)
     return states.nothing(
         lifecycle.workload,
         words("workload.not_then"),
@@ -312,7 +312,7 @@ def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:
         shown.append(
             {
                 "name": local,
-                "href": filters.href("/workload", workload=workload, period=span_key(start, start + HOUR)),
+                "href": filters.href("/workloads", workload=workload, period=span_key(start, start + HOUR)),
                 **{name: row[name] for name in ("used", "idle", "unmetered", "list_cost")},
                 "allocated": allocated,
                 "use": row["used"] / allocated if allocated else None,
@@ -352,10 +352,11 @@ def callbacks(app: Dash, ask: Ask) -> None:
 
 
 PAGE = Page(
-    "/workload",
+    "/workloads",
     "workload.title",
     30,
     layout,
     icon="M3 12h4l3-8 4 16 3-8h4",
     callbacks=callbacks,
+    formerly="/workload",
 )

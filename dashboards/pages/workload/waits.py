@@ -135,7 +135,7 @@ def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | 
         {
             "key": f"{row['cluster']}/{row['allocation_id']}",
             "name": row["workload_id"] or row["allocation_id"],
-            "href": filters.href("/workload", workload=row["workload_id"]) if row["workload_id"] else "",
+            "href": filters.href("/workloads", workload=row["workload_id"]) if row["workload_id"] else "",
             **{name: row[name] for name in ("tenant", "gpus", "queue")},
             "used": row["used_60"],
             "since": filters.local(row["since"]),

@@ -65,7 +65,7 @@ def test_a_file_is_compared_in_words_and_lines_or_refused_in_one_line(house: Sto
 
 @pytest.mark.parametrize("part", ["rates", "tenants", "budgets", "objectives", "energy"])
 def test_every_file_has_a_form_for_its_next_version(house: Store, part: str) -> None:
-    text = page(house, FINANCE, f"/admin?part={part}")
+    text = page(house, FINANCE, f"/administration?part={part}")
     assert "applied-yaml" in text
     assert "History" in text or "No carbon intensity" in text or "No objectives" in text
 
@@ -107,7 +107,7 @@ class TestInABrowser:
         card = tmp_path / "rates.yaml"
         card.write_text(B200 + "# Größe\n", encoding="utf-8")
         with tab(opened, color_scheme="light") as (page, wrong):
-            page.goto(f"{url}/admin?part=rates&lang=en")
+            page.goto(f"{url}/administration?part=rates&lang=en")
             editor = page.get_by_label("YAML file").locator("visible=true").last
             editor.fill("currency: EUR\nrates: 3\n")
             page.get_by_role("button", name="Compare").click()

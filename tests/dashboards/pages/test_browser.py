@@ -60,7 +60,7 @@ def test_a_workload_is_found_by_a_part_of_its_name(url: str, opened: Any) -> Non
     from playwright.sync_api import expect
 
     with tab(opened, color_scheme="light") as (page, wrong):
-        page.goto(f"{url}/workload?{DAY}")
+        page.goto(f"{url}/workloads?{DAY}")
         expect(page.locator("#workload-grid .ag-center-cols-container .ag-row")).to_have_count(4)
         page.locator("#workload-find").fill("MIG")
         page.keyboard.press("Enter")

@@ -58,12 +58,12 @@ def shown(store: Store, who: Principal, id: str) -> str:
 
 
 def test_what_waits_is_listed_with_its_reason_and_senders_with_what_they_pushed(waits: Store) -> None:
-    text = page(waits, FINANCE, "/admin?part=held")
+    text = page(waits, FINANCE, "/administration?part=held")
     for said in ("c1/GPU-a", "watch", "Could change an issued month", "reaches into 2026-10", "wrong token", "denied"):
         assert said in text, said
     assert "admin-held-effect" not in text, "nothing is computed until one is chosen"
-    assert "admin-held-effect" in page(waits, FINANCE, f"/admin?part=held&push={held_pushes(waits)[0].id}")
-    assert "does not exist" in page(waits, FINANCE, "/admin?part=held&push=nonsense")
+    assert "admin-held-effect" in page(waits, FINANCE, f"/administration?part=held&push={held_pushes(waits)[0].id}")
+    assert "does not exist" in page(waits, FINANCE, "/administration?part=held&push=nonsense")
 
 
 def test_only_those_who_may_are_asked_for_a_decision(waits: Store) -> None:
@@ -72,7 +72,7 @@ def test_only_those_who_may_are_asked_for_a_decision(waits: Store) -> None:
     seen = shown(waits, READER, id)
     assert "admin-held-changes" in seen
     assert "POST /held" not in seen
-    assert "c1/GPU-a" not in page(waits, TENANT, f"/admin?part=held&push={id}")
+    assert "c1/GPU-a" not in page(waits, TENANT, f"/administration?part=held&push={id}")
 
 
 def test_an_effect_that_takes_too_long_is_not_called_none(waits: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,11 +92,11 @@ class TestInABrowser:
         from playwright.sync_api import expect
 
         with tab(opened, color_scheme="dark") as (page, wrong):
-            page.goto(f"{url}/admin?part=held&lang=zh")
+            page.goto(f"{url}/administration?part=held&lang=zh")
             page.locator("#admin-held .ag-row[row-id]").first.wait_for()
             speaks(page, "zh")
             picture(page, "admin-held-dark-zh")
-            page.goto(f"{url}/admin?part=held&lang=en")
+            page.goto(f"{url}/administration?part=held&lang=en")
             assert [row["Record type"] for row in taken(page, "gpuledger-held.csv", tmp_path)] == ["devices"]
             cell = page.locator("#admin-held .gl-cell-name").first
             cell.click()

@@ -142,19 +142,19 @@ def test_what_no_rule_fits_is_as_much_as_the_books_have_of_it(house: Store) -> N
 
 
 def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
-    prices = page(house, FINANCE, "/admin")
+    prices = page(house, FINANCE, "/administration")
     assert "tenant speech, model H100" in prices
     assert "Rate card in force" in prices
     done = house.value("SELECT count() AS n FROM audit WHERE action = 'rates.apply'")
-    assert f"{done} of {done}" in page(house, FINANCE, "/admin?part=audit&find=rates.apply")
+    assert f"{done} of {done}" in page(house, FINANCE, "/administration?part=audit&find=rates.apply")
 
 
 def test_administration_is_for_those_who_administer(house: Store) -> None:
     for who in (ANALYST, VISION):
-        assert "You don't have access to this page" in page(house, who, "/admin?part=audit")
-    assert "You don't have access to this page" in page(house, FINANCE, "/admin?part=users")
-    assert "/admin?part=users" not in page(house, FINANCE, "/admin?part=tokens")
-    assert "Add user" in page(house, ANYBODY, "/admin?part=users")
+        assert "You don't have access to this page" in page(house, who, "/administration?part=audit")
+    assert "You don't have access to this page" in page(house, FINANCE, "/administration?part=users")
+    assert "/administration?part=users" not in page(house, FINANCE, "/administration?part=tokens")
+    assert "Add user" in page(house, ANYBODY, "/administration?part=users")
     set_current(ANALYST)
     with pytest.raises(ForbiddenError):
         applied_files.unmapped_table(house, filters_of(house, ""), language("en"))
@@ -184,7 +184,7 @@ class TestInABrowser:
         self, url: str, opened: Any, house: Store, tmp_path: Path
     ) -> None:
         with tab(opened) as (page, wrong):
-            page.goto(f"{url}/admin?part=tenants")
+            page.goto(f"{url}/administration?part=tenants")
             page.locator("#admin-unmapped-grid .ag-row[row-id]").first.wait_for()
             rows = taken(page, "gpuledger-unmapped.csv", tmp_path)
             reported = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
@@ -201,7 +201,7 @@ class TestInABrowser:
         from playwright.sync_api import expect
 
         with tab(opened, color_scheme="light") as (page, wrong):
-            page.goto(f"{url}/admin?part=tokens")
+            page.goto(f"{url}/administration?part=tokens")
             page.get_by_label("Name").fill("for grafana")
             page.get_by_label("Scopes").select_option("read,sql")
             page.get_by_role("button", name="Create token").click()

@@ -60,7 +60,7 @@ def test_objectives_stand_as_their_points_say(house: Store) -> None:
 
 def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(house: Store) -> None:
     text = str(slo.interference_part(house, filters_of(house, f"?{DAY}"), EN))
-    assert "/workload?period=2026-10-02&workload=w-vision" in text
+    assert "/workloads?period=2026-10-02&workload=w-vision" in text
     assert "'lost': 0.0583" in text  # 7 minutes at half the speed
     assert "'verdict': 'suspected'" in text  # it came once: nothing is shown
     assert "w-vision" not in str(slo.interference_part(house, filters_of(house, f"?{DAY}&tenant=speech"), EN))
@@ -70,7 +70,7 @@ def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(hou
 
 def test_objectives_of_a_tenant_are_its_own(house: Store) -> None:
     with Stores(house).lend(TENANT) as store:
-        page = str(show(store, TENANT, "/slo", f"?{DAY}").page)
+        page = str(show(store, TENANT, "/objectives", f"?{DAY}").page)
     assert "main-wait" in page
     assert "vision" in page and "speech" not in page
 
@@ -138,7 +138,7 @@ def test_alerts_stand_with_their_evidence_and_what_is_proposed(house: Store) -> 
     text = str(show(house, ANYBODY, "/alerts", MONTH).page)
     text += str([why(one, filters, True, EN) for one in found])
     since = EN.moment(filters.local(datetime(2026, 10, 2, 13, tzinfo=UTC)))
-    for said in ("Free or add capacity", "The oldest job in a queue", "platform", "no route to host", "/workload?"):
+    for said in ("Free or add capacity", "The oldest job in a queue", "platform", "no route to host", "/workloads?"):
         assert said in text
     assert f"children='{since}', title='{since}'" in text, "the evidence's instant, in the books' zone"
     (queue,) = (one for one in found if one["rule"] == "long-queue")

@@ -70,13 +70,13 @@ PAGES = {
         ("gpuledger-projects-2026-10-02-vision.csv", 1),
     ),
     "workloads": Used(
-        "/workload", "#workload-grid .ag-row[row-index='0'] [col-id=list_cost]", EUROS,
+        "/workloads", "#workload-grid .ag-row[row-index='0'] [col-id=list_cost]", EUROS,
         COST.replace("sum(list_cost)", "sum(list_cost) AS c").replace("{}", "{} GROUP BY workload_id ORDER BY c DESC")
         + " LIMIT 1", ("Pool", "research", "pool = 'research'"),
         ("#workload-grid a >> text=w-speech", {"workload": "w-speech"}), ("gpuledger-workloads-2026-10-02.csv", 4),
     ),
     "workload": Used(
-        "/workload?workload=w-mig-vision", headline("Cost"), EUROS,
+        "/workloads?workload=w-mig-vision", headline("Cost"), EUROS,
         COST.replace("{}", "workload_id = 'w-mig-vision' AND {}"), None,
         ("#workload-hours a >> text=2 Oct, 05:00", {"period": "2026-10-02T05:00..2026-10-02T06:00"}),
         ("gpuledger-w-mig-vision-hours-2026-10-02.csv", 24),
@@ -98,7 +98,7 @@ PAGES = {
         ("gpuledger-queues-2026-10-02.csv", 1),
     ),
     "slo": Used(
-        "/slo", headline("Missed"), COUNT, MISSED,
+        "/objectives", headline("Missed"), COUNT, MISSED,
         ("Tenant", "vision", "tenant = 'vision'"),
         ("#slo-objectives a >> nth=0", {"queue": "main"}), ("gpuledger-objectives-2026-10-02.csv", 2),
     ),
@@ -142,14 +142,14 @@ DARK = {
     "device": (f"/fleet?device=GPU-m&{DAY}", "#device-time .bars path"),
     "alerts": (f"/alerts?{DAY}", "#alerts-fired .bars path"),
     "queues": (f"/queues?{DAY}", "#queues-why .bars path"),
-    "slo": (f"/slo?{DAY}", "#slo-episodes .ag-row[row-id]"),
+    "slo": (f"/objectives?{DAY}", "#slo-episodes .ag-row[row-id]"),
     "invoices": ("/invoices?month=2026-10", "#invoices-issued .ag-row[row-id]"),
     "invoice": ("/invoices?number=GL-2026-00001&line=1", "#invoice-explained .ag-row[row-id]"),
     "explore": (SPLIT, "#explore-chart .bars path"),
-    "admin-rates": ("/admin?part=rates", "#admin-rates .ag-row[row-id]"),
-    "admin-tenants": ("/admin?part=tenants", "#admin-unmapped-grid .ag-row[row-id]"),
-    "admin-users": ("/admin?part=users", ".gl-act"),
-    "admin-audit": ("/admin?part=audit", "#admin-audit .ag-row[row-id]"),
+    "admin-rates": ("/administration?part=rates", "#admin-rates .ag-row[row-id]"),
+    "admin-tenants": ("/administration?part=tenants", "#admin-unmapped-grid .ag-row[row-id]"),
+    "admin-users": ("/administration?part=users", ".gl-act"),
+    "admin-audit": ("/administration?part=audit", "#admin-audit .ag-row[row-id]"),
 }
 """Where each page is, and what it has drawn at last."""
 
@@ -221,7 +221,7 @@ def test_a_file_has_every_row_in_full_as_the_engine_has_it(url: str, opened: Any
         assert {row["Tenant"]: pytest.approx(float(row["Billed cost (EUR)"]), abs=1e-8) for row in rows} == {
             row["tenant"]: float(row["cost"]) for row in reported
         }
-        page.goto(f"{url}/workload?workload=w-vision&{DAY}")
+        page.goto(f"{url}/workloads?workload=w-vision&{DAY}")
         page.locator("#workload-hours a").first.wait_for()
         hours = taken(page, "gpuledger-w-vision-hours-2026-10-02.csv", tmp_path)
         assert [row["Hour (UTC)"] for row in hours] == [f"2026-10-02T{hour:02}:00:00Z" for hour in range(24)]

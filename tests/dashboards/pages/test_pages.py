@@ -123,7 +123,9 @@ def test_a_workload_s_life_is_what_it_held_within_the_period(house: Store) -> No
     other = lifecycle_of(house, filters_of(house, "?period=2026-10-20"), "w-vision")
     assert other is not None
     assert other.window is None
-    assert "Show the time it ran" in str(show(house, ANYBODY, "/workload", "?period=2026-10-20&workload=w-vision").page)
+    assert "Show the time it ran" in str(
+        show(house, ANYBODY, "/workloads", "?period=2026-10-20&workload=w-vision").page
+    )
 
 
 @pytest.mark.parametrize(("period", "sql"), [("2026-10-02", "samples"), ("2026-10", "sampled_hours")])
@@ -176,7 +178,7 @@ def test_every_measure_of_the_heat_map_draws_unknown_as_unknown(house: Store) ->
 def test_a_tenant_sees_its_own_and_no_fleet(house: Store) -> None:
     who = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
     with Stores(house).lend(who) as store:
-        for path in ("/", "/tenants", "/workload"):
+        for path in ("/", "/tenants", "/workloads"):
             shown = show(store, who, path, MONTH)
             text = str(shown.page) + str(shown.bar)
             assert "vision" in text
@@ -184,5 +186,5 @@ def test_a_tenant_sees_its_own_and_no_fleet(house: Store) -> None:
         assert "You don't have access to this page" in str(show(store, who, "/fleet", MONTH).page)
         assert "'/fleet" not in str(shown.navigation)
         assert "Neither the events nor the books" in str(
-            show(store, who, "/workload", f"{MONTH}&workload=w-speech").page
+            show(store, who, "/workloads", f"{MONTH}&workload=w-speech").page
         )

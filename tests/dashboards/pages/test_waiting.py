@@ -163,7 +163,7 @@ def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Sto
     assert {row["workload_id"] for row in wait.holders} == {"w-vision", "w-speech", "w-mig-vision", "w-mig-speech"}
     text = str(wait_cards(wait, filters, EN))
     assert "Unknown: its scheduler reported no reason." in text
-    assert "/workload?period=2026-10-02&workload=w-speech" in text
+    assert "/workloads?period=2026-10-02&workload=w-speech" in text
     (wait,) = waits_of(house, filters_of(house, f"?{DAY}&tenant=speech"), "w-reported", at)
     assert wait.pools == wait.holders == []
     text = str(wait_cards(wait, filters, EN))
@@ -190,17 +190,17 @@ def test_the_page_of_a_job_that_waits_is_its_wait_with_all_reasons(
 ) -> None:
     """By the clock, weeks later: what is known is what was told last."""
     job = next(job for job in jobs if job["again"] and not job["end"])
-    text = str(show(house, ANYBODY, "/workload", f"?{DAY}&workload=w-{job['name']}").page)
+    text = str(show(house, ANYBODY, "/workloads", f"?{DAY}&workload=w-{job['name']}").page)
     assert "Why it waits" in text
     assert "no allocation" not in text
     assert "workload-timeline" not in text, "it has nothing to draw"
     assert text.count("3 Insufficient nvidia.com/gpu") == 2, "as it stands, and among the events"
     job = next(job for job in jobs if job["end"] in ("cancelled", "failed", "rejected", "finished"))
-    text = str(show(house, ANYBODY, "/workload", f"?{DAY}&workload=w-{job['name']}").page)
+    text = str(show(house, ANYBODY, "/workloads", f"?{DAY}&workload=w-{job['name']}").page)
     assert "It was never allocated a GPU" in text
     assert "Why it waits" not in text
     job = next(job for job in jobs if job["end"] == "started")
-    text = str(show(house, ANYBODY, "/workload", f"?{DAY}&workload=w-{job['name']}").page)
+    text = str(show(house, ANYBODY, "/workloads", f"?{DAY}&workload=w-{job['name']}").page)
     assert "its hours are not closed yet" in text
 
 
