@@ -68,6 +68,15 @@ def month_name(period: Period, timezone: str) -> str:
     return period.start.astimezone(ZoneInfo(timezone)).strftime("%Y-%m")
 
 
+def period_before(period: Period, timezone: str) -> Period:
+    """The month before a month; before anything else as many local days."""
+    zone = ZoneInfo(timezone)
+    first, after = (at.astimezone(zone).date() for at in (period.start, period.end))
+    if parse_period(month_name(period, timezone), timezone) == period:
+        return parse_period((first - timedelta(days=1)).strftime("%Y-%m"), timezone)
+    return parse_period(f"{first - max(after - first, timedelta(days=1))}..{first}", timezone)
+
+
 def _start(text: str, zone: ZoneInfo) -> datetime:
     text = text.strip()
     if month := _MONTH.fullmatch(text):

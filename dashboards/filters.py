@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs, urlencode
 from zoneinfo import ZoneInfo
 
@@ -110,6 +110,13 @@ class Filters:
         """The filter's value where it has exactly one."""
         values = self.address.chosen.get(name, ())
         return values[0] if len(values) == 1 else None
+
+    @property
+    def level(self) -> Literal["tenant", "project", "workload"]:
+        """What a table of holders has rows of: tenants, one tenant's projects, one project's workloads."""
+        if self.only("tenant") is None:
+            return "tenant"
+        return "project" if self.only("project") is None else "workload"
 
     def local(self, at: datetime) -> datetime:
         """An instant as the billing zone's clocks show it."""

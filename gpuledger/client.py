@@ -75,6 +75,10 @@ class Client:
         """How well what was held was used, all rows."""
         return self._whole(documents.Efficiency, "/efficiency", period=period, by=",".join(by))
 
+    def changes(self, period: str, against: str = "", by: Sequence[str] = ("tenant",)) -> documents.Changes:
+        """What changed in the cost against another period, by default the one before, and because of what; all rows."""
+        return self._whole(documents.Changes, "/changes", period=period, against=against, by=",".join(by))
+
     def energy(self, period: str = "", by: Sequence[str] = ("tenant",)) -> documents.Energy:
         """kWh and kgCO2e, all rows."""
         return self._whole(documents.Energy, "/energy", period=period, by=",".join(by))

@@ -119,6 +119,34 @@ class EfficiencyRow(LedgerRow):
     unmetered_cost: Amount | None
 
 
+class ChangeRow(Dimensions):
+    """by_hours, by_price, by_mix: what the difference comes from; they sum to it. Costs are null where nothing has a
+    price; every figure where nothing of one of the periods is closed."""
+
+    cost_before: Amount | None
+    cost: Amount | None
+    difference: Amount | None
+    by_hours: Amount | None
+    by_price: Amount | None
+    by_mix: Amount | None
+    gpu_hours_before: Amount | None
+    gpu_hours: Amount | None
+    unpriced_gpu_hours: Amount | None
+    idle_cost_before: Amount | None
+    idle_cost: Amount | None
+    currency: str | None
+
+
+class Changes(Document):
+    period: ClosedSpan
+    before: ClosedSpan
+    by: list[str]
+    rows: list[ChangeRow]
+    rows_in_all: int
+    next: str | None
+    total: ChangeRow
+
+
 class Efficiency(Document):
     period: ClosedSpan
     by: list[str]

@@ -16,11 +16,13 @@ from api.values import plain
 from billing.closed import Closed, period_document
 from billing.energy.report import energy_report
 from billing.insights.anomalies import THRESHOLD, anomalies
+from billing.insights.changes import changes
 from billing.insights.efficiency import efficiency
 from billing.insights.holders import Rules
 from billing.insights.savings import savings, summary
 from billing.ledger_report import ledger_report
 from gpuledger import documents
+from warehouse.errors import LedgerError
 
 router = APIRouter(tags=["ledger"], route_class=StrictRoute)
 
@@ -58,6 +60,32 @@ def efficiency_(
         rows_in_all=len(report.rows),
         next=next_page(request, len(report.rows), limit, offset),
         total=documents.EfficiencyRow(**report.total),
+    )
+
+
+@router.get("/changes", response_model_exclude_unset=True)
+def changes_(
+    request: Request,
+    caller: See,
+    period: Annotated[str, Query(max_length=100, description="A month, a day or START..END.")],
+    against: Annotated[str, Query(max_length=100, description="Another; empty: the one before.")] = "",
+    by: By = "tenant",
+    limit: Limit = 1000,
+    offset: Offset = 0,
+) -> documents.Changes:
+    """What changed in the cost against another period, by hours, prices and the mix of models."""
+    asked = caller.period(period)
+    if asked is None:
+        raise LedgerError("period", "is empty", "Write it like 2026-10")
+    report = changes(caller.store, asked, caller.period(against or None), dimensions(by))
+    return documents.Changes(
+        period=_span(report.period),
+        before=_span(report.before),
+        by=list(report.by),
+        rows=[documents.ChangeRow(**row) for row in part(report.rows, limit, offset)],
+        rows_in_all=len(report.rows),
+        next=next_page(request, len(report.rows), limit, offset),
+        total=documents.ChangeRow(**report.total),
     )
 
 

@@ -18,7 +18,7 @@ from billing.documents.statement import days_of
 from billing.insights.efficiency import efficiency
 from billing.insights.savings import SavingsReport, savings
 from billing.ledger_report import billing_timezone
-from billing.periods import Period, month_name, parse_period
+from billing.periods import Period, month_name, parse_period, period_before
 from dashboards.languages import Language, language
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -112,15 +112,6 @@ def title_of(period: Period, timezone: str, words: Language) -> str:
     if (first.year, first.month) == (last.year, last.month):
         return words("time.days", first=words.day(first), first_day=first.day, last=words.day(last), last_day=last.day)
     return f"{words.day(first)} – {words.day(last)}"
-
-
-def period_before(period: Period, timezone: str) -> Period:
-    """The month before a month; before anything else as many local days."""
-    zone = ZoneInfo(timezone)
-    first, after = (at.astimezone(zone).date() for at in (period.start, period.end))
-    if parse_period(month_name(period, timezone), timezone) == period:
-        return parse_period((first - timedelta(days=1)).strftime("%Y-%m"), timezone)
-    return parse_period(f"{first - (after - first)}..{first}", timezone)
 
 
 def _dearest(row: Mapping[str, Any]) -> tuple[bool, Decimal, Decimal]:

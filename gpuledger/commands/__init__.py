@@ -23,6 +23,7 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "verify": ("Prove that the books balance; exit 1 names what does not.", "close"),
         "ledger": ("GPU-hours and cost of the closed hours, by any dimension.",),
         "efficiency": ("How well allocations were used, and what waste cost.", "insights"),
+        "changes": ("What changed in the cost since the period before, and why.", "insights"),
         "savings": ("How to run for less, with the evidence and the amount.", "insights"),
         "anomalies": ("Days that cost more or less than expected.", "insights"),
         "energy": ("kWh and kgCO2e; carbon intensity of the grid.",),

@@ -1,4 +1,4 @@
-"""`gpuledger efficiency`, `savings` and `anomalies`: what the ledger advises."""
+"""`gpuledger efficiency`, `changes`, `savings` and `anomalies`: what the ledger advises."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
     from billing.insights.anomalies import AnomalyReport
+    from billing.insights.changes import ChangesReport
     from billing.insights.efficiency import EfficiencyReport
     from billing.insights.savings import SavingsReport
     from billing.periods import Period
@@ -30,6 +31,7 @@ PeriodText = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command("efficiency")(efficiency)
+    app.command("changes")(changes)
     app.command("savings")(savings)
     app.command("anomalies")(anomalies)
 
@@ -55,6 +57,35 @@ def efficiency(
         print_rows(report.rows, report.columns, fmt)
     else:
         _print_efficiency(report)
+
+
+def changes(
+    period: Annotated[
+        str, typer.Option(help="A month (2026-10), a day (2026-10-05) or START..END, in the billing time zone.")
+    ],
+    against: Annotated[str, typer.Option(help="Another, written likewise.", show_default="the one before")] = "",
+    store: options.Store = "",
+    by: Annotated[
+        str, typer.Option(help="Any of tenant, project, queue, workload, cluster, node, device, model, pool.")
+    ] = "tenant",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """What changed in the cost since the period before, or another: by hours, prices, and the mix of models."""
+    from billing.insights.changes import changes as compute
+
+    with open_store(store) as opened:
+        migrate(opened)
+        asked = _period(opened, period)
+        if asked is None:
+            raise LedgerError("--period", "is empty", "Write it like 2026-10")
+        dimensions = [name.strip() for name in by.split(",") if name.strip()]
+        report = compute(opened, asked, _period(opened, against), dimensions)
+    if fmt is options.Format.json:
+        print_json(report.document())
+    elif fmt is options.Format.csv:
+        print_rows(report.rows, report.columns, fmt)
+    else:
+        _print_changes(report)
 
 
 def savings(
@@ -164,6 +195,32 @@ def _print_efficiency(report: EfficiencyReport) -> None:
     print_rows(rows[:-1], (*report.by, *names.values()), options.Format.table, title, totals=rows[-1:])
     if report.total["unpriced_gpu_hours"]:
         say(f"{_two(report.total['unpriced_gpu_hours'])} allocated GPU-hours have no price and are in no cost above")
+
+
+def _print_changes(report: ChangesReport) -> None:
+    if figures_of(report.before) is None or (period := figures_of(report.period)) is None:
+        return
+    assert report.before is not None
+    names = {
+        "cost_before": "before",
+        "cost": "now",
+        "difference": "difference",
+        "by_hours": "by hours",
+        "by_price": "by price",
+        "by_mix": "by mix",
+        "idle_cost_before": "idle before",
+        "idle_cost": "idle now",
+    }
+    total = {report.by[0]: "total", **report.total} if report.by else report.total
+    rows = [
+        {**{name: row.get(name) for name in report.by}, **{shown: _two(row[name]) for name, shown in names.items()}}
+        for row in ((*report.rows, total) if report.by else (total,))
+    ]
+    before = report.before.period
+    title = _title(period, f"against {instant(before.start)} to {instant(before.end)}, {report.currency or 'no price'}")
+    print_rows(rows[:-1], (*report.by, *names.values()), options.Format.table, title, totals=rows[-1:])
+    if report.total["unpriced_gpu_hours"]:
+        say(f"{_two(report.total['unpriced_gpu_hours'])} GPU-hours have no price and are in no cost above")
 
 
 def _print_savings(report: SavingsReport) -> None:

@@ -60,6 +60,7 @@ def requests(path: str, other: str = "speech") -> Iterator[str]:
     for place, values in things.items():
         paths = [one.replace(place, value) for one in paths for value in values] if place in path else paths
     month = "month=2026-10&" if path in ("/drafts", "/platform", "/exports/focus", "/budgets") else ""
+    month = "period=2026-10-02&" if path == "/changes" else month
     for one in paths:
         yield f"{one}?{month}"
         yield f"{one}?{month}tenant={other}"

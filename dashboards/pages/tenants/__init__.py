@@ -110,9 +110,8 @@ def _advice_card(filters: Filters, words: Language) -> Component:
 
 def level_of(store: Store, filters: Filters) -> Level:
     assert filters.period is not None
-    name = "tenant" if filters.only("tenant") is None else "project" if filters.only("project") is None else "workload"
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
-    return Level(name, grain, filters.closed_steps(store, grain))
+    return Level(filters.level, grain, filters.closed_steps(store, grain))
 
 
 def budgets_of(store: Store, filters: Filters, level: Level) -> dict[str, Decimal]:

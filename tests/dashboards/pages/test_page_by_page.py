@@ -69,6 +69,11 @@ PAGES = {
         ("#tenants-grid a >> text=p-vision", {"tenant": "vision", "project": "p-vision"}),
         ("gpuledger-projects-2026-10-02-vision.csv", 1),
     ),
+    "changes": Used(
+        "/changes", headline("Now"), EUROS, COST.replace("list_cost", "billed_cost"),
+        ("Pool", "train", "pool = 'train'"), ("#changes-grid a >> text=vision", {"tenant": "vision"}),
+        ("gpuledger-changes-2026-10-02.csv", 2),
+    ),
     "workloads": Used(
         "/workloads", "#workload-grid .ag-row[row-index='0'] [col-id=list_cost]", EUROS,
         COST.replace("sum(list_cost)", "sum(list_cost) AS c").replace("{}", "{} GROUP BY workload_id ORDER BY c DESC")
@@ -136,8 +141,9 @@ def house(house: Store) -> Store:
 DARK = {
     "overview": (f"/?{DAY}", "#overview-fleet .bars path"),
     "tenants": (f"/tenants?{DAY}", "#tenants-costs .bars path"),
-    "workloads": (f"/workload?{DAY}", "#workload-grid .ag-row[row-id]"),
-    "workload": (f"/workload?workload=w-vision&{DAY}", "#workload-timeline .bars path"),
+    "changes": (f"/changes?{DAY}", "#changes-walk .trace"),
+    "workloads": (f"/workloads?{DAY}", "#workload-grid .ag-row[row-id]"),
+    "workload": (f"/workloads?workload=w-vision&{DAY}", "#workload-timeline .bars path"),
     "fleet": (f"/fleet?{DAY}", ".gl-cells .gl-cell"),
     "device": (f"/fleet?device=GPU-m&{DAY}", "#device-time .bars path"),
     "alerts": (f"/alerts?{DAY}", "#alerts-fired .bars path"),

@@ -18,12 +18,12 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 from typer.testing import CliRunner, Result
 
-from billing.periods import parse_period
+from billing.periods import parse_period, period_before
 from dashboards.languages import language
 from dashboards.reports import schedule as schedules
 from dashboards.reports.pages import as_html, as_text, chart
 from dashboards.reports.periodic import reporting, send_due
-from dashboards.reports.report import ReportError, period_before, tenant_report
+from dashboards.reports.report import ReportError, tenant_report
 from dashboards.reports.schedule import Schedule, due, last_period, load_schedule, wanted_by
 from gpuledger.cli import build
 from tests.alerts.receivers import Received, smtp_receiver

@@ -1,0 +1,216 @@
+"""What changed in the cost since another period, and because of what: a walk from one to the other, and whose it was.
+
+The level is what the filters say, as on the page of tenants.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import plotly.graph_objects as go
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from billing.insights.changes import Change, Held, compared, in_all, walk
+from billing.periods import Period as Span
+from billing.periods import parse_period
+from dashboards import exports, figures, grids, parts, states
+from dashboards.days import sums_of
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, hours, money, percent, symbol
+from dashboards.languages import Language
+from dashboards.parts import Figure
+from dashboards.periods import ALL, Period, choose, span_key
+from dashboards.registry import Page
+from warehouse.store import Store
+
+EXACT_TO = 12
+"""Digits of GPU-hours that come as floating point: three more than are shown."""
+OTHERS = 6
+"""Months that are offered to compare with."""
+MOST = 500
+"""Rows of the table, the greatest changes first."""
+MORE, LESS, SUM = "#d9567a", "#22a38b", "#66758f"
+Changes = Mapping[str, Change]
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    assert filters.period is not None
+    spans = _spans(store, filters)
+    title = words("changes.title")
+    if spans is None:
+        return parts.page(parts.titles(filters, words, title), states.nothing_here(words("changes.no_other")))
+    before, now = spans
+    found = changes_of(store, before, now)
+    total = in_all(found.values())
+    compared_with = parts.chip(words("changes.with", period=before.period.label(words) if before.period else UNKNOWN),
+                               words("changes.with_is"), state="")  # fmt: skip
+    if before.period is not None and not before.period.hours_closed:
+        return parts.page(parts.titles(now, words, title, compared_with), _chooser(filters, words),
+                          states.nothing_here(words("changes.no_other")))  # fmt: skip
+    return parts.page(
+        parts.titles(now, words, title, compared_with),
+        _chooser(filters, words),
+        _headline(total, filters, words),
+        parts.card(
+            words("changes.walk"),
+            words("changes.walk_is"),
+            parts.graph(_walked(total, before, now, words), words("changes.walk"), "changes-walk", 280),
+        ),
+        parts.card(
+            words(f"tenants.{filters.level}s"),
+            words("changes.table_is"),
+            _table(found, filters, words),
+            tool=exports.of_grid("changes-grid", "changes", filters, words),
+            class_name="gl-table-card",
+        ),
+    )
+
+
+def _spans(store: Store, filters: Filters) -> tuple[Filters, Filters] | None:
+    """The filters of the other period and of this one, as much as is compared; None: of all time there is no other."""
+    period = filters.period
+    assert period is not None
+    if period.key == ALL:
+        return None
+    asked = filters.more.get("against", "")
+    against = parse_period(asked, filters.zone) if asked else None
+    before, now = compared(store, Span(period.start, period.end), against)
+    return _of(store, filters, before), _of(store, filters, now)
+
+
+def _of(store: Store, filters: Filters, span: Span) -> Filters:
+    start, end = (filters.local(at).replace(tzinfo=None) for at in (span.start, span.end))
+    key = span_key(start, end)
+    whole = next((month.key for month in filters.months if parse_period(month.key, filters.zone) == span), key)
+    period = choose(store, whole, filters.months, filters.zone) or Period(whole, span.start, span.end, 0, filters.zone)
+    period = replace(period, start=span.start, end=span.end)
+    return replace(filters, period=period, sums=sums_of(store, span.start, span.end, filters.zone))
+
+
+def changes_of(store: Store, before: Filters, now: Filters) -> Changes:
+    """By tenant, project or workload."""
+    was, has = (_held(each.rows(store, __file__, "by_model", level=each.level)) for each in (before, now))
+    return {name: walk(was.get(name, {}), has.get(name, {})) for name in {*was, *has}}
+
+
+def _held(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Held]]:
+    found: dict[str, dict[str, Held]] = defaultdict(dict)
+    for row in rows:
+        numbers = (Fraction(Decimal(str(row[name]))) for name in ("hours", "cost", "idle_cost", "unpriced"))
+        found[row["name"]][row["model"]] = Held(*(round(one, EXACT_TO) for one in numbers))
+    return found
+
+
+def _chooser(filters: Filters, words: Language) -> Component:
+    """Which other period: the one before, or one of the last months."""
+    asked = filters.more.get("against", "")
+    own = filters.period.key if filters.period else ""
+    months = [month.key for month in filters.months if month.key != own][-OTHERS:]
+    others = {"": words("changes.before")}
+    others |= {key: words.month(date.fromisoformat(f"{key}-01")) for key in reversed(months)}
+    if asked not in others:
+        others[asked] = asked
+    links = [
+        html.Li(
+            dcc.Link(name, href=filters.href("/changes", against=key or None), className="gl-choice"),
+            **({"aria-current": "true"} if key == asked else {}),
+        )
+        for key, name in others.items()
+    ]
+    return html.Ul(links, className="gl-choices", **{"aria-label": words("changes.against")})
+
+
+def _headline(total: Change, filters: Filters, words: Language) -> Component:
+    known = total.measures()
+    currency, difference = filters.currency, known["difference"]
+    idle = None if difference is None else known["idle_cost"] - known["idle_cost_before"]
+    more_hours = known["gpu_hours"] - known["gpu_hours_before"]
+    was = known["cost_before"]
+    return parts.headline(
+        [
+            Figure(words("changes.difference"), signed(difference, currency), "",
+                   words("changes.part", share=percent(abs(float(difference / was)) if was else None))
+                   if difference is not None else ""),
+            Figure(words("changes.now"), money(known["cost"], currency), "",
+                   words("changes.was", amount=money(was, currency))),
+            Figure(words("changes.hours"), f"{'+' if more_hours > 0 else ''}{hours(float(more_hours))}",
+                   words("unit.gpu_hours"), words("changes.hours_was", hours=hours(float(known["gpu_hours_before"])))),
+            Figure(words("changes.idle"), signed(idle, currency), "",
+                   words("changes.idle_was", amount=money(known["idle_cost_before"], currency)), "idle"),
+        ]
+    )  # fmt: skip
+
+
+def signed(amount: Decimal | None, currency: str) -> str:
+    """With its sign, also where it is more."""
+    if amount is None:
+        return UNKNOWN
+    return ("+" if amount > 0 else "−" if amount < 0 else "") + money(abs(amount), currency)
+
+
+def _walked(total: Change, before: Filters, now: Filters, words: Language) -> go.Figure:
+    known, currency = total.measures(), now.currency
+    names = [words("changes.was_short"), *(words(f"changes.{name}") for name in ("by_hours", "by_price", "by_mix")),
+             words("changes.now")]  # fmt: skip
+    steps = [known[name] for name in ("cost_before", "by_hours", "by_price", "by_mix", "cost")]
+    amounts = [float(one) if one is not None else None for one in steps]
+    said = [money(steps[0], currency), *(signed(one, currency) for one in steps[1:4]), money(steps[4], currency)]
+    figure = go.Figure(
+        go.Waterfall(
+            x=names,
+            y=amounts,
+            measure=["absolute", "relative", "relative", "relative", "total"],
+            text=said,
+            textposition="outside",
+            cliponaxis=False,
+            increasing={"marker": {"color": MORE}},
+            decreasing={"marker": {"color": LESS}},
+            totals={"marker": {"color": SUM}},
+            connector={"line": {"color": figures.GRID}},
+            hoverinfo="x+text",
+        )
+    )
+    figure = figures.dressed(figure, words, margin={"l": 70, "r": 8, "t": 28, "b": 30}, hovermode="closest")
+    return figure.update_yaxes(tickprefix=symbol(currency), tickformat=",.0f").update_xaxes(type="category")
+
+
+def _table(found: Changes, filters: Filters, words: Language) -> Component:
+    currency, level = filters.currency, filters.level
+    columns = [
+        grids.link("name", words(f"tenants.{level}")),
+        *(
+            grids.money(name, words(f"changes.{name}"), currency, words(f"changes.{name}_is"))
+            for name in ("cost_before", "cost", "difference", "by_hours", "by_price", "by_mix", "idle_difference")
+        ),
+    ]
+    rows = [_row(name, one, filters, words) for name, one in found.items()]
+    rows.sort(key=lambda row: (row["difference"] is None, -abs(row["difference"] or 0), row["name"]))
+    last = _row("", in_all(found.values()), filters, words) | {"name": words("tenants.all"), "href": ""}
+    return grids.grid(columns, rows[:MOST], words, "changes-grid", last)
+
+
+def _row(name: str, change: Change, filters: Filters, words: Language) -> dict[str, Any]:
+    known = change.measures()
+    idle = None if known["idle_cost"] is None else known["idle_cost"] - known["idle_cost_before"]
+    links = {
+        "tenant": filters.href("/changes", tenant=name, **filters.more),
+        "project": filters.href("/changes", project=name, **filters.more),
+        "workload": filters.href("/workloads", workload=name),
+    }
+    return {**known, "idle_difference": idle, "name": name or words("no_name"), "href": links[filters.level]}
+
+
+PAGE = Page(
+    "/changes",
+    "changes.title",
+    25,
+    layout,
+    icon="M4 18h4v-7H4zM10 13h4V6h-4zM16 20h4v-9h-4z",
+)
