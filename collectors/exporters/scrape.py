@@ -9,7 +9,7 @@ from datetime import datetime
 
 from collectors.errors import CollectorError
 from collectors.exporters import exposition
-from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.fetching import Access, Answer, Pages, SourceError
 from collectors.exporters.memory import Memory
 from collectors.exporters.observations import Reader
 from collectors.exporters.profile import Profile, profile_of, recognise
@@ -96,14 +96,14 @@ class ExporterCollector:
         self._node, self._cluster, self._period = node, cluster, period_seconds
         self._max_age = 2 * period_seconds if honor_timestamps else None
         self._partition_id = partition_id
-        self._fetcher = Fetcher(access or Access(), tls=any(one.url.startswith("https:") for one in self._targets))
+        self._pages = Pages([one.url for one in self._targets], access or Access())
 
     def collect(self, now: datetime) -> Scrape:
         """One cycle. A source that does not answer makes its devices stale, never idle."""
         scrape = Scrape()
-        for target in self._targets:
+        for target, answer in zip(self._targets, self._pages.get(), strict=True):
             try:
-                observed = self._scrape(target, now, scrape.collected)
+                observed = self._scrape(target, answer, now, scrape.collected)
             except SourceError as trouble:
                 observed = target.tracker.stale(now.timestamp()) if target.tracker else []
                 target.units.doubt()
@@ -124,10 +124,13 @@ class ExporterCollector:
         return scrape
 
     def close(self) -> None:
-        self._fetcher.close()
+        self._pages.close()
 
-    def _scrape(self, target: _Target, now: datetime, collected: Collected) -> list[Measurement]:
-        answer = self._fetcher.get(target.url)
+    def _scrape(
+        self, target: _Target, answer: Answer | SourceError, now: datetime, collected: Collected
+    ) -> list[Measurement]:
+        if isinstance(answer, SourceError):
+            raise answer
         if target.reader is None or target.tracker is None:
             profile, prefix = recognised(target.url, target.profile, answer.body)
             target.reader = Reader(profile, prefix)

@@ -21,7 +21,9 @@ from collectors.exporters.observations import Holder
 from collectors.exporters.scrape import ExporterCollector, Scrape
 from collectors.exporters.tracker import Measurement
 from collectors.readings import Reading
+from collectors.services.scrape import Service, ServiceCollector, Target
 from tests.collectors.exporters.serving import Exporter, serving
+from tests.patience import PATIENCE_SECONDS
 
 START = datetime(2026, 10, 1, 12, tzinfo=UTC)
 LABELS = 'gpu="0",UUID="GPU-a",modelName="NVIDIA L4",Hostname="n1"'
@@ -148,6 +150,27 @@ def test_headers_that_come_letter_by_letter_are_no_answer() -> None:
         scrape = ExporterCollector(url, access=Access(timeout_seconds=0.2)).collect(START)
         over.set()
     assert "not answered in full after 0.2 s" in scrape.collected.rows["findings"][0]["message"]
+
+
+def test_pages_are_asked_for_together(exporter: Exporter) -> None:
+    """As found: of five exporters four hung, and the fifth was read every 40 s, 30 s after the tick that it was said
+    to be of. Here none answers before all have been asked."""
+    everybody = threading.Barrier(3)
+
+    def together(_: str) -> bytes:
+        everybody.wait(PATIENCE_SECONDS)
+        return BUSY.encode()
+
+    exporter.route = together
+    access = Access(timeout_seconds=PATIENCE_SECONDS)
+    urls = [f"{exporter.url}/{number}" for number in range(3)]
+    scrape = ExporterCollector(urls, access=access).collect(START)
+    assert scrape.up == dict.fromkeys(urls, True)
+    exporter.route = lambda path: together(path).replace(b"DCGM_FI_DEV_GPU_UTIL", b"vllm:num_requests_running")
+    replicas = tuple(Target(url, workload_id=url) for url in urls)
+    services = ServiceCollector([Service("chat", replicas, profile="vllm")], access=access)
+    rows = services.collect(START).rows
+    assert len(rows["service_levels"]) == 3 and "findings" not in rows
 
 
 def test_labels_that_a_pods_user_may_write_make_no_device_another(exporter: Exporter) -> None:
