@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from collectors.errors import CollectorError
 from collectors.exporters import exposition
@@ -44,7 +44,7 @@ class Trouble:
         self._said, self._at = "", -math.inf
 
     def finding(self, now: datetime, node: str, cluster: str, what: str) -> list[Row]:
-        if what == self._said and now.timestamp() - self._at < AGAIN_SECONDS:
+        if what == self._said and abs(now.timestamp() - self._at) < AGAIN_SECONDS:
             return []
         self._said, self._at = what, now.timestamp()
         row: Row = {"ts": now, "node": node, "finding": "source_unreachable", "severity": "warning", "message": what}
@@ -96,11 +96,17 @@ class ExporterCollector:
         self._node, self._cluster, self._period = node, cluster, period_seconds
         self._max_age = 2 * period_seconds if honor_timestamps else None
         self._partition_id = partition_id
+        self._before = datetime.min.replace(tzinfo=UTC)
         self._pages = Pages([one.url for one in self._targets], access or Access())
 
     def collect(self, now: datetime) -> Scrape:
         """One cycle. A source that does not answer makes its devices stale, never idle."""
         scrape = Scrape()
+        if now < self._before:
+            for target in self._targets:
+                if target.tracker is not None:
+                    target.tracker.start_anew()
+        self._before = now
         for target, answer in zip(self._targets, self._pages.get(), strict=True):
             try:
                 observed = self._scrape(target, answer, now, scrape.collected)
@@ -145,7 +151,7 @@ class ExporterCollector:
             raise SourceError(target.url, f"answers without a device that profile {target.reader.profile.name} knows")
         observed = target.tracker.advance(seen)
         if self.memory.inventory is not None:
-            for row in self.memory.inventory.take(observed, target.reader.profile):
+            for row in self.memory.inventory.take(observed, target.reader.profile, target.url):
                 collected.add("devices", row)
         return observed + target.tracker.gone(((one.device_id, one.partition) for one in seen.devices), at)
 

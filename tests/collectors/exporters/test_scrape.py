@@ -152,6 +152,20 @@ def test_headers_that_come_letter_by_letter_are_no_answer() -> None:
     assert "not answered in full after 0.2 s" in scrape.collected.rows["findings"][0]["message"]
 
 
+@pytest.mark.parametrize("hours", [1, -1])
+def test_after_a_clock_was_set_values_go_on_and_counters_start_anew(exporter: Exporter, hours: int) -> None:
+    """As found: a clock that was an hour ahead was set right, and for an hour all was `seen before`."""
+    collector = ExporterCollector(exporter.url)
+    gains = []
+    for number, seconds in enumerate((0, 15, 30, 45 + 3600 * hours, 60 + 3600 * hours)):
+        exporter.body = energy(5_000_000 + 4_500_000 * number)
+        one = only(collector.collect(after(seconds)))
+        assert (one.ts, one.interval_seconds) == (after(seconds), 15.0)
+        assert one.reading.readings["gpu_utilization"].value == 0.8
+        gains.append(one.reading.readings["energy_joules"].value)
+    assert gains == [None, 4500.0, 4500.0, None, 4500.0]
+
+
 def test_pages_are_asked_for_together(exporter: Exporter) -> None:
     """As found: of five exporters four hung, and the fifth was read every 40 s, 30 s after the tick that it was said
     to be of. Here none answers before all have been asked."""
