@@ -7,6 +7,7 @@ sending and writing sends the same again, under the same fingerprint.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from warehouse.store import Store, read_sql
 
 RESOLVED_HOURS = 8 * 24
 """So long after its end an alert is still looked at: a route may be closed over a long weekend."""
+AT_ONCE = 128
+"""Targets that are sent to at the same time; those that failed wait for a place behind all others."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,13 @@ def notified_alerts(store: Store, now: datetime) -> list[Notification]:
     ]
 
 
-def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None = None) -> list[Outcome]:
+def deliver(
+    store: Store, routing: Routing, now: datetime, memory: Memory | None = None, patience: float = math.inf
+) -> list[Outcome]:
     """Sends what is due at `now` and answers what became of it. A target that fails keeps no other waiting, and what
     is said of the time is reckoned from the moment of sending.
 
+    patience: seconds after which a target gets no further call; what is left stays due.
     Errors: StoreError alone; what a target says is an outcome.
     """
     if not routing.routes:
@@ -85,10 +91,10 @@ def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None
         by_target[delivery.target].append(delivery)
     if not by_target:
         return []
-    with ThreadPoolExecutor(min(16, len(by_target)), "alert-delivery") as pool:
-        results = [
-            outcome for part in pool.map(lambda one: _send_all(one, clock), by_target.values()) for outcome in part
-        ]
+    healthy_first = sorted(by_target.values(), key=lambda some: max(one.attempt for one in some))
+    with ThreadPoolExecutor(min(AT_ONCE, len(by_target)), "alert-delivery") as pool:
+        parts = pool.map(lambda some: _send_all(some, clock, patience), healthy_first)
+        results = [outcome for part in parts for outcome in part]
     _tell_given_up(store, results, now)
     known = {(key[0], key[1]) for key in log}
     _write(store, [one for one in results if not _is_reminder(one)], now)
@@ -125,11 +131,13 @@ def _is_reminder(outcome: Outcome) -> bool:
     return outcome.delivery.again and outcome.outcome == "sent" and outcome.delivery.transport.keeps_alive
 
 
-def _send_all(due: Sequence[Delivery], clock: _Clock) -> list[Outcome]:
+def _send_all(due: Sequence[Delivery], clock: _Clock, patience: float) -> list[Outcome]:
     """Sends to one target, as many alerts in a call as it takes."""
-    transport = due[0].transport
+    transport, until = due[0].transport, time.monotonic() + patience
     found: list[Outcome] = []
     for start in range(0, len(due), transport.most):
+        if start and time.monotonic() >= until:
+            break
         part = due[start : start + transport.most]
         outcome, detail = _send(part, clock.now())
         found += [Outcome(delivery, outcome, detail) for delivery in part]

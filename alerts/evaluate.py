@@ -42,6 +42,8 @@ READ_ONLY = {"readonly": 2}
 MOST_TOGETHER = 100
 """Values of a rule's own parameter that one query is asked for."""
 FACT_DAYS = 35
+EVER_DAYS = 20_000
+"""Where nothing came in FACT_DAYS: to say since when, and to look at data of the past."""
 FAILED, STOPPED = "alert-evaluation-failed", "alert-data-stopped"
 """The rules whose instances are the engine's own: a rule that could not be evaluated, and data that stopped."""
 
@@ -83,6 +85,8 @@ def evaluate(
     """
     last = journal.last_run(store)
     newest = _newest_facts(store, now)
+    if not any(at for name, at in newest.items() if name not in ("devices", "ledger")):
+        newest = _newest_facts(store, now, EVER_DAYS)
     facts = [at for name, at in newest.items() if at is not None and name != "ledger"]
     until = min(now - delay, max(facts)) if facts else None
     watermark = last[1] if last else None
@@ -448,8 +452,8 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _newest_facts(store: Store, at: datetime) -> dict[str, datetime | None]:
-    (row,) = store.rows(read_sql(__file__, "newest_facts"), {"at": at, "days": FACT_DAYS})
+def _newest_facts(store: Store, at: datetime, days: int = FACT_DAYS) -> dict[str, datetime | None]:
+    (row,) = store.rows(read_sql(__file__, "newest_facts"), {"at": at, "days": days})
     return row
 
 

@@ -1,5 +1,6 @@
 -- One row: a queue in which somebody waits, and how long the oldest has.
 -- Units:   value: seconds.   cause: what the scheduler says of the oldest; where it says nothing, what the facts allow.
+--          Of a message that is an object (scheduler/records/events.py), its text.
 -- Shape:   free and held devices are those of the pools that the queue used within {pool_days} days.
 -- Params:  at; pool_days.
 WITH
@@ -32,9 +33,9 @@ WITH
             count() AS waiting,
             sum(gpus) AS gpus_asked,
             min(submitted_at) AS oldest_since,
-            argMin((allocation_id, workload_id, tenant, gpus, priority, reason, message), (submitted_at, allocation_id)) AS oldest,
+            argMin((allocation_id, workload_id, tenant, gpus, priority, reason, text), (submitted_at, allocation_id)) AS oldest,
             countIf(priority > oldest_priority) AS ahead
-        FROM (SELECT *, first_value(priority) OVER (PARTITION BY cluster, queue ORDER BY submitted_at, allocation_id) AS oldest_priority FROM waiting)
+        FROM (SELECT *, if(startsWith(message, '{') AND isValidJSON(message), JSONExtractString(message, 'text'), message) AS text, first_value(priority) OVER (PARTITION BY cluster, queue ORDER BY submitted_at, allocation_id) AS oldest_priority FROM waiting)
         GROUP BY cluster, queue
     )
 SELECT

@@ -18,6 +18,8 @@ from collectors.kubernetes.connection import Connection, KubernetesError, find
 
 log = logging.getLogger(__name__)
 
+ANSWER_SECONDS = 5.0
+"""For all that is asked of the API server at a time: the node's readings wait for it."""
 FRESH_SECONDS = 60.0
 """Slices change when a driver starts or MIG is laid out anew; a name that is not known yet counts as not named."""
 
@@ -46,13 +48,19 @@ class NodeSlices:
         if self._asked is None or now - self._asked >= FRESH_SECONDS:
             self._asked = now
             try:
-                self._places, trouble = asyncio.run(self._ask()), ""
+                self._places, trouble = asyncio.run(self._ask_in_time()), ""
+            except TimeoutError:
+                trouble = f"not answered in full after {ANSWER_SECONDS:g} s"
             except (KubernetesError, Absent, Gone, Interrupted) as error:
                 trouble = str(error)
             if trouble and trouble != self._said:
                 log.warning("ResourceSlices of %s cannot be asked: %s", self._node, trouble)
             self._said = trouble
         return self._places
+
+    async def _ask_in_time(self) -> dict[DeviceName, Place]:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await self._ask()
 
     async def _ask(self) -> dict[DeviceName, Place]:
         api = Api(self._connect(self._kubeconfig))

@@ -1,10 +1,13 @@
-"""One HTTP GET of an exporter or a Prometheus: bounded in time and size, with a token and a CA from files."""
+"""HTTP GETs of exporters and a Prometheus: bounded in time and size, with a token and a CA from files."""
 
 from __future__ import annotations
 
+import queue
 import ssl
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +17,8 @@ from collectors.errors import CollectorError
 from ingest.answer_time import ended_in_time
 
 ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
+AT_ONCE = 32
+"""Pages that are asked for at the same time: each may hold as much memory as an answer may have bytes."""
 
 
 @dataclass(frozen=True)
@@ -41,23 +46,16 @@ class Answer:
 
 
 class Fetcher:
-    """Keeps connections open from one time to the next. Proxies of the environment are not asked: exporters are near.
+    """Asks one URL at a time, and keeps its connection open from one time to the next. Proxies of the environment are
+    not asked: exporters are near.
 
-    tls: whether any URL is https; authorities take memory that an agent without need not spend.
+    tls: whether any URL is https, or what `trusted` gives.
     Errors: CollectorError if ca_file cannot be used.
     """
 
-    def __init__(self, access: Access, *, tls: bool = True) -> None:
+    def __init__(self, access: Access, *, tls: bool | ssl.SSLContext = True) -> None:
         self._access = access
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        try:
-            if access.ca_file:
-                context.load_verify_locations(cafile=str(access.ca_file))
-            elif tls:
-                context.load_default_certs()
-        except OSError as mistake:
-            where = f"ca_file {access.ca_file}"
-            raise CollectorError(where, f"not usable: {mistake}", "Expected PEM certificates") from mistake
+        context = tls if isinstance(tls, ssl.SSLContext) else trusted(access, tls)
         self._transport = httpx.HTTPTransport(verify=context, trust_env=False)
         self._client = httpx.Client(transport=self._transport, timeout=access.timeout_seconds, trust_env=False)
 
@@ -97,6 +95,64 @@ class Fetcher:
 
     def close(self) -> None:
         self._client.close()
+
+
+class Pages:
+    """Several URLs, asked together: one that hangs holds up no other, and all answers are of the same moment.
+
+    Errors: CollectorError if ca_file cannot be used.
+    """
+
+    def __init__(self, urls: Sequence[str], access: Access) -> None:
+        context = trusted(access, any(url.startswith("https:") for url in urls))
+        self._pages = [(url, Fetcher(access, tls=context)) for url in urls]
+
+    def get(self) -> list[Answer | SourceError]:
+        """The answer of each, or why there is none."""
+        asked: list[Future[Answer | SourceError]] = [Future() for _ in self._pages]
+        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for number in range(len(asked)):
+            waiting.put(number)
+
+        def ask() -> None:
+            while not waiting.empty():
+                try:
+                    number = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                url, fetcher = self._pages[number]
+                try:
+                    asked[number].set_result(fetcher.get(url))
+                except SourceError as trouble:
+                    asked[number].set_result(trouble)
+                except Exception as error:  # noqa: BLE001 - raised again below
+                    asked[number].set_exception(error)
+
+        for _ in range(min(AT_ONCE, len(asked)) - 1):
+            threading.Thread(target=ask, name="exporter-page", daemon=True).start()
+        ask()
+        return [one.result() for one in asked]
+
+    def close(self) -> None:
+        for _, fetcher in self._pages:
+            fetcher.close()
+
+
+def trusted(access: Access, tls: bool) -> ssl.SSLContext:
+    """The authorities that are believed; with `tls` false none, for they take memory.
+
+    Errors: CollectorError if ca_file cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if access.ca_file:
+            context.load_verify_locations(cafile=str(access.ca_file))
+        elif tls:
+            context.load_default_certs()
+    except OSError as mistake:
+        where = f"ca_file {access.ca_file}"
+        raise CollectorError(where, f"not usable: {mistake}", "Expected PEM certificates") from mistake
+    return context
 
 
 def _token(path: Path) -> str:

@@ -4,7 +4,8 @@
     silent   no row. An exporter that is away says nothing of its devices: they stay what they were, what is held there
              is unmetered, and the trouble is a finding
     back     `available` once more: meanwhile another source may have removed it with its node
-    gone     other devices of its node are seen for an hour, and it is not: `removed`, from when it was seen last
+    gone     other devices of its node and exporter are seen for an hour, and it is not: `removed`, from when it was
+             seen last. Exporters that spoke of one device are one: after a restart Prometheus may call it otherwise
 
 What changes must stay so for CONFIRMED observations, so that two exporters that call a node by two names write no row
 each time. Who stands nearer to the device knows better (the driver on its node, a scheduler that divides it): such a
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -67,12 +68,14 @@ class Facts:
 
 @dataclass(slots=True)
 class _Device:
-    """told: what its last row said; None after it was removed. seen_at: None before its first observation in this
-    life. missed: seconds for which others of its node were seen without it. looks: since its last observation. other:
-    what it seems to be instead, since when, and how often in a row. rows: of this life, from when they are. before:
-    as other, of the time before that. parts: as other, what came late of parts of which nothing was reported."""
+    """source: the exporter that spoke of it last.   reported: what its last row said; None after it was removed.
+    seen_at: None before its first observation in this life.   missed: seconds for which others of its node and exporter
+    were seen without it.   looks: since its last observation.   other: what it seems to be instead, since when, and how
+    often in a row.   rows: of this life, from when they are.   before: as other, of the time before that.   parts: as
+    other, what came late of parts of which nothing was reported."""
 
     reported: Facts | None
+    source: str = ""
     seen_at: float | None = None
     missed: float = 0.0
     looks: int = 0
@@ -99,20 +102,34 @@ class ExporterInventory:
         self._same = {name: text for name, text in (("cluster", cluster), ("pool", pool)) if text}
         self._without = frozenset(without)
         self._devices: dict[str, _Device] = {}
-        self._nodes: dict[str, float] = {}
+        self._seen: dict[tuple[str, str], float] = {}
+        self._renamed: dict[str, str] = {}
         self.changed = False
 
-    def take(self, observed: Iterable[Measurement], profile: Profile) -> list[Row]:
+    def take(self, observed: Iterable[Measurement], profile: Profile, source: str = "") -> list[Row]:
         """The rows that these measurements, oldest first, add. Those of a device that no series is of now say nothing,
-        nor does one without a model."""
-        return [row for one in self._whole(observed, profile) for row in self._see(*one)]
+        nor does one without a model.   source: the exporter, instead of the measurements' targets."""
+        return self._told(self._see, observed, profile, source)
 
     def take_late(self, observed: Iterable[Measurement], profile: Profile) -> list[Row]:
         """The rows of measurements, oldest first, that came after later ones: the device was there before. Of what it
         is now they say nothing."""
-        return [row for one in self._whole(observed, profile) for row in self._see_late(*one)]
+        return self._told(self._see_late, observed, profile)
 
-    def _whole(self, observed: Iterable[Measurement], profile: Profile) -> Iterator[tuple[str, Facts, float]]:
+    def _told(
+        self,
+        see: Callable[[str, Facts, float], list[Row]],
+        observed: Iterable[Measurement],
+        profile: Profile,
+        source: str = "",
+    ) -> list[Row]:
+        rows = []
+        for one, facts in self._whole(observed, profile):
+            rows += see(one.reading.device_id, facts, one.ts.timestamp())
+            self._spoken_of(one.reading.device_id, source or one.target)
+        return rows
+
+    def _whole(self, observed: Iterable[Measurement], profile: Profile) -> Iterator[tuple[Measurement, Facts]]:
         if not profile.inventory.told:
             return
         some = list(observed)
@@ -122,7 +139,24 @@ class ExporterInventory:
         for one in whole:
             facts = _facts(one, profile, parts.get(one.reading.device_id, ""))
             if facts.model and facts.vendor not in self._without and self._has_room(one.reading.device_id):
-                yield one.reading.device_id, facts, one.ts.timestamp()
+                yield one, facts
+
+    def _spoken_of(self, device_id: str, source: str) -> None:
+        device = self._devices.get(device_id)
+        if device is None:
+            return
+        before, now = self._exporter(device.source), self._exporter(source)
+        if device.source and before != now:
+            if len(self._renamed) > MOST_DEVICES:
+                self._renamed.clear()
+            self._renamed[before], self.changed = now, True
+        device.source = source
+
+    def _exporter(self, source: str) -> str:
+        """The last name of an exporter that went by several."""
+        while source in self._renamed:
+            source = self._renamed[source]
+        return source
 
     def _has_room(self, device_id: str) -> bool:
         return device_id in self._devices or len(self._devices) < MOST_DEVICES
@@ -130,17 +164,20 @@ class ExporterInventory:
     def missing(self, at: float) -> list[Row]:
         """The rows of devices that are gone; to be asked after `take`, each time."""
         reported = {name: device for name, device in self._devices.items() if device.reported is not None}
-        nodes: dict[str, float] = {}
+        seen: dict[tuple[str, str], float] = {}
         for device in reported.values():
             if device.reported is not None and device.seen_at is not None:
-                nodes[device.reported.node] = max(device.seen_at, nodes.get(device.reported.node, 0.0))
+                for exporter in ("", self._exporter(device.source)):  # of a device of an unknown one, any speaks
+                    group = device.reported.node, exporter
+                    seen[group] = max(device.seen_at, seen.get(group, 0.0))
         rows = []
         for device_id, device in reported.items():
             if device.reported is None:
                 continue
             device.looks += 1
-            before = self._nodes.get(device.reported.node, math.inf)
-            step = min(nodes.get(device.reported.node, 0.0) - before, STEP_SECONDS)
+            group = device.reported.node, self._exporter(device.source)
+            before = self._seen.get(group, math.inf)
+            step = min(seen.get(group, 0.0) - before, STEP_SECONDS)
             if device.seen_at is None:
                 device.seen_at = at  # remembered, and not yet seen in this life: its hour begins
             elif device.seen_at > before:
@@ -150,16 +187,25 @@ class ExporterInventory:
             if device.missed >= GONE_SECONDS:
                 rows.append(self._row(device_id, device.reported, device.seen_at, "removed"))
                 device.reported, device.missed, self.changed = None, 0.0, True
-        self._nodes = nodes
+        self._seen = seen
         return rows
 
     def plain(self) -> dict[str, Any]:
         """What a restart needs, as JSON has it."""
-        return {name: asdict(one.reported) for name, one in self._devices.items() if one.reported is not None}
+        return {
+            name: {**asdict(one.reported), "source": one.source}
+            for name, one in self._devices.items()
+            if one.reported is not None
+        }
 
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Errors: TypeError, KeyError, ValueError if it is not what `plain` gives."""
-        self._devices = {str(name): _Device(Facts(**one)) for name, one in plain.items()}
+        self._devices = {
+            str(name): _Device(
+                Facts(**{key: said for key, said in one.items() if key != "source"}), one.get("source", "")
+            )
+            for name, one in plain.items()
+        }
 
     def _see(self, device_id: str, facts: Facts, at: float) -> list[Row]:
         device = self._devices.setdefault(device_id, _Device(None))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from collectors.errors import CollectorError
 from collectors.exporters import exposition
-from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.fetching import Access, Answer, Pages, SourceError
 from collectors.exporters.memory import Memory
 from collectors.exporters.observations import Reader
 from collectors.exporters.profile import Profile, profile_of, recognise
@@ -44,7 +44,7 @@ class Trouble:
         self._said, self._at = "", -math.inf
 
     def finding(self, now: datetime, node: str, cluster: str, what: str) -> list[Row]:
-        if what == self._said and now.timestamp() - self._at < AGAIN_SECONDS:
+        if what == self._said and abs(now.timestamp() - self._at) < AGAIN_SECONDS:
             return []
         self._said, self._at = what, now.timestamp()
         row: Row = {"ts": now, "node": node, "finding": "source_unreachable", "severity": "warning", "message": what}
@@ -96,14 +96,20 @@ class ExporterCollector:
         self._node, self._cluster, self._period = node, cluster, period_seconds
         self._max_age = 2 * period_seconds if honor_timestamps else None
         self._partition_id = partition_id
-        self._fetcher = Fetcher(access or Access(), tls=any(one.url.startswith("https:") for one in self._targets))
+        self._before = datetime.min.replace(tzinfo=UTC)
+        self._pages = Pages([one.url for one in self._targets], access or Access())
 
     def collect(self, now: datetime) -> Scrape:
         """One cycle. A source that does not answer makes its devices stale, never idle."""
         scrape = Scrape()
-        for target in self._targets:
+        if now < self._before:
+            for target in self._targets:
+                if target.tracker is not None:
+                    target.tracker.start_anew()
+        self._before = now
+        for target, answer in zip(self._targets, self._pages.get(), strict=True):
             try:
-                observed = self._scrape(target, now, scrape.collected)
+                observed = self._scrape(target, answer, now, scrape.collected)
             except SourceError as trouble:
                 observed = target.tracker.stale(now.timestamp()) if target.tracker else []
                 target.units.doubt()
@@ -124,10 +130,13 @@ class ExporterCollector:
         return scrape
 
     def close(self) -> None:
-        self._fetcher.close()
+        self._pages.close()
 
-    def _scrape(self, target: _Target, now: datetime, collected: Collected) -> list[Measurement]:
-        answer = self._fetcher.get(target.url)
+    def _scrape(
+        self, target: _Target, answer: Answer | SourceError, now: datetime, collected: Collected
+    ) -> list[Measurement]:
+        if isinstance(answer, SourceError):
+            raise answer
         if target.reader is None or target.tracker is None:
             profile, prefix = recognised(target.url, target.profile, answer.body)
             target.reader = Reader(profile, prefix)
@@ -142,7 +151,7 @@ class ExporterCollector:
             raise SourceError(target.url, f"answers without a device that profile {target.reader.profile.name} knows")
         observed = target.tracker.advance(seen)
         if self.memory.inventory is not None:
-            for row in self.memory.inventory.take(observed, target.reader.profile):
+            for row in self.memory.inventory.take(observed, target.reader.profile, target.url):
                 collected.add("devices", row)
         return observed + target.tracker.gone(((one.device_id, one.partition) for one in seen.devices), at)
 

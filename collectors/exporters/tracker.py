@@ -119,6 +119,13 @@ class Tracker:
                 self.findings.append(_finding(known.last, "xid", f"XID {known.xid:.0f}"))
         return observed
 
+    def start_anew(self) -> None:
+        """The clock was set back: nothing can be reckoned from what was seen by it, and all that comes is new."""
+        for known in self.known.values():
+            known.at = -math.inf
+            known.counters.clear()
+        self.unreported.clear()
+
     def _tell_unreported(self, seen: Observations) -> None:
         """Devices whose series are left out: without a finding they would look as if nothing ran there."""
         at = seen.at

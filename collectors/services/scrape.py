@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from collectors.errors import CollectorError
 from collectors.exporters import exposition
-from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.fetching import Access, Answer, Pages, SourceError
 from collectors.exporters.scrape import Trouble, checked_url
 from collectors.readings import Collected, Row
 from collectors.services.measure import Level, Measure, MeasureKey, Reading, levels, measure, reading, together
@@ -72,17 +72,18 @@ class ServiceCollector:
     ) -> None:
         self._cluster, self._node, self._period = cluster, node, period_seconds
         self._services = [(service, _replicas(service)) for service in services]
-        tls = any(target.url.startswith("https:") for service in services for target in service.targets)
-        self._fetcher = Fetcher(access or Access(), tls=tls)
+        urls = [replica.target.url for _, replicas in self._services for replica in replicas]
+        self._pages = Pages(urls, access or Access())
 
     def collect(self, now: datetime) -> Collected:
         """One cycle. A replica that does not answer has no rows, and its service as a whole none either."""
         collected = Collected()
+        answers = iter(self._pages.get())
         for service, replicas in self._services:
             found: list[tuple[float, dict[MeasureKey, Measure]]] = []
             for replica in replicas:
                 try:
-                    interval, measures = self._scrape(replica, now, collected)
+                    interval, measures = self._scrape(replica, next(answers), now, collected)
                 except SourceError as trouble:
                     for row in replica.trouble.finding(now, self._node, self._cluster, str(trouble)):
                         collected.add("findings", row)
@@ -101,12 +102,13 @@ class ServiceCollector:
         """Nothing is asked again: the next interval begins where this one ended."""
 
     def close(self) -> None:
-        self._fetcher.close()
+        self._pages.close()
 
     def _scrape(
-        self, replica: _Replica, now: datetime, collected: Collected
+        self, replica: _Replica, answer: Answer | SourceError, now: datetime, collected: Collected
     ) -> tuple[float, dict[MeasureKey, Measure]]:
-        answer = self._fetcher.get(replica.target.url)
+        if isinstance(answer, SourceError):
+            raise answer
         if replica.profile is None:
             replica.profile = recognise(exposition.names(answer.body))
             if replica.profile is None:

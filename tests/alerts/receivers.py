@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.patience import PATIENCE_SECONDS
+
 
 @dataclass
 class Received:
-    """What came, and what is answered: the next of `answers`, then 200."""
+    """What came, and what is answered: the next of `answers`, then 200.   together: whom an answer waits for."""
 
     url: str = ""
     port: int = 0
@@ -22,6 +24,7 @@ class Received:
     mails: list[str] = field(default_factory=list)
     refusing: dict[str, int] = field(default_factory=dict)
     answers: list[int] = field(default_factory=list)
+    together: threading.Barrier | None = None
 
     def documents(self) -> list[Any]:
         return [json.loads(body) for _, _, body in self.requests]
@@ -35,6 +38,8 @@ def http_receiver(port: int = 0) -> Iterator[Received]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"] or 0))
             received.requests.append((self.path, dict(self.headers), body))
+            if received.together is not None:
+                received.together.wait(PATIENCE_SECONDS)
             self.send_response(received.answers.pop(0) if received.answers else 200)
             self.end_headers()
             self.wfile.write(b"hello")

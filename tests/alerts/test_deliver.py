@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from email import message_from_string
@@ -14,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from alerts import periodic
 from alerts.deliver import Memory, Outcome, deliver
+from alerts.periodic import Alerting, AlertSettings
 from alerts.reading import attempts
 from alerts.routing import Routing
 from alerts.silences import add_silence
@@ -213,6 +216,32 @@ def test_an_address_where_nobody_listens_keeps_no_other_waiting(facts: Store, re
     fire(facts)
     results = {one.delivery.target: one.outcome for one in deliver(facts, routes(**both), ago(9))}
     assert results == {"r/alertmanager/0": "failed", "r/alertmanager/1": "sent"}
+
+
+def test_many_targets_that_hang_keep_no_other_waiting(facts: Store, receiver: Received) -> None:
+    """As found: beside forty addresses at a mail server that hung, an Alertmanager was told nothing for three
+    minutes. Here none is answered before all have been sent to."""
+    receiver.together = threading.Barrier(40)
+    names = [f"r{number}" for number in range(40)]
+    hooks = {name: {"webhook": {"url": receiver.url}} for name in names}
+    routing = Routing.model_validate({"receivers": hooks, "routes": [{"receivers": names}]})
+    fire(facts)
+    assert outcomes(deliver(facts, routing, ago(9))) == ["sent"] * 40
+
+
+def test_a_target_that_is_slow_to_take_many_alerts_gets_the_rest_next_time(
+    facts: Store, receiver: Received, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: a target that takes one alert a call, each in ten seconds, held up all others for as long as that."""
+    monkeypatch.setenv("PD", SECRET)
+    monkeypatch.setattr(periodic, "TARGET_SECONDS", 0.0)
+    pager = {"pagerduty": {"routing_key": {"env": "PD"}, "url": receiver.url}}
+    routing = {"receivers": {"pager": pager}, "routes": [{"receivers": ["pager"]}]}
+    (tmp_path / "routing.yaml").write_text(json.dumps(routing))
+    fire(facts, 9, "g0", "g1", "g2")
+    looks = Alerting(AlertSettings(routing=tmp_path / "routing.yaml"))
+    assert [outcomes(looks.tell(facts, ago(minutes))) for minutes in (9, 8, 7, 6)] == [["sent"]] * 3 + [[]]
+    assert len({document["dedup_key"] for document in receiver.documents()}) == 3
 
 
 def test_no_secret_is_shown_when_all_goes_well(

@@ -248,6 +248,17 @@ def test_a_store_to_which_nothing_comes_any_more_says_so_by_the_clock_and_is_wel
     assert [row["rule"] for row in alerts(facts, NOON)] == ["alert-data-stopped"]
 
 
+def test_data_of_the_past_is_evaluated_to_its_end_and_its_end_is_said(facts: Store) -> None:
+    """As found in the tutorial's store: of records from before 35 days the inventory alone counted, which is older."""
+    device = {"ts": ago(5000), "cluster": "c", "node": "n", "device_id": "GPU-0", "model": "H100", "state": "available"}
+    put(facts, [("devices", device)])
+    tell(facts, 9, 11.0)
+    report = engine.evaluate(facts, [rule(), *own_rules()], NOON + timedelta(days=40))
+    assert report.until == ago(9)
+    found = {row["rule"]: row["annotations"]["summary"] for row in alerts(facts, NOON)}
+    assert found.keys() == {"too-high", "alert-data-stopped"} and "11:51" in found["alert-data-stopped"]
+
+
 def test_rule_files_that_are_of_no_use_are_an_alert(facts: Store) -> None:
     put(facts, [alive(3)])
     look(facts, 3, *own_rules(), live=True, broken="x.yaml: condition: missing")

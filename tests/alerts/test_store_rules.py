@@ -303,6 +303,25 @@ def test_a_target_that_fails_three_times_is_an_alert(
     assert fires(facts, "alert-delivery-failing") == expected
 
 
+SEQUENCE = '{"sequence":5188}'
+TEXT = '{"sequence":5188,"text":"needs 8, 3 are free"}'
+
+
+@pytest.mark.parametrize(
+    ("message", "said"), [("as it is", ": as it is"), (SEQUENCE, ""), (TEXT, ": needs 8, 3 are free")]
+)
+def test_what_a_scheduler_writes_for_programs_is_in_no_text(facts: Store, message: str, said: str) -> None:
+    """As found in the demo: `InsufficientCapacity: {"sequence":5188}`."""
+    lost = {"reason": "Reclaimed", "queue": "train", "message": message}
+    storm = [fact for number in range(5) for fact in ended(f"v{number}", 2, "preempted", **lost)]
+    put(facts, [*submitted("job", 200, reason="TooFew", message=message), *storm, alive(0)])
+    rules = [shipped()[name] for name in ("long-queue", "preemption-storm")]
+    evaluate(facts, rules, ago(0), delay=timedelta(0), live=False)
+    texts = {row["rule"]: row["annotations"] for row in alerts(facts, NOON)}
+    assert texts["long-queue"]["summary"].endswith(f"TooFew{said}")
+    assert texts["preemption-storm"]["description"] == "Preempted: physics." + said.replace(":", " Example:")
+
+
 def test_a_holder_of_whom_nothing_is_known_any_more_stays_what_he_was(facts: Store) -> None:
     """No reading is no activity and no idleness: an alert that fires goes on, and no other begins."""
     known = [fact for fact in holder(200) if fact[0] != "samples" or fact[1]["ts"] <= ago(60)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -18,7 +17,7 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, hours, money, percent, symbol
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
-from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, step_seconds
+from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
 from dashboards.pages.workload.timeline import timeline
 from dashboards.pages.workload.waits import clock, wait_cards, waits_of
 from dashboards.parts import Figure
@@ -275,20 +274,8 @@ def _said(event: Mapping[str, Any], words: Language) -> str:
     """Reason, message and place of an event, as far as they are reported."""
     place = ", ".join(event["nodes"])
     where = words("workload.at", devices=words.count("workload.gpus", event["devices"]), nodes=place) if place else ""
-    reported = (event["reason"], _plain(event["message"]), event["actor"], where)
+    reported = (event["reason"], plain(event["message"]), event["actor"], where)
     return " · ".join(part for part in reported if part)
-
-
-def _plain(message: str) -> str:
-    """A message that is a JSON object, as a person would write it."""
-    try:
-        reported = json.loads(message) if message.startswith("{") else None
-    except ValueError:
-        return message
-    if not isinstance(reported, dict):
-        return message
-    said = {name: " – ".join(map(str, value)) if isinstance(value, list) else value for name, value in reported.items()}
-    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in said.items())
 
 
 def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -87,3 +88,15 @@ def step_seconds(window: Span) -> int:
     if length > FINE:
         return HOUR_SECONDS
     return next((step for step in STEPS if length.total_seconds() / step <= POINTS), STEPS[-1])
+
+
+def plain(message: str) -> str:
+    """A message that is a JSON object, as a person would write it."""
+    try:
+        reported = json.loads(message) if message.startswith("{") else None
+    except ValueError:
+        return message
+    if not isinstance(reported, dict):
+        return message
+    said = {name: " – ".join(map(str, value)) if isinstance(value, list) else value for name, value in reported.items()}
+    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in said.items())

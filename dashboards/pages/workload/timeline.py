@@ -13,7 +13,7 @@ from dashboards import figures, parts
 from dashboards.filters import Filters
 from dashboards.kinds import IDLE, UNMETERED, USED
 from dashboards.languages import Language
-from dashboards.pages.workload.lifecycle import HOUR_SECONDS, Lifecycle, step_seconds
+from dashboards.pages.workload.lifecycle import HOUR_SECONDS, Lifecycle, plain, step_seconds
 from dashboards.panels import Panels
 from warehouse.store import Store
 
@@ -139,7 +139,7 @@ def _held(
         "customdata": [
             [
                 words.of(f"event.{event['event']}", event["event"]),
-                " ".join(part for part in (event["reason"], event["message"]) if part),
+                " ".join(part for part in (event["reason"], plain(event["message"])) if part),
                 words.moment(filters.local(event["ts"])),
             ]
             for event in lifecycle.events

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,13 @@ from collectors.attribution.places import Inventory, Place
 from collectors.attribution.podresources.client import ClaimedDevice, Container, Snapshot
 from collectors.attribution.podresources.holdings import allocations
 from collectors.attribution.slices import FRESH_SECONDS, NodeSlices
+from collectors.kubernetes.api import LIST_SECONDS
 from collectors.kubernetes.claims import SLICE_PATHS
 from collectors.kubernetes.connection import Connection, KubernetesError
 from collectors.readings import DeviceReading
 from tests.collectors.kubernetes.server import serving
 from tests.collectors.kubernetes.test_claims import GPU, MIG, slice_
+from tests.slow_answers import answering
 
 NEWEST, BETA = SLICE_PATHS[:2]
 
@@ -82,6 +86,20 @@ def test_where_the_api_is_away_the_last_answer_stands_and_the_log_says_so_once(
             assert len(asked()) == 1
     assert len(caplog.messages) == 1
     assert "n1" in caplog.messages[0]
+
+
+def test_an_api_that_answers_letter_by_letter_holds_up_no_reading_of_the_node(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: each list of a slow API server took three minutes, in which no device was read."""
+    monkeypatch.setattr("collectors.attribution.slices.ANSWER_SECONDS", 0.3)
+    head = b"HTTP/1.1 200 OK\r\nX-"
+    with answering(lambda: itertools.chain([head], itertools.repeat(b"y")), 0.05) as url:
+        began = time.monotonic()
+        with caplog.at_level(logging.WARNING):
+            assert slices(url.rstrip("/"), Clock())() == {}
+        assert time.monotonic() - began < LIST_SECONDS / 2
+    assert "not answered in full after 0.3 s" in caplog.text
 
 
 def test_without_a_right_or_an_account_nothing_is_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -195,11 +195,13 @@ def test_random_lives_of_devices_against_a_reckoning() -> None:
     print(f"GPULEDGER_SEED={seed}")
     rng = random.Random(seed)
     site = Site()
-    nodes = {f"n{n}": [f"GPU-{n}{m}" for m in range(4)] for n in range(3)}
-    here = {device: True for devices in nodes.values() for device in devices}
+    exporters = {f"n{n}/{half}": [f"GPU-{n}{half}{m}" for m in range(3)] for n in range(2) for half in "ab"}
+    of = {device: exporter for exporter, devices in exporters.items() for device in devices}
+    instance = dict.fromkeys(exporters, 0)
+    here = dict.fromkeys(of, True)
     since, stayed = dict.fromkeys(here, 0), dict.fromkeys(here, 0)
     most, reported, restarted = len(here), 0, 0
-    silent = dict.fromkeys(nodes, 0)
+    silent, out_until = dict.fromkeys(exporters, 0), dict.fromkeys(exporters, 0)
     said: dict[str, str] = {}
     before: dict[str, str] = {}
     for tick in range(400):
@@ -208,24 +210,35 @@ def test_random_lives_of_devices_against_a_reckoning() -> None:
             again.restore(json.loads(json.dumps(site.inventory.plain())))
             site.inventory, restarted = again, tick
             most += len(here)
-        for devices in nodes.values():
-            for device in devices[1:]:  # the first of each node stays
+        for exporter, devices in exporters.items():
+            for device in devices[1:]:  # the first of each exporter stays
                 if rng.random() < 0.003:
                     here[device], since[device], stayed[device] = not here[device], tick, tick - since[device]
                     most += 1
-        away = {node for node in nodes if rng.random() < 0.1}
-        for node, devices in nodes.items():
-            if node not in away:
-                most += len(devices) * (silent[node] >= CONFIRMED)  # they are told again
-            silent[node] = silent[node] + 1 if node in away else 0
-        there = [(name, node) for node, names in nodes.items() if node not in away for name in names if here[name]]
-        found = site.rows("".join(gpu(name, node) for name, node in there))
+            if rng.random() < 0.004:
+                out_until[exporter] = tick + rng.randrange(200)
+            instance[exporter] += rng.random() < 0.01
+        away = {name for name in exporters if tick < out_until[name] or rng.random() < 0.1}
+        for exporter, devices in exporters.items():
+            if exporter not in away:
+                most += len(devices) * (silent[exporter] >= CONFIRMED)  # they are told again
+            silent[exporter] = silent[exporter] + 1 if exporter in away else 0
+        found = site.rows(
+            "".join(
+                gpu(name, of[name].partition("/")[0], more=f',job="dcgm",instance="{of[name]}.{instance[of[name]]}"')
+                for name in of
+                if here[name] and of[name] not in away
+            )
+        )
         reported += len(found)
         said |= {row["device_id"]: row["state"] for row in found}
         for device, is_here in here.items():
-            if is_here and tick - since[device] > 20:
+            heard = max(since[device], out_until[of[device]])
+            if is_here and tick - heard > 20:
                 assert said[device] == "available", (tick, device)
-            elif not is_here and tick - max(since[device], restarted) > 100:
+            elif is_here and tick - since[device] > 20 and before.get(device) == "available":
+                assert said[device] == "available", (tick, device, "its exporter is silent")
+            elif not is_here and tick - max(heard, restarted) > 100:
                 assert said.get(device) != "available", (tick, device)
             elif not is_here and tick - since[device] < 50 and stayed[device] > 20:
                 assert said.get(device, "removed") == before.get(device, "removed"), (tick, device)

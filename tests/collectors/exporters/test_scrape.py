@@ -21,7 +21,9 @@ from collectors.exporters.observations import Holder
 from collectors.exporters.scrape import ExporterCollector, Scrape
 from collectors.exporters.tracker import Measurement
 from collectors.readings import Reading
+from collectors.services.scrape import Service, ServiceCollector, Target
 from tests.collectors.exporters.serving import Exporter, serving
+from tests.patience import PATIENCE_SECONDS
 
 START = datetime(2026, 10, 1, 12, tzinfo=UTC)
 LABELS = 'gpu="0",UUID="GPU-a",modelName="NVIDIA L4",Hostname="n1"'
@@ -148,6 +150,41 @@ def test_headers_that_come_letter_by_letter_are_no_answer() -> None:
         scrape = ExporterCollector(url, access=Access(timeout_seconds=0.2)).collect(START)
         over.set()
     assert "not answered in full after 0.2 s" in scrape.collected.rows["findings"][0]["message"]
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_after_a_clock_was_set_values_go_on_and_counters_start_anew(exporter: Exporter, hours: int) -> None:
+    """As found: a clock that was an hour ahead was set right, and for an hour all was `seen before`."""
+    collector = ExporterCollector(exporter.url)
+    gains = []
+    for number, seconds in enumerate((0, 15, 30, 45 + 3600 * hours, 60 + 3600 * hours)):
+        exporter.body = energy(5_000_000 + 4_500_000 * number)
+        one = only(collector.collect(after(seconds)))
+        assert (one.ts, one.interval_seconds) == (after(seconds), 15.0)
+        assert one.reading.readings["gpu_utilization"].value == 0.8
+        gains.append(one.reading.readings["energy_joules"].value)
+    assert gains == [None, 4500.0, 4500.0, None, 4500.0]
+
+
+def test_pages_are_asked_for_together(exporter: Exporter) -> None:
+    """As found: of five exporters four hung, and the fifth was read every 40 s, 30 s after the tick that it was said
+    to be of. Here none answers before all have been asked."""
+    everybody = threading.Barrier(3)
+
+    def together(_: str) -> bytes:
+        everybody.wait(PATIENCE_SECONDS)
+        return BUSY.encode()
+
+    exporter.route = together
+    access = Access(timeout_seconds=PATIENCE_SECONDS)
+    urls = [f"{exporter.url}/{number}" for number in range(3)]
+    scrape = ExporterCollector(urls, access=access).collect(START)
+    assert scrape.up == dict.fromkeys(urls, True)
+    exporter.route = lambda path: together(path).replace(b"DCGM_FI_DEV_GPU_UTIL", b"vllm:num_requests_running")
+    replicas = tuple(Target(url, workload_id=url) for url in urls)
+    services = ServiceCollector([Service("chat", replicas, profile="vllm")], access=access)
+    rows = services.collect(START).rows
+    assert len(rows["service_levels"]) == 3 and "findings" not in rows
 
 
 def test_labels_that_a_pods_user_may_write_make_no_device_another(exporter: Exporter) -> None:
