@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from billing.opencost.filters import read_filters
 from billing.opencost.words import LABELS, NOT_KNOWN, PROPERTIES, QueryError
-from billing.periods import Period, PeriodError, parse_period
+from billing.periods import EARLIEST, LATEST, Period, PeriodError, parse_period
 
 MOST_STEPS = 10_000
 MOST_WINDOW = timedelta(days=3660)
@@ -108,14 +108,16 @@ def parse_window(text: str, timezone: str, now: datetime) -> Period:
     """The window that the text names. Errors: QueryError, also for one that is empty or ends before it starts."""
     zone = ZoneInfo(timezone)
     try:
-        start, end = _window(text.strip(), timezone, zone, now)
+        start, end = (at.astimezone(UTC) for at in _window(text.strip(), timezone, zone, now))
     except (ValueError, OverflowError, PeriodError):
         raise QueryError("window", f"illegal window: {text!r}", _WINDOW_NEXT) from None
     if end <= start:
         raise QueryError("window", f"{text!r} ends before it starts", _WINDOW_NEXT)
+    if start < EARLIEST or end > LATEST:
+        raise QueryError("window", f"{text!r} is out of range", "Use years from 1900 to 2299")
     if end - start > MOST_WINDOW:
         raise QueryError("window", f"{text!r} is longer than {MOST_WINDOW.days:,} days", "Choose a shorter one")
-    return Period(start.astimezone(UTC), end.astimezone(UTC))
+    return Period(start, end)
 
 
 def _window(text: str, timezone: str, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:
