@@ -84,7 +84,7 @@ def _columns(path: Path) -> Sequence[str]:
     if not path.name.endswith(SUFFIXES):
         raise ExportError(str(path), "is not a readable FOCUS file", f"Use {', '.join(SUFFIXES)}")
     if path.exists() and not path.is_file():
-        raise ExportError(str(path), "is not a file", "It is read more than once: a pipe cannot be checked")
+        raise ExportError(str(path), "is not a file", "Give one: it is read more than once, which no pipe can be")
     try:
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq

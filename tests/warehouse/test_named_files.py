@@ -33,7 +33,12 @@ def test_a_pipe_without_a_writer_is_refused_and_one_with_a_slow_writer_is_read_w
     os.mkfifo(pipe)
     assert why_not(pipe) == f"{pipe}: cannot be read: nobody writes into this pipe. It has rates"
     reader, writer = os.pipe()
-    threading.Timer(0.5, lambda: (os.write(writer, b"a: 1"), os.close(writer))).start()
+
+    def write() -> None:
+        os.write(writer, b"a: 1")
+        os.close(writer)
+
+    threading.Timer(0.5, write).start()
     assert read_named(f"/dev/fd/{reader}") == b"a: 1"  # as a shell names what a command in <( ) writes
     os.close(reader)
 
