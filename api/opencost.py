@@ -55,8 +55,14 @@ ANSWERS: dict[str, Answer] = {
     "/getConfigs": _configs,
 }
 PATHS = tuple(prefix + path for path in ANSWERS for prefix in ("", PREFIX))
-REST = (PREFIX, PREFIX + "/{path:path}")
-"""Whatever else is asked under the prefix: a tool gets a document that says no, not a page."""
+OTHERS = ("/assets", "/cloudCost", "/customCost", "/clusterInfo", "/costDataModel", "/prediction")
+"""What OpenCost answers besides at its root."""
+REST = (
+    PREFIX, PREFIX + "/{path:path}", "/allocation/{path:path}", *OTHERS,
+    *(path + "/{path:path}" for path in OTHERS if path != "/assets"),
+)  # fmt: skip
+"""Whatever else is asked at these paths: a tool gets a document that says no, not a page. Files of the pages lie below
+`/assets/`."""
 
 
 def add_routes(server: FastAPI, stores: Stores) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from warehouse.errors import LedgerError
+from warehouse.named_files import read_named
 from warehouse.yaml_text import DuplicateKeyError, YamlError, parse_yaml
 
 SHOWN = 80
@@ -30,7 +31,7 @@ def read_written(path: Path | str, what: str, hint: str, error: type[LedgerError
     """The text of a file that is `what`. Errors: `error`, in one line."""
     where = str(path)
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return str(read_named(path), encoding="utf-8")
     except UnicodeDecodeError as mistake:
         raise error(where, "not UTF-8 text", "Save it as UTF-8") from mistake
     except IsADirectoryError as mistake:

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,7 @@ from billing.accounts.credits import Credit, CreditError, add_credits, card_in_f
 from warehouse.csv_cells import as_written
 from warehouse.errors import LedgerError
 from warehouse.json_text import parse_json
+from warehouse.named_files import MOST_BYTES, read_named
 from warehouse.store import Store
 from warehouse.written_files import unknown_key
 
@@ -55,7 +57,7 @@ def import_credits(store: Store, path: Path, author: str, now: datetime) -> Impo
     Errors: CreditError if the file cannot be read as a table of credits at all.
     """
     try:
-        content = path.read_bytes()
+        content = read_named(path)
     except OSError as error:
         raise CreditError(str(path), f"cannot be read ({error.strerror})", "Give a file of credits") from error
     currency = card_in_force(store).currency
@@ -116,9 +118,9 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str, Mapping[str, A
     name = path.name.lower()
     try:
         if name.endswith(".gz"):
-            content, name = gzip.decompress(content), name[:-3]
+            content, name = _unpacked(content), name[:-3]
         text = content.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise CreditError(str(path), f"cannot be read ({error})", "Expected UTF-8 text, optionally gzipped") from error
     if name.endswith((".jsonl", ".ndjson", ".json")):
         yield from _json_rows(text)
@@ -126,6 +128,15 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str, Mapping[str, A
         yield from _csv_rows(path, text)
     else:
         raise CreditError(str(path), "neither CSV nor JSON lines", "Name it .csv, .csv.gz, .jsonl or .ndjson")
+
+
+def _unpacked(content: bytes) -> bytes:
+    """Errors: OSError, EOFError, zlib.error, also for what comes to more than a file may have."""
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise OSError(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
+    return text
 
 
 def _json_rows(text: str) -> Iterator[tuple[int, str, Mapping[str, Any] | CreditError]]:

@@ -1,6 +1,7 @@
 """Texts in ASCII, which FOCUS's rules on strings want of ids and names: an id can be read back, a name can be read.
 
-Plain texts (printable ASCII without a percent sign) are left as they are, so an account's id is mostly its tenant.
+Plain texts (printable ASCII without a percent sign, nor a space at an end) are left as they are, so an account's id is
+mostly its tenant. So are not those that readers of CSV take for no value at all: a tenant called NA would have no id.
 """
 
 from __future__ import annotations
@@ -8,16 +9,26 @@ from __future__ import annotations
 from urllib.parse import quote
 
 PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+NOTHING = (
+    "#n/a", "#n/a n/a", "#na", "-1.#ind", "-1.#qnan", "-nan", "1.#ind", "1.#qnan", "<na>", "\\n", "n/a", "na", "nan",
+    "nil", "none", "null",
+)  # fmt: skip
+"""What pandas, the engine and others read as null, in lower case."""
 
 
 def ascii_id(text: str) -> str:
     """The text with the bytes of every other character as %XX: no two texts share an id, unquoting undoes it."""
-    return quote(text, safe=PLAIN, encoding="utf-8")
+    first, middle, last = text[:1], text[1:-1], text[1:][-1:]
+    edges = PLAIN.replace(" ", "")
+    if text.lower() in NOTHING:
+        return f"%{ord(first):02X}{text[1:]}"
+    return quote(first, safe=edges) + quote(middle, safe=PLAIN) + quote(last, safe=edges)
 
 
 def ascii_name(text: str) -> str:
-    """The text transliterated (研发 is YanFa), control characters as spaces; its id if nothing would be left of it."""
+    """The text transliterated (研发 is YanFa), control characters as spaces; as an id, where nothing is left of it, or
+    what is read as nothing."""
     from anyascii import anyascii
 
-    printable = "".join(letter if letter.isprintable() else " " for letter in anyascii(text))
-    return " ".join(printable.split()) or ascii_id(text)
+    printable = " ".join("".join(letter if letter.isprintable() else " " for letter in anyascii(text)).split())
+    return ascii_id(printable) if printable.lower() in NOTHING else printable or ascii_id(text)

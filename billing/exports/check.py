@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import uuid
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,6 +83,8 @@ def _reconcile(engine: Store, focus: dict[str, str], report: FocusReport) -> Ite
 def _columns(path: Path) -> Sequence[str]:
     if not path.name.endswith(SUFFIXES):
         raise ExportError(str(path), "is not a readable FOCUS file", f"Use {', '.join(SUFFIXES)}")
+    if path.exists() and not path.is_file():
+        raise ExportError(str(path), "is not a file", "Give one: it is read more than once, which no pipe can be")
     try:
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq
@@ -91,10 +94,10 @@ def _columns(path: Path) -> Sequence[str]:
             with _open(path) as file:
                 names = next(csv.reader(file), [])
         return [identifier(name) for name in names]
-    except (ValueError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise ExportError(str(path), f"cannot be read: {error}", "Is it a FOCUS file?") from error
+    except FileNotFoundError:
+        raise
+    except (ValueError, OSError, EOFError, zlib.error, csv.Error) as error:
+        raise ExportError(str(path), f"cannot be read: {str(error).rstrip('.')}", "Is it a FOCUS file?") from error
 
 
 def _open(path: Path) -> IO[str]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 from billing.exact import NANO, rounded
-from billing.exports.ascii import ascii_id, ascii_name
+from billing.exports.ascii import NOTHING, ascii_id, ascii_name
 from billing.exports.columns import columns_of
 from billing.exports.errors import ExportError
 from billing.exports.files import FocusFile
@@ -238,7 +238,8 @@ class _Export:
 
     def _select(self, lane: _Lane, table: str) -> pa.Table:
         facts = {"facts": lane.tables[table]}
-        foreign = [row["text"] for row in lane.store.rows(read_sql(__file__, "foreign_texts"), facts)]
+        asked = {**facts, "nothing": list(NOTHING)}
+        foreign = [row["text"] for row in lane.store.rows(read_sql(__file__, "foreign_texts"), asked)]
         lane.store.insert(lane.tables["names"], _name_table(foreign))
         sql = f"SELECT {self.file.selection}, BilledCost AS billed, InvoiceId AS invoice, x_LineKind AS kind, "
         sql += f"ConsumedQuantity AS consumed FROM ({read_sql(__file__, 'focus')}) "

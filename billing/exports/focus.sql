@@ -3,8 +3,8 @@
 -- Params:  facts, names = tables; billing_start, billing_end = the month.
 WITH
     (SELECT (groupArray(text), groupArray(id), groupArray(name)) FROM {names:Identifier}) AS known,
-    text -> multiIf(text IS NULL, NULL, match(assumeNotNull(text), '^[ -$&-~]*$'), text, transform(assumeNotNull(text), known.1, known.2, '')) AS id_of,
-    text -> multiIf(text IS NULL, NULL, match(assumeNotNull(text), '^[ -$&-~]*$'), text, transform(assumeNotNull(text), known.1, known.3, '')) AS name_of,
+    text -> if(text IS NULL, NULL, transform(assumeNotNull(text), known.1, known.2, assumeNotNull(text))) AS id_of,
+    text -> if(text IS NULL, NULL, transform(assumeNotNull(text), known.1, known.3, assumeNotNull(text))) AS name_of,
     multiIf(tenant IS NULL, 'platform', tenant = 'platform', '%70latform', id_of(tenant)) AS account,
     kind IN ('unallocated', 'unavailable', 'shared') AS idle,
     if(workload_id = '', allocation_id, workload_id) AS workload,

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from billing.opencost.filters import read_filters
 from billing.opencost.words import LABELS, NOT_KNOWN, PROPERTIES, QueryError
-from billing.periods import Period, PeriodError, parse_period
+from billing.periods import EARLIEST, LATEST, Period, PeriodError, parse_period
 
 MOST_STEPS = 10_000
 MOST_WINDOW = timedelta(days=3660)
@@ -24,14 +24,19 @@ _SECONDS = re.compile(r"(?![0-9]{4}-[0-9]{2}$)([0-9]{1,11})[,-]([0-9]{1,11})")  
 _UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1)}
 _DAYS = {"d": 1, "w": 7}
 _WINDOW_NEXT = "Write it like 1d, 12h, today, lastweek, month, 2026-10 or 2026-10-01T00:00:00Z,2026-10-02T00:00:00Z"
+_SHARED_SO = {"sharesplit": ("weighted",)}
+"""What is shared at all is shared in proportion to cost."""
 _TRUE = frozenset({"1", "t", "true"})
 _FALSE = frozenset({"", "0", "f", "false"})
 UNDERSTOOD = frozenset(
     {"window", "step", "aggregate", "accumulate", "accumulateby", "includeidle", "idle", "idlebynode", "shareidle"}
 )
 WITHOUT_EFFECT = frozenset(
-    {"resolution", "offset", "includeaggregatedmetadata", "includeproportionalassetresourcecosts", "sharelb"}
-)
+    {
+        "resolution", "offset", "includeaggregatedmetadata", "includeproportionalassetresourcecosts", "sharelb",
+        "sharetenancycosts",
+    }
+)  # fmt: skip
 """Accepted for tools that send them: hours are exact here whatever the resolution, and nothing but GPUs is known."""
 
 
@@ -70,7 +75,7 @@ def parse_query(params: Mapping[str, str], timezone: str, now: datetime) -> Allo
     wanted, filtering = read_filters(given)
     others = set(given) - UNDERSTOOD - WITHOUT_EFFECT - filtering
     for name in sorted(others):
-        if name.startswith("share") and given[name]:
+        if name.startswith("share") and given[name].lower() not in {*_FALSE, *_SHARED_SO.get(name, ())}:
             raise QueryError(name, "is not supported: it would move cost between tenants", "Leave it out")
     if given.get("format", "json") not in ("", "json"):
         raise QueryError("format", f"{given['format']!r} is not supported", "Leave it out for JSON")
@@ -108,14 +113,16 @@ def parse_window(text: str, timezone: str, now: datetime) -> Period:
     """The window that the text names. Errors: QueryError, also for one that is empty or ends before it starts."""
     zone = ZoneInfo(timezone)
     try:
-        start, end = _window(text.strip(), timezone, zone, now)
+        start, end = (at.astimezone(UTC) for at in _window(text.strip(), timezone, zone, now))
     except (ValueError, OverflowError, PeriodError):
         raise QueryError("window", f"illegal window: {text!r}", _WINDOW_NEXT) from None
     if end <= start:
         raise QueryError("window", f"{text!r} ends before it starts", _WINDOW_NEXT)
+    if start < EARLIEST or end > LATEST:
+        raise QueryError("window", f"{text!r} is out of range", "Use years from 1900 to 2299")
     if end - start > MOST_WINDOW:
         raise QueryError("window", f"{text!r} is longer than {MOST_WINDOW.days:,} days", "Choose a shorter one")
-    return Period(start.astimezone(UTC), end.astimezone(UTC))
+    return Period(start, end)
 
 
 def _window(text: str, timezone: str, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:

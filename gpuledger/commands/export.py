@@ -92,7 +92,7 @@ def focus(
 
 @export.command("check")
 def check_file(
-    file: Annotated[Path, typer.Argument(help="A FOCUS file: .csv, .csv.gz or .parquet.", exists=True, dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="A FOCUS file: .csv, .csv.gz or .parquet.")],
 ) -> None:
     """Check a FOCUS file against the specification, row by row; exit 1 if a rule is violated."""
     _check(file, None)

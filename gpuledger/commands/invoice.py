@@ -110,7 +110,7 @@ def show(
 ) -> None:
     """Issued invoices, as they were stored."""
     if not (number or period or tenant is not None):
-        raise LedgerError("invoice show", "which one?", "Give a number, --period or --tenant (see: invoice list)")
+        raise LedgerError("invoice show", "say which one", "Give a number, --period or --tenant (see: invoice list)")
     found = _issued(store, period, tenant, number)
     if not found:
         raise LedgerError("invoice show", "no such invoice", "See: gpuledger invoice list")

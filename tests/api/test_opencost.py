@@ -7,6 +7,8 @@ import asyncio
 import httpx
 import pytest
 
+from billing.opencost.query import parse_query
+from billing.opencost.words import QueryError
 from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.app import DashboardSettings, build_app
 from tests.dashboards.site import NOW
@@ -64,6 +66,15 @@ def test_a_bad_parameter_is_a_400_that_says_which_and_what_fits(filled: Store) -
     document = answer.json()
     assert document["code"] == 400
     assert document["message"].startswith("Error: window: illegal window: 'soon'. Write it like 1d")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("at", ["0001-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31"])
+def test_a_window_at_the_ends_of_time_is_refused(at: str, zone: str) -> None:
+    """In UTC such an instant may be of no year that there is, and the engine has none of these."""
+    for window in (f"{at},2026-10-01", f"2026-10-01,{at}", f"{at},{at[:10]}T23:59:59.9{at[19:]}", at):
+        with pytest.raises(QueryError, match="window: "):
+            parse_query({"window": window, "accumulate": "month"}, zone, NOW)
 
 
 def test_an_unknown_parameter_is_named_and_does_no_harm(filled: Store) -> None:
@@ -159,7 +170,14 @@ def test_opencosts_page_gets_its_days_and_its_suggestions(filled: Store) -> None
         assert get(filled, "/allocation/autocomplete", **{**asked, **wrong}).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/model/assets", "/model/cloudCost/top", "/model", "/model/", "/model/allocation/x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/model/assets", "/model/cloudCost/top", "/model", "/model/", "/model/allocation/x",
+        "/allocation/", "/allocation/summary", "/allocation/compute/", "/assets", "/cloudCost/view/table",
+        "/customCost/total", "/clusterInfo", "/prediction/speccost",
+    ],
+)  # fmt: skip
 def test_what_the_ledger_does_not_hold_is_a_404_in_json(filled: Store, path: str) -> None:
     answer = get(filled, path, window=WINDOW)
     assert (answer.status_code, answer.json()["code"]) == (404, 404)

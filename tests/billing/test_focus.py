@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -405,6 +406,23 @@ def test_ratios_that_do_not_sum_to_one_and_missing_columns_are_seen(
         check_focus(books, other)
     path.write_text(text.replace('"BilledCost"', '"Cost"', 1), encoding="utf-8")
     assert [one.rule for one in check_focus(books, path)] == ["column BilledCost is missing"]
+
+
+def test_what_is_no_table_or_no_file_is_refused_in_one_line(books: Store, tmp_path: Path) -> None:
+    packed = gzip.compress(b"a,b\n" * 1000)
+    for name, content in (
+        ("long.csv", b'"' + b"x" * 200_000 + b'"\n'),
+        ("cut.csv.gz", packed[:14]),
+        ("broken.csv.gz", packed[:12] + b"\xff" * 30),
+        ("text.parquet", b"no Parquet"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ExportError, match="cannot be read") as error:
+            check_focus(books, tmp_path / name)
+        assert "\n" not in str(error.value)
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ExportError, match="is not a file"):
+        check_focus(books, tmp_path / "pipe.csv")
 
 
 def test_energy_of_which_nothing_was_measured_is_no_row(exports: Exports) -> None:

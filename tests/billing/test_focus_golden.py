@@ -109,6 +109,26 @@ def test_the_foundations_validator_finds_its_own_contradiction_alone(book: Store
 NAMES = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=12),
     st.text("研发一部🚀👩‍🔬שלוםمال=+-@\"'%,;\n\r\t\x07\\ az", min_size=1, max_size=12),
+    st.sampled_from(
+        [
+            "NA",
+            "na",
+            "N/A",
+            "NULL",
+            "Null",
+            "nan",
+            "None",
+            "<NA>",
+            "\\N",
+            "#N/A",
+            "ΝΑ",
+            " NA",
+            "%4EA",
+            " ",
+            "nul",
+            "nullx",
+        ]
+    ),
 )
 
 
@@ -117,6 +137,8 @@ NAMES = st.one_of(
 @example(["%E7%A0%94", "研"])
 @example(["a b", "a\tb"])
 @example(["\u200b", "\u200c"])
+@example(["NA", "%4EA"])
+@example([" a", "a "])
 def test_ids_are_ascii_and_never_shared_and_names_are_ascii_and_never_empty(names: list[str]) -> None:
     one, other = names
     assert ascii_id(one) != ascii_id(other)
@@ -124,8 +146,18 @@ def test_ids_are_ascii_and_never_shared_and_names_are_ascii_and_never_empty(name
         assert unquote(ascii_id(name)) == name
         for text in (ascii_id(name), ascii_name(name)):
             assert re.fullmatch("[ -~]+", text), name
+            assert text == text.strip()
+            assert text.lower() not in NULLS
     plain = re.sub("[^ -$&-~]", "", one).strip()
-    assert ascii_id(plain) == plain
+    assert (ascii_id(plain) == plain) == (plain.lower() not in NULLS)
+
+
+# What pandas' readers of files take for null, by its documentation (`na_values`), and MySQL's.
+NULLS = {
+    text.lower()
+    for text in ("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+                 "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "\\N", "nil")
+}  # fmt: skip
 
 
 RUNS = itertools.count(11)

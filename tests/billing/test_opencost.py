@@ -216,6 +216,8 @@ def test_filters_are_equality(books: Store) -> None:
         ({"filterNamespaces": "kube-*"}, "wildcards"),
         ({"filterServices": "a"}, "filterservices: is not supported"),
         ({"shareNamespaces": "infra"}, "sharenamespaces: is not supported"),
+        ({"shareCost": "10"}, "sharecost: is not supported"),
+        ({"shareSplit": "even"}, "sharesplit: is not supported"),
         ({"includeIdle": "perhaps"}, "neither true nor false"),
         ({"accumulate": "quarter"}, "'quarter' is not known"),
         ({"format": "csv"}, "'csv' is not supported"),
@@ -225,6 +227,12 @@ def test_what_is_not_understood_is_refused(books: Store, params: dict[str, str],
     with pytest.raises(QueryError) as error:
         ask(books, **params)
     assert message in str(error.value)
+
+
+def test_what_shares_nothing_is_no_error(books: Store) -> None:
+    """Kubecost's page sends these whatever is asked; in proportion to cost is how idle cost is shared here."""
+    sent = {"shareTenancyCosts": "true", "shareSplit": "weighted", "shareLabels": "", "shareCost": "0"}
+    assert ask(books, **sent)["data"] == ask(books)["data"]
 
 
 @pytest.mark.parametrize(

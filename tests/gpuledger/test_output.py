@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuledger import output
+from gpuledger.cli import build, run
 from gpuledger.options import Format
 
 HOSTILE = "a\x1b[2Kb\r\nml  0.00\x9b31m\u202edecrof\u2028\x07[red]"
@@ -25,3 +27,16 @@ def test_a_complaint_is_one_line_whatever_it_names(capsys: pytest.CaptureFixture
     output.complain(f"job {HOSTILE}")
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "\x1b" not in said and "\x9b" not in said and r"\x1b[2Kb" in said
+
+
+@pytest.mark.parametrize("name", ["none.csv", "folder.csv"])
+@pytest.mark.parametrize("command", ["export check", "rates show", "tenants check"])
+def test_a_file_that_is_not_there_is_unusable_input_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str
+) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(SystemExit) as left:
+        run(build(), [*command.split(), str(tmp_path / name)])
+    assert left.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert name in line

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from billing.verify import chain_failures
+from tests.conftest import REPO
 from tests.stores import fresh_store
 from warehouse.chain import CHAINED, Head, TakenError, adopt, append, append_anyway, head
 from warehouse.store import Store
@@ -45,6 +48,21 @@ def test_a_digest_is_what_an_auditor_computes_by_hand(store: Store) -> None:
         previous = digest
     assert head(store, "voided_invoices") == Head(3, previous)
     assert chain_failures(store, "voided_invoices") == []
+
+
+def test_the_document_s_command_computes_the_digest_of_a_void(store: Store) -> None:
+    """With every column that a void has: `invoice void` fills them all."""
+    table = voids("GL-2026-00007").append_column("author", pa.array(["ann"]))
+    append(store, "voided_invoices", table, head(store, "voided_invoices"))
+    ((_, _, previous, digest),) = links(store)
+    (row,) = store.rows("SELECT * EXCEPT (position, previous, digest) FROM voided_invoices")
+    assert set(row) == set(table.column_names)
+    text = (REPO / "docs" / "billing.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    (printf .*?sha256sum)$", text, re.DOTALL | re.MULTILINE)
+    told = subprocess.run(
+        ["bash", "-c", command], env={"PREVIOUS": previous}, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split()[0] == digest
 
 
 def test_two_that_add_after_the_same_row_do_not_fork_the_chain(store: Store) -> None:
