@@ -77,7 +77,7 @@ _CLOSED_AT = "SELECT minOrNull(ingest_cutoff) AS at FROM close_runs WHERE run >=
 def _billed_by(documents: Iterable[Invoice], invoice: Invoice, month: str) -> int:
     """The close that the tenant's last document about the month saw; 0: nothing was billed for it."""
     mine = (one for one in documents if one.tenant == invoice.tenant and not one.is_credit_note and not one.is_void)
-    return max((_run(one) for one in mine if _is_before(one, invoice) and _is_about(one, month)), default=0)
+    return max((run_of(one) for one in mine if _is_before(one, invoice) and _is_about(one, month)), default=0)
 
 
 def _is_before(one: Invoice, invoice: Invoice) -> bool:
@@ -90,5 +90,6 @@ def _is_about(one: Invoice, month: str) -> bool:
     return one.month == month or any(line["reference"]["month"] == month for line in one.lines if is_correction(line))
 
 
-def _run(one: Invoice) -> int:
+def run_of(one: Invoice) -> int:
+    """The close that a document saw; of one of an older version, the last that computed an hour of its month."""
     return int(one.document.get("as_of_run") or one.document.get("books_run") or 0)

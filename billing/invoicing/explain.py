@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from billing.exact import Scale, price_nano, rounded
-from billing.invoicing.changes import changed_entries
+from billing.invoicing.changes import changed_entries, run_of
 from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.invoices import issued
 from billing.rates import RateCard, rate_card_of
@@ -37,7 +37,7 @@ class Explanation:
 
 
 def explain(store: Store, invoice: Invoice, number: int, by_hour: bool = False) -> Explanation:
-    """Explains line `number` (from 1). The ledger is as it is now; `invoice verify` tells whether it still agrees.
+    """Explains line `number` (from 1) by the entries that the invoice was computed from, whatever was closed since.
 
     Errors: InvoiceError if the invoice has no such line.
     """
@@ -88,6 +88,7 @@ def _entries(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: b
         "list_price": line["list_unit_price"] or "",
         "contracted_price": line["contracted_unit_price"] or "",
         "by_hour": int(by_hour),
+        "as_of": run_of(invoice),
     }
     found = store.rows(read_sql(__file__, "explain_usage"), params)
     scale = Scale.of(row["device_units"] for row in found)

@@ -242,5 +242,5 @@ def _differences(stored: Any, computed: Any, where: str, figures: bool = False) 
     elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         for number, (one, other) in enumerate(zip(stored, computed, strict=True)):
             yield from _differences(one, other, f"{where}[{number}]", figures)
-    elif stored != computed:
+    elif stored != computed and not (stored == f"-{computed}" and set(computed) <= set("0.")):  # of before: -0.00
         yield Difference(where, stored, computed)

@@ -157,8 +157,12 @@ def test_a_correction_alone_is_an_invoice_and_is_corrected_in_its_turn(billed: S
 
 
 def test_what_a_correction_is_explained_by_stays_when_later_documents_are_issued(billed: Store) -> None:
-    """October is corrected twice: a later correction, or another month's document, is nothing that it goes back to."""
+    """October is corrected twice: a later correction, or another month's document, is nothing that it goes back to. Nor
+    do they change what October's own invoice is explained by."""
     books = billed
+    (october,) = issued(books, number="GL-2026-00001")
+    of_october = explain(books, october, 1).rows
+    assert sum(row["billed_cost"] for row in of_october) == Decimal(october.lines[0]["billed_cost"])
     noon = at("2026-10-05 00:00")
     correct(books, [Row(noon, unallocated=HOUR_MS)], 8)
     # September is issued late: its document saw the close that changed October, and says nothing of October.
@@ -177,6 +181,7 @@ def test_what_a_correction_is_explained_by_stays_when_later_documents_are_issued
     (december,) = issue_all(books, DECEMBER, IN_JANUARY)
     assert corrections(december, "amount", "description") == [["2.00", "2026-10: 4.00 was billed, 6.00 is due"]]
     assert said() == first
+    assert explain(books, october, 1).rows == of_october
 
 
 def test_billing_late_data_at_once_or_later_comes_to_the_same(books: Store) -> None:

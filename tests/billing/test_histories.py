@@ -38,6 +38,7 @@ from billing.close import close
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.held import Effect, accept, effect, refuse
 from billing.invoicing.documents import Invoice, InvoiceError
+from billing.invoicing.explain import explain
 from billing.invoicing.invoices import credit, draft_all, issue_all, issued, standing, void
 from billing.invoicing.rederive import rederive
 from billing.ledger_report import ledger_report
@@ -856,6 +857,16 @@ class History:
         invoices = [one for one in documents if not one.is_credit_note]
         for one in self.dice.sample(invoices, min(VERIFIED, len(invoices))):
             assert rederive(self.store, str(one.number)).differences == (), one.number
+        self.check_explained(self.dice.choice(invoices))
+
+    def check_explained(self, one: Invoice) -> None:
+        """The usage of its own month is explained by what it was computed from, whatever came later."""
+        for line in one.lines:
+            if line["kind"] == "usage" and not line["charge_class"]:
+                rows = explain(self.store, one, line["line"], by_hour=self.dice.random() < 0.3).rows
+                for name in ("allocated_gpu_hours", "used_gpu_hours", "billed_cost"):
+                    off = sum((row[name] for row in rows), Decimal(0)) - Decimal(line[name])
+                    assert abs(off) <= len(rows) * Decimal("1e-9"), f"{one.number}, line {line['line']}: {name}"
 
     def check_balances(self) -> None:
         """granted = drawn + expired + balance; all of that is available to whoever holds nothing in an open month."""
@@ -905,6 +916,7 @@ def check_document(history: History, one: Invoice) -> None:
     assert one.amount == sum(sums), one.number
     due = one.amount - Decimal(one.totals["prepaid"])
     assert Decimal(one.totals["due"]) == due, one.number
+    assert not [name for name, total in one.totals.items() if total and total.startswith("-") and not Decimal(total)]
     if not history.in_yen(one.tenant, one.month):
         assert one.document["payable"] is None, one.number
     else:
