@@ -171,6 +171,9 @@ def slurm(
         Path | None,
         typer.Option("--rest-token-file", help="File with the JWT for it; a socket needs none.", dir_okay=False),
     ] = None,
+    rest_user: Annotated[
+        str, typer.Option("--rest-user", help="Whose token it is.", show_default="whom the token names")
+    ] = "",
     rest_version: Annotated[
         str, typer.Option("--rest-version", help="Of its data parser.", show_default="the newest that it offers")
     ] = "",
@@ -210,7 +213,7 @@ def slurm(
         where = state_file(state, "slurm", cluster, out, url, store)
         if where is None:
             raise LedgerError("--out -", "needs to know how far it is", "Next: --state FILE, or --file")
-        source = _slurm_source(site, sacct, squeue, scontrol, rest, rest_token_file, rest_version)
+        source = _slurm_source(site, sacct, squeue, scontrol, rest, rest_token_file, rest_version, rest_user)
         collector = SlurmCollector(source, site, places, where)
         dropped: Counter[str] = Counter()
         with _stopping() as stop:
@@ -236,7 +239,7 @@ def slurm(
 
 
 def _slurm_source(
-    site: Site, sacct: str, squeue: str, scontrol: str, rest: str, token_file: Path | None, version: str
+    site: Site, sacct: str, squeue: str, scontrol: str, rest: str, token_file: Path | None, version: str, user: str
 ) -> Source:
     from collectors.slurm.sources import Commands, Rest
 
@@ -244,7 +247,7 @@ def _slurm_source(
         return Commands(site, tuple(shlex.split(sacct)), tuple(shlex.split(squeue)), tuple(shlex.split(scontrol)))
     if token_file is None and not rest.startswith("unix:"):
         raise LedgerError("--rest", "needs a token", "Next: scontrol token > FILE, and --rest-token-file FILE")
-    return Rest(rest, token_file, version)
+    return Rest(rest, token_file, version, user)
 
 
 def _word(given: str) -> Word:

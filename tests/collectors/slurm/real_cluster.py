@@ -38,6 +38,8 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ctld_port}
 AuthType=auth/munge
 AuthInfo=socket={folder}/run/munge.socket
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key={folder}/jwt.key
 CredType=cred/munge
 SlurmUser=root
 SlurmctldPidFile={folder}/run/slurmctld.pid
@@ -97,6 +99,8 @@ NodeName=node4 Name=shard Count=8
 SLURMDBD_CONF = """\
 AuthType=auth/munge
 AuthInfo=socket={folder}/run/munge.socket
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key={folder}/jwt.key
 DbdHost=localhost
 DbdAddr=127.0.0.1
 DbdPort={dbd_port}
@@ -116,6 +120,7 @@ ACCOUNTS = ("ml-vision", "r&d energy", "a|b", "quo`te", "x/y", "acc.t@x", "ünï
 USERS = ("root", "nobody", "games")
 REST_USER = "nobody"
 """slurmrestd refuses to run as root; whoever asks it over its socket is checked to be the same user, or root."""
+REST_TOKEN_SECONDS = 86_400
 QOS = {"normal": 0, "urgent": 1000}
 
 
@@ -132,13 +137,17 @@ class Cluster:
 
     def __init__(self, folder: Path, tres: str) -> None:
         self.folder = folder
-        ports = _free_ports(3 + NODES)
+        ports = _free_ports(4 + NODES)
         self.values = {
             "folder": folder,
             "host": socket.gethostname().split(".")[0],
             "tres": tres,
             **dict(
-                zip(("ctld_port", "dbd_port", "sql_port", *(f"port{n + 1}" for n in range(NODES))), ports, strict=True)
+                zip(
+                    ("ctld_port", "dbd_port", "sql_port", "rest_port", *(f"port{n + 1}" for n in range(NODES))),
+                    ports,
+                    strict=True,
+                )
             ),
         }
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
@@ -173,13 +182,23 @@ class Cluster:
         self.controller()
 
     def rest(self, plugins: str = "openapi/v0.0.38,openapi/dbv0.0.38") -> Path:
-        """The socket on which slurmrestd listens."""
+        """The socket on which slurmrestd listens; it listens on `rest_port` too, for those with a token."""
         path = self.folder / "run" / "rest.socket"
         if "slurmrestd" not in self.processes:
             shutil.chown(path.parent, REST_USER)
-            command = ["slurmrestd", "-a", "rest_auth/local", "-s", plugins, f"unix:{path}"]
+            command = [
+                "slurmrestd", "-a", "rest_auth/local,rest_auth/jwt", "-s", plugins, f"unix:{path}",
+                f"127.0.0.1:{self.values['rest_port']}",
+            ]  # fmt: skip
             self._daemon("slurmrestd", command, as_user=REST_USER)
             self.until(path.exists, "slurmrestd")
+        return path
+
+    def token(self) -> Path:
+        """A file with a token for slurmrestd, as an operator makes it."""
+        path = self.folder / "token"
+        said = self.text("scontrol", "token", f"lifespan={REST_TOKEN_SECONDS}")
+        path.write_text(said.removeprefix("SLURM_JWT="), encoding="utf-8")
         return path
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
@@ -194,6 +213,10 @@ class Cluster:
 
     def text(self, *command: str) -> str:
         return self.run(*command).stdout.decode("utf-8", "replace").strip()
+
+    def is_accounted(self) -> bool:
+        """Whether slurmctld has nothing more to send to slurmdbd."""
+        return "DBD Agent queue size: 0\n" in self.text("sdiag")
 
     def submit(self, *options: str, seconds: float = 1) -> int | None:
         """The id of a batch job that sleeps; None if Slurm does not take it."""
@@ -215,6 +238,8 @@ class Cluster:
     def _write(self) -> None:
         for name in ("run", "state", "spool", "log", "mysql", *(f"dev/n{number + 1}" for number in range(NODES))):
             (self.folder / name).mkdir(parents=True)
+        (self.folder / "jwt.key").write_bytes(secrets.token_bytes(32))
+        (self.folder / "jwt.key").chmod(0o600)
         for number in range(1, NODES + 1):
             for index in range(4):
                 path = self.folder / "dev" / f"n{number}" / f"nvidia{index}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socketserver
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -603,6 +605,39 @@ def test_slurmrestd_is_asked_with_the_token_of_the_moment(tmp_path: Path) -> Non
         Rest(url, token).nodes()
     with pytest.raises(CollectorError, match="no answer"):
         Rest(url, tmp_path / "nope").nodes()
+
+
+def jwt(claims: object) -> str:
+    parts = (
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "HS256"}, claims)
+    )
+    return ".".join((*parts, "signed"))
+
+
+@pytest.mark.parametrize(
+    ("token", "given", "named"),
+    [
+        (jwt({"exp": 1795746275, "iat": 1795646276, "sun": "root"}), "", "root"),
+        (jwt({"sun": "ann"}), "bob", "bob"),
+        *((token, "", None) for token in (jwt({"sub": "ann"}), jwt({"sun": 1}), jwt([]), "opaque", "a.%.c", "a.bé.c")),
+    ],
+)
+def test_slurmrestd_is_told_whose_token_it_is(tmp_path: Path, token: str, given: str, named: str | None) -> None:
+    """As found on Slurm 22.05: "missing header user name: X-SLURM-USER-NAME", and every request was a 401."""
+    asked: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers.get("X-SLURM-USER-NAME"))
+        return httpx.Response(200, json={"nodes": []})
+
+    (tmp_path / "token").write_text(token, encoding="utf-8")
+    source = Rest("http://head", tmp_path / "token", "v0.0.38", given, transport=httpx.MockTransport(answer))
+    if token.isascii():
+        source.nodes()
+        assert asked == [named]
+    else:
+        with pytest.raises(CollectorError, match="no answer"):
+            source.nodes()
 
 
 def test_slurmrestd_is_asked_over_its_socket_without_a_token(tmp_path: Path) -> None:
