@@ -178,9 +178,9 @@ def test_the_lines_of_a_training_run() -> None:
 
 def test_a_digest_by_hand_is_the_store_s() -> None:
     """What it is compared with: tests/warehouse/test_chain.py."""
-    (line,) = of("docs/billing.md", "printf").splitlines()
+    command = of("docs/billing.md", "printf")
     done = subprocess.run(
-        ["bash", "-c", line], env={"PREVIOUS": "e3b0c442"}, capture_output=True, text=True, check=True
+        ["bash", "-c", command], env={"PREVIOUS": "e3b0c442"}, capture_output=True, text=True, check=True
     )
     assert re.fullmatch(r"[0-9a-f]{64}  -\n", done.stdout)
 
