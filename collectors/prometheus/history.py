@@ -23,7 +23,6 @@ from collectors.exporters.memory import Memory
 from collectors.exporters.profile import FILES
 from collectors.exporters.prometheus import WINDOW_SECONDS, PrometheusCollector
 from collectors.exporters.rows import rows
-from collectors.exporters.scrape import Scrape
 from collectors.kubernetes.settings import Settings
 from collectors.prometheus.holders import Holders
 from collectors.readings import Collected
@@ -85,7 +84,7 @@ class History:
             self._path = folder / "position.json"
         self._memory = Memory(folder / "learned.json" if folder is not None else None, ExporterInventory(asked.cluster))
         if self._memory.damaged:
-            raise CollectorError(str(self._path), f"damaged: {self._memory.damaged}", "Delete the folder: read again")
+            raise CollectorError("what was learned of exporters", self._memory.damaged, "Delete it: it is learned anew")
         kept = self._kept()
         self._length = WINDOW_SECONDS
         probe = self._collector(PERIOD_SECONDS, 0)
@@ -94,11 +93,12 @@ class History:
             self._at = kept[0] if kept is not None else self._beginning(probe, now)
         finally:
             probe.close()
-        self._source = self._collector(self._at.period, self._at.every if self._at.is_coarse else 0)
         self._holders = Holders(Settings(cluster=asked.cluster), self._at.since, asked.selector)
         if kept is not None:
             self._holders.restore(kept[1])
-            self._prime()
+        self._reads_grid = False
+        self._source: PrometheusCollector | None = None
+        self._open()
 
     @property
     def since(self) -> datetime:
@@ -124,6 +124,8 @@ class History:
 
     def next(self, now: datetime) -> Collected | None:
         """The rows of the next piece; None if none is over. Errors: SourceError; nothing is taken then."""
+        if self._reads_grid and not self._at.is_coarse:
+            self._open()
         while True:
             start = self._at.until
             hour = (start // WINDOW_SECONDS + 1) * WINDOW_SECONDS
@@ -139,11 +141,7 @@ class History:
                     raise
                 self._length = max((end - start) / 2, LEAST_PIECE_SECONDS)
                 continue
-            was_coarse, self._at.until = self._at.is_coarse, end
-            if was_coarse and not self._at.is_coarse:
-                self._source.close()
-                self._source = self._collector(self._at.period, 0)
-                self._prime()
+            self._at.until = end
             return collected
 
     def keep(self) -> None:
@@ -157,7 +155,8 @@ class History:
         beside.replace(self._path)
 
     def close(self) -> None:
-        self._source.close()
+        if self._source is not None:
+            self._source.close()
 
     def _collector(self, period: float, every: int) -> PrometheusCollector:
         asked = self._asked
@@ -178,7 +177,7 @@ class History:
             plain = json.loads(self._path.read_text(encoding="utf-8"))
             return _Position(**plain["at"]), plain["holders"]
         except (OSError, ValueError, KeyError, TypeError) as mistake:
-            raise CollectorError(str(self._path), f"damaged: {mistake}", "Delete it: all is read again") from mistake
+            raise CollectorError(str(self._path), f"damaged: {mistake}", "Read into another --store") from mistake
 
     def _check(self, probe: PrometheusCollector) -> None:
         """Errors: SourceError, in words for whoever named the URL."""
@@ -230,27 +229,31 @@ class History:
                 found.setdefault(id(one.labels), []).append(at)
         return list(found.values())
 
-    def _prime(self) -> None:
-        """Counters, flips of labels and devices that were silent are known from the hour before; its rows are in the
-        store, or were never to be there."""
+    def _open(self) -> None:
+        """Reads as coarsely as it is to be now. Counters, flips of labels and devices that were silent are known from
+        the hour before; its rows are in the store, or were never to be there.
+
+        Errors: SourceError; what is read is read as before then.
+        """
+        source = self._collector(self._at.period, self._at.every if self._at.is_coarse else 0)
         start = max(self._at.since - 1, self._at.until - WINDOW_SECONDS)
         while start < self._at.until:
             end = min(start + self._length, self._at.until)
             try:
-                self._scrape(start, end)
+                source.between(datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC))
             except TooMuchError:
                 if end - start <= LEAST_PIECE_SECONDS:
                     raise
                 self._length = max((end - start) / 2, LEAST_PIECE_SECONDS)
             else:
                 start = end
-
-    def _scrape(self, start: float, end: float) -> Scrape:
-        return self._source.between(datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC))
+        self.close()
+        self._source, self._reads_grid = source, self._at.is_coarse
 
     def _read(self, start: float, end: float) -> Collected:
+        assert self._source is not None
         answers = self._holders.ask(self._source.query, start, end)
-        scrape = self._scrape(start, end)
+        scrape = self._source.between(datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC))
         collected = self._holders.take(answers)
         collected += scrape.collected
         observed = sorted(scrape.observed, key=lambda one: one.ts)

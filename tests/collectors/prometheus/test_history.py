@@ -70,6 +70,10 @@ class Answering:
         return json.dumps({"status": "success", "data": {"resultType": kind, "result": result}}).encode()
 
 
+def every_sample() -> list[datetime]:
+    return [FIRST + timedelta(seconds=STEP * n) for n in range(int((NOW - FIRST).total_seconds()) // STEP)]
+
+
 def read(history: History) -> list[datetime]:
     instants: list[datetime] = []
     while (collected := history.next(NOW)) is not None:
@@ -92,8 +96,7 @@ def test_every_sample_once_from_the_first_on_in_pieces_that_it_answers(fake: Exp
     history = History(Asked(fake.url), None, NOW)
     assert (history.since, history.period_seconds) == (FIRST, STEP)
     api.most, api.spans = most, []
-    every = [FIRST + timedelta(seconds=STEP * n) for n in range(int((NOW - FIRST).total_seconds()) // STEP)]
-    assert read(history) == [at for at in every if at <= NOW - timedelta(seconds=LAG_SECONDS)]
+    assert read(history) == [at for at in every_sample() if at <= NOW - timedelta(seconds=LAG_SECONDS)]
     assert max(api.spans) <= min(most, 3600)
     assert not history.has_holders
 
@@ -106,6 +109,26 @@ def test_what_is_too_much_at_its_smallest_is_said(fake: Exporter) -> None:
     with pytest.raises(TooMuchError, match="too many samples"):
         history.next(NOW)
     assert history.until == before
+
+
+def test_nothing_is_lost_where_it_fails_between_the_grid_and_every_sample(
+    fake: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fake has nothing on a grid."""
+    monkeypatch.setattr("collectors.prometheus.history.MOST_SAMPLES", 1)
+    api = fake.route = Answering(fake)
+    begun = NOW - timedelta(hours=1)
+    history = History(Asked(fake.url), None, begun)
+    assert history.every_seconds == 300
+    while history.until < begun - timedelta(seconds=LAG_SECONDS):
+        assert history.next(NOW) is not None
+    api.most = 10
+    for _ in range(2):
+        with pytest.raises(TooMuchError):
+            history.next(NOW)
+    api.most = 1e9
+    expected = [at for at in every_sample() if begun < at + timedelta(seconds=LAG_SECONDS) <= NOW]
+    assert read(history) == expected
 
 
 def test_a_history_begins_where_it_is_asked_to(fake: Exporter) -> None:
@@ -127,7 +150,7 @@ def test_a_position_that_cannot_be_read_is_said_and_nothing_is_read_twice(fake: 
     seen, rest = {row["ts"] for row in first.rows["samples"]}, read(again)
     assert rest and not seen & set(rest)
     (tmp_path / "kept" / "position.json").write_text("{")
-    with pytest.raises(CollectorError, match=r"position.json: damaged.*Delete it"):
+    with pytest.raises(CollectorError, match=r"position.json: damaged.*another --store"):
         History(Asked(fake.url), tmp_path / "kept", NOW)
 
 
