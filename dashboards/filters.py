@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlencode
 from zoneinfo import ZoneInfo
 
 from billing.ledger_report import billing_timezone
+from billing.rates import example_prices
 from dashboards.data_version import UNCACHED, DataVersion
 from dashboards.days import Sums, days_sql, sums_of
 from dashboards.periods import ClosedMonth, Period, choose, closed_months, span_key
@@ -82,7 +83,8 @@ class Choices:
 
 @dataclass(frozen=True)
 class Filters:
-    """What a page shows. `period` None: nothing of what was asked is closed; `months` tells what is."""
+    """What a page shows. `period` None: nothing of what was asked is closed; `months` tells what is. example: whose
+    prices these are, where they are no one's own."""
 
     address: Address
     zone: str
@@ -91,6 +93,7 @@ class Filters:
     choices: Choices = Choices()
     sums: Sums = field(default_factory=Sums)
     data_version: DataVersion = UNCACHED
+    example: str = ""
 
     @property
     def more(self) -> Mapping[str, str]:
@@ -196,24 +199,24 @@ def filters_of(store: Store, search: str | None, data_version: DataVersion = UNC
     """
     address = Address.of(search)
     address.check()
-    zone, months = data_version.cached(store, "months", PERIODS_READ, lambda: _zone_and_months(store))
+    zone, example, months = data_version.cached(store, "months", PERIODS_READ, lambda: _zone_and_months(store))
     period = data_version.cached(
         store, ("period", address.period), PERIODS_READ, lambda: choose(store, address.period, months, zone)
     )
     if period is None:
-        return Filters(address, zone, months, None, data_version=data_version)
+        return Filters(address, zone, months, None, data_version=data_version, example=example)
     sums = data_version.cached(
         store, ("sums", period), PERIODS_READ, lambda: sums_of(store, period.start, period.end, zone)
     )
     choices = data_version.cached(
         store, ("choices", period), days_sql(), lambda: _choices(store, period, sums), until=period.end
     )
-    return Filters(address, zone, months, period, choices, sums, data_version)
+    return Filters(address, zone, months, period, choices, sums, data_version, example)
 
 
-def _zone_and_months(store: Store) -> tuple[str, list[ClosedMonth]]:
+def _zone_and_months(store: Store) -> tuple[str, str, list[ClosedMonth]]:
     zone = billing_timezone(store)
-    return zone, closed_months(store, zone)
+    return zone, example_prices(store), closed_months(store, zone)
 
 
 def _ledger(source: str) -> str:

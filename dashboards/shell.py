@@ -15,6 +15,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from access.principal import Principal
+from dashboards import parts
 from dashboards.filters import Filters
 from dashboards.languages import NAMES, Language, language
 from dashboards.periods import ALL, HOUR, latest, neighbour
@@ -68,8 +69,10 @@ def skip_link(words: Language) -> Component:
 
 
 def footer(words: Language, filters: Filters | None) -> list[Component]:
-    zone = filters.zone.replace("_", " ") if filters else ""
-    return [html.Span(words("frame.foot", zone=zone) if zone else "")]
+    if filters is None:
+        return [html.Span("")]
+    said = [html.Span(words("frame.foot", zone=filters.zone.replace("_", " ")))]
+    return [*said, " ", html.Strong(words("frame.example", of=filters.example))] if filters.example else said
 
 
 def navigation(pages: Sequence[Page], here: str, href: Any, words: Language, principal: Principal) -> list[Component]:
@@ -121,6 +124,8 @@ def bar(page: Page | None, filters: Filters, path: str, words: Language) -> list
         if any(name in filters.address.chosen for name in page.filters):
             cleared = filters.href(path, **dict.fromkeys(page.filters))
             shown.append(dcc.Link(words("bar.clear"), href=cleared, className="gl-clear"))
+    if filters.example:
+        shown.append(parts.chip(words("bar.example"), words("frame.example", of=filters.example)))
     return [
         html.Div([one for one in shown if one is not None], className="gl-filters", role="search",
                  **{"aria-label": words("bar.filters")}),

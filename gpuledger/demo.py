@@ -12,6 +12,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuledger.books_steps import close_books, prove_books
 from gpuledger.steps import Steps
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
@@ -73,8 +74,8 @@ def build(store: Store, seed: int, folder: Path, steps: Steps) -> Demo:
     if not issued(store, parse_month(MONTH, billing_timezone(store))):
         _ingest(store, plan, seed, steps)
         _price(store, plan, steps)
-        _close(store, steps)
-    proof = _verify(store, steps)
+        close_books(store, steps, END)
+    proof = prove_books(store, steps)
     period = parse_month(MONTH, billing_timezone(store))
     invoices = _invoice(store, period, folder, steps)
     _watch(store, steps)
@@ -128,30 +129,6 @@ def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
         version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=now)
         apply_parties(store, load_parties(PARTIES), author="demo", reason="the demo's addresses", now=now)
         step.update(detail=f"rate card {version}, {len(card.rates)} rates in {card.currency}")
-
-
-def _close(store: Store, steps: Steps) -> None:
-    from billing.close import close
-
-    with steps.step("Close") as step:
-        report = close(
-            store,
-            until=END,
-            now=datetime.now(UTC),
-            on_progress=lambda what, done, total: step.update(done, total, f"{what}: {done:,} of {total:,} hours"),
-        )
-        step.update(detail=f"{report.checked:,} hours attributed and priced")
-
-
-def _verify(store: Store, steps: Steps) -> VerifyReport:
-    from billing.verify import verify
-
-    with steps.step("Verify") as step:
-        step.update(detail="proving that nothing is lost")
-        proof = verify(store)
-        verdict = "balance to the last GPU-second" if proof.balanced else f"FAIL in {len(proof.failures):,} places"
-        step.update(detail=f"{proof.device_hours:,} books of a device and hour {verdict}")
-    return proof
 
 
 def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[Invoice]:

@@ -87,7 +87,7 @@ def destination(
 
             opened = stack.enter_context(open_store(store))
             migrate(opened)
-            put = _storing(opened, source)
+            put = storing(opened, source)
             yield Destination(f"to {opened.url}", counted(put), reported, lambda: known_devices(opened, cluster))
 
 
@@ -99,7 +99,8 @@ def _write(collected: Collected, file: TextIO) -> None:
     file.flush()
 
 
-def _storing(opened: Store, source: str) -> Sink:
+def storing(opened: Store, source: str) -> Sink:
+    """Writes rows to a store. source: where they came from, as the quarantine says it."""
     import pyarrow as pa
 
     from collectors.tables import schema
@@ -121,7 +122,7 @@ def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca
     from ingest.spool import Spool
     from ingest.targets import Sender, target
 
-    with Spool(_home() / f"watch-{source}-{_mark(cluster, url)}-spool") as spool:
+    with Spool(state_home() / f"watch-{source}-{mark(cluster, url)}-spool") as spool:
         spool.take_up_again()
         outbox = Outbox(spool, cluster, "")
         deliverer = Deliverer(spool, target(url, Sender(cluster, f"watch-{source}"), token_file, ca_file), 1.0)
@@ -178,11 +179,12 @@ class _ServedDevices:
         return self._known
 
 
-def _home() -> Path:
+def state_home() -> Path:
+    """The folder of what continuous commands remember."""
     return Path.home() / ".local" / "state" / "gpuledger"
 
 
-def _mark(*of: str) -> str:
+def mark(*of: str) -> str:
     """Tells one destination from another, so that what was reported here is still reported there."""
     return hashlib.blake2b("\0".join(of).encode(), digest_size=4).hexdigest()
 
@@ -193,5 +195,5 @@ def state_file(given: Path | None, source: str, cluster: str, out: str, url: str
         return given
     if out:
         return Path(f"{out}.state")
-    private_folder(_home())
-    return _home() / f"watch-{source}-{_mark(cluster, url or 'store ' + store)}.state"
+    private_folder(state_home())
+    return state_home() / f"watch-{source}-{mark(cluster, url or 'store ' + store)}.state"

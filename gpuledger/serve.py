@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PORT = 8050
 PORTS_TRIED = 20
+FOLLOW_SECONDS = 60
 CLOSE_MINUTE = 20
 """Of every hour; the hour before has had its grace by then."""
 
@@ -97,11 +98,13 @@ def serve(
     alerts: AlertSettings | None = None,
     reports: Path | None = None,
     trusted_proxies: Sequence[str] = (),
+    following: Callable[[Store, threading.Event], None] | None = None,
 ) -> None:
     """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
 
     app: what is served.   alerts: evaluated and told every minute; None: never.
     reports: a file that says who gets which report by mail; None: nobody.
+    following: done every minute, on a connection of its own: reads what is new from a source; None: nothing.
     trusted_proxies: which many people share: no limit on the connections of one address holds for them.
     Errors: LedgerError if the certificate, the alert rules, their routing or the reports' file are of no use.
     """
@@ -117,6 +120,8 @@ def serve(
         ) from error
     with contextlib.ExitStack() as stack:
         stack.enter_context(_signals(server))
+        if following is not None:
+            stack.enter_context(repeating(store, following, seconds=FOLLOW_SECONDS))
         if close_hourly:
             stack.enter_context(repeating(store, _close, minute=CLOSE_MINUTE))
         from dashboards.days import summing

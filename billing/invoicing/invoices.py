@@ -47,6 +47,7 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
     if tenant is not None and tenant in done:
         return [done[tenant]]
     books = books_of(store)
+    _refuse_example(books)
     _refuse_open_month(period, books, now)
     later = billed_later(store, period, tenant)
     if tenant is not None and tenant in later:
@@ -131,6 +132,12 @@ def _one(store: Store, number: str) -> Invoice:
     if not number or not found:
         raise InvoiceError(f"invoice {number!r}", "was never issued", "See: gpuledger invoice list")
     return found[0]
+
+
+def _refuse_example(books: Books) -> None:
+    if books.card is not None and books.card.example:
+        next_step = "Next: gpuledger rates apply FILE, with your own; it replaces them from the start"
+        raise InvoiceError("rate card", "its prices are an example, at which nothing is issued", next_step)
 
 
 def _refuse_open_month(period: Period, books: Books, now: datetime) -> None:

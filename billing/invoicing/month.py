@@ -458,7 +458,9 @@ def _measures(line: LedgerSum) -> dict[str, str | None]:
 
 
 def _notes(total: LedgerSum, estimated: int, period: Period, books: Books) -> list[str]:
-    notes = []
+    notes = (
+        [f"The prices are an example, not yours: {books.card.example}."] if books.card and books.card.example else []
+    )
     if books.closed_until < period.end:
         notes.append(f"The books are closed until {instant(books.closed_until)}; the month is not complete.")
     if total.unpriced:

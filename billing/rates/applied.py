@@ -36,6 +36,12 @@ def current_rate_card(store: Store) -> AppliedCard | None:
     return _applied(rows[0]) if rows else None
 
 
+def example_prices(store: Store) -> str:
+    """Whose prices the card in force has for an example; '' where they are one's own, or there is none."""
+    rows = store.rows(read_sql(__file__, "example_prices"))
+    return str(rows[0]["example"]) if rows else ""
+
+
 def rate_card_of(store: Store, version: str) -> AppliedCard | None:
     """A card that was applied at some time, by its version."""
     rows = store.rows(read_sql(__file__, "rate_card_of"), {"version": version})

@@ -157,8 +157,12 @@ class RateRule(Part):
 
 
 class RateCard(WholeFile):
-    """A whole card: prices, and the policies of `billing.rates.policies`."""
+    """A whole card: prices, and the policies of `billing.rates.policies`.
 
+    example: whose prices they are, where they are nobody's own: drafts say it, and none of them can be issued.
+    """
+
+    example: str = ""
     currency: Currency
     timezone: str = "UTC"
     priority_classes: dict[Annotated[str, Field(min_length=1)], PriorityClass] = Field(default={})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import queue
 import ssl
 import threading
@@ -16,6 +17,9 @@ import httpx
 from collectors.errors import CollectorError
 from ingest.answer_time import ended_in_time
 
+REFUSED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+TOO_MUCH = (httpx.codes.UNPROCESSABLE_ENTITY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
+"""As a Prometheus, or a proxy before it, says that a query reads too many samples or takes too long."""
 ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 AT_ONCE = 32
 """Pages that are asked for at the same time: each may hold as much memory as an answer may have bytes."""
@@ -26,17 +30,23 @@ class Access:
     """How a source is asked.
 
     timeout_seconds: for the whole answer.   max_bytes: a longer answer is no answer.   token_file: a bearer token, read
-    each time, because Kubernetes renews it.   ca_file: PEM, instead of the system's authorities.
+    each time, because Kubernetes renews it.   login_file: USER:PASSWORD for basic authentication, instead of a token.
+    ca_file: PEM, instead of the system's authorities.
     """
 
     timeout_seconds: float = 10.0
     max_bytes: int = 32 << 20
     token_file: Path | None = None
+    login_file: Path | None = None
     ca_file: Path | None = None
 
 
 class SourceError(CollectorError):
     """The source gave no usable answer this time."""
+
+
+class TooMuchError(SourceError):
+    """It was asked for more than it answers at once, or in time; for less it may."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,9 @@ class Fetcher:
         headers = {"Accept": ACCEPT, "Accept-Encoding": "identity", "User-Agent": "gpuledger"}
         if access.token_file is not None:
             headers["Authorization"] = f"Bearer {_token(access.token_file)}"
+        elif access.login_file is not None:
+            login = _secret(access.login_file, "login_file", "is not one line, USER:PASSWORD")
+            headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
         late = f"had not answered in full after {access.timeout_seconds:g} s"
         deadline = time.monotonic() + access.timeout_seconds
         body = bytearray()
@@ -80,15 +93,19 @@ class Fetcher:
                 for chunk in response.iter_raw():
                     body += chunk
                     if len(body) > access.max_bytes:
-                        raise SourceError(url, f"answers with more than {access.max_bytes} bytes")
+                        raise TooMuchError(url, f"answers with more than {access.max_bytes} bytes")
                     if time.monotonic() > deadline:
-                        raise SourceError(url, late)
+                        raise TooMuchError(url, late)
         except (httpx.HTTPError, httpx.InvalidURL) as mistake:
-            why = late if time.monotonic() > deadline else f"{type(mistake).__name__}: {mistake}"
-            raise SourceError(url, why) from mistake
+            if time.monotonic() > deadline:
+                raise TooMuchError(url, late) from mistake
+            next_step = "Give the CA that signed its certificate" if "CERTIFICATE_VERIFY" in str(mistake) else ""
+            raise SourceError(url, f"{type(mistake).__name__}: {mistake}", next_step) from mistake
         if response.status_code != httpx.codes.OK:
             said = " ".join(bytes(body[:200]).decode("utf-8", "replace").split())
-            raise SourceError(url, f"HTTP {response.status_code} {said}".rstrip())
+            kind = TooMuchError if response.status_code in TOO_MUCH else SourceError
+            next_step = "Give a token or login that it accepts" if response.status_code in REFUSED else ""
+            raise kind(url, f"HTTP {response.status_code} {said}".rstrip(), next_step)
         if encoding != "identity":
             raise SourceError(url, f"answers in {encoding}, which was not asked for")
         return Answer(bytes(body), response.headers.get("content-type", ""))
@@ -156,10 +173,18 @@ def trusted(access: Access, tls: bool) -> ssl.SSLContext:
 
 
 def _token(path: Path) -> str:
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as mistake:
-        raise SourceError(f"token_file {path}", f"cannot be read: {mistake}") from mistake
-    if not token.isascii() or not token.isprintable():
+    token = _secret(path, "token_file", "is no token")
+    if not token.isascii():
         raise SourceError(f"token_file {path}", "is no token")
     return token
+
+
+def _secret(path: Path, option: str, otherwise: str) -> str:
+    """The one line of a file. Errors: SourceError, which does not repeat it; `otherwise` if it is more."""
+    try:
+        found = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as mistake:
+        raise SourceError(f"{option} {path}", f"cannot be read: {mistake}") from mistake
+    if not found.isprintable():
+        raise SourceError(f"{option} {path}", otherwise)
+    return found

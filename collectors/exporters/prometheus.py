@@ -1,8 +1,9 @@
 """Asks a Prometheus that already scrapes the exporters.
 
 Raw samples with their own timestamps are asked for (a range selector in an instant query), neither values at an instant
-nor query_range: both repeat a value for five minutes after its exporter has died. How the labels that Prometheus adds
-are told from the exporter's is said at `observations.Reader._holder`; `up` tells what each target's own are.
+nor query_range: both repeat a value for up to five minutes where Prometheus did not see its exporter die. (A long
+history may be read more coarsely, `every_seconds`, by a subquery that repeats it once.) How the labels that Prometheus
+adds are told from the exporter's is said at `observations.Reader._holder`; `up` tells what each target's own are.
 Source: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 
 from collectors.exporters.exposition import Series, number
 from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.inventory import STEP_SECONDS
 from collectors.exporters.memory import Memory
 from collectors.exporters.observations import OwnPod, Reader, target_name
 from collectors.exporters.profile import FILES, Profile, profile_of
@@ -148,7 +150,8 @@ class PrometheusCollector:
     """Reads the devices of all profiles, or of those given, from one Prometheus.
 
     selector: more matchers for every query, e.g. `cluster="a"`.   period_seconds: how often Prometheus scrapes the
-    exporters.   honor_labels: as its scrape job has it; None: told from the labels, series by series.
+    exporters.   every_seconds: no more than the newest sample of so many seconds counts, on a grid; 0: every sample.
+    honor_labels: as its scrape job has it; None: told from the labels, series by series.
     Errors: CollectorError for a URL, a profile or a file that cannot be used.
     """
 
@@ -160,6 +163,7 @@ class PrometheusCollector:
         selector: str = "",
         cluster: str = "",
         period_seconds: float = 30.0,
+        every_seconds: int = 0,
         honor_labels: bool | None = None,
         access: Access | None = None,
         partition_id: PartitionId | None = None,
@@ -169,7 +173,8 @@ class PrometheusCollector:
         self._units = self.memory.units(url)
         self._url = checked_url(url).rstrip("/")
         self._profiles = [profile_of(one) if isinstance(one, str) else one for one in profiles] or list(FILES.built_in)
-        self._selector, self._cluster, self._period = selector, cluster, period_seconds
+        self._selector, self._cluster, self._period = selector, cluster, max(period_seconds, every_seconds)
+        self._every = every_seconds
         self._honor_labels, self._partition_id = honor_labels, partition_id
         self._fetcher = Fetcher(access or Access(), tls=self._url.startswith("https:"))
         self._sources: dict[str, _Source] = {}
@@ -212,24 +217,32 @@ class PrometheusCollector:
             until = min(since + WINDOW_SECONDS, end.timestamp())
             results += [(source, self._samples(source.reader, since, until)) for source in self._sources.values()]
             since = until
-        for source, result in results:
+        for _, result in results:
             scrape.collected.dropped += result.dropped
-            scrape.observed += self._observe(source, result, own_pod, scrape)
+        before, since = -math.inf, start.timestamp()
+        while since < end.timestamp():
+            since = min(since + STEP_SECONDS, end.timestamp())
+            for source, result in results:
+                looks = [at for at in sorted(result.at) if before < at <= since]
+                scrape.observed += self._observe(source, result, looks, own_pod, scrape)
+            if self.memory.inventory is not None:
+                for row in self.memory.inventory.missing(since):
+                    scrape.collected.add("devices", row)
+            before = since
         for source in self._sources.values():
             take_notes(source.tracker, scrape.collected, self._cluster)
         for row in self._units.notes(end.timestamp(), cluster=self._cluster):
             scrape.collected.add("findings", row)
-        if self.memory.inventory is not None:
-            for row in self.memory.inventory.missing(end.timestamp()):
-                scrape.collected.add("devices", row)
         return scrape
 
     def close(self) -> None:
         self._fetcher.close()
 
-    def _observe(self, source: _Source, result: Result, own_pod: OwnPod | None, scrape: Scrape) -> list[Measurement]:
+    def _observe(
+        self, source: _Source, result: Result, looks: Sequence[float], own_pod: OwnPod | None, scrape: Scrape
+    ) -> list[Measurement]:
         observed: list[Measurement] = []
-        for at in sorted(result.at):
+        for at in looks:
             seen = source.reader.read(
                 result.at[at], at, own_pod=own_pod, honor_labels=self._honor_labels, units=self._units
             )
@@ -269,26 +282,46 @@ class PrometheusCollector:
 
     def _samples(self, reader: Reader, since: float, until: float) -> Result:
         matchers = f'__name__=~"{"|".join(reader.names)}"' + (f",{self._selector}" if self._selector else "")
-        return self._query(f"{{{matchers}}}[{max(1, math.ceil(until - since))}s]", until)
+        seconds = math.ceil(until - since)
+        # A range has both of its ends; on a grid the first is the last of the range before.
+        span = f"{max(1, seconds - 1)}s:{self._every}s" if self._every else f"{max(1, seconds)}s"
+        return self.query(f"{{{matchers}}}[{span}]", until)
 
     def _own_pods(self, end: datetime) -> TargetPods | None:
-        result = self._query(f"up{{{self._selector}}}", end.timestamp())
+        result = self.query(f"up{{{self._selector}}}", end.timestamp())
         self._up = target_states(result)
         return TargetPods(result) if result.at else None
 
-    def _query(self, query: str, at: float) -> Result:
+    def query(self, query: str, at: float) -> Result:
+        """What an instant query answers. Errors: SourceError."""
         answer = self._fetcher.get(f"{self._url}/api/v1/query", {"query": query, "time": f"{at:.3f}"})
         try:
             return read_result(answer.body)
         except ValueError as mistake:
             raise SourceError(self._url, str(mistake)) from mistake
 
+    def names(self, start: datetime | None = None, end: datetime | None = None) -> set[str]:
+        """Of the metrics that it has, or had between the two; of whole blocks, so perhaps some more.
+
+        Errors: SourceError."""
+        limits = {"start": start, "end": end}
+        asked = {name: f"{at.timestamp():.3f}" for name, at in limits.items() if at is not None}
+        answer = self._fetcher.get(f"{self._url}/api/v1/label/__name__/values", asked or None)
+        return _names(answer.body, self._url)
+
+    def known(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that a profile reads, in the order of the profiles and of what they hold for best."""
+        some, found = set(names), []
+        for profile in self._profiles:
+            count, prefix = profile.recognised(some)
+            found += [name for name in Reader(profile, prefix).names if name in some] if count else []
+        return found
+
     def _find_names(self, at: float) -> None:
         """Which profiles' metrics this Prometheus has, and under which prefix."""
         if self._sources and at - self._named_at < NAMES_SECONDS:
             return
-        answer = self._fetcher.get(f"{self._url}/api/v1/label/__name__/values")
-        names = _names(answer.body, self._url)
+        names = self.names()
         self._named_at = at
         for profile in self._profiles:
             count, prefix = profile.recognised(names)

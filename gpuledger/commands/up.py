@@ -1,14 +1,18 @@
-"""`gpuledger up`: hold a store, close its books every hour, serve the dashboard; with `--demo`, fill it first."""
+"""`gpuledger up`: hold a store, close its books every hour, serve the dashboard. `--demo` fills it first, or
+`--prometheus` with what a Prometheus holds."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 
@@ -18,7 +22,13 @@ from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
+    from billing.ledger_report import LedgerReport
+    from collectors.prometheus.history import Asked, History
     from gpuledger.demo import Demo
+    from gpuledger.from_prometheus import Found
+    from gpuledger.steps import Steps
+
+T = TypeVar("T")
 
 
 def register(app: typer.Typer) -> None:
@@ -34,9 +44,40 @@ def up(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port.", show_default="the first free one from 8050 on")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the demo's invoices.", file_okay=False)] = Path(
-        "demo/invoices"
-    ),
+    prometheus: Annotated[
+        str,
+        typer.Option(
+            "--prometheus",
+            metavar="URL",
+            help="First read a Prometheus's history, then follow it (docs/prometheus.md).",
+        ),
+    ] = "",
+    since: Annotated[
+        str,
+        typer.Option(help="Where that history begins: a day, an instant or so many days (14d).", show_default="30d"),
+    ] = "",
+    cluster: Annotated[str, typer.Option(envvar="GPULEDGER_CLUSTER", help="The name of the cluster it scrapes.")] = "",
+    prometheus_selector: Annotated[
+        str, typer.Option(help='More matchers for each query, where it has several clusters: cluster="a".')
+    ] = "",
+    prometheus_token_file: Annotated[
+        Path | None, typer.Option(help="File with the bearer token that it asks for.", dir_okay=False)
+    ] = None,
+    prometheus_login_file: Annotated[
+        Path | None, typer.Option(help="File with USER:PASSWORD for basic authentication.", dir_okay=False)
+    ] = None,
+    prometheus_ca_file: Annotated[
+        Path | None, typer.Option(help="CA of its certificate, PEM.", show_default="the system's", dir_okay=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder of the demo's invoices, or of the drafts from a Prometheus.",
+            file_okay=False,
+            show_default="demo/invoices, drafts",
+        ),
+    ] = None,
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Prepare everything, serve nothing.")] = False,
     seed: Annotated[int, typer.Option(help="Of the demo's fleet; the same seed, the same month.")] = 7,
     sign_in: options.SignIn = None,
@@ -52,6 +93,10 @@ def up(
     from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
 
     remote.refuse_served(store)
+    asked = _asked(prometheus, since, cluster, prometheus_selector, prometheus_token_file, prometheus_login_file,
+                   prometheus_ca_file)  # fmt: skip
+    if demo and asked is not None:
+        raise LedgerError("--demo, --prometheus", "a store has one of them", "Leave one out")
     if sign_in is None:
         _refuse_strangers(host, insecure_no_sign_in)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
@@ -59,9 +104,16 @@ def up(
         opened = stack.enter_context(open_store(url, backups))
         listener = None if no_serve else stack.enter_context(listen(host, port))
         with _sigterm_as_interrupt():
-            made = _prepare(opened, demo, seed, out)
+            made = _prepare(opened, partial(_demo, opened, seed, out or Path("demo/invoices")) if demo else None)
+            history = found = following = None
+            if asked is not None:
+                history = stack.enter_context(contextlib.closing(_history(opened, asked)))
+                found = _prepare(opened, partial(_found, opened, history, out or Path("drafts")))
+                following = partial(_follow, history)
         if made is not None:
             _print_summary(opened, made)
+        if found is not None:
+            _print_found(found)
         if listener is not None:
             _say_where(opened, url_of(listener))
             # The demo's month is over: nothing is to be closed, and nobody to be notified that its data stopped.
@@ -70,10 +122,10 @@ def up(
             app = dashboard(opened, listener, access)
             serve(
                 opened, listener, close_hourly=not demo, app=app, alerts=live, reports=None if demo else reports,
-                trusted_proxies=access.trusted_proxies,
+                trusted_proxies=access.trusted_proxies, following=following,
             )  # fmt: skip
             say("stopped; the store is closed and free")
-    if made is not None and not made.proof.balanced:
+    if any(one is not None and not one.proof.balanced for one in (made, found)):
         raise typer.Exit(1)
 
 
@@ -91,19 +143,75 @@ def _refuse_strangers(host: str, insecure: bool) -> None:
     say(f"warning: no sign-in: everybody who reaches {host} sees these books")
 
 
-def _prepare(store: Store, demo: bool, seed: int, out: Path) -> Demo | None:
-    """Migrates the store and, if asked, makes the demo; on a worker thread, so that Ctrl-C is heard."""
+def _asked(
+    url: str, since: str, cluster: str, selector: str, token: Path | None, login: Path | None, ca: Path | None
+) -> Asked | None:
+    """Errors: LedgerError for what does not fit together; it never repeats what may be a password."""
+    if not url:
+        if since or selector or token or login or ca:
+            raise LedgerError("--since, --prometheus-...", "say how a Prometheus is read", "Add --prometheus URL")
+        return None
+    from urllib.parse import urlsplit
+
+    from collectors.exporters.fetching import Access
+    from collectors.prometheus.history import MOST_BYTES, TIMEOUT_SECONDS, Asked
+
+    if "@" in urlsplit(url).netloc:
+        raise LedgerError("--prometheus", "holds a login, which others can read here", "Use --prometheus-login-file")
+    if token and login:
+        raise LedgerError("--prometheus-login-file", "a token is given as well", "Leave one out")
+    access = Access(TIMEOUT_SECONDS, MOST_BYTES, token_file=token, login_file=login, ca_file=ca)
+    return Asked(url.rstrip("/"), cluster, selector, _since(since), access)
+
+
+def _since(text: str) -> datetime | None:
+    if not text:
+        return None
+    if days := re.fullmatch(r"(\d{1,4})d", text):
+        return datetime.now(UTC) - timedelta(days=int(days[1]))
+    return options.parse_instant("--since", text)
+
+
+def _history(store: Store, asked: Asked) -> History:
+    from gpuledger.from_prometheus import open_history
+
+    migrate(store)
+    history = open_history(store, asked, datetime.now(UTC))
+    if asked.since is not None and asked.since + timedelta(days=1) < history.since:
+        say(f"--since: the history begins at {history.since:%Y-%m-%d %H:%M}Z; if there is more, an own --store has it")
+    return history
+
+
+def _demo(store: Store, seed: int, out: Path, steps: Steps) -> Demo:
     from gpuledger import demo as demonstration
+
+    return demonstration.build(store, seed, out, steps)
+
+
+def _found(store: Store, history: History, out: Path, steps: Steps) -> Found:
+    from gpuledger import from_prometheus
+
+    return from_prometheus.build(store, history, out, steps, datetime.now(UTC))
+
+
+def _follow(history: History, store: Store, stop: threading.Event) -> None:
+    from gpuledger.from_prometheus import follow
+
+    follow(store, history, stop)
+
+
+def _prepare(store: Store, fill: Callable[[Steps], T] | None) -> T | None:
+    """Migrates the store and, if asked, fills it; on a worker thread, so that Ctrl-C is heard."""
     from gpuledger.steps import Steps, in_worker
 
     stop = threading.Event()
 
-    def work() -> Demo | None:
+    def work() -> T | None:
         migrate(store)
-        if not demo:
+        if fill is None:
             return None
         with Steps(console(stderr=True), stop).shown() as steps:
-            return demonstration.build(store, seed, out, steps)
+            return fill(steps)
 
     try:
         return in_worker(work, stop)
@@ -127,27 +235,53 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _print_summary(store: Store, made: Demo) -> None:
-    total, platform, capacity = made.report.total, made.report.platform, made.report.capacity
-    currency = made.report.currency or ""
-    idle = total["idle_gpu_hours"]
-    rows = [
-        ("Capacity", _hours(capacity["gpu_hours"]), "GPU-hours"),
-        ("  allocated", _hours(total["allocated_gpu_hours"]), f"{len(made.report.rows)} tenants"),
-        ("    used", _hours(total["used_gpu_hours"]), ""),
-        ("    idle", _hours(idle), "held, but did nothing"),
-        ("    unmetered", _hours(total["unmetered_gpu_hours"]), "held, use unknown"),
-        ("  unallocated", _hours(platform["unallocated_gpu_hours"]), ""),
-        ("  unavailable", _hours(platform["unavailable_gpu_hours"]), "down or drained"),
-        ("Billed", _hours(total["billed_cost"]), f"{currency}, on {len(made.invoices)} invoices"),
-    ]
-    say("")
-    for label, value, note in rows:
-        say(f"  {label:<18}{value:>12}  {note}".rstrip())
+    _print_hours(made.report, f"on {len(made.invoices)} invoices")
     say(f"  {'Books balanced':<18}{'yes' if made.proof.balanced else 'NO':>12}  {made.proof.device_hours:,} checked")
     say(f"  {'Kept out':<18}{made.refused + made.quarantined:>12,}  claims and records (gpuledger doctor)")
     say(f"  {'Alerts':<18}{made.firing:>12,}  fire at the month's end")
     say(f"  {'Objectives':<18}{made.missed:>12,}  of {made.promised} missed, by tenant and queue")
     say(f"  Invoices          {made.folder.resolve()}")
+
+
+def _print_found(found: Found) -> None:
+    say("")
+    say(f"  History           {found.since:%Y-%m-%d %H:%M}Z to {found.until:%Y-%m-%d %H:%M}Z")
+    if found.every_seconds:
+        say(f"                    read on a grid of {found.every_seconds} s, because it is long; what is new, in full")
+    for model, count in found.devices.items():
+        say(f"  {'Devices':<18}{count:>12,}  {model}")
+    if not found.has_holders:
+        say("  Holders           unknown: no kube_pod_container_resource_requests of GPUs (kube-state-metrics)")
+    if found.report is None:
+        say("  No hour is closed yet; the first is, once it is over and its grace has passed")
+        return
+    _print_hours(found.report, f"on {len(found.drafts)} drafts")
+    say(f"  {'Books balanced':<18}{'yes' if found.proof.balanced else 'NO':>12}  {found.proof.device_hours:,} checked")
+    if found.dropped:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(found.dropped.items()))
+        say(f"  {'Series not used':<18}{found.dropped.total():>12,}  {reasons}")
+    if found.drafts:
+        say(f"  Drafts            {found.folder.resolve()}")
+    if found.example:
+        say(f"  Prices            an example, not yours: {found.example}")
+        say("                    Your own, from the start: gpuledger rates apply FILE (docs/rates.md)")
+
+
+def _print_hours(report: LedgerReport, documents: str) -> None:
+    total, platform = report.total, report.platform
+    rows = [
+        ("Capacity", _hours(report.capacity["gpu_hours"]), "GPU-hours"),
+        ("  allocated", _hours(total["allocated_gpu_hours"]), f"{len(report.rows)} tenants"),
+        ("    used", _hours(total["used_gpu_hours"]), ""),
+        ("    idle", _hours(total["idle_gpu_hours"]), "held, but did nothing"),
+        ("    unmetered", _hours(total["unmetered_gpu_hours"]), "held, use unknown"),
+        ("  unallocated", _hours(platform["unallocated_gpu_hours"]), ""),
+        ("  unavailable", _hours(platform["unavailable_gpu_hours"]), "down or drained"),
+        ("Billed", _hours(total["billed_cost"]), f"{report.currency or ''}, {documents}"),
+    ]
+    say("")
+    for label, value, note in rows:
+        say(f"  {label:<18}{value:>12}  {note}".rstrip())
 
 
 def _hours(value: Decimal | None) -> str:

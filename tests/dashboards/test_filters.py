@@ -7,6 +7,8 @@ from types import ModuleType
 
 import pytest
 
+from billing.rates import apply_rate_card, parse_rate_card
+from dashboards import shell
 from dashboards.filters import Address, filters_of
 from dashboards.languages import language
 from dashboards.periods import ClosedMonth, Period, closed_months, latest, neighbour
@@ -95,3 +97,15 @@ def test_two_currencies_are_not_added(store: Store, make_books: ModuleType) -> N
     make_books.fill(store, rows)
     with pytest.raises(LedgerError, match="EUR and USD"):
         filters_of(store, "")
+
+
+def test_every_page_says_that_prices_are_an_example(store: Store) -> None:
+    rate = {"sku": "gpu", "price_per_gpu_hour": "3.00"}
+    for example, shown in (("prices of a cloud, 2026-09", True), ("", False)):
+        card = parse_rate_card({"currency": "USD", "rates": [rate], "example": example})
+        apply_rate_card(store, card, "ada", "", datetime(2026, 10, 1, tzinfo=UTC))
+        for words in (EN, ZH):
+            filters = filters_of(store, f"?lang={words.code}")
+            assert filters.example == example
+            bar, foot = str(shell.bar(None, filters, "/", words)), str(shell.footer(words, filters))
+            assert (words("bar.example") in bar, "prices of a cloud, 2026-09" in foot) == (shown, shown)

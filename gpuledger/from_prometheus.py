@@ -1,0 +1,169 @@
+"""`gpuledger up --prometheus`: the books of a cluster from what its Prometheus holds, then as it goes on.
+
+Every step can be done again and changes nothing, so a history that was cut short carries on where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuledger.books_steps import close_books, prove_books
+from gpuledger.destinations import mark, state_home, storing
+from gpuledger.steps import Step, Steps
+from warehouse.errors import LedgerError
+from warehouse.store import EmbeddedStore, Store, read_sql
+
+if TYPE_CHECKING:
+    from billing.invoicing.invoices import Invoice
+    from billing.ledger_report import LedgerReport
+    from billing.verify import VerifyReport
+    from collectors.prometheus.history import Asked, History
+
+log = logging.getLogger(__name__)
+
+SOURCE = "prometheus"
+ROWS_AT_ONCE = 50_000
+"""What is read is written, and its position kept, when it has become so many rows."""
+EXAMPLE_RATES = Path(__file__).parent / "example_rates.yaml"
+DRAFT_FORMATS = ("html", "csv", "json")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the history came to. every_seconds: as in `History`.   devices: by model.   dropped: series that were not
+    used, by reason.   report: None before an hour was closed.   drafts: of the months that it reaches into.   example:
+    whose prices they have, where those are nobody's own."""
+
+    since: datetime
+    until: datetime
+    every_seconds: int
+    devices: dict[str, int]
+    has_holders: bool
+    dropped: Counter[str]
+    report: LedgerReport | None
+    proof: VerifyReport
+    drafts: list[Invoice]
+    folder: Path
+    example: str
+
+
+def folder_of(store: Store, asked: Asked) -> Path | None:
+    """Where the position in this history is kept: with an embedded store, so that it goes when the store goes."""
+    name = f"prometheus-{mark(asked.url, asked.cluster, asked.selector)}"
+    if not isinstance(store, EmbeddedStore):
+        return state_home() / f"{name}-{mark(store.url)}"
+    return None if store.path is None else store.path / name
+
+
+def open_history(store: Store, asked: Asked, now: datetime) -> History:
+    """Errors: CollectorError."""
+    from collectors.prometheus.history import History
+
+    return History(asked, folder_of(store, asked), now)
+
+
+def build(store: Store, history: History, folder: Path, steps: Steps, now: datetime) -> Found:
+    """Reads the history until now into a migrated store, closes and proves the books, and writes drafts."""
+    from billing.ledger_report import ledger_report
+    from billing.rates import example_prices
+
+    dropped = _read(store, history, steps, now)
+    _price(store, steps, now)
+    close_books(store, steps)
+    proof = prove_books(store, steps)
+    drafts = _draft(store, folder, steps)
+    report = ledger_report(store, None, ["tenant"])
+    return Found(
+        since=history.since,
+        until=history.until,
+        every_seconds=history.every_seconds,
+        devices=_devices(store),
+        has_holders=history.has_holders,
+        dropped=dropped,
+        report=report if report.closed else None,
+        proof=proof,
+        drafts=drafts,
+        folder=folder,
+        example=example_prices(store),
+    )
+
+
+def follow(store: Store, history: History, stop: threading.Event) -> None:
+    """What came since the last look; a Prometheus that is away is asked again at the next."""
+    try:
+        while not stop.is_set() and (collected := history.next(datetime.now(UTC))) is not None:
+            storing(store, SOURCE)(collected)
+            history.keep()
+    except (LedgerError, OSError) as error:
+        log.error("prometheus: %s; it is asked again in a minute", error)
+
+
+def _read(store: Store, history: History, steps: Steps, now: datetime) -> Counter[str]:
+    from collectors.readings import Collected
+
+    put = storing(store, SOURCE)
+    with steps.step("History") as step:
+        start, rows, kept, dropped = history.until, 0, Collected(), Counter[str]()
+        _say(step, history, start, now, rows)
+        while (collected := history.next(now)) is not None:
+            kept += collected
+            rows += sum(map(len, collected.rows.values()))
+            dropped += collected.dropped
+            if sum(map(len, kept.rows.values())) >= ROWS_AT_ONCE:
+                put(kept)
+                history.keep()
+                kept = Collected()
+            _say(step, history, start, now, rows)
+        put(kept)
+        history.keep()
+    return dropped
+
+
+def _say(step: Step, history: History, start: datetime, now: datetime, rows: int) -> None:
+    done, total = (history.until - start).total_seconds(), (now - start).total_seconds()
+    step.update(int(done), int(total), f"{rows:,} records until {history.until:%Y-%m-%d %H:%M}Z")
+
+
+def _price(store: Store, steps: Steps, now: datetime) -> None:
+    """The example's prices, where no card was ever applied."""
+    from billing.rates import apply_rate_card, current_rate_card, load_rate_card
+
+    with steps.step("Prices") as step:
+        current = current_rate_card(store)
+        if current is not None:
+            step.update(detail=f"rate card {current.version}, applied by {current.author}")
+            return
+        card = load_rate_card(EXAMPLE_RATES)
+        apply_rate_card(store, card, author="gpuledger", reason="an example, until a card is applied", now=now)
+        step.update(detail=f"an example, not yours: {card.example}")
+
+
+def _draft(store: Store, folder: Path, steps: Steps) -> list[Invoice]:
+    from billing.closed import closed_period
+    from billing.documents.invoice_files import write_invoice
+    from billing.invoicing.drafts import draft_all
+    from billing.ledger_report import billing_timezone
+    from billing.periods import Period, month_name, parse_month
+
+    with steps.step("Drafts") as step:
+        zone, books = billing_timezone(store), closed_period(store)
+        drafts: list[Invoice] = []
+        month = parse_month(month_name(books, zone), zone) if books is not None else None
+        while books is not None and month is not None and month.start < books.end:
+            drafts += draft_all(store, month)
+            month = parse_month(month_name(Period(month.end, books.end), zone), zone)
+        for number, draft in enumerate(drafts, 1):
+            write_invoice(draft, folder, DRAFT_FORMATS)
+            step.update(number, len(drafts), f"{number:,} of {len(drafts):,}")
+        step.update(detail=f"{len(drafts):,} in {folder}" if drafts else "none: nobody held a device in a closed hour")
+    return drafts
+
+
+def _devices(store: Store) -> dict[str, int]:
+    return {row["model"]: row["devices"] for row in store.rows(read_sql(__file__, "devices_by_model"))}
