@@ -71,12 +71,13 @@ def deliver(
     """Sends what is due at `now` and answers what became of it. A target that fails keeps no other waiting, and what
     is said of the time is reckoned from the moment of sending.
 
-    patience: seconds after which a target gets no further call; what is left stays due.
+    patience: seconds after which a target gets no further call (three times that while others are still sent to: it
+    would only wait for them); what is left stays due.
     Errors: StoreError alone; what a target says is an outcome.
     """
     if not routing.routes:
         return []
-    clock = _Clock(now)
+    round_ = _Round(now, patience)
     alerts = notified_alerts(store, now)
     if not alerts:
         return []
@@ -93,7 +94,8 @@ def deliver(
         return []
     healthy_first = sorted(by_target.values(), key=lambda some: max(one.attempt for one in some))
     with ThreadPoolExecutor(min(AT_ONCE, len(by_target)), "alert-delivery") as pool:
-        parts = pool.map(lambda some: _send_all(some, clock, patience), healthy_first)
+        round_.busy.update(by_target)
+        parts = pool.map(lambda some: _send_all(some, round_), healthy_first)
         results = [outcome for part in parts for outcome in part]
     _tell_given_up(store, results, now)
     known = {(key[0], key[1]) for key in log}
@@ -117,33 +119,42 @@ def _tell_given_up(store: Store, results: Sequence[Outcome], now: datetime) -> N
         report_refused(store, now, f"{what}; at last: {one.detail}")
 
 
-class _Clock:
-    """Whole seconds that go on from an instant."""
+class _Round:
+    """One delivery. busy: targets that are not done with."""
 
-    def __init__(self, now: datetime) -> None:
-        self._now, self._started = now, time.monotonic()
+    def __init__(self, now: datetime, patience: float) -> None:
+        self._now, self._patience, self._started = now, patience, time.monotonic()
+        self.busy: set[str] = set()
 
     def now(self) -> datetime:
+        """Whole seconds that go on from its instant."""
         return self._now + timedelta(seconds=int(time.monotonic() - self._started))
+
+    def over(self) -> bool:
+        """Whether who sends to one of its targets should leave the rest to the next."""
+        return time.monotonic() - self._started >= self._patience * (3 if len(self.busy) > 1 else 1)
 
 
 def _is_reminder(outcome: Outcome) -> bool:
     return outcome.delivery.again and outcome.outcome == "sent" and outcome.delivery.transport.keeps_alive
 
 
-def _send_all(due: Sequence[Delivery], clock: _Clock, patience: float) -> list[Outcome]:
+def _send_all(due: Sequence[Delivery], round_: _Round) -> list[Outcome]:
     """Sends to one target, as many alerts in a call as it takes."""
-    transport, until = due[0].transport, time.monotonic() + patience
+    transport = due[0].transport
     found: list[Outcome] = []
-    for start in range(0, len(due), transport.most):
-        if start and time.monotonic() >= until:
-            break
-        part = due[start : start + transport.most]
-        outcome, detail = _send(part, clock.now())
-        found += [Outcome(delivery, outcome, detail) for delivery in part]
-        if outcome == "failed":  # it would fail for the rest as well, each after its timeout
-            found += [Outcome(delivery, outcome, detail) for delivery in due[start + transport.most :]]
-            break
+    try:
+        for start in range(0, len(due), transport.most):
+            if start and round_.over():
+                break
+            part = due[start : start + transport.most]
+            outcome, detail = _send(part, round_.now())
+            found += [Outcome(delivery, outcome, detail) for delivery in part]
+            if outcome == "failed":  # it would fail for the rest as well, each after its timeout
+                found += [Outcome(delivery, outcome, detail) for delivery in due[start + transport.most :]]
+                break
+    finally:
+        round_.busy.discard(due[0].target)
     return found
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 from collectors.exporters import exposition
 from collectors.exporters.fetching import Access, Fetcher, SourceError
@@ -66,7 +67,10 @@ def look(
                 wait()
                 body = fetcher.get(url).body
             read = exposition.parse(body, reader.wants, own=reader.profile.own)
-            seen = reader.read(read.series, datetime.now(UTC).timestamp(), max_age=None, units=units)
+            now = datetime.now(UTC).timestamp()
+            seen = reader.read(read.series, now, max_age=None, units=units)
+            if not seen.devices:  # whose ids are made of a node that the page does not name, and an agent knows
+                seen = reader.read(read.series, now, node=urlsplit(url).hostname or "", max_age=None, units=units)
             observed = tracker.advance(seen)
             dropped = read.dropped + seen.dropped
     finally:

@@ -75,7 +75,7 @@ def _said(report: Report, words: Language) -> dict[str, Any]:
             ),
             (
                 words("report.workloads"),
-                [_row(row, f"{row['workload']} ({row['project']})", report, words) for row in report.workloads],
+                [_row(row, _workload(row), report, words) for row in report.workloads],
             ),
         ],
         "budgets": [_budget(one, words) for one in report.budgets],
@@ -83,6 +83,10 @@ def _said(report: Report, words: Language) -> dict[str, Any]:
         "waste": waste_reported(report.advice, words, lambda amount, currency: _amount(amount, currency, words)),
         "notes": list(_notes(report, words)),
     }  # fmt: skip
+
+
+def _workload(row: Mapping[str, Any]) -> str:
+    return f"{row['workload']} ({row['project']})" if row["project"] else str(row["workload"])
 
 
 def _kind(total: Mapping[str, Any], kind: str, words: Language) -> tuple[str, str, str, str, str]:

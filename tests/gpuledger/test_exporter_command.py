@@ -54,6 +54,13 @@ def test_each_metric_with_its_unit_and_what_is_lost(exporter: Exporter) -> None:
     assert card["lost"] == [] and card["dropped"] == {"not in the profile": 2}
 
 
+def test_devices_that_have_no_name_but_a_number_on_their_node_are_read(exporter: Exporter) -> None:
+    """As found: of a recorded Ascend page, whose devices an agent reads, it was said to have none."""
+    exporter.body = b"".join(b'npu_chip_info_utilization{id="%d",vdie_id=""} 57\n' % number for number in range(8))
+    done = run(exporter.url, "--format", "json")
+    assert (done.exit_code, json.loads(done.stdout)["devices"]) == (0, 8), done.output
+
+
 def test_what_a_device_must_have_is_lost(exporter: Exporter) -> None:
     exporter.body = page("DCGM_FI_DEV_GPU_UTIL 1", "DCGM_FI_DEV_POWER_USAGE 70")
     done = run(exporter.url)

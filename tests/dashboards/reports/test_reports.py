@@ -8,6 +8,7 @@ import shutil
 import socket
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
@@ -94,6 +95,8 @@ def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(st
         assert not any(word in text + html for word in OF_SPEECH)
         assert not any(word in html for word in ("<script", "http:", "https:", "url("))
         assert chart(made, spoken).startswith(b"\x89PNG\r\n")
+    bare = replace(made, workloads=[{**row, "project": ""} for row in made.workloads])
+    assert "w-vision (p-vision): " in as_text(made, EN) and "w-vision: " in as_text(bare, EN)
 
 
 def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(store: Store) -> None:
