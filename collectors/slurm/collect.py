@@ -241,7 +241,8 @@ class SlurmCollector:
         more: what is requeued or resized in the second of its start has a record without a length, perhaps from before
         the start that was reported; a requeue was seen to be told as a start in the instant in which the run ends; of
         some array's tasks there is no record at all, but they wait again since their requeue, which is their submission
-        then; and where a task ended before its second run was written, the record of the first one is the last."""
+        then; where a task ended before its second run was written, the record of the first one is the last; and a
+        slurmctld that was killed forgets jobs, which accounting takes for running, and gives their ids to others."""
         reported = {job.job_id: job for job in controlled}
         records: dict[str, list[Job]] = defaultdict(list)
         for job in accounted:
@@ -252,7 +253,12 @@ class SlurmCollector:
             over_by = _over_by(now, allocation, began)
             if now is not None and now.state in HOLDING and over_by is None:
                 continue
-            if any(job.started_at == began != job.ended_at and allocation in job.allocations for job in some):
+            if any(
+                job.started_at == began != job.ended_at
+                and allocation in job.allocations
+                and (job.ended_at is not None or over_by is None)
+                for job in some
+            ):
                 continue
             least = row["ts"] + timedelta(milliseconds=1)
             at_once = [job.state for job in some if _ended_at_once(job, began, some)]

@@ -338,6 +338,20 @@ def test_an_end_without_nodes_is_remembered_too(tmp_path: Path) -> None:
     assert (found["finding"], found["workload_id"]) == ("end_changed", "7")
 
 
+def test_a_job_that_a_killed_slurmctld_forgot_ends_when_another_has_its_id(tmp_path: Path) -> None:
+    """As found on Slurm 22.05: accounting took job 47 for running for good, and the next job was 47, too."""
+    reported = Reported([record("RUNNING", "10:00:00")], [JOB])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 0, 1, tzinfo=UTC)
+    collector.collect(now)
+    collector.acknowledge()
+    other = {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": [], "account": "bio"}
+    reported.jobs = [JOB | other | {"submit_time": TEN + DAYS + 7}]
+    rows = collector.collect(now + timedelta(seconds=9)).rows["events"]
+    ends = [(row["event"], row["tenant"], row["ts"].second) for row in rows if row["event"] != "submitted"]
+    assert ends == [("cancelled", "chem", 7)]
+
+
 def test_a_task_that_waits_again_has_ended_though_accounting_has_no_record_of_it(tmp_path: Path) -> None:
     """As found on a real Slurm: it held its device until it was cancelled in the queue; the next job was refused."""
     reported = Reported([], [JOB | {"gres_detail": []}])

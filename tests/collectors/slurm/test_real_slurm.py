@@ -77,7 +77,7 @@ class Lives:
 
     cluster: Cluster
     draw: random.Random
-    accounts: dict[int, str] = field(default_factory=dict)
+    accounts: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     lengths: dict[int, float] = field(default_factory=dict)
     instances: dict[int, Fraction] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -176,7 +176,9 @@ class Lives:
         if job is None:
             self.done["refused"] += 1
         else:
-            self.accounts[job], self.lengths[job] = account, seconds
+            # A slurmctld that is restarted may give an id again.
+            self.accounts[job].add(account)
+            self.lengths[job] = max(seconds, self.lengths.get(job, 0))
         return job
 
     def _text(self) -> str:
@@ -268,7 +270,7 @@ def accounted(cluster: Cluster, lives: Lives) -> Accounted:
         # The later record of a resized job may name the first start; its submission is the resize.
         seconds = int((datetime.fromisoformat(end) - datetime.fromisoformat(max(submit, start))).total_seconds())
         submitted = int(re.split(r"[_+]", shown)[0])
-        assert account == lives.accounts[submitted], (raw, shown, submit, start, state)
+        assert account in lives.accounts[submitted], (raw, shown, submit, start, state)
         resized |= {raw} if state == "RESIZING" else set()
         held_longer = seconds > lives.lengths[submitted] + (times.seconds(suspended) or 0) + SLACK_SECONDS
         if (state == "REQUEUED" and seconds > lives.lengths[submitted]) or (raw in resized and held_longer):
