@@ -49,7 +49,8 @@ RECORD_MISSING = "accounting has no record of it: start and end are billed as th
 END_CHANGED = "Slurm reported its end as {}, and reports {} now: the earlier one is billed"
 ONLY_AT_START = {"node", "gpus", "units", "priority", "device_id", "partition_id", "partition_profile"}
 REQUEUED_AT_ONCE = timedelta(seconds=10)
-"""How long a start may wait for the controller's lock behind a requeue that was asked for before it."""
+"""How long a start may wait for the controller's lock behind a requeue that was asked for before it. From then on it is
+the next run: Slurm lets a requeued job wait so long."""
 BEGUN_LATELY = timedelta(hours=2)
 LATE = timedelta(minutes=1)
 """Accounting may have a record later than the controller; one that is later still is missing."""
@@ -135,16 +136,16 @@ class SlurmCollector:
             self._deep = False
             lives = jobs
         else:
-            lives = list(_joined(accounted.records, jobs))
             missing = _not_accounted(accounted.records, jobs, begin)
-            lives += missing
+            lives = [*_joined(accounted.records, jobs), *missing]
             collected += self._new(_missing_rows(missing, self._site, now))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
         collected += self._new(self._changed_ends(lives, now))
         reported = lifecycle_rows(lives, self._site, now)
         reported += placement_rows(jobs, self._site, self._inventory, now)
         self._remember(reported.rows.get("events", ()), now)
-        if accounted is not None and controlled is not None:
+        self._runs.save()  # starts, before they are handed on: who is killed then must still end them
+        if controlled is not None:
             reported += self._never_began(lives, jobs)
         reported += self._reason_rows(jobs, now)
         collected += self._new(reported)
@@ -214,49 +215,67 @@ class SlurmCollector:
     def _changed_ends(self, jobs: Iterable[Job], now: datetime) -> Collected:
         """Accounting's record of a run that was over is overwritten when its job is requeued, as of a cancelled
         component of a heterogeneous job: its end is the requeue's then. What it was, accounting had said, or the
-        controller before accounting had a record."""
+        controller before accounting had a record, or we had concluded."""
         collected = Collected()
         self._next_ends = {}
+        without_start: dict[tuple[str, datetime | None], list[datetime]] = defaultdict(list)
+        for (job_id, submitted, began), ended in self._runs.ends.items():
+            if began == ended:
+                without_start[job_id, submitted].append(ended)
         for job in jobs:
-            if job.ended_at is None or job.started_at is None or not job.holds or not_ours(job, self._site):
+            if job.ended_at is None or job.held_nothing or not_ours(job, self._site):
                 continue
-            run = job.job_id, job.submitted_at, job.started_at
+            began = job.started_at or job.ended_at
+            run = job.job_id, job.submitted_at, began
             first = self._next_ends[run] = self._runs.ends.get(run, job.ended_at)
-            if first != job.ended_at:
+            concluded = [self._runs.ends.get((job.job_id, None, began), first)]
+            known = [first, *concluded, *without_start[job.job_id, job.submitted_at]]
+            first = min((at for at in known if at >= began), default=first)
+            if job.holds and first != job.ended_at:
                 message = END_CHANGED.format(*(f"{at:%Y-%m-%d %H:%M:%SZ}" for at in (first, job.ended_at)))
                 collected.add("findings", finding(self._site, now, "end_changed", message, job.job_id, "warning"))
         return collected
 
     def _never_began(self, accounted: Iterable[Job], controlled: Iterable[Job]) -> Collected:
-        """Ends of runs that accounting makes none of, reported once the controller says that the job holds nothing:
-        what is requeued in the second of its start has a record without a length, from before the start that was
-        reported; a requeue was seen to be told as a start in the instant in which the run ends; of some array's
-        tasks there is no record at all, but they wait again since their requeue, which is their submission then; and
-        where a task ended before its second run was written, the record of the first one is the last."""
+        """Ends of runs that accounting makes none of, reported once the controller says that the job holds them no
+        more: what is requeued or resized in the second of its start has a record without a length, perhaps from before
+        the start that was reported; a requeue was seen to be told as a start in the instant in which the run ends; of
+        some array's tasks there is no record at all, but they wait again since their requeue, which is their submission
+        then; where a task ended before its second run was written, the record of the first one is the last; and a
+        slurmctld that was killed forgets jobs, which accounting takes for running, and gives their ids to others."""
         reported = {job.job_id: job for job in controlled}
         records: dict[str, list[Job]] = defaultdict(list)
         for job in accounted:
             records[job.job_id].append(job)
         collected = Collected()
-        for (job_id, _, began), row in self._runs.starts.items():
-            now = reported.get(job_id)
-            if now is not None and now.state in HOLDING:
+        for (job_id, allocation, began), row in self._runs.starts.items():
+            now, some = reported.get(job_id), records.get(job_id, [])
+            over_by = _over_by(now, allocation, began)
+            if now is not None and now.state in HOLDING and over_by is None:
                 continue
-            again = now.submitted_at if now is not None and now.state in WAITING else None
-            some = records.get(job_id, [])
-            if any(job.started_at == began != job.ended_at for job in some):
+            if any(
+                job.started_at == began != job.ended_at
+                and allocation in job.allocations
+                and (job.ended_at is not None or over_by is None)
+                for job in some
+            ):
                 continue
             least = row["ts"] + timedelta(milliseconds=1)
-            if any(job.state == "REQUEUED" and _ends_what_began(job, began) for job in some):
+            at_once = [job.state for job in some if _ended_at_once(job, began, some)]
+            if at_once or any(job.state == "REQUEUED" and _ends_what_began(job, began) for job in some):
                 ended = least
-            elif again is not None and began < again:
-                ended = again
+            elif concluded := self._runs.ends.get((allocation, None, began)):
+                self._next_ends[allocation, None, began] = concluded
+                continue
+            elif over_by is not None:
+                ended = max(least, over_by)
+                at_once = ["REQUEUED" if _has_another_run(now, began) else "RESIZING"]
             elif some and all(job.ended_at is not None for job in some) and (now is None or now.ended_at):
                 ended = max(least, now.ended_at) if now is not None and now.ended_at else least
             else:
                 continue
+            self._next_ends[allocation, None, began] = ended.replace(microsecond=0)
             end = {name: row[name] for name in row if name not in ONLY_AT_START}
-            at_once = (job.state for job in some if job.started_at == began == job.ended_at)
             state = next((state for state in at_once if state in ENDINGS), "REQUEUED")
             collected.add("events", end | {"ts": ended, "event": ENDINGS[state], "reason": state})
         return collected
@@ -282,13 +301,39 @@ class SlurmCollector:
         return new
 
 
+def _has_another_run(now: Job | None, began: datetime) -> bool:
+    """Whether by the controller a job waits again, or has begun again since."""
+    if now is None or now.ended_at is not None:
+        return False
+    return now.state in WAITING or (now.run_started_at is not None and now.run_started_at > began)
+
+
+def _over_by(now: Job | None, allocation: str, began: datetime) -> datetime | None:
+    """When a run was over, or a node given back, as the controller says of a job that is not over: by the submission
+    of its next run, or when it was resized. None: it does not say so."""
+    if now is None or now.ended_at is not None:
+        return None
+    if _has_another_run(now, began):
+        return now.submitted_at if now.submitted_at is not None and now.submitted_at >= began else None
+    return None if now.started_at is None or allocation in now.allocations else now.started_at
+
+
+def _ended_at_once(job: Job, began: datetime, of_job: Sequence[Job]) -> bool:
+    """Whether a record of no length is all that there is of a start; of a job that was resized the next one is more."""
+    if not job.started_at == began == job.ended_at:
+        return False
+    return job.state != "RESIZING" or any(
+        later is not job and later.submitted_at is not None and later.submitted_at >= began for later in of_job
+    )
+
+
 def _ends_what_began(job: Job, began: datetime) -> bool:
     """Whether a record that ends at a start that was reported, or has no length and lies just before it, is that
     run's."""
     if job.ended_at is None:
         return False
     return job.ended_at == began or (
-        job.started_at == job.ended_at and began - REQUEUED_AT_ONCE <= job.ended_at <= began
+        job.started_at == job.ended_at and began - REQUEUED_AT_ONCE < job.ended_at <= began
     )
 
 
@@ -299,7 +344,8 @@ def _words_that_count(record: str, row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _joined(accounted: Iterable[Job], controlled: Iterable[Job]) -> Iterator[Job]:
-    """Accounting's records with what only the controller tells of them: types and devices of GPUs, why they wait.
+    """Accounting's records with what only the controller tells of them: types and devices of GPUs, why they wait, and
+    that those are over which still wait for accounting, as it was seen to lose their start and end.
 
     A job that was put back into the queue asks for the same types in each run.
     """
@@ -307,8 +353,10 @@ def _joined(accounted: Iterable[Job], controlled: Iterable[Job]) -> Iterator[Job
     for job in accounted:
         same = of_job.get(job.job_id)
         if same is not None and job.state in WAITING:
-            reason = same.reason if same.state in WAITING else ""
-            job = replace(job, reason=reason or job.reason)
+            if same.ended_at is not None and same.submitted_at == job.submitted_at:
+                job = same
+            elif same.state in WAITING:
+                job = replace(job, reason=same.reason or job.reason)
         elif same is not None:
             placed = same.placed if (job.started_at, job.held.whole) == (same.started_at, same.held.whole) else {}
             job = replace(job, held=job.held.typed(same.requested.types), placed=placed)

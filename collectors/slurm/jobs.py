@@ -86,7 +86,8 @@ class Job:
 
     job_id: raw.   name: as users know it (`123_4`, `123+1`).   nodes: in Slurm's order, none while it waits.
     requested, held: GPUs over all nodes.   placed: what it has on a node, where indices are reported.   reason: why it
-    waits.   restarted: an earlier record of it may end in the instant in which this one starts.
+    waits.   run_started_at: when the run began that may have been resized since, where the controller tells.   earlier:
+    how many records of it may have begun or ended before, in the instant in which this one starts.
     """
 
     job_id: str
@@ -107,7 +108,8 @@ class Job:
     reason: str = ""
     limit_seconds: int | None = None
     suspended_seconds: int = 0
-    restarted: bool = False
+    run_started_at: datetime | None = None
+    earlier: int = 0
     time_is_a_guess: bool = False
 
     @property
@@ -119,6 +121,16 @@ class Job:
     def holds(self) -> bool:
         """Whether it has, or had, GPUs of nodes."""
         return bool(self.started_at is not None and self.nodes and (self.state in HOLDING or self.state in ENDINGS))
+
+    @property
+    def allocations(self) -> tuple[str, ...]:
+        """What it has, or had, on each node, by its name."""
+        return tuple(_allocation_id(self, node) for node in self.nodes) if self.holds else ()
+
+    @property
+    def held_nothing(self) -> bool:
+        """Whether this is what a job is that was put back into the queue, or resized, in the second of its start."""
+        return self.state in ("REQUEUED", "RESIZING") and self.started_at == self.ended_at
 
 
 def begun(submitted: datetime | None, started: datetime | None, ended: datetime | None) -> datetime | None:
@@ -144,7 +156,7 @@ def life(job: Job, site: Site) -> list[Row]:
     rows: list[Row] = []
     if job.submitted_at is not None:
         rows.append(waiting(job, site, job.submitted_at))
-    if job.state in ("REQUEUED", "RESIZING") and job.started_at == job.ended_at:
+    if job.held_nothing:
         # It held nothing, and its end would end the next record, which may start in this second.
         return rows
     nodes = job.nodes if job.holds else ()
@@ -158,11 +170,11 @@ def life(job: Job, site: Site) -> list[Row]:
     event = ENDINGS.get(job.state)
     if event is not None and job.ended_at is not None:
         reported = {"reason": job.state, "message": _message(job), "actor": job.actor}
-        ending = [_allocation_id(job, node) for node in nodes] or [job.job_id]
+        ending = job.allocations or (job.job_id,)
         # What is left of a job that was resized in its last second: an end in that instant is the end of before.
         at_once = job.submitted_at == job.started_at == job.ended_at
         ended_at = job.ended_at + timedelta(milliseconds=1) if at_once else job.ended_at
-        rows.extend(_row(job, site, ended_at, event, allocation_id) | reported for allocation_id in ending)
+        rows.extend(_row(job, site, ended_at, event, allocation) | reported for allocation in ending)
     return [_without_empty(row) for row in rows]
 
 
@@ -181,7 +193,7 @@ def placements(job: Job, site: Site, inventory: Inventory) -> list[Row]:
     if not job.holds or job.started_at is None or not job.placed:
         return []
     # An end in the same millisecond would end this too, though it is the end of the record before.
-    at = job.started_at + timedelta(milliseconds=1) if job.restarted else job.started_at
+    at = job.started_at + timedelta(milliseconds=job.earlier)
     rows: list[Row] = []
     for node in job.nodes:
         row = _row(job, site, at, "resized", _allocation_id(job, node))

@@ -135,7 +135,7 @@ def _accounted(entry: dict[str, Any]) -> Job:
         reason=_reason(reported.get("reason")),
         limit_seconds=_minutes(times.get("limit")),
         suspended_seconds=number(times.get("suspended")) or 0,
-        restarted=bool(number(entry.get("restart_cnt"))),
+        earlier=int(bool(number(entry.get("restart_cnt")))),
     )
 
 
@@ -146,7 +146,7 @@ def _controlled(entry: dict[str, Any]) -> Job:
     started = _at(entry.get("start_time")) if state in HOLDING or state in ENDINGS else None
     if state == "COMPLETING" and started is not None and (_at(entry.get("end_time")) or started) <= started:
         started = None  # a run that ends because it goes back into the queue: its start is reported no more
-    since, restarted = _since(started, _at(entry.get("resize_time")), number(entry.get("restart_cnt")))
+    since, earlier = _since(started, _at(entry.get("resize_time")), number(entry.get("restart_cnt")))
     nodes = _nodes(entry.get("nodes"))
     words: dict[Word, object] = {
         "account": entry.get("account"),
@@ -179,15 +179,16 @@ def _controlled(entry: dict[str, Any]) -> Job:
         priority=number(entry.get("priority")),
         exit_code=_exit_code(entry.get("exit_code")),
         limit_seconds=_minutes(entry.get("time_limit")),
-        restarted=restarted,
+        run_started_at=started,
+        earlier=earlier,
     )
 
 
-def _since(started: datetime | None, resize: datetime | None, restarts: int | None) -> tuple[datetime | None, bool]:
-    """Since when a running job has what it has, and whether an earlier record of it ends then."""
+def _since(started: datetime | None, resize: datetime | None, restarts: int | None) -> tuple[datetime | None, int]:
+    """Since when a running job has what it has, and how many records of it may begin or end in that instant before."""
     if started is not None and resize is not None and resize > started:
-        return resize, True
-    return started, bool(restarts)
+        return resize, 1
+    return started, bool(restarts) + (resize is not None and resize == started)
 
 
 def _asked(entry: Mapping[str, Any], nodes: int) -> Gpus:

@@ -129,7 +129,7 @@ def _job(row: Mapping[str, str], site: Site) -> Job:
         actor=actor,
         limit_seconds=_limit(row),
         suspended_seconds=suspended,
-        restarted=bool(whole(row.get("restarts", ""))),
+        earlier=int(bool(whole(row.get("restarts", "")))),
         time_is_a_guess=guess,
     )
 

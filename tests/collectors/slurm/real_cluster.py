@@ -15,7 +15,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -182,15 +182,16 @@ class Cluster:
         self.controller()
 
     def rest(self, plugins: str = "openapi/v0.0.38,openapi/dbv0.0.38") -> Path:
-        """The socket on which slurmrestd listens; it listens on `rest_port` too, for those with a token."""
+        """The socket on which a slurmrestd listens; another listens on `rest_port`, for those with a token."""
         path = self.folder / "run" / "rest.socket"
         if "slurmrestd" not in self.processes:
             shutil.chown(path.parent, REST_USER)
-            command = [
-                "slurmrestd", "-a", "rest_auth/local,rest_auth/jwt", "-s", plugins, f"unix:{path}",
-                f"127.0.0.1:{self.values['rest_port']}",
-            ]  # fmt: skip
-            self._daemon("slurmrestd", command, as_user=REST_USER)
+            for name, way, where in (
+                ("slurmrestd", "rest_auth/local", f"unix:{path}"),
+                ("slurmrestd-jwt", "rest_auth/jwt", f"127.0.0.1:{self.values['rest_port']}"),
+            ):
+                more = {"SLURM_JWT": "daemon"} if way == "rest_auth/jwt" else {}
+                self._daemon(name, ["slurmrestd", "-a", way, "-s", plugins, where], as_user=REST_USER, more=more)
             self.until(path.exists, "slurmrestd")
         return path
 
@@ -296,15 +297,17 @@ class Cluster:
             self.run(*manager, "add", "account", f"name={account}", "qos=normal,urgent")
             self.run(*manager, "add", "user", f"name={','.join(USERS)}", f"account={account}", "qos=normal,urgent")
 
-    def _daemon(self, name: str, command: Sequence[str], as_user: str = "") -> None:
+    def _daemon(
+        self, name: str, command: Sequence[str], as_user: str = "", more: Mapping[str, str] | None = None
+    ) -> None:
         whose: dict[str, Any] = {}
         if as_user:
             whose = {"user": as_user, "group": pwd.getpwnam(as_user).pw_gid, "extra_groups": ()}
         log = (self.folder / "log" / f"{name}.out").open("ab")
         with log:
             self.processes[name] = subprocess.Popen(
-                [_found(command[0]) or command[0], *command[1:]], env=self.environment, stdout=log, stderr=log,
-                stdin=subprocess.DEVNULL, **whose,
+                [_found(command[0]) or command[0], *command[1:]], env=self.environment | dict(more or {}),
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, **whose,
             )  # fmt: skip
 
 

@@ -251,6 +251,107 @@ def test_a_run_whose_end_slurm_changes_keeps_the_earlier_one_and_is_a_finding(
     assert collector.collect(now + timedelta(minutes=1)).rows == {}
 
 
+@pytest.mark.parametrize("who", ["accounting", "controller"])
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_node_that_is_given_back_in_the_second_of_the_start_ends(tmp_path: Path, who: str, restarted: bool) -> None:
+    """Accounting has a record of no length of both nodes, or none where it was submitted in that second, too."""
+    both = JOB | {
+        "nodes": "g[1-2]",
+        "node_count": 2,
+        "tres_alloc_str": "gres/gpu=2",
+        "gres_detail": ["gpu:1(IDX:0)"] * 2,
+    }
+    began = record("RUNNING", "10:00:00").replace("|g1|gres/gpu=1|", "|g[1-2]|gres/gpu=2|")
+    reported = Reported([began], [both])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 0, 1, tzinfo=UTC)
+    first = collector.collect(now).rows["events"]
+    assert {row["allocation_id"] for row in first if row["event"] == "started"} == {"7", "7@g2"}
+    if restarted:  # killed when it was delivered, before that was kept
+        collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    else:
+        collector.acknowledge()
+    if who == "accounting":
+        ended = began.replace("RUNNING", "RESIZING").replace("|Unknown|", "|2026-10-05T10:00:00|")
+        left = record("RUNNING", "10:00:00").replace("T09:00:00", "T10:00:00")
+        reported.lines, reported.jobs = [ended, left], [JOB | {"resize_time": TEN + DAYS}]
+    else:
+        reported.lines, reported.jobs = [record("RUNNING", "10:00:00")], [JOB | {"resize_time": TEN + DAYS}]
+    rows = collector.collect(now + timedelta(seconds=1)).rows["events"]
+    ends = [
+        (row["event"], row["allocation_id"], row["reason"]) for row in rows if row["event"] in ("finished", "cancelled")
+    ]
+    assert ends == [("finished", "7@g2", "RESIZING")]
+    began_at = datetime(2026, 10, 5, 10, tzinfo=UTC)
+    assert {row["ts"] - began_at for row in rows if row["event"] == "resized"} == {timedelta(milliseconds=1)}
+
+
+def test_a_job_that_is_over_while_accounting_says_that_it_waits_is_over(tmp_path: Path) -> None:
+    waits = record("PENDING", "Unknown").replace("2026-10-05TUnknown", "Unknown")
+    reported = Reported([waits], [JOB])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    collector.collect(NOW)
+    collector.acknowledge()
+    over = {"job_state": "COMPLETED", "submit_time": TEN + DAYS - 3600, "end_time": TEN + DAYS + 60, "gres_detail": []}
+    reported.jobs = [JOB | over]
+    rows = collector.collect(NOW + timedelta(minutes=1)).rows["events"]
+    assert [(row["event"], row["ts"].minute) for row in rows] == [("started", 0), ("finished", 1)]
+    # An earlier run's end is none of the one that waits.
+    reported.jobs = [JOB | over | {"submit_time": TEN + DAYS - 7200}]
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "other.json")
+    assert events(collector.collect(NOW).rows) == [("submitted", "")]
+
+
+def test_what_was_concluded_stands_until_accounting_has_the_run(tmp_path: Path) -> None:
+    """The controller's end was reported; that it forgets the job does not end it a second time, earlier."""
+    before = record("REQUEUED", "09:00:00", "2026-10-05T09:00:30")
+    reported = Reported([before], [JOB])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 2, tzinfo=UTC)
+    collector.collect(now)
+    collector.acknowledge()
+    over = {"job_state": "COMPLETED", "end_time": TEN + DAYS + 60, "gres_detail": []}
+    ends = []
+    for jobs in ([JOB | over], [], []):
+        reported.jobs = jobs
+        rows = collector.collect(now + timedelta(minutes=1)).rows.get("events", ())
+        ends += [row["ts"].minute for row in rows]
+        collector.acknowledge()
+    assert ends == [1]
+    reported.lines.append(record("COMPLETED", "10:00:00", "2026-10-05T10:01:00"))
+    assert "findings" not in collector.collect(now + timedelta(minutes=2)).rows
+    # An end that is later than what was concluded is a finding: it is not billed.
+    reported.lines[-1] = record("COMPLETED", "10:00:00", "2026-10-05T10:01:09")
+    (found,) = collector.collect(now + timedelta(minutes=3)).rows["findings"]
+    assert (found["finding"], found["workload_id"]) == ("end_changed", "7")
+
+
+def test_an_end_without_nodes_is_remembered_too(tmp_path: Path) -> None:
+    """A component that was cancelled in the second of its start had a record without nodes before it was requeued."""
+    cancelled = record("CANCELLED", "10:00:00", "2026-10-05T10:00:00").replace("|g1|", "|None assigned|")
+    reported = Reported([cancelled])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    assert "findings" not in collector.collect(NOW).rows
+    collector.acknowledge()
+    reported.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:02")]
+    (found,) = collector.collect(NOW + timedelta(seconds=1)).rows["findings"]
+    assert (found["finding"], found["workload_id"]) == ("end_changed", "7")
+
+
+def test_a_job_that_a_killed_slurmctld_forgot_ends_when_another_has_its_id(tmp_path: Path) -> None:
+    """As found on Slurm 22.05: accounting took job 47 for running for good, and the next job was 47, too."""
+    reported = Reported([record("RUNNING", "10:00:00")], [JOB])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 0, 1, tzinfo=UTC)
+    collector.collect(now)
+    collector.acknowledge()
+    other = {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": [], "account": "bio"}
+    reported.jobs = [JOB | other | {"submit_time": TEN + DAYS + 7}]
+    rows = collector.collect(now + timedelta(seconds=9)).rows["events"]
+    ends = [(row["event"], row["tenant"], row["ts"].second) for row in rows if row["event"] != "submitted"]
+    assert ends == [("cancelled", "chem", 7)]
+
+
 def test_a_task_that_waits_again_has_ended_though_accounting_has_no_record_of_it(tmp_path: Path) -> None:
     """As found on a real Slurm: it held its device until it was cancelled in the queue; the next job was refused."""
     reported = Reported([], [JOB | {"gres_detail": []}])

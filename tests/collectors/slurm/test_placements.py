@@ -152,6 +152,9 @@ def test_a_restarted_job_is_placed_a_millisecond_later_than_the_end_of_its_last_
     later = datetime(2026, 10, 1, 10, tzinfo=UTC) + timedelta(milliseconds=1)
     assert {row["ts"] for row in placed(restart_cnt=2)} == {later}
     assert {row["ts"] for row in placed(resize_time=TEN + 3600)} == {later + timedelta(hours=1)}
+    # In the second of its start: what it had before was told of that second, too.
+    assert {row["ts"] for row in placed(resize_time=TEN)} == {later}
+    assert {row["ts"] for row in placed(resize_time=TEN, restart_cnt=1)} == {later + timedelta(milliseconds=1)}
 
 
 def test_a_run_that_goes_back_into_the_queue_starts_nothing_while_it_completes() -> None:
