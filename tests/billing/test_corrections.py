@@ -177,11 +177,11 @@ def test_what_a_correction_is_explained_by_stays_when_later_documents_are_issued
 
     first = said()
     assert [[Decimal(text) for text in row] for row in first] == [[1, 0, -2]]
+    assert explain(books, october, 1).rows == of_october
     correct(books, [Row(noon, "chem", "p", used=str(HOUR_MS)), Row(at("2026-12-05 00:00"), "chem", "p", used="1")], 9)
     (december,) = issue_all(books, DECEMBER, IN_JANUARY)
     assert corrections(december, "amount", "description") == [["2.00", "2026-10: 4.00 was billed, 6.00 is due"]]
     assert said() == first
-    assert explain(books, october, 1).rows == of_october
 
 
 def test_billing_late_data_at_once_or_later_comes_to_the_same(books: Store) -> None:
