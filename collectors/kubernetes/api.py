@@ -52,6 +52,10 @@ class Interrupted(Exception):  # noqa: N818
         super().__init__(what)
 
 
+class Conflict(Exception):  # noqa: N818
+    """It is there already, or is another one than was meant (409)."""
+
+
 class Absent(Exception):  # noqa: N818
     """The server does not serve the resource, or not to us.   forbidden: the latter."""
 
@@ -115,6 +119,30 @@ class Api:
         page, _ = await self._page(path, {**(query or {}), "limit": "1"})
         return page.version
 
+    async def send(self, method: str, path: str, body: Object, content: str = "application/json") -> Object:
+        """Changes something, and answers what the server says of it.
+
+        Errors: Conflict; Absent; KubernetesError if the server will never take it; Interrupted: nobody knows whether it
+        was done.
+        """
+        headers = {**self._authorization(), "Content-Type": content}
+        asked = self._client.request(method, path, content=json.dumps(body, ensure_ascii=False), headers=headers)
+        try:
+            response = await _in_time(path, asked, ANSWER_SECONDS)
+        except httpx.TransportError as error:
+            raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip()) from error
+        if not response.is_success:
+            raise _refusal(path, response, response.content)
+        try:
+            found = response.json()
+        except (ValueError, RecursionError):
+            raise Interrupted(f"{path}: the answer is not JSON") from None
+        return found if isinstance(found, dict) else {}
+
+    def _authorization(self) -> dict[str, str]:
+        token = self._connection.bearer()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
     async def _page(self, path: str, asked: Mapping[str, str]) -> tuple[Page, str]:
         """A page and the token of the next one, empty for the last."""
         async with self._get(path, asked, ANSWER_SECONDS) as response:
@@ -150,9 +178,7 @@ class Api:
     @asynccontextmanager
     async def _get(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[httpx.Response]:
         """The open answer; anything but 200 raised. silence: seconds without a byte after which it is given up."""
-        token = self._connection.bearer()
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        timeout = httpx.Timeout(ANSWER_SECONDS, read=silence)
+        headers, timeout = self._authorization(), httpx.Timeout(ANSWER_SECONDS, read=silence)
         try:
             async with AsyncExitStack() as stack:
                 asked = self._client.stream("GET", path, params=query, headers=headers, timeout=timeout)
@@ -216,6 +242,8 @@ def _refusal(path: str, response: httpx.Response, body: bytes) -> Exception:
     code = response.status_code
     if code == httpx.codes.GONE or _is_gone(child({"said": said}, "said")):
         return Gone(message)
+    if code == httpx.codes.CONFLICT:
+        return Conflict(message)
     if code in (httpx.codes.NOT_FOUND, httpx.codes.FORBIDDEN):
         return Absent(message, forbidden=code == httpx.codes.FORBIDDEN)
     if code == httpx.codes.UNAUTHORIZED or code == httpx.codes.TOO_MANY_REQUESTS or code >= 500:
