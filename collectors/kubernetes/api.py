@@ -52,6 +52,10 @@ class Interrupted(Exception):  # noqa: N818
         super().__init__(what)
 
 
+class Refused(KubernetesError):  # noqa: N818
+    """The server will not take such an object, however often it is sent (400, 413, 422)."""
+
+
 class Conflict(Exception):  # noqa: N818
     """It is there already, or is another one than was meant (409)."""
 
@@ -122,10 +126,13 @@ class Api:
     async def send(self, method: str, path: str, body: Object, content: str = "application/json") -> Object:
         """Changes something, and answers what the server says of it.
 
-        Errors: Conflict; Absent; KubernetesError if the server will never take it; Interrupted: nobody knows whether it
-        was done.
+        Errors: Refused; Conflict; Absent; KubernetesError for what is no answer of an API server; Interrupted: nobody
+        knows whether it was done.
         """
-        headers = {**self._authorization(), "Content-Type": content}
+        try:
+            headers = {**self._authorization(), "Content-Type": content}
+        except KubernetesError as error:  # its token is being renewed, perhaps
+            raise Interrupted(str(error)) from error
         asked = self._client.request(method, path, content=json.dumps(body, ensure_ascii=False), headers=headers)
         try:
             response = await _in_time(path, asked, ANSWER_SECONDS)
@@ -248,4 +255,5 @@ def _refusal(path: str, response: httpx.Response, body: bytes) -> Exception:
         return Absent(message, forbidden=code == httpx.codes.FORBIDDEN)
     if code == httpx.codes.UNAUTHORIZED or code == httpx.codes.TOO_MANY_REQUESTS or code >= 500:
         return Interrupted(f"{path}: {message}", retry_after(response.headers, LONGEST_ASKED_SECONDS) or 0.0)
-    return KubernetesError(f"{response.url.host}{path}", message)
+    final = code in (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE, httpx.codes.UNPROCESSABLE_ENTITY)
+    return (Refused if final else KubernetesError)(f"{response.url.host}{path}", message)

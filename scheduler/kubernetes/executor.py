@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectors.kubernetes.api import Absent, Conflict, Interrupted
+from collectors.kubernetes.api import Absent, Conflict, Refused
 from collectors.kubernetes.objects import Object, child, condition, name, namespace, text, uid
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.elastic_jobs import unfit, unplaceable
@@ -26,6 +26,8 @@ Name = tuple[str, str]
 """Of a pod: its namespace, its name."""
 CONFLICT_SECONDS = 60.0
 """After which a name that is taken is somebody else's: our own pod would have been seen by then."""
+AGAIN_SECONDS = 5.0
+"""Until a pod is asked for again that was not created, such as for a quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ Step = Create | Delete
 class _Attempt:
     """there: names of pods of this world that were seen.   whole: all of them were, perhaps by an earlier process.
     done: those that finished.   taken: since when names are found taken.   refused: why the last one was not created.
+    again_at: when it is asked for again.
     begun: all of them ran at once.   result: how it ends, once that is known; from then on nothing of it is wanted."""
 
     launch: Launch
@@ -74,6 +77,7 @@ class _Attempt:
     begun: bool = False
     taken: dict[str, float] = field(default_factory=dict)
     refused: str = ""
+    again_at: float = 0.0
     result: Result | None = None
     text: str = ""
 
@@ -155,8 +159,9 @@ class Pods:
         self._clock = clock
         self._attempts: dict[tuple[str, int], _Attempt] = {}
         self._seen: Seen | None = None
-        self._of_job: Mapping[str, Sequence[Object]] = {}
+        self._of_job: dict[str, dict[Name, Object]] = {}
         self._met: set[str] = set()
+        self._open: set[str] = set()
         self._lock = threading.RLock()
 
     # As an executor
@@ -173,22 +178,25 @@ class Pods:
 
     def stop(self, launch: Launch) -> None:
         with self._lock:
-            self._know(launch).ends("stopped")
+            attempt = self._know(launch)
+            attempt.ends("stopped")
+            self._open.add(attempt.uid)
 
     def poll(self) -> list[Over]:
         with self._lock:
             if self._seen is None:
                 return []
-            alive = {pods.job_uid(pod) for pod in self._seen.pods.values() if not pods.is_over(pod)}
             return [
                 Over(*one.name, one.result, one.text, JUST_NOW if one.begun else None)
                 for one in self._attempts.values()
-                if one.result is not None and one.uid not in alive
+                if one.result is not None and all(map(pods.is_over, self._pods_of(one.uid)))
             ]
 
     def confirm(self, over: Over) -> None:
         with self._lock:
-            self._attempts.pop((over.job_id, over.attempt), None)
+            attempt = self._attempts.pop((over.job_id, over.attempt), None)
+            if attempt is not None:
+                self._open.add(attempt.uid)
 
     def outage(self, node: str) -> NodeState | None:
         """What keeps pods from a node: it is gone or not ready, or it is cordoned."""
@@ -201,39 +209,53 @@ class Pods:
 
     # As the operator does it
 
-    def see(self, seen: Seen) -> None:
+    def see(self, seen: Seen) -> set[str]:
+        """Answers the uids of the jobs of which anything has changed: theirs alone are looked at again."""
         with self._lock:
-            of_job: dict[str, list[Object]] = {}
-            for pod in seen.pods.values():
-                of_job.setdefault(pods.job_uid(pod), []).append(pod)
-            self._seen, self._of_job = seen, of_job
+            before, self._seen = self._seen or Seen({}, {}, {}, {}), seen
+            if before.number == seen.number and before.pods:
+                return set()
+            changed = {at for at, pod in seen.pods.items() if before.pods.get(at) is not pod}
+            touched = {identity for identity, job in seen.jobs.items() if before.jobs.get(identity) is not job}
+            touched |= before.jobs.keys() - seen.jobs.keys()
+            for at in changed | (before.pods.keys() - seen.pods.keys()):
+                if at in before.pods:
+                    self._of_job[pods.job_uid(before.pods[at])].pop(at, None)
+                    touched.add(pods.job_uid(before.pods[at]))
+            for at in changed:
+                job = pods.job_uid(seen.pods[at])
+                self._of_job.setdefault(job, {})[at] = seen.pods[at]
+                touched.add(job)
+            for job in touched:
+                if not self._of_job.get(job, True):
+                    del self._of_job[job]
             for attempt in self._attempts.values():
-                self._look(attempt, seen)
+                if attempt.uid in touched:
+                    self._look(attempt, seen)
+            self._open |= touched
+            return touched
 
     def steps(self) -> list[Step]:
         """What is to be done for the pods to be those that are wanted. Nothing of a world is created before all of the
         one before is gone."""
         with self._lock:
-            if self._seen is None:
+            if self._seen is None or not self._open:
                 return []
-            there, jobs = self._seen.pods, self._seen.jobs
             wanted = {one.uid: one for one in self._attempts.values() if one.result is None}
             found: list[Step] = []
-            in_the_way = set()
-            for pod in there.values():
-                job = pods.job_uid(pod)
-                is_orphan = job not in jobs
-                if job in wanted and wanted[job].is_of(pod) and not is_orphan:
-                    continue
-                if is_orphan or not pods.is_over(pod):
-                    in_the_way.add(job)
-                    if not pods.is_leaving(pod):
-                        version = text(child(pod, "metadata"), "resourceVersion")
-                        found.append(Delete(namespace(pod), name(pod), uid(pod), version))
-            for job, attempt in wanted.items():
-                if job in jobs and job not in in_the_way and not attempt.whole:
-                    found += self._missing(attempt, there)
+            for job in sorted(self._open):
+                attempt, exists = wanted.get(job), job in self._seen.jobs
+                unwanted = [pod for pod in self._pods_of(job) if _is_unwanted(pod, attempt, exists)]
+                steps: list[Step] = [_deletion(pod) for pod in unwanted if not pods.is_leaving(pod)]
+                if attempt is not None and exists and not unwanted and not attempt.whole:
+                    steps += self._missing(attempt, self._seen.pods)
+                if not steps and not (attempt is not None and exists and not attempt.whole):
+                    self._open.discard(job)  # until anything of it changes
+                found += steps
             return found
+
+    def _pods_of(self, job: str) -> Sequence[Object]:
+        return list(self._of_job.get(job, {}).values())
 
     def carried(self, step: Step, outcome: Object | Exception) -> str:
         """What came of a step; what could not be known is seen later. Answers what to tell people, if anything."""
@@ -257,10 +279,12 @@ class Pods:
                 if now - attempt.taken.setdefault(name(step.body), now) < CONFLICT_SECONDS:
                     return ""
                 attempt.ends("failed", f"{called} is there, and is not this job's")
-            elif isinstance(outcome, Absent | Interrupted):
-                attempt.refused = f"{called} could not be created: {outcome}"
-            else:
+            elif isinstance(outcome, Refused):
                 attempt.ends("failed", f"{called} is not accepted: {outcome}")
+            else:
+                attempt.refused = f"{called} could not be created: {outcome}"
+                if isinstance(outcome, Absent):
+                    attempt.again_at = self._clock() + AGAIN_SECONDS
             return attempt.refused or attempt.text
 
     def refused(self, job_id: str, attempt: int) -> str:
@@ -286,6 +310,7 @@ class Pods:
         if attempt is None or attempt.launch.world != launch.world:
             attempt = self._attempts.setdefault((launch.job.job_id, launch.attempt), _Attempt(launch))
             attempt.moves_to(launch)
+            self._open.add(attempt.uid)
             if self._seen is not None:
                 self._look(attempt, self._seen)
         return attempt
@@ -293,11 +318,24 @@ class Pods:
     def _look(self, attempt: _Attempt, seen: Seen) -> None:
         job = seen.jobs.get(attempt.uid)
         attempt.whole |= job is not None and child(job, "status").get("world") == attempt.launch.world
-        attempt.look(self._of_job.get(attempt.uid, ()))
+        attempt.look(self._pods_of(attempt.uid))
 
     def _missing(self, attempt: _Attempt, there: Mapping[Name, Object]) -> list[Step]:
         """Its pods that were never seen; where ranks are to meet, the service comes first, alone."""
+        if self._clock() < attempt.again_at:
+            return []
         missing = [(rank, at) for rank, at in attempt.names() if at not in there and at[1] not in attempt.there]
         if len(attempt.launch.ranks) > 1 and attempt.uid not in self._met and missing:
             return [Create(attempt.name, pods.service_of(attempt.launch.payload))]
         return [Create(attempt.name, pods.pod_of(attempt.launch, rank)) for rank, _ in missing]
+
+
+def _is_unwanted(pod: Object, attempt: _Attempt | None, exists: bool) -> bool:
+    """Whether it is to be deleted: all of a job that is gone, and what runs of another world than the wanted one."""
+    if not exists:
+        return True
+    return not pods.is_over(pod) and (attempt is None or not attempt.is_of(pod))
+
+
+def _deletion(pod: Object) -> Delete:
+    return Delete(namespace(pod), name(pod), uid(pod), text(child(pod, "metadata"), "resourceVersion"))

@@ -66,46 +66,55 @@ class Operator:
         self._submitted: set[str] = set()
         self._refused: dict[str, str] = {}
         self._said: dict[str, str] = {}
-        self._told_at = (-1, -1)
+        self._followed_at = (-1, -1)
+        self._told_last = -1
+        self._touched: set[str] = set()
 
     def step(self) -> bool:
         """A round, of the scheduler too. Answers whether it did anything."""
         seen = self._cluster.look()
         if seen is not None:
-            self._executor.see(seen)
+            self._touched |= self._executor.see(seen)
             self._follow(seen)
         did = self._service.step()
         if seen is None:
             return did
         steps = self._executor.steps()
         outcomes = self._cluster.carry_out([_call(step) for step in steps])
+        acted = any(not isinstance(outcome, Exception) for outcome in outcomes)
         for step, outcome in zip(steps, outcomes, strict=True):
             self._tell(outcome, self._executor.carried(step, outcome))
-        acted = any(not isinstance(outcome, Exception) for outcome in outcomes)
-        return self._report(seen, bool(steps)) or acted or did
+            if isinstance(step, Create):
+                self._touched.add(pods.job_uid(step.body))
+        return self._report(seen) or acted or did
 
     # What users want
 
     def _follow(self, seen: Seen) -> None:
+        looked = (self._service.log.last, seen.number)
+        if looked == self._followed_at:
+            return
         for identity, job in seen.jobs.items():
             if text(child(job, "status"), "state") in ENDED and identity not in self._submitted:
                 continue
             if identity not in self._submitted and not pods.is_leaving(job):
                 self._submit(identity, job, seen)
-            if identity in self._submitted:
-                self._suspend_or_resume(job)
         live = self._service.measured(lambda service: dict(service.book.jobs))
+        for job in seen.jobs.values():
+            if job_id(job) in live:
+                self._suspend_or_resume(job, live[job_id(job)])
         for job_id_, one in live.items():
             asked_by = seen.jobs.get(str(one.payload.get("uid")))
             ends = one.stop is not None and one.stop[0] not in COMES_BACK
             if not ends and (asked_by is None or pods.is_leaving(asked_by)):
                 self._asked(job_id_, self._service.cancel)
+        self._followed_at = looked
 
     def _submit(self, identity: str, job: Object, seen: Seen) -> None:
         try:
             tenant = tenant_of(job, seen.namespaces.get(namespace(job), {}))
         except LedgerError as error:
-            self._refused[identity] = str(error)
+            self._refuse(identity, error)
             return
         self._refused.pop(identity, None)
         try:
@@ -113,15 +122,17 @@ class Operator:
         except RefusedError as error:
             log.info("%s", error)  # it is in the log of the scheduler, and in the job's status
             if self._known(job_id(job)) is None:
-                self._refused[identity] = str(error)
+                self._refuse(identity, error)
                 return
         self._submitted.add(identity)
 
-    def _suspend_or_resume(self, job: Object) -> None:
+    def _refuse(self, identity: str, why: LedgerError) -> None:
+        """It is asked again when anything changes."""
+        self._refused[identity] = str(why)
+        self._touched.add(identity)
+
+    def _suspend_or_resume(self, job: Object, live: Live) -> None:
         """Its spec says whether it is suspended, not whoever asked the scheduler."""
-        live = self._service.measured(lambda service: service.book.jobs.get(job_id(job)))
-        if live is None:
-            return
         wanted = child(job, "spec").get("suspend") is True
         ending = live.stop[0] if live.stop is not None else ""
         is_suspended = live.status == "suspended" or (ending == "suspended" and live.resumed is None)
@@ -138,15 +149,15 @@ class Operator:
 
     # What is told
 
-    def _report(self, seen: Seen, acted: bool) -> bool:
+    def _report(self, seen: Seen) -> bool:
         """Statuses that have changed, events of what is worth telling, and jobs whose time is over."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         late = [job for job in seen.jobs.values() if due_for_deletion(job, now) and not pods.is_leaving(job)]
         calls = [_deletion(path_of(job), uid(job)) for job in late]
-        looked = (self._service.log.last, seen.number)
-        if looked == self._told_at and not acted:
-            return self._carry_out(calls)
-        for identity, job in seen.jobs.items():
+        everything = self._service.log.last != self._told_last
+        self._told_last = self._service.log.last
+        for identity in list(seen.jobs) if everything else sorted(self._touched & seen.jobs.keys()):
+            job = seen.jobs[identity]
             before = child(job, "status")
             if text(before, "state") in ENDED or pods.is_leaving(job):
                 continue
@@ -160,7 +171,7 @@ class Operator:
                 event = event_of(wanted, before)
                 if event is not None:
                     calls.append(_event(job, event, now))
-        self._told_at = looked
+        self._touched.clear()
         return self._carry_out(calls)
 
     def _carry_out(self, calls: Sequence[Call]) -> bool:
@@ -168,7 +179,7 @@ class Operator:
         for call, outcome in zip(calls, self._cluster.carry_out(calls), strict=True):
             did |= not isinstance(outcome, Exception)
             if isinstance(outcome, Exception) and not isinstance(outcome, Absent | Conflict):
-                self._told_at = (-1, -1)
+                self._told_last = -1
                 self._tell(outcome, f"{call.path}: {outcome}")
         return did
 

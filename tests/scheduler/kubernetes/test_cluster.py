@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from collectors.kubernetes.api import Absent, Conflict, Interrupted
-from collectors.kubernetes.connection import Connection, KubernetesError
+from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
+from collectors.kubernetes.connection import Connection
 from collectors.kubernetes.follow import Backoff, Changed, Listed
 from scheduler.kubernetes.cluster import ApiCluster, _Kept
 from scheduler.kubernetes.elastic_jobs import PATH
@@ -53,7 +53,7 @@ def test_what_a_call_answers_is_known_at_once_and_refusals_are_told_apart(
     status = {"kind": "Status", "message": "so it is"}
     api.faults.answers[OF_SPACE] = [(201, pod("a", 10**6), {}), (409, status, {}), (403, status, {}), (422, status, {})]
     outcomes = [cluster.carry_out([create(name)])[0] for name in "abcd"]
-    assert [type(one) for one in outcomes] == [dict, Conflict, Absent, KubernetesError]
+    assert [type(one) for one in outcomes] == [dict, Conflict, Absent, Refused]
     assert "so it is" in str(outcomes[3])
     found = cluster.look()
     assert found is not None

@@ -15,7 +15,7 @@ from collectors.kubernetes.api import Absent, Interrupted
 from collectors.kubernetes.objects import child, condition
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.elastic_jobs import ENDED
-from scheduler.kubernetes.executor import Pods
+from scheduler.kubernetes.executor import AGAIN_SECONDS, Pods
 from scheduler.kubernetes.operator import Call, Operator
 from scheduler.live.service import Service
 from scheduler.records.log import Log
@@ -298,7 +298,7 @@ def _rest(site: Site) -> None:
     for _ in range(40):
         before = (site.cluster.number, site.log.last)
         site.run()
-        site.now += 2
+        site.now += AGAIN_SECONDS + 1
         site.settle()
         if (site.cluster.number, site.log.last) == before:
             return
