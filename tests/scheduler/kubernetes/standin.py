@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from collectors.kubernetes.api import Absent, Conflict, Interrupted
+from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import child, items
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.executor import Seen
@@ -49,7 +50,7 @@ class StandIn:
 
     def _one(self, call: Call) -> Outcome:
         how = self.answer(call)
-        if isinstance(how, Absent | Conflict | Interrupted):
+        if isinstance(how, Absent | Conflict | Interrupted | KubernetesError):
             return how
         if how == "lost":
             return Interrupted("lost")

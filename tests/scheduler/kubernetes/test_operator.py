@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from collectors.kubernetes.api import Absent, Interrupted
+from collectors.kubernetes.api import Absent, Interrupted, Refused
+from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import child, condition
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.elastic_jobs import ENDED
@@ -242,6 +243,37 @@ def test_a_resized_job_starts_anew_with_its_size_and_one_that_finished_meanwhile
             env = {one["name"]: one["value"] for one in site.pods_of(wide)[1]["spec"]["containers"][0]["env"]}
             assert (env["RANK"], env["WORLD_SIZE"], env["GPULEDGER_ATTEMPT"]) == ("1", "2", "1")
             assert narrow["status"]["state"] == "Running"
+
+
+def test_a_refusal_that_is_final_ends_the_job_and_others_are_waited_out(tmp_path: Path) -> None:
+    refusals: dict[Exception, str] = {
+        Refused("pods", "no such field"): "Failed",
+        Absent("exceeded quota", forbidden=True): "Starting",
+        KubernetesError("proxy", "HTTP 302"): "Starting",
+        Interrupted("HTTP 503"): "Starting",
+    }
+    for number, (refusal, state) in enumerate(refusals.items()):
+        site = Site(tmp_path / str(number))
+        asked = 0
+
+        def answer(call: Call, refusal: Exception = refusal) -> str | Exception:
+            nonlocal asked
+            is_pod = call.method == "POST" and call.path.endswith("/pods")
+            asked += is_pod
+            return refusal if is_pod else "done"
+
+        site.cluster.answer = answer
+        job = site.create("train", backoffLimit=3)
+        for _ in range(10):
+            site.operator.step()
+        said = job["status"]["message"] if state == "Failed" else condition(job, "PodsReady")["message"]
+        assert (job["status"]["state"], str(refusal) in said) == (state, True), job["status"]
+        if isinstance(refusal, Absent):
+            assert asked == 1, "a quota is not asked about each round"
+        site.cluster.answer = lambda call: "done"
+        site.now += AGAIN_SECONDS
+        site.settle()
+        assert len(site.pods_of(job)) == (state == "Starting")
 
 
 def test_nodes_that_take_nothing_get_nothing(tmp_path: Path) -> None:
