@@ -95,8 +95,10 @@ class _Attempt:
             yield rank, (payload["namespace"], pods.pod_name(payload["name"], self.launch.world, rank.number))
 
     def is_of(self, pod: Object) -> bool:
-        """Whether it is a pod of this world."""
-        return pods.job_uid(pod) == self.uid and pods.world_of(pod) == str(self.launch.world)
+        """Whether it is a pod of this world: by its name, which nobody else's has."""
+        payload, world, rank = self.launch.payload, self.launch.world, pods.rank_of(pod)
+        is_named = name(pod) == pods.pod_name(payload["name"], world, rank) and 0 <= rank < len(self.launch.ranks)
+        return is_named and pods.job_uid(pod) == self.uid and pods.world_of(pod) == str(world)
 
     def moves_to(self, launch: Launch) -> None:
         if launch.world != self.launch.world:
@@ -109,8 +111,8 @@ class _Attempt:
 
     def look(self, of_job: Sequence[Object]) -> None:
         """What the pods of its job say."""
-        own = {name(pod): pod for pod in of_job if self.is_of(pod)}
         ranks = [called for _, (_, called) in self.names()]
+        own = {name(pod): pod for pod in of_job if self.is_of(pod)}
         self.there |= own.keys()
         self.done |= {called for called, pod in own.items() if pods.has_finished(pod)}
         self.whole |= len(self.there) == len(ranks)
@@ -220,10 +222,12 @@ class Pods:
             touched |= before.jobs.keys() - seen.jobs.keys()
             for at in changed | (before.pods.keys() - seen.pods.keys()):
                 if at in before.pods:
-                    self._of_job[pods.job_uid(before.pods[at])].pop(at, None)
+                    self._of_job.get(pods.job_uid(before.pods[at]), {}).pop(at, None)
                     touched.add(pods.job_uid(before.pods[at]))
             for at in changed:
                 job = pods.job_uid(seen.pods[at])
+                if job in seen.jobs and namespace(seen.jobs[job]) != at[0]:
+                    continue  # somebody elsewhere says so, and no owner is in another namespace
                 self._of_job.setdefault(job, {})[at] = seen.pods[at]
                 touched.add(job)
             for job in touched:

@@ -161,6 +161,12 @@ def world_of(pod: Object) -> str:
     return mark(pod, (WORLD,))
 
 
+def rank_of(pod: Object) -> int:
+    """-1 where it says none."""
+    said = mark(pod, (RANK,))
+    return int(said) if said.isascii() and said.isdigit() else -1
+
+
 def allocation_of(pod: Object) -> str:
     """The attempt that it is of."""
     return mark(pod, (ALLOCATION,))

@@ -74,6 +74,8 @@ class Site:
     def run(self, chance: Callable[[], bool] = lambda: True) -> None:
         """Kubernetes' scheduler binds what fits, and kubelets start what is bound and end what leaves."""
         for pod in self.cluster.pods():
+            if pod["metadata"]["namespace"] != SPACE:
+                continue
             if pods.is_leaving(pod) and chance():
                 self.cluster.forget(pod["metadata"]["name"])
             if pods.is_leaving(pod) or pods.is_over(pod):
@@ -243,6 +245,35 @@ def test_a_resized_job_starts_anew_with_its_size_and_one_that_finished_meanwhile
             env = {one["name"]: one["value"] for one in site.pods_of(wide)[1]["spec"]["containers"][0]["env"]}
             assert (env["RANK"], env["WORLD_SIZE"], env["GPULEDGER_ATTEMPT"]) == ("1", "2", "1")
             assert narrow["status"]["state"] == "Running"
+
+
+def test_pods_that_others_make_look_like_a_job_s_own_change_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("train", least=2)
+    site.operator.step()  # its service
+    (world,) = (str(one.world) for one in site.service.book.jobs.values())
+    forged = {
+        "metadata": {
+            "name": "train-x",
+            "labels": {pods.JOB: "train", pods.WORLD: world, pods.RANK: "1"},
+            "ownerReferences": [{"kind": "ElasticJob", "name": "train", "uid": job["metadata"]["uid"]}],
+        },
+        "spec": {"nodeName": "p-0", "containers": [{"name": "main"}]},
+        "status": {"phase": "Running"},
+    }
+    for where in (SPACE, "elsewhere"):
+        about = forged["metadata"] | {"namespace": where, "uid": f"forged-{where}"}
+        site.cluster.put("pods", forged | {"metadata": about}, where)
+    site.settle()
+    assert pods.is_leaving(site.cluster.objects["pods", SPACE, "train-x"]), "nobody wants it"
+    site.cluster.forget("train-x")
+    site.settle()
+    own = {f"train-{world}-0", f"train-{world}-1"}
+    assert {one["metadata"]["name"] for one in site.pods_of(job)} == own | {"train-x"}, "and the one elsewhere"
+    site.run()
+    site.settle()
+    assert job["status"]["state"] == "Running"
+    assert not pods.is_leaving(site.cluster.objects["pods", "elsewhere", "train-x"]), "what is elsewhere is not its own"
 
 
 def test_a_refusal_that_is_final_ends_the_job_and_others_are_waited_out(tmp_path: Path) -> None:
