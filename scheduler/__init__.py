@@ -8,7 +8,8 @@ Owns not:  what an allocation costs (billing), how events are stored (ingest, wa
     quota       who may hold how much: tenants, borrowing, fair shares
     records     what is written down: events, the log, decisions
     live        the same decisions on the wall clock: the loop, executors, HTTP
+    kubernetes  jobs as pods: ElasticJobs, the executor that owns their pods, and the loop around both
     simulate    the same decisions on virtual time, over a trace
 
-See docs/scheduler.md, docs/placement.md.
+See docs/scheduler.md, docs/placement.md, docs/operator.md.
 """

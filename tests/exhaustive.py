@@ -32,6 +32,7 @@ EXHAUSTIVE = (
     "tests/ingest/test_two_servers.py",
     "tests/releases/",
     "tests/scheduler/cycle/test_worlds.py",
+    "tests/scheduler/kubernetes/test_real_server.py",
     "tests/scheduler/live/test_cycles.py",
     "tests/scheduler/simulate/",
     "tests/scheduler/test_fragmentation_experiment.py",

@@ -52,6 +52,14 @@ class Interrupted(Exception):  # noqa: N818
         super().__init__(what)
 
 
+class Refused(KubernetesError):  # noqa: N818
+    """The server will not take such an object, however often it is sent (400, 413, 422)."""
+
+
+class Conflict(Exception):  # noqa: N818
+    """It is there already, or is another one than was meant (409)."""
+
+
 class Absent(Exception):  # noqa: N818
     """The server does not serve the resource, or not to us.   forbidden: the latter."""
 
@@ -115,6 +123,33 @@ class Api:
         page, _ = await self._page(path, {**(query or {}), "limit": "1"})
         return page.version
 
+    async def send(self, method: str, path: str, body: Object, content: str = "application/json") -> Object:
+        """Changes something, and answers what the server says of it.
+
+        Errors: Refused; Conflict; Absent; KubernetesError for what is no answer of an API server; Interrupted: nobody
+        knows whether it was done.
+        """
+        try:
+            headers = {**self._authorization(), "Content-Type": content}
+        except KubernetesError as error:  # its token is being renewed, perhaps
+            raise Interrupted(str(error)) from error
+        asked = self._client.request(method, path, content=json.dumps(body, ensure_ascii=False), headers=headers)
+        try:
+            response = await _in_time(path, asked, ANSWER_SECONDS)
+        except httpx.TransportError as error:
+            raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip()) from error
+        if not response.is_success:
+            raise _refusal(path, response, response.content)
+        try:
+            found = response.json()
+        except (ValueError, RecursionError):
+            raise Interrupted(f"{path}: the answer is not JSON") from None
+        return found if isinstance(found, dict) else {}
+
+    def _authorization(self) -> dict[str, str]:
+        token = self._connection.bearer()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
     async def _page(self, path: str, asked: Mapping[str, str]) -> tuple[Page, str]:
         """A page and the token of the next one, empty for the last."""
         async with self._get(path, asked, ANSWER_SECONDS) as response:
@@ -150,9 +185,7 @@ class Api:
     @asynccontextmanager
     async def _get(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[httpx.Response]:
         """The open answer; anything but 200 raised. silence: seconds without a byte after which it is given up."""
-        token = self._connection.bearer()
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        timeout = httpx.Timeout(ANSWER_SECONDS, read=silence)
+        headers, timeout = self._authorization(), httpx.Timeout(ANSWER_SECONDS, read=silence)
         try:
             async with AsyncExitStack() as stack:
                 asked = self._client.stream("GET", path, params=query, headers=headers, timeout=timeout)
@@ -216,8 +249,11 @@ def _refusal(path: str, response: httpx.Response, body: bytes) -> Exception:
     code = response.status_code
     if code == httpx.codes.GONE or _is_gone(child({"said": said}, "said")):
         return Gone(message)
+    if code == httpx.codes.CONFLICT:
+        return Conflict(message)
     if code in (httpx.codes.NOT_FOUND, httpx.codes.FORBIDDEN):
         return Absent(message, forbidden=code == httpx.codes.FORBIDDEN)
     if code == httpx.codes.UNAUTHORIZED or code == httpx.codes.TOO_MANY_REQUESTS or code >= 500:
         return Interrupted(f"{path}: {message}", retry_after(response.headers, LONGEST_ASKED_SECONDS) or 0.0)
-    return KubernetesError(f"{response.url.host}{path}", message)
+    final = code in (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE, httpx.codes.UNPROCESSABLE_ENTITY)
+    return (Refused if final else KubernetesError)(f"{response.url.host}{path}", message)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from collectors.kubernetes.resources import ShareBy
 
 QUEUE_MARKS = (
+    "gpuledger.io/queue",
     "kueue.x-k8s.io/queue-name",
     "kueue.x-k8s.io/local-queue-name",
     "kai.scheduler/queue",

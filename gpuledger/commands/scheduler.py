@@ -45,6 +45,7 @@ class ExecutorKind(StrEnum):
     none = "none"
     local = "local"
     agents = "agents"
+    kubernetes = "kubernetes"
 
 
 class End(StrEnum):
@@ -83,7 +84,8 @@ def serve(
         ExecutorKind,
         typer.Option(
             "--executor",
-            help="none: something else runs the jobs; local: commands on this machine; agents: on their nodes.",
+            help="none: something else runs the jobs; local: commands on this machine; agents: on their nodes; "
+            "kubernetes: pods of ElasticJobs.",
         ),
     ] = ExecutorKind.none,
     agent_tokens: Annotated[
@@ -111,6 +113,18 @@ def serve(
         list[str] | None,
         typer.Option("--beside", help="kubernetes or slurm: runs here too, but not on these devices; for local."),
     ] = None,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubeconfig",
+            help="Of the API server, for kubernetes.",
+            show_default="the pod's account, KUBECONFIG, ~/.kube/config",
+            dir_okay=False,
+        ),
+    ] = None,
+    kube_context: Annotated[
+        str, typer.Option("--context", help="Of the kubeconfig.", show_default="its current one")
+    ] = "",
     events: Annotated[
         str,
         typer.Option(
@@ -143,30 +157,37 @@ def serve(
         why = "others can reach that address" if executor is ExecutorKind.none else "who can submit can run commands"
         raise LedgerError(f"--host {host}, --executor {executor.value}", why, "Give --token-file FILE")
     tokens = _node_tokens(executor, agent_tokens)
+    if events and executor is ExecutorKind.kubernetes:
+        why = "would count every pod twice: `gpuledger watch kubernetes` reports them, with their devices"
+        raise LedgerError("--events with --executor kubernetes", why, "Leave --events out")
     settings = load_settings(config)
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE, alone=True)))
         deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
         runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or ())
         service = Service(journal, settings, cluster, runs, time.time, deliver)
+        step = stack.enter_context(_stepping(service, runs, kubeconfig, kube_context))
         listener = stack.enter_context(listen(host, port))
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
         stack.enter_context(_serving(build_app(service, token, allowed, tokens), listener))
         stack.enter_context(_calling_back(service, interval))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
         say(f"  Log         {journal.path}, {journal.last:,} entries")
-        _loop(service, config, interval, deliver)
+        _loop(service, step, config, interval, deliver)
     say("stopped; whatever runs goes on, and a later start finds it")
 
 
 def _executor(
     kind: ExecutorKind, data: Path, lease: float, node: str, run_as: str | None, beside: Sequence[str]
 ) -> Executor:
+    from scheduler.kubernetes.executor import Pods
     from scheduler.live.agents import Agents
     from scheduler.live.executors import Recorder
 
     if kind is ExecutorKind.none:
         return Recorder()
+    if kind is ExecutorKind.kubernetes:
+        return Pods()
     if kind is ExecutorKind.agents:
         return Agents(lease, data / "agents.json")
     from collectors.jobs.devices import devices_here
@@ -176,6 +197,26 @@ def _executor(
 
     refuse_beside(beside, "--executor local")
     return LocalProcesses(data / "jobs", node, user=user_named(run_as, "--run-as"), devices=devices_here())
+
+
+@contextlib.contextmanager
+def _stepping(
+    service: Service, executor: Executor, kubeconfig: Path | None, context: str
+) -> Iterator[Callable[[], bool]]:
+    """One round, of the scheduler alone or of the operator around it."""
+    from scheduler.kubernetes.executor import Pods
+
+    if not isinstance(executor, Pods):
+        if kubeconfig is not None or context:
+            raise LedgerError("--kubeconfig, --context", "are for --executor kubernetes", "See docs/operator.md")
+        yield service.step
+        return
+    from collectors.kubernetes.connection import find
+    from scheduler.kubernetes.cluster import ApiCluster
+    from scheduler.kubernetes.operator import Operator
+
+    with ApiCluster(find(kubeconfig, context)) as cluster:
+        yield Operator(service, executor, cluster, time.time).step
 
 
 def _this_node(settings: Settings) -> str:
@@ -252,7 +293,7 @@ def _calling_back(service: Service, interval: float) -> Iterator[None]:
             one.join(max(0.0, until - time.monotonic()))
 
 
-def _loop(service: Service, config: Path, interval: float, deliver: Deliver | None) -> None:
+def _loop(service: Service, step: Callable[[], bool], config: Path, interval: float, deliver: Deliver | None) -> None:
     """Rounds until SIGINT or SIGTERM; at once again while there is something to do. Settings are read again when their
     file changes; what cannot be used is told, and the ones in force stay."""
     from gpuledger.serve import collect_seldom
@@ -273,7 +314,7 @@ def _loop(service: Service, config: Path, interval: float, deliver: Deliver | No
                 if changed_at != read_at:
                     read_at = changed_at
                     service.configure(load_settings(config))
-                if service.step():
+                if step():
                     continue
                 if deliver is not None and time.monotonic() - measured_at >= LEVELS_SECONDS:
                     measured_at = time.monotonic()

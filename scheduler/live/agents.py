@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from collectors.jobs.wire import Answer, Assignment, RankOf, Rendezvous, Report, RunOf
 from scheduler.live.executors import Launch, Over, Result
 from scheduler.live.payload import unfit, unstartable
-from scheduler.model import Job, Node
+from scheduler.model import Job, Node, NodeState
 from warehouse.errors import LedgerError
 
 log = logging.getLogger(__name__)
@@ -172,6 +172,9 @@ class Agents:
             return False
         # Until it has our answer, it goes on under the lease of an earlier scheduler.
         return node in self._granted or now - self._began > self._first_lease
+
+    def outage(self, node: str) -> NodeState:
+        return "failed" if self.is_lost(node) else "available"
 
     # As agents see it
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from scheduler.live.ranks import Rank
-from scheduler.model import Job, Node
+from scheduler.model import Job, Node, NodeState
 
 Result = Literal["finished", "failed", "stopped", "lost"]
 JUST_NOW = float("inf")
@@ -61,6 +61,14 @@ class Executor(Protocol):
 
     def confirm(self, over: Over) -> None:
         """It is in the log."""
+
+
+@runtime_checkable
+class SeesNodes(Protocol):
+    """An executor that notices which nodes can be used."""
+
+    def outage(self, node: str) -> NodeState | None:
+        """available, or what keeps jobs from it; None: not known yet."""
 
 
 class Recorder:

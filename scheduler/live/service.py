@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from collectors.errors import CollectorError
@@ -25,7 +26,7 @@ from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.live.admission import misfit, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
-from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder
+from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder, SeesNodes
 from scheduler.live.history import ended, lines
 from scheduler.live.outbox import Deliver, Outbox
 from scheduler.live.ranks import ranks_of
@@ -49,7 +50,8 @@ MOST_LISTED = 1000
 RETRIED = "Retried"
 """Why an attempt that failed gives way to the next one."""
 BY_LEASE = "lease"
-"""Who set a node's state: nobody answers for it, or somebody does again."""
+"""Who set a node's state: the executor, which cannot use it, or can again."""
+OUTAGES = ("failed", "maintenance")
 DEMAND_SECONDS = 60.0
 """So often a service's demand is written down although it has not changed."""
 
@@ -443,6 +445,17 @@ class Service:
             document["history"] = lines(history, job_id, self.restored.setup.nodes)
             return document
 
+    def why(self, job_id: str) -> tuple[Reason, ...]:
+        """Why a job does not run; empty: it does, or is about to."""
+        with self._lock:
+            return self._why(job_id, self._live(job_id))
+
+    def expected(self, job_id: str) -> tuple[datetime, datetime] | None:
+        """Between which instants a pending job starts, with the confidence of `explain`; None: nobody knows."""
+        with self._lock:
+            found = self._interval(job_id) if self._live(job_id).status == "pending" else None
+            return None if found is None else (found["from"], found["to"])
+
     def measured(self, what: Callable[[Service], Any]) -> Any:
         """Reads several things as of one moment."""
         with self._lock:
@@ -467,7 +480,7 @@ class Service:
             before = self.log.last
             for over in self.executor.poll():
                 self._over(over)
-            if isinstance(self.executor, Agents):
+            if isinstance(self.executor, SeesNodes):
                 for number in range(len(self.restored.setup.nodes)):
                     self._watch_node(number, self.executor)
             self._enforce_limits()
@@ -554,14 +567,15 @@ class Service:
             self._happen("end", live.job.job_id, {"ending": "failed", "cause": cause})
             return None
 
-    def _watch_node(self, number: int, agents: Agents) -> None:
-        """One that nobody answers for has failed, until somebody does again."""
+    def _watch_node(self, number: int, executor: SeesNodes) -> None:
+        """One that nobody answers for has failed, one that takes nothing new is in maintenance, until it is back."""
         name = self.restored.setup.nodes[number].name
-        lost, state = agents.is_lost(name), self._node_states[name]
-        if lost and state in ("available", "reserved"):
-            self._set_node(number, "failed", BY_LEASE, was=state)
-        elif not lost and name in self._left:
-            self._set_node(number, self._left[name], BY_LEASE)
+        said, state, left = executor.outage(name), self._node_states[name], self._left.get(name)
+        if said == "available":
+            if left is not None:
+                self._set_node(number, left, BY_LEASE)
+        elif said is not None and said != state and (left is not None or state in ("available", "reserved")):
+            self._set_node(number, said, BY_LEASE, was=left or state)
 
     def _set_node(self, number: int, state: NodeState, by: str = "", was: NodeState = "available") -> None:
         """was: what it is again when its agent is back."""
@@ -575,7 +589,7 @@ class Service:
         name = self.restored.setup.nodes[body["node"]].name
         self._node_states[name] = body["state"]
         self._left.pop(name, None)
-        if body.get("by") == BY_LEASE and body["state"] == "failed":
+        if body.get("by") == BY_LEASE and body["state"] in OUTAGES:
             self._left[name] = body["was"]
 
     def _over(self, over: Over) -> None:

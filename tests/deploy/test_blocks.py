@@ -234,6 +234,8 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/mcp.md", "pip install"): "tests/gpuledger/test_wheel.py",
     ("docs/mcp.md", '{"mcpServers"'): "an assistant's own file: tests/gpuledger/test_mcp.py starts that command",
     ("docs/nvml.md", "python -m collectors.nvml.record"): "tests/collectors/nvml/test_record.py",
+    ("docs/operator.md", "apiVersion"): "tests/scheduler/kubernetes/test_real_server.py",
+    ("docs/operator.md", "kubectl"): NO_CLUSTER,
     ("docs/pages.md", "# dashboards"): "a page cut short: tests/dashboards/pages has whole ones",
     ("docs/placement.md", "0 of 1 replicas"): "tests/scheduler/placement/test_why_not.py",
     (

@@ -24,6 +24,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from scheduler.settings import parse_settings
 from tests.collectors.attribution.kubelet_server import PodResourcesServer
 from tests.collectors.kubernetes.make import admitted, bound, node, pod
 from tests.collectors.kubernetes.reviewing import Scripted, reviewing, user
@@ -72,6 +73,13 @@ def render(components: tuple[str, ...]) -> Rendered:
     return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)}
 
 
+@functools.cache
+def operator() -> Rendered:
+    done = subprocess.run(["kubectl", "kustomize", FOLDER / "operator"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)}
+
+
 def pods(rendered: Rendered) -> dict[str, Object]:
     found = {name: one["spec"]["template"]["spec"] for (_, name), one in rendered.items() if "template" in spec(one)}
     return found | {name: one["spec"] for (kind, name), one in rendered.items() if kind == "Pod"}
@@ -89,6 +97,30 @@ def test_every_object_is_one_that_kubernetes_knows(components: tuple[str, ...]) 
         assert mistakes == [], (kind, name)
 
 
+def test_the_operator_is_what_kubernetes_knows_and_does_no_more_than_it_says() -> None:
+    rendered = operator()
+    for (kind, name), found in rendered.items():
+        if kind != "CustomResourceDefinition":  # a real API server takes them, in tests/scheduler/kubernetes
+            mistakes = [one.message for one in jsonschema_rs.iter_errors(schema_of(kind), found)]
+            assert mistakes == [], (kind, name)
+    assert_does_no_more_than_it_needs(rendered)
+    (rules,) = (one["rules"] for (kind, _), one in rendered.items() if kind == "ClusterRole")
+    named = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    assert not {"*", "secrets", "pods/exec", "nodes/proxy"} & {resource for resource, _ in named}
+    changing = {one for one in named if one[1] not in ("get", "list", "watch")}
+    assert changing == {
+        ("elasticjobs", "delete"),
+        ("elasticjobs/status", "patch"),
+        ("events", "create"),
+        ("pods", "create"),
+        ("pods", "delete"),
+        ("services", "create"),
+    }
+    (settings,) = (one["data"]["site.yaml"] for (kind, _), one in rendered.items() if kind == "ConfigMap")
+    (pool,) = parse_settings(yaml.safe_load(settings)).pools
+    assert pool.launcher == "kubernetes"
+
+
 def test_the_schemas_know_a_mistake() -> None:
     one = render(())["StatefulSet", "gpuledger-server"]
     wrong = json.loads(json.dumps(one).replace('"readOnlyRootFilesystem"', '"readOnlyRootFileSystem"'))
@@ -98,7 +130,10 @@ def test_the_schemas_know_a_mistake() -> None:
 
 @pytest.mark.parametrize("components", USES, ids=lambda names: "+".join(names) or "base")
 def test_a_pod_may_do_no_more_than_it_needs(components: tuple[str, ...]) -> None:
-    rendered = render(components)
+    assert_does_no_more_than_it_needs(render(components))
+
+
+def assert_does_no_more_than_it_needs(rendered: Rendered) -> None:
     for name, found in pods(rendered).items():
         (container,) = found["containers"]
         context = {**found.get("securityContext", {}), **container["securityContext"]}

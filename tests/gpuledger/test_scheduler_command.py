@@ -155,6 +155,10 @@ def test_who_may_run_commands_needs_a_token_and_a_user(tmp_path: Path, monkeypat
         ask(*there, "--executor", "agents")
     with pytest.raises(LedgerError, match="--agent-tokens: is for --executor agents"):
         ask(*there, "--agent-tokens", tmp_path / "token")
+    with pytest.raises(LedgerError, match="--events with --executor kubernetes: would count every pod twice"):
+        ask(*there, "--executor", "kubernetes", "--events", "store")
+    with pytest.raises(LedgerError, match="--kubeconfig, --context: are for --executor kubernetes"):
+        ask(*there, "--kubeconfig", tmp_path / "token")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("collectors.jobs.launchers.others", lambda: {})
     with pytest.raises(LedgerError, match="--run-as: commands of others would run as root"):

@@ -22,7 +22,8 @@ from tests.conftest import REPO, SHARED
 from tests.patience import PATIENCE_SECONDS, until
 
 PACKED = SHARED / "kubernetes" / "kube-apiserver.xz"
-ROLES = REPO / "deploy" / "kubernetes" / "base" / "rbac.yaml"
+DEPLOY = REPO / "deploy" / "kubernetes"
+ROLES = (DEPLOY / "base" / "rbac.yaml", DEPLOY / "operator" / "rbac.yaml")
 
 
 def binaries() -> tuple[Path | None, Path | None]:
@@ -46,7 +47,7 @@ def missing() -> str:
 class ControlPlane:
     """etcd and an API server on loopback; nothing runs pods, and nobody binds them, but the test.
 
-    kubeconfig: of the watch's service account, with the rights that are shipped for it.
+    kubeconfig: of the watch's service account, with the rights that are shipped for it.   operator: of the operator's.
     """
 
     def __init__(self, folder: Path, ports: list[int]) -> None:
@@ -60,17 +61,9 @@ class ControlPlane:
                 shutil.copyfileobj(source, target)
             self._binary.chmod(0o755)
         subprocess.run(["openssl", "genrsa", "-out", folder / "sa.key", "2048"], check=True, capture_output=True)
-        watch = "watch,system:serviceaccount:gpuledger:gpuledger-watch,1"
-        (folder / "tokens.csv").write_text(f'admin,admin,0,"system:masters"\n{watch}\n')
-        self.kubeconfig = folder / "watch.kubeconfig"
-        server = {"server": f"https://127.0.0.1:{self._port}", "insecure-skip-tls-verify": True}
-        config = {
-            "current-context": "it",
-            "contexts": [{"name": "it", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": server}],
-            "users": [{"name": "u", "user": {"token": "watch"}}],
-        }
-        self.kubeconfig.write_text(yaml.safe_dump(config))
+        accounts = (f"{one},system:serviceaccount:gpuledger:gpuledger-{one},{one}" for one in ("watch", "operator"))
+        (folder / "tokens.csv").write_text("\n".join(['admin,admin,0,"system:masters"', *accounts, ""]))
+        self.kubeconfig, self.operator = self._kubeconfig("watch"), self._kubeconfig("operator")
         own, theirs = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{peer}"
         self._etcd = self._process(
             "etcd", str(etcd), "--data-dir", str(folder / "etcd"), "--listen-client-urls", own,
@@ -82,9 +75,21 @@ class ControlPlane:
         )
         self._server: subprocess.Popen[bytes] | None = None
         self.start_server()
-        for role in yaml.safe_load_all(ROLES.read_text()):
+        for role in (one for path in ROLES for one in yaml.safe_load_all(path.read_text())):
             if role["kind"].startswith("ClusterRole"):
                 self.post(f"/apis/rbac.authorization.k8s.io/v1/{role['kind'].lower()}s", role)
+
+    def _kubeconfig(self, token: str) -> Path:
+        server = {"server": f"https://127.0.0.1:{self._port}", "insecure-skip-tls-verify": True}
+        config = {
+            "current-context": "it",
+            "contexts": [{"name": "it", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": server}],
+            "users": [{"name": "u", "user": {"token": token}}],
+        }
+        path = self._folder / f"{token}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return path
 
     def _process(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         with (self._folder / f"{name}.log").open("ab") as log:

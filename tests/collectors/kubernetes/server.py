@@ -39,7 +39,8 @@ class ApiServer:
     """Objects by path, and the history of their changes.
 
     apply: the object as it is now (ADDED or MODIFIED); `delete`: it is gone, and this was its last version.
-    compact: versions up to now are forgotten. requests: (path, query) of all that was asked.   down: what everything
+    compact: versions up to now are forgotten. requests: (path, query) of all that was asked.   changes: (method,
+    path, body) of all that was to change something.   down: what everything
     is answered with while it is set; it ends all watches.   refused: paths that were asked for then.
     """
 
@@ -48,6 +49,7 @@ class ApiServer:
         self.forgotten = 0
         self.faults = Faults()
         self.requests: list[tuple[str, dict[str, str]]] = []
+        self.changes: list[tuple[str, str, dict[str, Any]]] = []
         self.tokens: list[str] = []
         self.bookmark_every = 0.05
         self.served = {PODS, NODES}
@@ -193,6 +195,15 @@ class _Handler(BaseHTTPRequestHandler):
             page = api.page(path, query)
             gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "the continue token is too old"}
             self._answer(200 if page else 410, page or gone, {})
+
+    def do_POST(self) -> None:
+        """What changes something is answered as the test says."""
+        path = urlsplit(self.path).path
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.api.changes.append((self.command, path, json.loads(body or b"{}")))
+        self._answer(*self.api.faults.answers[path].pop(0))
+
+    do_PATCH = do_DELETE = do_POST  # noqa: N815 - as the server calls them
 
     def _answer(self, status: int, body: Any, headers: dict[str, str]) -> None:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()

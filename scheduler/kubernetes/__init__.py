@@ -1,0 +1,15 @@
+"""The reference scheduler's jobs as pods: an executor that owns them, and the loop that follows ElasticJobs.
+
+Owns:      what an ElasticJob asks of the scheduler, the pods of its ranks, its status and events.
+Owns not:  decisions (scheduler.cycle), the log (scheduler.records), how the API is talked to (collectors.kubernetes).
+Words:     a *world* is one placement of a job, as in scheduler.live; a pod is one rank of one world.
+
+    elastic_jobs    an ElasticJob as a job of the scheduler
+    pods            a rank as a pod, and what a pod says of its rank
+    executor        what pods there are to be, and what became of them
+    status          what an ElasticJob's status says
+    operator        the loop: what is there, what is wanted, what is done
+    cluster         the API: watches in the background, calls in the foreground
+
+See docs/operator.md.
+"""

@@ -1,0 +1,228 @@
+"""The API as the operator needs it: what there is, by watches on a thread of their own, and calls that are waited for.
+
+What a call answers is known at once, not only when its watch tells it; so the next round does not do it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from collectors.kubernetes.api import Absent, Api, Conflict, Interrupted
+from collectors.kubernetes.connection import Connection, KubernetesError
+from collectors.kubernetes.follow import Backoff, Changed, Follow, Item, Listed, Trouble
+from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid
+from scheduler.kubernetes import elastic_jobs, pods
+from scheduler.kubernetes.executor import Seen
+from scheduler.kubernetes.operator import Call, Outcome
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 8
+"""Calls in flight."""
+CALL_SECONDS = 15.0
+AGAIN_SECONDS = 10.0
+"""Until what the server refuses is asked for again."""
+MOST_GONE = 10_000
+"""Deletions that are remembered, for what is answered late."""
+
+
+def _pod(of: Object) -> Object | None:
+    return _slim(of) if pods.is_ours(of) else None
+
+
+def _slim(of: Object) -> Object:
+    metadata = {key: value for key, value in child(of, "metadata").items() if key != "managedFields"}
+    return {**of, "metadata": metadata}
+
+
+def _node(of: Object) -> Object:
+    """What is asked of one; the rest is large."""
+    return {
+        "metadata": _named(of),
+        "spec": {"unschedulable": child(of, "spec").get("unschedulable")},
+        "status": {
+            "conditions": [one for one in items(child(of, "status"), "conditions") if one.get("type") == "Ready"]
+        },
+    }
+
+
+def _space(of: Object) -> Object:
+    return {"metadata": _named(of) | {"annotations": dict(child(of, "metadata", "annotations"))}}
+
+
+def _named(of: Object) -> dict[str, Any]:
+    return {"name": name(of), "resourceVersion": text(child(of, "metadata"), "resourceVersion")}
+
+
+@dataclass
+class _Kept:
+    """The objects of one resource. keep: what of an object; None: nothing.   listed: all are known."""
+
+    path: str
+    key: Callable[[Object], Any]
+    keep: Callable[[Object], Object | None]
+    query: dict[str, str] = field(default_factory=dict)
+    objects: dict[Any, Object] = field(default_factory=dict)
+    listed: bool = False
+    _pages: dict[Any, Object] = field(default_factory=dict)
+    _gone: OrderedDict[Any, int] = field(default_factory=OrderedDict)
+
+    def take(self, item: Item) -> bool:
+        """Whether it changed anything."""
+        if isinstance(item, Listed):
+            if item.first:
+                self._pages = {}
+            self._pages |= {self.key(one): kept for one in item.objects if (kept := self.keep(one)) is not None}
+            if item.last:
+                version = _number(item.version)
+                later = {key: one for key, one in self.objects.items() if _version(one) > version >= 0}
+                self.objects, self._pages, self.listed = self._pages | later, {}, True
+            return item.last
+        if isinstance(item, Changed):
+            return self.drop(item.object) if item.deleted else self.put(item.object)
+        return False
+
+    def put(self, found: Object) -> bool:
+        """Unless something later is known."""
+        key, kept = self.key(found), self.keep(found)
+        before = self.objects.get(key)
+        version = _version(found)
+        if kept is None or 0 <= version <= max(_version(before or {}), self._gone.get(key, -1)):
+            return False
+        self.objects[key] = kept
+        return before is None or _content(before) != _content(kept)
+
+    def drop(self, found: Object) -> bool:
+        key = self.key(found)
+        self._gone[key] = _version(found)
+        while len(self._gone) > MOST_GONE:
+            self._gone.popitem(last=False)
+        if key in self.objects and not 0 <= _version(found) < _version(self.objects[key]):
+            del self.objects[key]
+            return True
+        return False
+
+
+def _version(of: Object) -> int:
+    return _number(text(child(of, "metadata"), "resourceVersion"))
+
+
+def _number(version: str) -> int:
+    """-1 where versions are no numbers."""
+    return int(version) if version.isascii() and version.isdigit() else -1
+
+
+def _content(of: Object) -> Object:
+    metadata = {key: value for key, value in child(of, "metadata").items() if key != "resourceVersion"}
+    return {**of, "metadata": metadata}
+
+
+class ApiCluster:
+    """To be used in a `with`."""
+
+    def __init__(self, connection: Connection, backoff: Backoff = Backoff()) -> None:  # noqa: B008 - it is frozen
+        self._connection, self._backoff = connection, backoff
+        self._lock = threading.Lock()
+        self._number, self._failures, self._not_before = 0, 0, 0.0
+        self._pods = _Kept("/api/v1/pods", lambda one: (namespace(one), name(one)), _pod, {"labelSelector": pods.JOB})
+        self._jobs = _Kept(elastic_jobs.PATH, uid, _slim)
+        self._nodes = _Kept("/api/v1/nodes", name, _node)
+        self._spaces = _Kept("/api/v1/namespaces", name, _space)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
+
+    def __enter__(self) -> ApiCluster:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._end)
+        self._thread.join(10)
+
+    def look(self) -> Seen | None:
+        with self._lock:
+            kept = (self._pods, self._jobs, self._nodes, self._spaces)
+            if not all(one.listed for one in kept):
+                return None
+            found = [dict(one.objects) for one in kept]
+            return Seen(found[0], found[1], found[2], found[3], self._number)
+
+    def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
+        if not calls:
+            return []
+        return asyncio.run_coroutine_threadsafe(self._all(calls), self._loop).result()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._api = Api(self._connection)
+        self._tasks = [self._loop.create_task(self._follow(one)) for one in self._all_kept()]
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._closed())
+        self._loop.close()
+
+    def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._loop.stop()
+
+    async def _closed(self) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._api.close()
+
+    def _all_kept(self) -> Sequence[_Kept]:
+        return self._pods, self._jobs, self._nodes, self._spaces
+
+    async def _follow(self, kept: _Kept) -> None:
+        while True:
+            follow = Follow(self._api, (kept.path,), query=kept.query, required=True, backoff=self._backoff)
+            try:
+                async for item in follow.items():
+                    if isinstance(item, Trouble) and item.failures in (1, 5, 20):
+                        log.warning("kubernetes: %s; trying again", item.what)
+                    with self._lock:
+                        self._number += kept.take(item)
+            except KubernetesError as error:
+                log.error("%s", error)
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _all(self, calls: Sequence[Call]) -> list[Outcome]:
+        turns = asyncio.Semaphore(AT_ONCE)
+        return list(await asyncio.gather(*(self._one(call, turns) for call in calls)))
+
+    async def _one(self, call: Call, turns: asyncio.Semaphore) -> Outcome:
+        async with turns:
+            left = self._not_before - time.monotonic()
+            if left > 0:
+                return Interrupted(f"the server is left alone for another {left:.0f} s", left)
+            try:
+                async with asyncio.timeout(CALL_SECONDS):
+                    found = await self._api.send(call.method, call.path, call.body, call.content)
+            except TimeoutError:
+                return self._failed(Interrupted(f"{call.path}: had not answered after {CALL_SECONDS:.0f} s"))
+            except Interrupted as error:
+                return self._failed(error)
+            except (Absent, Conflict, KubernetesError) as error:
+                self._failures = 0
+                return error
+            self._failures = 0
+            with self._lock:
+                self._number += self._learn(call, found)
+            return found
+
+    def _failed(self, error: Interrupted) -> Interrupted:
+        """Everything waits after it, as long as the server asks for it, or longer each time."""
+        self._failures += 1
+        self._not_before = time.monotonic() + max(error.retry_after, self._backoff.after(self._failures))
+        return error
+
+    def _learn(self, call: Call, found: Object) -> bool:
+        """What an answer says of what there is. A deletion is over only when the watch says so."""
+        kept = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}.get(text(found, "kind"))
+        return kept is not None and kept.put(found)

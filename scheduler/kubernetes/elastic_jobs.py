@@ -1,0 +1,101 @@
+"""An ElasticJob as the API has it, as a job of the scheduler. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from collectors.kubernetes.objects import Object, child, items, mark, name, namespace, text, uid
+from scheduler.live.payload import candidates
+from scheduler.model import Job, Node
+from warehouse.errors import LedgerError
+
+GROUP = "gpuledger.io"
+API_VERSION = f"{GROUP}/v1alpha1"
+KIND = "ElasticJob"
+PATH = f"/apis/{API_VERSION}/elasticjobs"
+TENANTS = f"{GROUP}/tenants"
+"""A namespace's annotation: the tenants that its jobs may name, with commas between them."""
+LAUNCHER = "kubernetes"
+"""Of a pool whose pods are made here."""
+ENDED = ("Succeeded", "Failed", "Cancelled", "Rejected")
+"""States that do not change again."""
+
+
+def path_of(of: Object) -> str:
+    return f"/apis/{API_VERSION}/namespaces/{namespace(of)}/elasticjobs/{name(of)}"
+
+
+def job_id(of: Object) -> str:
+    """Another one of the same name is another job."""
+    return f"{namespace(of)}/{name(of)}@{uid(of)}"
+
+
+def tenant_of(of: Object, home: Object) -> str:
+    """Who pays. home: its namespace.   Errors: LedgerError if the namespace may not name that tenant."""
+    written = mark(home, (TENANTS,)).split(",")
+    allowed = [one.strip() for one in written if one.strip()] or [namespace(of)]
+    wanted = text(child(of, "spec"), "tenant") or allowed[0]
+    if wanted not in allowed:
+        raise LedgerError(
+            f"namespace {namespace(of)}",
+            f"may not name tenant {wanted!r}",
+            f"It may name {', '.join(allowed)}; its annotation {TENANTS} lists them",
+        )
+    return wanted
+
+
+def job_of(of: Object, tenant: str) -> dict[str, Any]:
+    """What is submitted (scheduler.model.Job), with the payload for the executor: all that its pods are made of.
+
+    What the schema has defaults for may be missing here, as in an object that is older than them.
+    """
+    spec = child(of, "spec")
+    scaling = child(spec, "scaling")
+    request = {"devices": spec.get("gpusPerReplica", 1), "pool": text(spec, "pool"), "models": spec.get("models", [])}
+    job: dict[str, Any] = {
+        "job_id": job_id(of),
+        "tenant": tenant,
+        "project": text(spec, "project"),
+        "queue": text(spec, "queue"),
+        "request": request,
+        "min_replicas": scaling.get("minReplicas", 1),
+        "max_replicas": scaling.get("maxReplicas", 1),
+        "priority": spec.get("priority", 0),
+        "preemptible": spec.get("preemptible", True),
+    }
+    for ours, theirs in (("time_limit", "timeLimitSeconds"), ("checkpoint_seconds", "checkpointSeconds")):
+        if theirs in spec:
+            job[ours] = float(spec[theirs])
+    payload = {
+        "namespace": namespace(of),
+        "name": name(of),
+        "uid": uid(of),
+        "resource": text(spec, "resourceName") or "nvidia.com/gpu",
+        "template": child(spec, "template"),
+        "retries": spec.get("backoffLimit", 0),
+    }
+    return job | {"payload": payload}
+
+
+def unfit(payload: Mapping[str, Any]) -> str:
+    """Why no pods can be made of a payload; '' if they can."""
+    if not all(text(payload, key) for key in ("namespace", "name", "uid", "resource")):
+        return "is no ElasticJob, and this scheduler runs nothing else: create one with kubectl"
+    containers = items(child(payload, "template", "spec"), "containers")
+    if not containers:
+        return "its template has no containers"
+    for container in containers:
+        for kind in ("limits", "requests"):
+            if payload["resource"] in child(container, "resources", kind):
+                return (
+                    f"container {text(container, 'name')} of its template asks for {payload['resource']}: "
+                    "say gpusPerReplica instead"
+                )
+    return ""
+
+
+def unplaceable(job: Job, nodes: Sequence[Node]) -> str:
+    """Why it might be placed where no pods are made; '' if it cannot."""
+    strange = next((node.name for node in candidates(job, nodes) if node.launcher != LAUNCHER), None)
+    return "" if strange is None else f"may be placed on {strange}, whose pool does not say launcher: {LAUNCHER}"

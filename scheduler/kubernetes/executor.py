@@ -1,0 +1,345 @@
+"""The executor whose ranks are pods: which there are to be, which are in the way, and what became of them.
+
+It decides from what is seen alone: `see` gives it the objects as the API has them, `steps` answers what is to be done,
+and whoever does it says what came of it. After a crash the scheduler says again what it wants, and the pods are found.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from collectors.kubernetes.api import Absent, Conflict, Refused
+from collectors.kubernetes.objects import Object, child, condition, name, namespace, text, uid
+from scheduler.kubernetes import pods
+from scheduler.kubernetes.elastic_jobs import unfit, unplaceable
+from scheduler.live.executors import JUST_NOW, Launch, Over, Result
+from scheduler.live.ranks import Rank
+from scheduler.model import Job, Node, NodeState
+from warehouse.errors import LedgerError
+
+Name = tuple[str, str]
+"""Of a pod: its namespace, its name."""
+CONFLICT_SECONDS = 60.0
+"""After which a name that is taken is somebody else's: our own pod would have been seen by then."""
+AGAIN_SECONDS = 5.0
+"""Until a pod is asked for again that was not created, such as for a quota."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The objects that there are. jobs: ElasticJobs by uid.   nodes, namespaces: by name.   number: grows with each
+    change."""
+
+    pods: Mapping[Name, Object]
+    jobs: Mapping[str, Object]
+    nodes: Mapping[str, Object]
+    namespaces: Mapping[str, Object]
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """attempt: whose it is.   body: a pod, or the service by which its ranks meet."""
+
+    attempt: tuple[str, int]
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Of this very pod as it was seen, with its own grace period: one that has ended meanwhile is looked at first."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+
+
+Step = Create | Delete
+
+
+@dataclass
+class _Attempt:
+    """there: names of pods of this world that were seen.   whole: all of them were, perhaps by an earlier process.
+    done: those that finished.   taken: since when names are found taken.   refused: why the last one was not created.
+    again_at: when it is asked for again.
+    begun: all of them ran at once.   result: how it ends, once that is known; from then on nothing of it is wanted."""
+
+    launch: Launch
+    there: set[str] = field(default_factory=set)
+    done: set[str] = field(default_factory=set)
+    whole: bool = False
+    begun: bool = False
+    taken: dict[str, float] = field(default_factory=dict)
+    refused: str = ""
+    again_at: float = 0.0
+    result: Result | None = None
+    text: str = ""
+
+    @property
+    def name(self) -> tuple[str, int]:
+        return self.launch.job.job_id, self.launch.attempt
+
+    @property
+    def uid(self) -> str:
+        return str(self.launch.payload["uid"])
+
+    def names(self) -> Iterator[tuple[Rank, Name]]:
+        payload = self.launch.payload
+        for rank in self.launch.ranks:
+            yield rank, (payload["namespace"], pods.pod_name(payload["name"], self.launch.world, rank.number))
+
+    def is_of(self, pod: Object) -> bool:
+        """Whether it is a pod of this world: by its name, which nobody else's has."""
+        payload, world, rank = self.launch.payload, self.launch.world, pods.rank_of(pod)
+        is_named = name(pod) == pods.pod_name(payload["name"], world, rank) and 0 <= rank < len(self.launch.ranks)
+        return is_named and pods.job_uid(pod) == self.uid and pods.world_of(pod) == str(world)
+
+    def moves_to(self, launch: Launch) -> None:
+        if launch.world != self.launch.world:
+            self.there, self.done, self.taken, self.whole = set(), set(), {}, False
+        self.launch = launch
+
+    def ends(self, result: Result, text: str = "") -> None:
+        if self.result is None:
+            self.result, self.text = result, text
+
+    def look(self, of_job: Sequence[Object]) -> None:
+        """What the pods of its job say."""
+        ranks = [called for _, (_, called) in self.names()]
+        own = {name(pod): pod for pod in of_job if self.is_of(pod)}
+        self.there |= own.keys()
+        self.done |= {called for called, pod in own.items() if pods.has_finished(pod)}
+        self.whole |= len(self.there) == len(ranks)
+        self.begun |= all(called in own and pods.has_begun(own[called]) for called in ranks)
+        if self.result == "failed" and any(map(pods.was_disrupted, own.values())):
+            self.result = "lost"  # a rank ends when its peer is gone; that this one was taken is known only now
+        if self.result is None and self._has_a_finished_world(of_job):
+            self.result = "finished"
+        if self.result is None:
+            self.result, self.text = self._judged(own)
+
+    def _has_a_finished_world(self, of_job: Sequence[Object]) -> bool:
+        """A world is done when all its ranks are, also one that was to give way to another."""
+        allocation = pods.allocation_id(self.launch)
+        finished = Counter(
+            (pods.world_of(pod), pods.size_of(pod))
+            for pod in of_job
+            if pods.allocation_of(pod) == allocation and pods.has_finished(pod)
+        )
+        return any(str(count) == size for (_, size), count in finished.items())
+
+    def _judged(self, own: Mapping[str, Object]) -> tuple[Result | None, str]:
+        """How it ends, if its pods say so. One that was taken away comes before one that failed, perhaps for that."""
+        failed = ""
+        for rank, at in self.names():
+            pod, where = own.get(at[1]), f"rank {rank.number} on {rank.node}"
+            if at[1] in self.done:
+                continue
+            if pod is None:
+                if self.whole or at[1] in self.there:
+                    return "lost", f"{where}: its pod is gone"
+            elif pods.was_disrupted(pod) or (pods.is_leaving(pod) and not pods.ended_by_itself(pod)):
+                why = pods.why_failed(pod) if pods.was_disrupted(pod) else "somebody deletes its pod"
+                return "lost", f"{where}: {why}"
+            elif pods.phase(pod) == "Failed":
+                failed = failed or f"{where}: {pods.why_failed(pod)}"
+        if failed:
+            return "failed", failed
+        return ("finished" if len(self.done) == len(self.launch.ranks) else None), ""
+
+
+class Pods:
+    """Methods may be called by any thread.   clock: seconds that only go on."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._attempts: dict[tuple[str, int], _Attempt] = {}
+        self._seen: Seen | None = None
+        self._of_job: dict[str, dict[Name, Object]] = {}
+        self._met: set[str] = set()
+        self._open: set[str] = set()
+        self._lock = threading.RLock()
+
+    # As an executor
+
+    def refusal(self, job: Job, payload: Mapping[str, Any], nodes: Sequence[Node]) -> str:
+        return unfit(payload) or unplaceable(job, nodes)
+
+    def start(self, launch: Launch) -> float | None:
+        problem = unfit(launch.payload)
+        if problem:
+            raise LedgerError(f"job {launch.job.job_id}", problem)
+        with self._lock:
+            return JUST_NOW if self._know(launch).begun else None
+
+    def stop(self, launch: Launch) -> None:
+        with self._lock:
+            attempt = self._know(launch)
+            attempt.ends("stopped")
+            self._open.add(attempt.uid)
+
+    def poll(self) -> list[Over]:
+        with self._lock:
+            if self._seen is None:
+                return []
+            return [
+                Over(*one.name, one.result, one.text, JUST_NOW if one.begun else None)
+                for one in self._attempts.values()
+                if one.result is not None and all(map(pods.is_over, self._pods_of(one.uid)))
+            ]
+
+    def confirm(self, over: Over) -> None:
+        with self._lock:
+            attempt = self._attempts.pop((over.job_id, over.attempt), None)
+            if attempt is not None:
+                self._open.add(attempt.uid)
+
+    def outage(self, node: str) -> NodeState | None:
+        """What keeps pods from a node: it is gone or not ready, or it is cordoned."""
+        if self._seen is None:
+            return None
+        found = self._seen.nodes.get(node)
+        if found is None or condition(found, "Ready").get("status") != "True":
+            return "failed"
+        return "maintenance" if child(found, "spec").get("unschedulable") is True else "available"
+
+    # As the operator does it
+
+    def see(self, seen: Seen) -> set[str]:
+        """Answers the uids of the jobs of which anything has changed: theirs alone are looked at again."""
+        with self._lock:
+            before, self._seen = self._seen or Seen({}, {}, {}, {}), seen
+            if before.number == seen.number and before.pods:
+                return set()
+            changed = {at for at, pod in seen.pods.items() if before.pods.get(at) is not pod}
+            touched = {identity for identity, job in seen.jobs.items() if before.jobs.get(identity) is not job}
+            touched |= before.jobs.keys() - seen.jobs.keys()
+            for at in changed | (before.pods.keys() - seen.pods.keys()):
+                if at in before.pods:
+                    self._of_job.get(pods.job_uid(before.pods[at]), {}).pop(at, None)
+                    touched.add(pods.job_uid(before.pods[at]))
+            for at in changed:
+                job = pods.job_uid(seen.pods[at])
+                if job in seen.jobs and namespace(seen.jobs[job]) != at[0]:
+                    continue  # somebody elsewhere says so, and no owner is in another namespace
+                self._of_job.setdefault(job, {})[at] = seen.pods[at]
+                touched.add(job)
+            for job in touched:
+                if not self._of_job.get(job, True):
+                    del self._of_job[job]
+            for attempt in self._attempts.values():
+                if attempt.uid in touched:
+                    self._look(attempt, seen)
+            self._open |= touched
+            return touched
+
+    def steps(self) -> list[Step]:
+        """What is to be done for the pods to be those that are wanted. Nothing of a world is created before all of the
+        one before is gone."""
+        with self._lock:
+            if self._seen is None or not self._open:
+                return []
+            wanted = {one.uid: one for one in self._attempts.values() if one.result is None}
+            found: list[Step] = []
+            for job in sorted(self._open):
+                attempt, exists = wanted.get(job), job in self._seen.jobs
+                unwanted = [pod for pod in self._pods_of(job) if _is_unwanted(pod, attempt, exists)]
+                steps: list[Step] = [_deletion(pod) for pod in unwanted if not pods.is_leaving(pod)]
+                if attempt is not None and exists and not unwanted and not attempt.whole:
+                    steps += self._missing(attempt, self._seen.pods)
+                if not steps and not (attempt is not None and exists and not attempt.whole):
+                    self._open.discard(job)  # until anything of it changes
+                found += steps
+            return found
+
+    def _pods_of(self, job: str) -> Sequence[Object]:
+        return list(self._of_job.get(job, {}).values())
+
+    def carried(self, step: Step, outcome: Object | Exception) -> str:
+        """What came of a step; what could not be known is seen later. Answers what to tell people, if anything."""
+        if isinstance(step, Delete):
+            return "" if isinstance(outcome, Absent | Conflict | Mapping) else f"pod {step.name}: {outcome}"
+        with self._lock:
+            attempt, called = self._attempts.get(step.attempt), f"{step.body['kind'].lower()} {name(step.body)}"
+            if attempt is None:
+                return ""
+            is_service = step.body["kind"] == "Service"
+            if not isinstance(outcome, Exception):
+                attempt.refused = ""
+                if is_service:
+                    self._met.add(attempt.uid)
+                return ""
+            if isinstance(outcome, Conflict):
+                if is_service:
+                    self._met.add(attempt.uid)
+                    return ""
+                now = self._clock()
+                if now - attempt.taken.setdefault(name(step.body), now) < CONFLICT_SECONDS:
+                    return ""
+                attempt.ends("failed", f"{called} is there, and is not this job's")
+            elif isinstance(outcome, Refused):
+                attempt.ends("failed", f"{called} is not accepted: {outcome}")
+            else:
+                attempt.refused = f"{called} could not be created: {outcome}"
+                if isinstance(outcome, Absent):
+                    attempt.again_at = self._clock() + AGAIN_SECONDS
+            return attempt.refused or attempt.text
+
+    def refused(self, job_id: str, attempt: int) -> str:
+        """Why its pods are not created, though they should be; '' if they are."""
+        with self._lock:
+            found = self._attempts.get((job_id, attempt))
+            return found.refused if found is not None else ""
+
+    def ending(self, job_id: str, attempt: int) -> tuple[Result, str] | None:
+        """How it ends, once that is known; its pods may still be there."""
+        with self._lock:
+            found = self._attempts.get((job_id, attempt))
+            return None if found is None or found.result is None else (found.result, found.text)
+
+    def is_whole(self, job_id: str, attempt: int, world: int) -> bool:
+        """Whether all pods of that world were there once."""
+        with self._lock:
+            found = self._attempts.get((job_id, attempt))
+            return found is not None and found.launch.world == world and found.whole
+
+    def _know(self, launch: Launch) -> _Attempt:
+        attempt = self._attempts.get((launch.job.job_id, launch.attempt))
+        if attempt is None or attempt.launch.world != launch.world:
+            attempt = self._attempts.setdefault((launch.job.job_id, launch.attempt), _Attempt(launch))
+            attempt.moves_to(launch)
+            self._open.add(attempt.uid)
+            if self._seen is not None:
+                self._look(attempt, self._seen)
+        return attempt
+
+    def _look(self, attempt: _Attempt, seen: Seen) -> None:
+        job = seen.jobs.get(attempt.uid)
+        attempt.whole |= job is not None and child(job, "status").get("world") == attempt.launch.world
+        attempt.look(self._pods_of(attempt.uid))
+
+    def _missing(self, attempt: _Attempt, there: Mapping[Name, Object]) -> list[Step]:
+        """Its pods that were never seen; where ranks are to meet, the service comes first, alone."""
+        if self._clock() < attempt.again_at:
+            return []
+        missing = [(rank, at) for rank, at in attempt.names() if at not in there and at[1] not in attempt.there]
+        if len(attempt.launch.ranks) > 1 and attempt.uid not in self._met and missing:
+            return [Create(attempt.name, pods.service_of(attempt.launch.payload))]
+        return [Create(attempt.name, pods.pod_of(attempt.launch, rank)) for rank, _ in missing]
+
+
+def _is_unwanted(pod: Object, attempt: _Attempt | None, exists: bool) -> bool:
+    """Whether it is to be deleted: all of a job that is gone, and what runs of another world than the wanted one."""
+    if not exists:
+        return True
+    return not pods.is_over(pod) and (attempt is None or not attempt.is_of(pod))
+
+
+def _deletion(pod: Object) -> Delete:
+    return Delete(namespace(pod), name(pod), uid(pod), text(child(pod, "metadata"), "resourceVersion"))

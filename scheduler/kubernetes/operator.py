@@ -1,0 +1,298 @@
+"""The loop: ElasticJobs become jobs of the scheduler, what it decides becomes pods, and what becomes of them is told.
+
+Each round begins from what the API has. Nothing is remembered that a restart could not find again: jobs are in the
+scheduler's log, pods have names that are made of it, and a round that was cut off is made up for by the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from collectors.kubernetes.api import Absent, Conflict, Interrupted
+from collectors.kubernetes.connection import KubernetesError
+from collectors.kubernetes.objects import Object, child, name, namespace, text, uid, written
+from scheduler.kubernetes import pods
+from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id, job_of, path_of, tenant_of
+from scheduler.kubernetes.executor import Create, Pods, Seen, Step
+from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, status_of
+from scheduler.live.executors import Result
+from scheduler.live.service import RefusedError, Service
+from scheduler.model import COMES_BACK, Reason
+from scheduler.records.book import Live
+from warehouse.errors import LedgerError
+
+log = logging.getLogger(__name__)
+
+ACTOR = "kubernetes"
+MERGE = "application/merge-patch+json"
+CODES: Mapping[Result, str] = {
+    "finished": "Finished",
+    "failed": "ExitStatus",
+    "stopped": "Stopped",
+    "lost": "NodeLost",
+}
+"""As the scheduler calls the cause, once it hears of it."""
+Outcome = Object | Interrupted | Absent | Conflict | KubernetesError
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A change that is asked of the API."""
+
+    method: str
+    path: str
+    body: Object
+    content: str = "application/json"
+
+
+class Cluster(Protocol):
+    def look(self) -> Seen | None:
+        """All that there is; None: not known yet."""
+
+    def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Answers of each what the API says, in that order."""
+
+
+class Operator:
+    """clock: seconds since the epoch."""
+
+    def __init__(self, service: Service, executor: Pods, cluster: Cluster, clock: Callable[[], float]) -> None:
+        self._service, self._executor, self._cluster, self._clock = service, executor, cluster, clock
+        self._submitted: set[str] = set()
+        self._refused: dict[str, str] = {}
+        self._said: dict[str, str] = {}
+        self._followed_at = (-1, -1)
+        self._told_last = -1
+        self._touched: set[str] = set()
+
+    def step(self) -> bool:
+        """A round, of the scheduler too. Answers whether it did anything."""
+        seen = self._cluster.look()
+        if seen is not None:
+            self._touched |= self._executor.see(seen)
+            self._follow(seen)
+        did = self._service.step()
+        if seen is None:
+            return did
+        steps = self._executor.steps()
+        outcomes = self._cluster.carry_out([_call(step) for step in steps])
+        acted = any(not isinstance(outcome, Exception) for outcome in outcomes)
+        for step, outcome in zip(steps, outcomes, strict=True):
+            self._tell(outcome, self._executor.carried(step, outcome))
+            if isinstance(step, Create):
+                self._touched.add(pods.job_uid(step.body))
+        return self._report(seen) or acted or did
+
+    # What users want
+
+    def _follow(self, seen: Seen) -> None:
+        looked = (self._service.log.last, seen.number)
+        if looked == self._followed_at:
+            return
+        for identity, job in seen.jobs.items():
+            if text(child(job, "status"), "state") in ENDED and identity not in self._submitted:
+                continue
+            if identity not in self._submitted and not pods.is_leaving(job):
+                self._submit(identity, job, seen)
+        live = self._service.measured(lambda service: dict(service.book.jobs))
+        for job in seen.jobs.values():
+            if job_id(job) in live:
+                self._suspend_or_resume(job, live[job_id(job)])
+        for job_id_, one in live.items():
+            asked_by = seen.jobs.get(str(one.payload.get("uid")))
+            ends = one.stop is not None and one.stop[0] not in COMES_BACK
+            if not ends and (asked_by is None or pods.is_leaving(asked_by)):
+                self._asked(job_id_, self._service.cancel)
+        self._followed_at = looked
+
+    def _submit(self, identity: str, job: Object, seen: Seen) -> None:
+        try:
+            tenant = tenant_of(job, seen.namespaces.get(namespace(job), {}))
+        except LedgerError as error:
+            self._refuse(identity, error)
+            return
+        self._refused.pop(identity, None)
+        try:
+            self._service.submit(job_of(job, tenant), ACTOR)
+        except RefusedError as error:
+            log.info("%s", error)  # it is in the log of the scheduler, and in the job's status
+            if self._known(job_id(job)) is None:
+                self._refuse(identity, error)
+                return
+        self._submitted.add(identity)
+
+    def _refuse(self, identity: str, why: LedgerError) -> None:
+        """It is asked again when anything changes."""
+        self._refused[identity] = str(why)
+        self._touched.add(identity)
+
+    def _suspend_or_resume(self, job: Object, live: Live) -> None:
+        """Its spec says whether it is suspended, not whoever asked the scheduler."""
+        wanted = child(job, "spec").get("suspend") is True
+        ending = live.stop[0] if live.stop is not None else ""
+        is_suspended = live.status == "suspended" or (ending == "suspended" and live.resumed is None)
+        if wanted and not is_suspended and live.status != "held" and ending in ("", "preempted"):
+            self._asked(job_id(job), self._service.suspend)
+        elif not wanted and is_suspended:
+            self._asked(job_id(job), self._service.resume)
+
+    def _asked(self, job_id_: str, what: Callable[[str, str], Any]) -> None:
+        try:
+            what(job_id_, ACTOR)
+        except RefusedError as error:
+            log.warning("%s", error)  # it has changed meanwhile; the next round looks again
+
+    # What is told
+
+    def _report(self, seen: Seen) -> bool:
+        """Statuses that have changed, events of what is worth telling, and jobs whose time is over."""
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        late = [job for job in seen.jobs.values() if due_for_deletion(job, now) and not pods.is_leaving(job)]
+        calls = [_deletion(path_of(job), uid(job)) for job in late]
+        everything = self._service.log.last != self._told_last
+        self._told_last = self._service.log.last
+        for identity in list(seen.jobs) if everything else sorted(self._touched & seen.jobs.keys()):
+            job = seen.jobs[identity]
+            before = child(job, "status")
+            if text(before, "state") in ENDED or pods.is_leaving(job):
+                continue
+            standing = self._standing(identity, job, seen)
+            if standing is None:
+                continue
+            wanted = status_of(standing, before, now)
+            patch = patch_of(wanted, before)
+            if patch:
+                calls.append(Call("PATCH", f"{path_of(job)}/status", {"status": patch}, MERGE))
+                event = event_of(wanted, before)
+                if event is not None:
+                    calls.append(_event(job, event, now))
+        self._touched.clear()
+        return self._carry_out(calls)
+
+    def _carry_out(self, calls: Sequence[Call]) -> bool:
+        did = False
+        for call, outcome in zip(calls, self._cluster.carry_out(calls), strict=True):
+            did |= not isinstance(outcome, Exception)
+            if isinstance(outcome, Exception) and not isinstance(outcome, Absent | Conflict):
+                self._told_last = -1
+                self._tell(outcome, f"{call.path}: {outcome}")
+        return did
+
+    def _tell(self, outcome: Outcome, what: str) -> None:
+        """Once, until it is something else."""
+        kind = type(outcome).__name__
+        if what and self._said.get(kind) != what:
+            self._said[kind] = what
+            log.error("kubernetes: %s", what)
+
+    def _standing(self, identity: str, job: Object, seen: Seen) -> Standing | None:
+        """None: nobody knows of it yet."""
+        if identity in self._refused:
+            reason = Reason("Misconfigured", self._refused[identity])
+            return Standing("pending", "", job_id(job), reasons=(reason,))
+        if identity not in self._submitted:
+            return None
+        return self._service.measured(lambda service: self._of_live(service, job, seen)) or self._known(job_id(job))
+
+    def _of_live(self, service: Service, job: Object, seen: Seen) -> Standing | None:
+        live = service.book.jobs.get(job_id(job))
+        if live is None:
+            return None
+        shown = service.show(job_id(job))
+        wanted = [pods.pod_name(name(job), live.world, rank["rank"]) for rank in shown["ranks"]]
+        found = [seen.pods.get((namespace(job), one)) for one in wanted]
+        unready = [
+            f"{one}: {pods.why_not_running(pod) if pod else 'it is not there yet'}"
+            for one, pod in zip(wanted, found, strict=True)
+            if pod is None or not pods.has_begun(pod)
+        ]
+        refused = self._executor.refused(job_id(job), live.attempt)
+        is_whole = self._executor.is_whole(job_id(job), live.attempt, live.world)
+        status, reasons, evicted = self._how_it_is(live, service)
+        return Standing(
+            status,
+            live.job.tenant,
+            job_id(job),
+            live.attempt,
+            len(wanted) if status in ("starting", "running") else 0,
+            len(wanted) - len(unready),
+            shown["nodes"],
+            reasons,
+            service.expected(job_id(job)),
+            refused or "; ".join(unready[:3]),
+            live.world if is_whole else None,
+            evicted,
+        )
+
+    def _how_it_is(self, live: Live, service: Service) -> tuple[str, Sequence[Reason], bool]:
+        """Its status, why it is that, and whether it was made to give way. The scheduler hears of an end when nothing
+        is left of it; its pods say before how it will be."""
+        job = live.job.job_id
+        if live.status == "stopping" and live.stop is not None:
+            ending, cause = live.stop
+            return live.status, (Reason(cause.reason or ending.capitalize(), cause.text),), ending in COMES_BACK
+        found = self._executor.ending(job, live.attempt) if live.status in ("starting", "running") else None
+        if found is not None:
+            return "stopping", (Reason(CODES[found[0]], found[1]),), found[0] == "lost"
+        evicted = live.status == "suspended" or (live.status == "pending" and live.attempt > 1)
+        return live.status, service.why(job), evicted
+
+    def _known(self, job_id_: str) -> Standing | None:
+        """Of a job that is over."""
+        try:
+            found = self._service.explain(job_id_)
+        except RefusedError:
+            return None  # it was never submitted
+        causes = [line["cause"] for line in found["history"] if line.get("cause")]
+        cause = causes[-1] if causes else {}
+        otherwise = "" if found["status"] == "finished" else found["status"].capitalize()
+        reasons = (Reason(cause.get("reason") or otherwise, cause.get("text", "")),)
+        tenant = self._service.log.of_job(job_id_)[0].body["job"]["tenant"]
+        return Standing(found["status"], tenant, job_id_, reasons=reasons)
+
+
+def _call(step: Step) -> Call:
+    if isinstance(step, Create):
+        plural = f"{step.body['kind'].lower()}s"
+        return Call("POST", f"/api/v1/namespaces/{namespace(step.body)}/{plural}", step.body)
+    return _deletion(f"/api/v1/namespaces/{step.namespace}/pods/{step.name}", step.uid, step.version)
+
+
+def _deletion(path: str, identity: str, version: str = "") -> Call:
+    """Of that one alone, not of another that has its name by now; nor of one that has changed since the version."""
+    only = {"uid": identity} | ({"resourceVersion": version} if version else {})
+    return Call("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": only})
+
+
+def _event(job: Object, event: tuple[str, str, str], now: datetime) -> Call:
+    """Named by what it says and when, so that one that is sent twice is there once."""
+    kind, reason, message = event
+    told = f"{uid(job)} {written(now)} {reason} {message}"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{name(job)}.{hashlib.sha256(told.encode()).hexdigest()[:16]}",
+            "namespace": namespace(job),
+        },
+        "involvedObject": {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "name": name(job),
+            "namespace": namespace(job),
+            "uid": uid(job),
+        },
+        "type": kind,
+        "reason": reason,
+        "message": message[:1000],
+        "source": {"component": "gpuledger"},
+        "firstTimestamp": written(now),
+        "lastTimestamp": written(now),
+        "count": 1,
+    }
+    return Call("POST", f"/api/v1/namespaces/{namespace(job)}/events", body)

@@ -1,0 +1,236 @@
+"""A rank as a pod, and what a pod says of its rank. Pure.
+
+The name is made of the job, the world and the rank, so that the same pod is never created twice. Kubernetes' scheduler
+binds it, to the one node that is left to it, as with a DaemonSet's pods: so it waits while the node is not yet free.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from collectors.kubernetes.objects import Object, at, child, condition, deletion_requested, items, mark, text
+from scheduler.kubernetes.elastic_jobs import API_VERSION, GROUP, KIND
+from scheduler.live.executors import Launch
+from scheduler.live.ranks import Rank
+
+JOB, WORLD, RANK, SIZE = (f"{GROUP}/{what}" for what in ("job", "world", "rank", "world-size"))
+"""Labels of each pod."""
+TENANT, PROJECT, QUEUE, ALLOCATION = (f"{GROUP}/{what}" for what in ("tenant", "project", "queue", "allocation"))
+"""Annotations, for their values are any text. The books know whose a pod is by them."""
+MASTER_PORT = 29500
+"""Where rank 0 listens, as torchrun's default: each pod has its own ports."""
+DISRUPTED = frozenset({"Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown", "Terminated"})
+"""Reasons of a pod's failure that are not its own."""
+
+
+def pod_name(job: str, world: int, rank: int) -> str:
+    return f"{job}-{world}-{rank}"
+
+
+def service_name(job: str) -> str:
+    """Of the headless service by which ranks find each other."""
+    return f"{job}-ranks"
+
+
+def allocation_id(launch: Launch) -> str:
+    return launch.job.job_id + (f"/{launch.attempt}" if launch.attempt > 1 else "")
+
+
+def owner(payload: Mapping[str, Any]) -> dict[str, Any]:
+    reference = {"apiVersion": API_VERSION, "kind": KIND, "name": payload["name"], "uid": payload["uid"]}
+    return reference | {"controller": True}
+
+
+def service_of(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Its names lead to pods that are not ready yet: ranks meet before they are."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": service_name(payload["name"]),
+            "namespace": payload["namespace"],
+            "ownerReferences": [owner(payload)],
+        },
+        "spec": {"clusterIP": "None", "selector": {JOB: payload["name"]}, "publishNotReadyAddresses": True},
+    }
+
+
+def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
+    """The pod of a rank: the template's, with its node, devices, name and variables."""
+    payload, job = launch.payload, launch.job
+    template = copy.deepcopy(dict(payload["template"]))
+    spec = dict(template["spec"])
+    own = {
+        JOB: payload["name"],
+        WORLD: str(launch.world),
+        RANK: str(rank.number),
+        SIZE: str(len(launch.ranks)),
+        "app.kubernetes.io/managed-by": "gpuledger",
+    }
+    said = {TENANT: job.tenant, PROJECT: job.project, QUEUE: job.queue, ALLOCATION: allocation_id(launch)}
+    called = pod_name(payload["name"], launch.world, rank.number)
+    spec |= {
+        "restartPolicy": text(spec, "restartPolicy") or "Never",
+        "hostname": called,
+        "subdomain": service_name(payload["name"]),
+        "affinity": _bound_to(spec.get("affinity"), rank.node),
+        "containers": [_container(launch, rank, one, number) for number, one in enumerate(spec["containers"])],
+    }
+    spec.pop("nodeName", None)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": called,
+            "namespace": payload["namespace"],
+            "labels": _others(child(template, "metadata", "labels")) | own,
+            "annotations": _others(child(template, "metadata", "annotations"))
+            | {key: value for key, value in said.items() if value},
+            "ownerReferences": [owner(payload)],
+        },
+        "spec": spec,
+    }
+
+
+def _others(marks: Mapping[str, Any]) -> dict[str, Any]:
+    """Marks but ours: a template does not say who pays."""
+    return {key: value for key, value in marks.items() if not key.startswith(f"{GROUP}/")}
+
+
+def _bound_to(affinity: Any, node: str) -> dict[str, Any]:
+    """With what the template wants besides: each of its alternatives, on that node."""
+    found = dict(affinity) if isinstance(affinity, dict) else {}
+    of_node = dict(child(found, "nodeAffinity"))
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = items(child(of_node, key), "nodeSelectorTerms") or [{}]
+    of_node[key] = {
+        "nodeSelectorTerms": [{**term, "matchFields": [*items(term, "matchFields"), here]} for term in terms]
+    }
+    return found | {"nodeAffinity": of_node}
+
+
+def _container(launch: Launch, rank: Rank, container: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The first has the devices, all have the variables."""
+    found, variables = dict(container), _variables(launch, rank)
+    if number == 0 and rank.devices:
+        resources = dict(child(found, "resources"))
+        resources["limits"] = {**child(resources, "limits"), launch.payload["resource"]: str(len(rank.devices))}
+        found["resources"] = resources
+    kept = [one for one in items(found, "env") if one.get("name") not in variables]
+    return found | {"env": [{"name": key, "value": value} for key, value in variables.items()] + kept}
+
+
+def _variables(launch: Launch, rank: Rank) -> dict[str, str]:
+    """As agents set them (docs/scheduler-live.md); a pod is a node of its own to its rank."""
+    size, name_, space = str(len(launch.ranks)), launch.payload["name"], launch.payload["namespace"]
+    first = pod_name(name_, launch.world, 0)
+    return {
+        "RANK": str(rank.number),
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(rank.number),
+        "NODE_RANK": str(rank.number),
+        "GROUP_WORLD_SIZE": size,
+        "MASTER_ADDR": f"{first}.{service_name(name_)}.{space}.svc",
+        "MASTER_PORT": str(MASTER_PORT),
+        "GPULEDGER_JOB": launch.job.job_id,
+        "GPULEDGER_ATTEMPT": str(launch.attempt),
+        "GPULEDGER_WORLD_NUMBER": str(launch.world),
+    }
+
+
+# What a pod says
+
+
+def is_ours(pod: Object) -> bool:
+    """Whether an ElasticJob owns it; a label alone, anybody can write."""
+    return bool(job_uid(pod)) and bool(text(child(pod, "metadata", "labels"), JOB))
+
+
+def job_uid(pod: Object) -> str:
+    """Of the ElasticJob that owns it; '' if none does."""
+    owners = items(child(pod, "metadata"), "ownerReferences")
+    return next((uid_of for one in owners if one.get("kind") == KIND and (uid_of := text(one, "uid"))), "")
+
+
+def world_of(pod: Object) -> str:
+    return mark(pod, (WORLD,))
+
+
+def rank_of(pod: Object) -> int:
+    """-1 where it says none."""
+    said = mark(pod, (RANK,))
+    return int(said) if said.isascii() and said.isdigit() else -1
+
+
+def allocation_of(pod: Object) -> str:
+    """The attempt that it is of."""
+    return mark(pod, (ALLOCATION,))
+
+
+def size_of(pod: Object) -> str:
+    """How many pods its world has."""
+    return mark(pod, (SIZE,))
+
+
+def phase(pod: Object) -> str:
+    return text(child(pod, "status"), "phase")
+
+
+def is_over(pod: Object) -> bool:
+    """Nothing of it runs any more, nor will."""
+    return phase(pod) in ("Succeeded", "Failed")
+
+
+def is_leaving(pod: Object) -> bool:
+    """Somebody deletes it."""
+    return bool(child(pod, "metadata").get("deletionTimestamp"))
+
+
+def ended_by_itself(pod: Object) -> bool:
+    """It is over, and was before anybody asked for its deletion: a process that is told to stop may exit with 0."""
+    asked, states = deletion_requested(pod), items(child(pod, "status"), "containerStatuses")
+    ended = [at(child(one, "state", "terminated").get("finishedAt")) for one in states]
+    return is_over(pod) and (asked is None or (bool(ended) and all(one is not None and one <= asked for one in ended)))
+
+
+def has_finished(pod: Object) -> bool:
+    return phase(pod) == "Succeeded" and ended_by_itself(pod)
+
+
+def has_begun(pod: Object) -> bool:
+    return phase(pod) in ("Running", "Succeeded", "Failed")
+
+
+def was_disrupted(pod: Object) -> bool:
+    """It failed, and not by itself."""
+    target = condition(pod, "DisruptionTarget").get("status") == "True"
+    return phase(pod) == "Failed" and (target or text(child(pod, "status"), "reason") in DISRUPTED)
+
+
+def why_failed(pod: Object) -> str:
+    """In words: the container that ended badly, else what the kubelet says."""
+    status = child(pod, "status")
+    for one in items(status, "containerStatuses") + items(status, "initContainerStatuses"):
+        ended = child(one, "state", "terminated")
+        if ended.get("exitCode"):
+            reason = text(ended, "reason")
+            why = f"container {text(one, 'name')}: exit status {ended['exitCode']}"
+            return why + (f" ({reason})" if reason not in ("", "Error") else "")
+    return ": ".join(said for said in (text(status, "reason"), text(status, "message")) if said) or "it failed"
+
+
+def why_not_running(pod: Object) -> str:
+    """Why a pod has not begun, as far as anybody says."""
+    unplaced = condition(pod, "PodScheduled")
+    if unplaced.get("status") == "False":
+        return f"{text(unplaced, 'reason')}: {text(unplaced, 'message')}"
+    for one in items(child(pod, "status"), "containerStatuses"):
+        waits = child(one, "state", "waiting")
+        if text(waits, "reason"):
+            return f"container {text(one, 'name')}: {text(waits, 'reason')} {text(waits, 'message')}".rstrip()
+    return "it has not begun"

@@ -1,0 +1,168 @@
+"""What an ElasticJob's status says, from what the scheduler knows of the job and what its pods say. Pure.
+
+Conditions are those of Kueue's Workloads, and so are the reasons where Kueue has one for it.
+
+Source: https://kueue.sigs.k8s.io/docs/concepts/workload/, KEP-10852 (reasons of workloads that wait)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from collectors.kubernetes.objects import Object, at, child, items, text, written
+from scheduler.model import Reason
+
+State = Literal[
+    "Pending", "Starting", "Running", "Stopping", "Suspended", "Succeeded", "Failed", "Cancelled", "Rejected"
+]
+STATES: Mapping[str, State] = {
+    "pending": "Pending",
+    "held": "Pending",
+    "starting": "Starting",
+    "running": "Running",
+    "stopping": "Stopping",
+    "suspended": "Suspended",
+    "finished": "Succeeded",
+    "failed": "Failed",
+    "cancelled": "Cancelled",
+    "rejected": "Rejected",
+}
+"""Of the scheduler's statuses, and of how jobs end."""
+KUEUE: Mapping[str, str] = {
+    "Held": "OnHold",
+    "NeverFits": "NoMatchingFlavor",
+    "UnknownQueue": "Misconfigured",
+    "ParentQueue": "Misconfigured",
+    "PoolNotNamed": "Misconfigured",
+    "CannotRun": "Misconfigured",
+}
+"""The scheduler's reasons that Kueue calls otherwise; ExceedsMaxQuota, WaitingForQuota, TopologyPlacementFailed,
+PendingEvaluation, Suspended and Misconfigured are called alike, and the rest has no name there."""
+MOST_WORDS = 2000
+"""Characters of a message."""
+Conditions = Mapping[str, tuple[bool, str, str]]
+"""By type: whether it holds, the reason, the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job as the scheduler knows it. status: also how it ended.   reasons: why it waits, or one that says why it
+    ended, is stopped or has no pods.   interval: in which it starts, if that is known.   ready: pods that have begun.
+    unready: why others have not.   whole: the world whose pods were all there.   evicted: it gave way, and is to come
+    back."""
+
+    status: str
+    tenant: str
+    job_id: str
+    attempt: int = 1
+    replicas: int = 0
+    ready: int = 0
+    nodes: Sequence[str] = ()
+    reasons: Sequence[Reason] = ()
+    interval: tuple[datetime, datetime] | None = None
+    unready: str = ""
+    whole: int | None = None
+    evicted: bool = False
+
+    @property
+    def state(self) -> State:
+        return STATES[self.status]
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ("Succeeded", "Failed", "Cancelled", "Rejected")
+
+
+def status_of(standing: Standing, before: Object, now: datetime) -> dict[str, Any]:
+    """The whole status. before: the one that there is; what does not change keeps its times."""
+    first = standing.reasons[0] if standing.reasons else Reason("")
+    words = "; ".join(one.text or one.code for one in standing.reasons if one.code)[:MOST_WORDS]
+    found: dict[str, Any] = {
+        "state": standing.state,
+        "jobId": standing.job_id,
+        "tenant": standing.tenant,
+        "attempt": standing.attempt,
+        "replicas": standing.replicas,
+        "readyReplicas": standing.ready,
+        "conditions": _merged(_conditions(standing, words), items(before, "conditions"), now),
+    }
+    more: dict[str, Any] = {
+        "world": standing.whole,
+        "nodes": list(standing.nodes) or None,
+        "reason": first.code,
+        "message": words or standing.unready[:MOST_WORDS],
+    }
+    if standing.interval is not None:
+        more["expectedStart"] = {"from": written(standing.interval[0]), "to": written(standing.interval[1])}
+    if standing.is_over:
+        more["completionTime"] = text(before, "completionTime") or written(now)
+    # An empty text says nothing, and old API servers take it for null.
+    return {key: value for key, value in (found | more).items() if value not in (None, "")}
+
+
+def _conditions(standing: Standing, words: str) -> Conditions:
+    reason = KUEUE.get(code, code) if (code := standing.reasons[0].code if standing.reasons else "") else ""
+    found: dict[str, tuple[bool, str, str]] = {}
+    if standing.is_over:
+        found["Finished"] = (True, standing.state, words)
+        return found
+    has_quota = standing.state in ("Starting", "Running")
+    found["QuotaReserved"] = (True, "QuotaReserved", "") if has_quota else (False, reason or "PendingEvaluation", words)
+    ready = has_quota and standing.ready == standing.replicas
+    waits = "WaitForStart" if has_quota else "NotAdmitted"
+    found["PodsReady"] = (True, "Started", "") if ready else (False, waits, standing.unready if has_quota else "")
+    if standing.evicted:
+        is_told = standing.state in ("Stopping", "Suspended")
+        found["Evicted"] = (True, reason or "Preempted", words) if is_told else (True, "Preempted", "")
+    elif has_quota:
+        found["Evicted"] = (False, "QuotaReserved", "")
+    return found
+
+
+def _merged(found: Conditions, before: Sequence[Object], now: datetime) -> list[dict[str, Any]]:
+    """With those that are not said anew as they were."""
+    known = {text(one, "type"): dict(one) for one in before}
+    for kind, (holds, reason, message) in found.items():
+        said = {"type": kind, "status": str(holds), "reason": reason}
+        said |= {"message": message[:MOST_WORDS]} if message else {}
+        old = known.get(kind, {})
+        if kind == "Evicted" and not holds and not old:
+            continue  # it never was
+        same = old.get("status") == said["status"]
+        if same and holds and not message:
+            continue  # why it was evicted was said then
+        known[kind] = said | {"lastTransitionTime": old["lastTransitionTime"] if same else written(now)}
+    return [known[kind] for kind in sorted(known)]
+
+
+def patch_of(wanted: Mapping[str, Any], before: Object) -> dict[str, Any]:
+    """What a merge patch has to say for the status to be that; empty: nothing."""
+    changed = {key: value for key, value in wanted.items() if before.get(key) != value}
+    return changed | {key: None for key in before if key not in wanted}
+
+
+def event_of(wanted: Mapping[str, Any], before: Object) -> tuple[str, str, str] | None:
+    """(type, reason, message) of the event that is worth telling; None: none is.
+
+    Told is another state, another attempt or size, and another reason for waiting.
+    """
+    keys = ("state", "attempt", "replicas", "reason")
+    if all(wanted.get(key) == before.get(key) for key in keys):
+        return None
+    state, reason = str(wanted["state"]), str(wanted.get("reason", ""))
+    is_bad = state in ("Failed", "Rejected") or (state == "Stopping" and reason not in ("Suspended", "Cancelled"))
+    resized = state == "Running" == before.get("state") and wanted["replicas"] != before.get("replicas")
+    called = "Resized" if resized else KUEUE.get(reason, reason) if state == "Pending" and reason else state
+    where = f" on {', '.join(wanted['nodes'])}" if state in ("Starting", "Running") and wanted.get("nodes") else ""
+    words = f"{state}: {wanted['replicas']} replicas{where}" if state in ("Starting", "Running") else state
+    message = str(wanted.get("message", ""))
+    return ("Warning" if is_bad else "Normal"), called, f"{words}; {message}" if message else words
+
+
+def due_for_deletion(job: Object, now: datetime) -> bool:
+    """Whether its time after the end is over."""
+    ttl, ended_at = child(job, "spec").get("ttlSecondsAfterFinished"), at(child(job, "status").get("completionTime"))
+    return isinstance(ttl, int) and ended_at is not None and (now - ended_at).total_seconds() >= ttl

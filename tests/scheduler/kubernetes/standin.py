@@ -1,0 +1,175 @@
+"""A cluster in memory: the API that the operator asks, a scheduler and kubelets that do as a test says."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from collectors.kubernetes.api import Absent, Conflict, Interrupted
+from collectors.kubernetes.connection import KubernetesError
+from collectors.kubernetes.objects import child, items
+from scheduler.kubernetes import pods
+from scheduler.kubernetes.executor import Seen
+from scheduler.kubernetes.operator import Call, Outcome
+
+Thing = dict[str, Any]
+SPACE = "chem"
+
+
+class Killed(BaseException):
+    """The operator's process ends here."""
+
+
+class StandIn:
+    """objects: by plural, namespace and name.   created: how often a pod of that name was.   answer: what becomes of
+    a call: "done", "lost" (it never arrived), "unheard" (it was done, and nobody heard so), or an error."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], Thing] = {}
+        self.created: Counter[str] = Counter()
+        self.answer: Callable[[Call], str | Exception] = lambda call: "done"
+        self.number = 0
+        self.events: list[Thing] = []
+
+    # As the operator sees it
+
+    def look(self) -> Seen | None:
+        found = copy.deepcopy(self.objects)
+        return Seen(
+            {(space, name): one for (kind, space, name), one in found.items() if kind == "pods" and pods.is_ours(one)},
+            {one["metadata"]["uid"]: one for (kind, _, _), one in found.items() if kind == "elasticjobs"},
+            {name: one for (kind, _, name), one in found.items() if kind == "nodes"},
+            {name: one for (kind, _, name), one in found.items() if kind == "namespaces"},
+            self.number,
+        )
+
+    def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
+        return [self._one(call) for call in calls]
+
+    def _one(self, call: Call) -> Outcome:
+        how = self.answer(call)
+        if isinstance(how, Absent | Conflict | Interrupted | KubernetesError):
+            return how
+        if how == "lost":
+            return Interrupted("lost")
+        try:
+            found = self._done(call)
+        except (Absent, Conflict) as error:
+            found = error
+        return Interrupted("unheard") if how == "unheard" else found
+
+    def _done(self, call: Call) -> Thing:
+        *_, space, kind, name = [*call.path.split("/"), ""] if call.method == "POST" else call.path.split("/")
+        if name == "status":
+            *_, space, kind, name, _ = call.path.split("/")
+        if call.method == "POST":
+            return self._add(kind, space, dict(call.body))
+        if (kind, space, name) not in self.objects:
+            raise Absent(f"no {kind} {name}", forbidden=False)
+        if call.method == "PATCH":
+            one = self.objects[kind, space, name]
+            status = {**one.get("status", {}), **call.body["status"]}
+            one["status"] = {key: value for key, value in status.items() if value is not None}
+            return self._changed(one)
+        metadata = self.objects[kind, space, name]["metadata"]
+        if any(metadata[key] != wanted for key, wanted in call.body["preconditions"].items()):
+            raise Conflict("it is another, or has changed")
+        self.delete(kind, name, space)
+        return {}
+
+    def _add(self, kind: str, space: str, body: Thing) -> Thing:
+        name = body["metadata"]["name"]
+        if (kind, space, name) in self.objects:
+            raise Conflict(f"{kind} {name} is there")
+        body = copy.deepcopy(body)
+        body["metadata"]["uid"] = body["metadata"].get("uid") or f"u{self.number}"
+        if kind == "pods":
+            self.created[name] += 1
+            body["status"] = {"phase": "Pending"}
+        if kind == "events":
+            self.events.append(body)
+        self.objects[kind, space, name] = body
+        return self._changed(body)
+
+    def _changed(self, one: Thing) -> Thing:
+        self.number += 1
+        one["metadata"]["resourceVersion"] = str(self.number)
+        return copy.deepcopy(one)
+
+    # What a test does
+
+    def put(self, kind: str, one: Thing, space: str = "") -> None:
+        self.objects[kind, space, one["metadata"]["name"]] = one
+        self._changed(one)
+
+    def delete(self, kind: str, name: str, space: str = SPACE) -> None:
+        """What runs on a node leaves it; the rest is gone at once."""
+        one = self.objects[kind, space, name]
+        if kind == "pods" and child(one, "spec").get("nodeName") and not pods.is_over(one):
+            one["metadata"]["deletionTimestamp"] = "2026-10-01T08:00:00Z"
+        else:
+            del self.objects[kind, space, name]
+        self._changed(one)
+
+    def forget(self, name: str) -> None:
+        """A pod is gone, whatever it did."""
+        del self.objects["pods", SPACE, name]
+        self.number += 1
+
+    def pods(self) -> list[Thing]:
+        return [one for (kind, _, _), one in self.objects.items() if kind == "pods"]
+
+    def jobs(self) -> list[Thing]:
+        return [one for (kind, _, _), one in self.objects.items() if kind == "elasticjobs"]
+
+    def alive(self) -> list[Thing]:
+        return [one for one in self.pods() if not pods.is_over(one)]
+
+    def bind(self, pod: Thing) -> None:
+        pod["spec"]["nodeName"] = node_of(pod)
+        self._changed(pod)
+
+    def says(self, pod: Thing, phase: str, **more: Any) -> None:
+        pod["status"] = {"phase": phase, **more}
+        self._changed(pod)
+
+    def ends(self, pod: Thing, code: int) -> None:
+        state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
+        self.says(pod, "Failed" if code else "Succeeded", containerStatuses=[{"name": "main", "state": state}])
+
+
+def node(name: str, ready: bool = True, cordoned: bool = False) -> Thing:
+    said = {"type": "Ready", "status": "True" if ready else "Unknown"}
+    return {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": {"conditions": [said]}}
+
+
+def space(tenants: str) -> Thing:
+    return {"metadata": {"name": SPACE, "annotations": {"gpuledger.io/tenants": tenants}}}
+
+
+def node_of(pod: Thing) -> str:
+    """The one node that is left to it."""
+    required = child(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    (term,) = items(required, "nodeSelectorTerms")
+    (field,) = items(term, "matchFields")
+    (name,) = field["values"]
+    return str(name)
+
+
+def gpus_of(pod: Thing) -> int:
+    return int(child(pod["spec"]["containers"][0], "resources", "limits").get("nvidia.com/gpu", 0))
+
+
+def elastic_job(name: str, uid: str, least: int = 1, most: int | None = None, **spec: Any) -> Thing:
+    template = {"metadata": {}, "spec": {"containers": [{"name": "main", "image": "train"}]}}
+    return {
+        "metadata": {"name": name, "namespace": SPACE, "uid": uid},
+        "spec": {
+            "queue": "batch",
+            "scaling": {"minReplicas": least, "maxReplicas": least if most is None else most},
+            "template": template,
+            **spec,
+        },
+    }

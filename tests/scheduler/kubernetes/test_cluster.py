@@ -1,0 +1,121 @@
+"""The API as the operator has it: what is known after calls, lists and watches that come in any order; and refusals."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
+from collectors.kubernetes.connection import Connection
+from collectors.kubernetes.follow import Backoff, Changed, Listed
+from scheduler.kubernetes.cluster import ApiCluster, _Kept
+from scheduler.kubernetes.elastic_jobs import PATH
+from scheduler.kubernetes.operator import Call
+from scheduler.kubernetes.pods import JOB
+from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
+from tests.patience import until
+
+SPACES = "/api/v1/namespaces"
+OF_SPACE = f"{SPACES}/chem/pods"
+
+
+def pod(name: str, version: int = 1, phase: str = "Pending", **metadata: Any) -> dict[str, Any]:
+    owner = {"kind": "ElasticJob", "uid": "u", "name": "train", "controller": True}
+    about = {"name": name, "namespace": "chem", "labels": {JOB: "train"}, "ownerReferences": [owner]}
+    return {
+        "kind": "Pod",
+        "metadata": about | {"resourceVersion": str(version)} | metadata,
+        "status": {"phase": phase},
+    }
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[ApiServer, ApiCluster]]:
+    with serving() as (api, url):
+        api.served |= {PODS, NODES, SPACES, PATH}
+        with ApiCluster(Connection(url), Backoff(0.01, 0.02, 0.02)) as cluster:
+            until(cluster.look)
+            yield api, cluster
+
+
+def create(name: str) -> Call:
+    return Call("POST", OF_SPACE, pod(name))
+
+
+def test_what_a_call_answers_is_known_at_once_and_refusals_are_told_apart(
+    server: tuple[ApiServer, ApiCluster],
+) -> None:
+    api, cluster = server
+    status = {"kind": "Status", "message": "so it is"}
+    api.faults.answers[OF_SPACE] = [(201, pod("a", 10**6), {}), (409, status, {}), (403, status, {}), (422, status, {})]
+    outcomes = [cluster.carry_out([create(name)])[0] for name in "abcd"]
+    assert [type(one) for one in outcomes] == [dict, Conflict, Absent, Refused]
+    assert "so it is" in str(outcomes[3])
+    found = cluster.look()
+    assert found is not None
+    assert list(found.pods) == [("chem", "a")]
+
+
+def test_a_server_that_is_busy_is_left_alone_for_as_long_as_it_asks(server: tuple[ApiServer, ApiCluster]) -> None:
+    api, cluster = server
+    api.faults.answers[OF_SPACE] = [(429, {"message": "busy"}, {"Retry-After": "1"}), (201, pod("a", 10**6), {})]
+    began = time.monotonic()
+    (first,) = cluster.carry_out([create("a")])
+    (second,) = cluster.carry_out([create("a")])
+    assert (type(first), type(second)) == (Interrupted, Interrupted)
+    assert len(api.changes) == 1, "the second was not sent"
+    until(lambda: isinstance(cluster.carry_out([create("a")])[0], dict), every=0.05)
+    assert time.monotonic() - began >= 1
+
+
+def test_pods_that_no_elastic_job_owns_are_nobodys_here(server: tuple[ApiServer, ApiCluster]) -> None:
+    api, cluster = server
+    api.apply(PODS, pod("foreign", ownerReferences=[]))
+    api.apply(PODS, pod("ours"))
+    api.apply(PATH, {"kind": "ElasticJob", "metadata": {"name": "train", "namespace": "chem", "uid": "u"}})
+
+    def all_there() -> bool:
+        found = cluster.look()
+        return found is not None and list(found.pods) == [("chem", "ours")] and list(found.jobs) == ["u"]
+
+    until(all_there, cluster.look)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_late_answers_and_lists_bring_nothing_back(seed: int) -> None:
+    """Versions of one pod, told by watch, list and answers in drawn order; the last word is the latest version's."""
+    chance = random.Random(seed)
+    kept = _Kept("", lambda one: one["metadata"]["name"], lambda one: one)
+    truth: dict[int, dict[str, Any] | None] = {0: None}
+    there, known = False, 0
+    for version in range(1, 40):
+        there = not there or chance.random() < 0.6
+        found = pod("a", version, chance.choice(["Pending", "Running"]))
+        truth[version] = found if there else None
+        how = chance.choice(["watch", "watch", "answer", "list", "nothing"])
+        if how == "watch":
+            kept.take(Changed(found, str(version), deleted=not there))
+            known = version
+        elif how == "answer" and there:
+            kept.put(found)
+            known = version
+        elif how == "list":
+            at = chance.randint(known, version)
+            of_list = truth[at]
+            kept.take(Listed([of_list] if of_list else [], str(at), first=True, last=True))
+            known = at
+        late = chance.randint(0, known)
+        old = truth[late]
+        if old is not None and chance.random() < 0.5 and _was_gone_or_later(truth, late, known):
+            kept.put(old)
+        expected = truth[known]
+        assert kept.objects == ({} if expected is None else {"a": expected}), (seed, version)
+
+
+def _was_gone_or_later(truth: dict[int, dict[str, Any] | None], late: int, known: int) -> bool:
+    """An answer is late by a moment: what is kept since then is newer, or the watch told that it is gone."""
+    return truth[known] is not None and late < known

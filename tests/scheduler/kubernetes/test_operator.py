@@ -1,0 +1,479 @@
+"""The operator on a cluster in memory: what becomes of an ElasticJob, and drawn histories in which all goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.kubernetes.api import Absent, Interrupted, Refused
+from collectors.kubernetes.connection import KubernetesError
+from collectors.kubernetes.objects import child, condition
+from scheduler.kubernetes import pods
+from scheduler.kubernetes.elastic_jobs import ENDED
+from scheduler.kubernetes.executor import AGAIN_SECONDS, Pods
+from scheduler.kubernetes.operator import Call, Operator
+from scheduler.live.service import Service
+from scheduler.records.log import Log
+from scheduler.settings import parse_settings
+from tests.draws import keep_seed
+from tests.scheduler.kubernetes.standin import SPACE, Killed, StandIn, Thing, elastic_job, gpus_of, node, node_of, space
+
+NODES, DEVICES = 3, 4
+SETTINGS = {
+    "pools": [{"name": "p", "nodes": NODES, "devices": DEVICES, "model": "A100", "launcher": "kubernetes"}],
+    "tenants": [{"name": "vision", "guaranteed": 6}, {"name": "chem", "guaranteed": 4}],
+    "queues": [{"name": "batch", "policy": "priority"}],
+    "policies": {"elastic_hold": 5},
+}
+
+
+class Site:
+    """An operator over a log, on a clock of the test's own, and the cluster that it acts on."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.now = folder, 1_790_000_000.0
+        self.cluster = StandIn()
+        for number in range(NODES):
+            self.cluster.put("nodes", node(f"p-{number}"))
+        self.cluster.put("namespaces", space("chem,vision"))
+        self.start()
+
+    def start(self) -> None:
+        self.log = Log(self.folder / "log")
+        executor = Pods(lambda: self.now)
+        self.service = Service(self.log, parse_settings(SETTINGS), "c", executor, lambda: self.now)
+        self.operator = Operator(self.service, executor, self.cluster, lambda: self.now)
+
+    def restart(self) -> None:
+        """As after a kill."""
+        self.log.close()
+        self.start()
+
+    def settle(self) -> None:
+        for _ in range(60):
+            if not self.operator.step():
+                return
+        raise AssertionError("the operator does not come to rest")
+
+    def create(self, name: str, **more: Any) -> Thing:
+        job = elastic_job(name, f"uid-{name}-{self.cluster.number}", **more)
+        self.cluster.put("elasticjobs", job, SPACE)
+        return job
+
+    def pods_of(self, job: Thing) -> list[Thing]:
+        found = [one for one in self.cluster.pods() if pods.job_uid(one) == job["metadata"]["uid"]]
+        return sorted(found, key=lambda one: one["metadata"]["name"])
+
+    def run(self, chance: Callable[[], bool] = lambda: True) -> None:
+        """Kubernetes' scheduler binds what fits, and kubelets start what is bound and end what leaves."""
+        for pod in self.cluster.pods():
+            if pod["metadata"]["namespace"] != SPACE:
+                continue
+            if pods.is_leaving(pod) and chance():
+                self.cluster.forget(pod["metadata"]["name"])
+            if pods.is_leaving(pod) or pods.is_over(pod):
+                continue
+            if not pod["spec"].get("nodeName") and chance():
+                on = [one for one in self.cluster.alive() if one["spec"].get("nodeName") == node_of(pod)]
+                found = self.cluster.objects["nodes", "", node_of(pod)]
+                ready = condition(found, "Ready")["status"] == "True" and not found["spec"]["unschedulable"]
+                if ready and sum(map(gpus_of, on)) + gpus_of(pod) <= DEVICES:
+                    self.cluster.bind(pod)
+            if pod["spec"].get("nodeName") and pods.phase(pod) == "Pending" and chance():
+                self.cluster.says(pod, "Running")
+
+
+def test_a_job_becomes_pods_on_its_nodes_and_its_end_is_told(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("train", least=2, gpusPerReplica=4, tenant="vision", project="ocr")
+    site.settle()
+    first, second = site.pods_of(job)
+    assert {node_of(first), node_of(second)} <= {"p-0", "p-1", "p-2"}
+    assert node_of(first) != node_of(second)
+    assert gpus_of(first) == 4
+    said = first["metadata"]["annotations"]
+    assert (said["gpuledger.io/tenant"], said["gpuledger.io/project"]) == ("vision", "ocr")
+    (owner,) = first["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("ElasticJob", job["metadata"]["uid"], True)
+    env = {one["name"]: one["value"] for one in second["spec"]["containers"][0]["env"]}
+    assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
+    assert env["MASTER_ADDR"] == f"{first['metadata']['name']}.train-ranks.{SPACE}.svc"
+    assert ("services", SPACE, "train-ranks") in site.cluster.objects
+    status = job["status"]
+    assert (status["state"], status["replicas"], status["readyReplicas"]) == ("Starting", 2, 0)
+    site.run()
+    site.settle()
+    status = job["status"]
+    assert (status["state"], status["readyReplicas"], condition(job, "PodsReady")["status"]) == ("Running", 2, "True")
+    for pod in site.pods_of(job):
+        site.cluster.ends(pod, 0)
+    site.settle()
+    assert job["status"]["state"] == "Succeeded"
+    assert condition(job, "Finished")["status"] == "True"
+    assert len(site.pods_of(job)) == 2, "what is over is kept, for its logs"
+    assert [one["reason"] for one in site.cluster.events] == ["Starting", "Running", "Succeeded"]
+
+
+def test_what_waits_says_why_in_the_words_of_kueue(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    huge = site.create("huge", least=4, gpusPerReplica=4)
+    strange = site.create("strange", tenant="astronomy")
+    lost = site.create("lost", queue="nowhere")
+    first = site.create("first", least=3, gpusPerReplica=4)
+    second = site.create("second", gpusPerReplica=4)
+    site.settle()
+    assert condition(huge, "QuotaReserved")["reason"] == "NoMatchingFlavor"
+    assert "may not name tenant 'astronomy'" in strange["status"]["message"]
+    assert condition(strange, "QuotaReserved")["reason"] == "Misconfigured"
+    assert (lost["status"]["state"], lost["status"]["reason"]) == ("Rejected", "UnknownQueue")
+    assert (first["status"]["state"], first["status"]["reason"]) == ("Pending", "InsufficientCapacity")
+    assert "2 of 3 replicas fit" in first["status"]["message"]
+    assert second["status"]["state"] == "Starting", "it does not delay the first"
+    site.cluster.put("namespaces", space("astronomy"))
+    site.settle()
+    assert "astronomy" not in strange["status"].get("message", "")
+
+
+def test_a_template_says_neither_who_pays_nor_where_it_runs(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    template = elastic_job("x", "x")["spec"]["template"]
+    template["metadata"] = {"labels": {"gpuledger.io/tenant": "vision", "app": "mine"}}
+    template["spec"] |= {"nodeName": "elsewhere"}
+    job = site.create("sly", template=template)
+    greedy = elastic_job("x", "x")["spec"]["template"]
+    greedy["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
+    refused = site.create("greedy", template=greedy)
+    site.settle()
+    (pod,) = site.pods_of(job)
+    assert pod["metadata"]["labels"]["app"] == "mine"
+    assert "gpuledger.io/tenant" not in pod["metadata"]["labels"]
+    assert pod["metadata"]["annotations"]["gpuledger.io/tenant"] == "chem", "the first that its namespace may name"
+    assert "nodeName" not in pod["spec"]
+    assert refused["status"]["state"] == "Rejected"
+    assert "say gpusPerReplica instead" in refused["status"]["message"]
+
+
+def test_a_failed_rank_ends_the_others_and_one_taken_away_begins_another_attempt(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    fails = site.create("fails", least=2, gpusPerReplica=1)
+    taken = site.create("taken", least=2, gpusPerReplica=1)
+    site.settle()
+    site.run()
+    site.settle()
+    site.cluster.ends(site.pods_of(fails)[1], 3)
+    site.cluster.says(site.pods_of(taken)[0], "Failed", reason="Evicted", message="low on memory")
+    site.settle()
+    assert fails["status"]["state"] == "Stopping"
+    assert pods.is_leaving(site.pods_of(fails)[0])
+    assert condition(taken, "Evicted")["reason"] == "NodeLost"
+    for _ in range(4):
+        site.run()
+        site.now += 1
+        site.settle()
+    assert fails["status"]["state"] == "Failed"
+    assert "exit status 3" in fails["status"]["message"]
+    assert (taken["status"]["state"], taken["status"]["attempt"]) == ("Running", 2)
+    assert condition(taken, "Evicted")["status"] == "False"
+
+
+def test_ttl_suspend_and_deletion(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    short = site.create("short", ttlSecondsAfterFinished=60)
+    sleeper = site.create("sleeper", gpusPerReplica=2)
+    gone = site.create("gone", gpusPerReplica=2)
+    site.settle()
+    site.run()
+    site.settle()
+    site.cluster.ends(site.pods_of(short)[0], 0)
+    sleeper["spec"]["suspend"] = True
+    site.cluster.delete("elasticjobs", "gone")
+    site.settle()
+    assert pods.is_leaving(site.pods_of(gone)[0])
+    site.run()
+    site.settle()
+    assert site.pods_of(gone) == []
+    assert (sleeper["status"]["state"], site.pods_of(sleeper)) == ("Suspended", [])
+    site.now += 61
+    site.settle()
+    assert short not in site.cluster.jobs()
+    site.settle()
+    assert site.pods_of(short) == [], "its pod went with it"
+    sleeper["spec"]["suspend"] = False
+    site.cluster.number += 1
+    site.settle()
+    assert (sleeper["status"]["state"], len(site.pods_of(sleeper))) == ("Starting", 1)
+
+
+def test_a_resized_job_starts_anew_with_its_size_and_one_that_finished_meanwhile_does_not(tmp_path: Path) -> None:
+    for finishes in (False, True):
+        site = Site(tmp_path / str(finishes))
+        wide = site.create("wide", least=1, most=3, gpusPerReplica=4)
+        site.settle()
+        site.run()
+        site.settle()
+        before = site.pods_of(wide)
+        assert len(before) == 3
+        narrow = site.create("narrow", gpusPerReplica=4, tenant="vision")
+
+        def all_finish(call: Call, pods_of: list[Thing] = before, cluster: StandIn = site.cluster) -> str:
+            for pod in pods_of if call.method == "DELETE" else []:
+                if not pods.is_over(pod):
+                    cluster.ends(pod, 0)
+            return "done"
+
+        if finishes:
+            site.cluster.answer = all_finish
+        for _ in range(4):
+            site.now += 1
+            site.settle()
+            site.run()
+        site.settle()
+        if finishes:
+            assert wide["status"]["state"] == "Succeeded"
+            assert [one["metadata"]["name"] for one in site.pods_of(wide)] == [
+                one["metadata"]["name"] for one in before
+            ]
+        else:
+            assert (wide["status"]["state"], wide["status"]["replicas"], wide["status"]["attempt"]) == ("Running", 2, 1)
+            env = {one["name"]: one["value"] for one in site.pods_of(wide)[1]["spec"]["containers"][0]["env"]}
+            assert (env["RANK"], env["WORLD_SIZE"], env["GPULEDGER_ATTEMPT"]) == ("1", "2", "1")
+            assert narrow["status"]["state"] == "Running"
+
+
+def test_pods_that_others_make_look_like_a_job_s_own_change_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("train", least=2)
+    site.operator.step()  # its service
+    (world,) = (str(one.world) for one in site.service.book.jobs.values())
+    forged = {
+        "metadata": {
+            "name": "train-x",
+            "labels": {pods.JOB: "train", pods.WORLD: world, pods.RANK: "1"},
+            "ownerReferences": [{"kind": "ElasticJob", "name": "train", "uid": job["metadata"]["uid"]}],
+        },
+        "spec": {"nodeName": "p-0", "containers": [{"name": "main"}]},
+        "status": {"phase": "Running"},
+    }
+    for where in (SPACE, "elsewhere"):
+        about = forged["metadata"] | {"namespace": where, "uid": f"forged-{where}"}
+        site.cluster.put("pods", forged | {"metadata": about}, where)
+    site.settle()
+    assert pods.is_leaving(site.cluster.objects["pods", SPACE, "train-x"]), "nobody wants it"
+    site.cluster.forget("train-x")
+    site.settle()
+    own = {f"train-{world}-0", f"train-{world}-1"}
+    assert {one["metadata"]["name"] for one in site.pods_of(job)} == own | {"train-x"}, "and the one elsewhere"
+    site.run()
+    site.settle()
+    assert job["status"]["state"] == "Running"
+    assert not pods.is_leaving(site.cluster.objects["pods", "elsewhere", "train-x"]), "what is elsewhere is not its own"
+
+
+def test_a_refusal_that_is_final_ends_the_job_and_others_are_waited_out(tmp_path: Path) -> None:
+    refusals: dict[Exception, str] = {
+        Refused("pods", "no such field"): "Failed",
+        Absent("exceeded quota", forbidden=True): "Starting",
+        KubernetesError("proxy", "HTTP 302"): "Starting",
+        Interrupted("HTTP 503"): "Starting",
+    }
+    for number, (refusal, state) in enumerate(refusals.items()):
+        site = Site(tmp_path / str(number))
+        asked = 0
+
+        def answer(call: Call, refusal: Exception = refusal) -> str | Exception:
+            nonlocal asked
+            is_pod = call.method == "POST" and call.path.endswith("/pods")
+            asked += is_pod
+            return refusal if is_pod else "done"
+
+        site.cluster.answer = answer
+        job = site.create("train", backoffLimit=3)
+        for _ in range(10):
+            site.operator.step()
+        said = job["status"]["message"] if state == "Failed" else condition(job, "PodsReady")["message"]
+        assert (job["status"]["state"], str(refusal) in said) == (state, True), job["status"]
+        if isinstance(refusal, Absent):
+            assert asked == 1, "a quota is not asked about each round"
+        site.cluster.answer = lambda call: "done"
+        site.now += AGAIN_SECONDS
+        site.settle()
+        assert len(site.pods_of(job)) == (state == "Starting")
+
+
+def test_nodes_that_take_nothing_get_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.cluster.put("nodes", node("p-0", ready=False))
+    site.cluster.put("nodes", node("p-1", cordoned=True))
+    del site.cluster.objects["nodes", "", "p-2"]
+    job = site.create("train")
+    site.settle()
+    assert (job["status"]["state"], site.pods_of(job)) == ("Pending", [])
+    site.cluster.put("nodes", node("p-1"))
+    site.settle()
+    assert node_of(site.pods_of(job)[0]) == "p-1"
+
+
+def histories() -> range:
+    return range(int(os.environ.get("GPULEDGER_OPERATORS", "12")))
+
+
+@pytest.mark.parametrize("number", histories())
+def test_pods_are_what_the_scheduler_decided_whatever_happens(tmp_path: Path, number: int) -> None:
+    """Users, kubelets, the API and kill -9 do what they like; then they stop, and everything is as it should be."""
+    seed = os.environ.get("GPULEDGER_SEED", f"{keep_seed()} operator {number}")
+    print(f"GPULEDGER_SEED={seed!r}")
+    chance = random.Random(seed)
+    site = Site(tmp_path)
+    for _ in range(60):
+        _something(site, chance)
+        _nothing_is_twice(site)
+    site.cluster.answer = lambda call: "done"
+    for index in range(NODES):
+        site.cluster.put("nodes", node(f"p-{index}"))
+    _rest(site)
+    _as_decided(site)
+    for _ in range(200):
+        if not site.cluster.alive() and not [one for one in site.cluster.jobs() if not _is_done(one)]:
+            break
+        for pod in site.cluster.alive():
+            if pods.phase(pod) == "Running" and not pods.is_leaving(pod):
+                site.cluster.ends(pod, 0)
+        _rest(site)
+        _nothing_is_twice(site)
+    assert [one for one in site.cluster.jobs() if not _is_done(one)] == []
+    assert site.cluster.alive() == []
+    assert all(line["allocated"] == 0 for line in site.service.pools()), "nothing is held for what is over"
+
+
+def _is_done(job: Thing) -> bool:
+    return child(job, "status").get("state") in (*ENDED, "Suspended")
+
+
+def _rest(site: Site) -> None:
+    """Until nothing changes any more."""
+    for _ in range(40):
+        before = (site.cluster.number, site.log.last)
+        site.run()
+        site.now += AGAIN_SECONDS + 1
+        site.settle()
+        if (site.cluster.number, site.log.last) == before:
+            return
+    raise AssertionError("it does not come to rest")
+
+
+def _something(site: Site, chance: random.Random) -> None:
+    site.now += chance.choice([0, 0.5, 3, 10])
+    cluster, jobs = site.cluster, site.cluster.jobs()
+    noted = [one for one in cluster.alive() if _is_noted(site, one)]
+    what = chance.choices(
+        ["create", "delete", "suspend", "run", "end", "take", "node", "step", "faults", "kill"],
+        [3, 1, 1, 6, 3, 2, 1, 8, 3, 2],
+    )[0]
+    if what == "create" and len(jobs) < 12:
+        least = chance.randint(1, 3)
+        more = {"gpusPerReplica": chance.randint(0, 4), "backoffLimit": chance.choice([0, 1])}
+        more |= {"priority": chance.randint(0, 2), "tenant": chance.choice(["chem", "vision"])}
+        name = f"j{chance.randint(0, 20)}x{cluster.number}"
+        site.create(name, least=least, most=least + chance.randint(0, 3), **more)
+    elif what == "delete" and jobs:
+        cluster.delete("elasticjobs", chance.choice(jobs)["metadata"]["name"])
+    elif what == "suspend" and jobs:
+        job = chance.choice(jobs)
+        job["spec"]["suspend"] = not job["spec"].get("suspend", False)
+        cluster.number += 1
+    elif what == "run":
+        site.run(lambda: chance.random() < 0.7)
+    elif what == "end":
+        running = [one for one in cluster.alive() if pods.phase(one) == "Running"]
+        for pod in running if chance.random() < 0.5 else running[:1]:
+            cluster.ends(pod, 0 if chance.random() < 0.8 else 1)
+    elif what == "take" and noted:
+        pod = chance.choice(noted)
+        how = chance.choice(["evicted", "deleted", "gone"])
+        if how == "evicted":
+            cluster.says(pod, "Failed", reason="Evicted", message="low on memory")
+        elif how == "deleted":
+            cluster.delete("pods", pod["metadata"]["name"])
+        else:
+            cluster.forget(pod["metadata"]["name"])
+    elif what == "node":
+        name = f"p-{chance.randrange(NODES)}"
+        cluster.put("nodes", node(name, chance.random() < 0.6, chance.random() < 0.3))
+    elif what == "step":
+        cluster.answer = lambda call: "done"
+        site.operator.step()
+    elif what == "faults":
+        cluster.answer = lambda call: chance.choice(
+            ["done", "lost", "unheard", Interrupted("500"), Absent("quota", forbidden=True)]
+        )
+        site.operator.step()
+    elif what == "kill":
+        _killed(site, chance)
+
+
+def _is_noted(site: Site, pod: Thing) -> bool:
+    """Whether its job's status says that all pods of its world were there: from then on none is created again."""
+    found = [one for one in site.cluster.jobs() if one["metadata"]["uid"] == pods.job_uid(pod)]
+    return any(str(child(one, "status").get("world")) == pods.world_of(pod) for one in found)
+
+
+def _has_finished(site: Site, uid: str, rank: str) -> bool:
+    """Its pod is over, while others of the job still run."""
+    (world,) = (one.world for one in site.service.book.jobs.values() if one.payload["uid"] == uid)
+    own = [one for one in site.cluster.pods() if pods.job_uid(one) == uid and pods.world_of(one) == str(world)]
+    return any(pods.phase(one) == "Succeeded" for one in own if one["metadata"]["labels"][pods.RANK] == rank)
+
+
+def _killed(site: Site, chance: random.Random) -> None:
+    """In the middle of a round, after some of its calls."""
+    left = chance.randrange(4)
+
+    def answer(call: Call) -> str:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        return "done"
+
+    site.cluster.answer = answer
+    with contextlib.suppress(Killed):
+        site.operator.step()
+    site.cluster.answer = lambda call: "done"
+    site.restart()
+
+
+def _nothing_is_twice(site: Site) -> None:
+    assert [name for name, count in site.cluster.created.items() if count > 1] == []
+    worlds: dict[str, set[str]] = {}
+    for pod in site.cluster.alive():
+        worlds.setdefault(pods.job_uid(pod), set()).add(pods.world_of(pod))
+    assert [job for job, found in worlds.items() if len(found) > 1] == [], "no two worlds of a job at once"
+
+
+def _as_decided(site: Site) -> None:
+    """What runs is what the scheduler says, where it says, and everything belongs to somebody."""
+    there = {(pods.job_uid(one), one["metadata"]["labels"][pods.RANK], node_of(one)) for one in site.cluster.alive()}
+    shown = [(one, site.service.book.jobs[one["job_id"]].payload["uid"]) for one in site.service.list()]
+    wanted = {
+        (uid, str(rank["rank"]), rank["node"])
+        for one, uid in shown
+        if one["status"] in ("starting", "running")
+        for rank in one["ranks"]
+    }
+    done = {(uid, rank, on) for uid, rank, on in wanted if _has_finished(site, uid, rank)}
+    assert there == wanted - done
+    known = {one["metadata"]["uid"] for one in site.cluster.jobs()}
+    assert {pods.job_uid(one) for one in site.cluster.pods()} <= known
+    states = {one["job_id"]: one["status"] for one, _ in shown}
+    for job in site.cluster.jobs():
+        status = job["status"]
+        alike = {"pending": "Pending", "starting": "Starting", "running": "Running", "suspended": "Suspended"}
+        expected = alike.get(states.get(status["jobId"], ""), status["state"])
+        assert status["state"] == expected, status

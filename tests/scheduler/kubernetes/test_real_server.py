@@ -1,0 +1,234 @@
+"""The operator on a real API server: its resources' schemas, and jobs whose operator is killed at random moments.
+
+The test plays Kubernetes' scheduler and the kubelets; the operator has the rights that are shipped for it, no others.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from collectors.kubernetes.objects import child, condition
+from scheduler.kubernetes import pods
+from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND
+from tests.collectors.kubernetes.control_plane import DEPLOY, ControlPlane, control_plane, missing
+from tests.conftest import REPO
+from tests.draws import keep_seed, seldom
+from tests.patience import PATIENCE_SECONDS, until
+from tests.scheduler.kubernetes.standin import Thing, elastic_job, node_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
+SPACE = "default"
+JOBS = f"/apis/{API_VERSION}/namespaces/{SPACE}/elasticjobs"
+PODS = f"/api/v1/namespaces/{SPACE}/pods"
+NODES = ("n1", "n2")
+SETTINGS = {
+    "pools": [{"name": "p", "model": "A100", "launcher": "kubernetes", "hosts": {
+        name: [f"GPU-{name}-{index}" for index in range(4)] for name in NODES
+    }}],
+    "queues": [{"name": "batch"}],
+    "policies": {"elastic_hold": 2},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path_factory.mktemp("real") / "plane") as found:
+        for definition in yaml.safe_load_all((DEPLOY / "operator" / "crds.yaml").read_text()):
+            found.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
+
+            def is_established(path: str = path) -> bool:
+                return condition(found.api.get(path).json(), "Established").get("status") == "True"
+
+            until(is_established, lambda path=path: found.api.get(path).text)
+        for name in NODES:
+            found.post("/api/v1/nodes", {"metadata": {"name": name}})
+            ready = {"type": "Ready", "status": "True"}
+            capacity = {"capacity": {"nvidia.com/gpu": "4"}, "conditions": [ready]}
+            found.merge(f"/api/v1/nodes/{name}/status", {"status": capacity})
+        until(lambda: found.api.get(JOBS).status_code == httpx.codes.OK)
+        yield found
+
+
+def written(name: str, **spec: Any) -> Thing:
+    found = elastic_job(name, "", **spec)
+    found["metadata"] = {"name": name}
+    return {"apiVersion": API_VERSION, "kind": KIND, **found}
+
+
+def test_the_schema_takes_what_fits_gives_defaults_and_refuses_the_rest(plane: ControlPlane) -> None:
+    schema = plane.api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/elasticjobs.gpuledger.io").json()
+    said = {one["type"]: one for one in schema["status"]["conditions"]}
+    assert "NonStructuralSchema" not in said, said
+    least = written("least", suspend=True)
+    del least["spec"]["scaling"]
+    spec = plane.post(JOBS, least)["spec"]
+    assert (spec["scaling"], spec["gpusPerReplica"]) == ({"minReplicas": 1, "maxReplicas": 1}, 1)
+    assert (spec["preemptible"], spec["resourceName"]) == (True, "nvidia.com/gpu")
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"
+    assert spec["template"]["spec"]["containers"][0]["image"] == "train", "of a pod's template nothing is pruned"
+    whole = written(
+        "whole", most=8, tenant="chem", project="ocr", pool="p", models=["A100"], gpusPerReplica=2, priority=-3,
+        preemptible=False, timeLimitSeconds=3600, checkpointSeconds=60, backoffLimit=2, ttlSecondsAfterFinished=0,
+        suspend=True,
+    )  # fmt: skip
+    plane.post(JOBS, whole)
+    document = (REPO / "docs" / "operator.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"(?<=\n\n)(    apiVersion: .*?)(?=\n\n)", document, re.S)
+    plane.post(JOBS, yaml.safe_load(example) | {"metadata": {"name": "train"}})
+    wrong = {
+        "queue": written("a", queue=""),
+        "gpusPerReplica": written("a", gpusPerReplica=65),
+        "minReplicas": written("a", least=0, most=1),
+        "backoffLimit": written("a", backoffLimit=-1),
+        "timeLimitSeconds": written("a", timeLimitSeconds=0),
+        "restartPolicy": written("a", template={"spec": {"containers": [{"name": "x"}], "restartPolicy": "Always"}}),
+        "containers": written("a", template={"spec": {"containers": []}}),
+        "resourceName": written("a", resourceName="gpu"),
+        "metadata.name": written("a" * 41),
+        "template": written("a", template=None),
+        "preemptible": written("a", preemptible="yes"),
+    }
+    for what, body in wrong.items():
+        answer = plane.api.post(JOBS, json=body)
+        assert (answer.status_code, what in answer.json()["message"]) == (422, True), (what, answer.text)
+    for name in ("least", "whole", "train"):
+        plane.delete(f"{JOBS}/{name}", 0)
+
+
+class Kubelets:
+    """And Kubernetes' scheduler: pods are bound, run for a while, and leave when they are deleted.
+
+    seen: all uids of each pod's name.   lasts: seconds that a pod runs.
+    """
+
+    def __init__(self, plane: ControlPlane, chance: random.Random) -> None:
+        self._plane, self._chance = plane, chance
+        self.seen: dict[str, set[str]] = {}
+        self._until: dict[str, float] = {}
+
+    def pods(self) -> list[Thing]:
+        found: list[Thing] = self._plane.api.get(PODS, params={"labelSelector": pods.JOB}).json()["items"]
+        return found
+
+    def round(self) -> None:
+        for pod in self.pods():
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            self.seen.setdefault(name, set()).add(uid)
+            path = f"{PODS}/{name}"
+            if pods.is_leaving(pod):
+                self._plane.api.request("DELETE", path, json={"gracePeriodSeconds": 0, "preconditions": {"uid": uid}})
+            elif not pod["spec"].get("nodeName"):
+                target = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node_of(pod)}}
+                self._plane.api.post(f"{path}/binding", json=target)
+            elif pods.phase(pod) == "Pending":
+                self._until[uid] = time.monotonic() + self._chance.uniform(0.5, 4)
+                self._say(path, {"phase": "Running"})
+            elif pods.phase(pod) == "Running" and time.monotonic() > self._until.get(uid, 0.0):
+                state = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+                one = {"name": "main", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+                self._say(path, {"phase": "Succeeded", "containerStatuses": [one]})
+
+    def _say(self, path: str, status: Thing) -> None:
+        kind = {"Content-Type": "application/merge-patch+json"}
+        self._plane.api.patch(f"{path}/status", json={"status": status}, headers=kind)
+
+
+class Operator:
+    """`gpuledger scheduler --executor kubernetes` as a process that can be killed."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        (folder / "site.yaml").write_text(yaml.safe_dump(SETTINGS))
+        (folder / "token").write_text("0123456789abcdef")
+        self._command = [
+            sys.executable, "-m", "gpuledger", "scheduler", "--executor", "kubernetes", "--kubeconfig",
+            str(plane.operator), "--config", str(folder / "site.yaml"), "--data", str(folder / "data"), "--port", "0",
+            "--token-file", str(folder / "token"), "--interval", "0.1",
+        ]  # fmt: skip
+        self.log = folder / "operator.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            environment = {key: value for key, value in os.environ.items() if not key.startswith("GPULEDGER_")}
+            self._process = subprocess.Popen(self._command, env=environment, stdout=log, stderr=log)
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()
+        self._process.send_signal(how)
+        self._process.wait(PATIENCE_SECONDS)
+
+
+@seldom(4, "jobs on a real server")
+def test_jobs_run_once_and_leave_nothing_though_the_operator_is_killed(plane: ControlPlane, tmp_path: Path) -> None:
+    seed = os.environ.get("GPULEDGER_SEED", f"{keep_seed()} operator on a real server")
+    print(f"GPULEDGER_SEED={seed!r}")
+    chance = random.Random(seed)
+    kubelets, operator = Kubelets(plane, chance), Operator(plane, tmp_path)
+    operator.start()
+    gone = written("gone", least=2, gpusPerReplica=1)
+    jobs = [
+        written(f"j{number}", least=(least := chance.randint(1, 3)), most=least + chance.randint(0, 2),
+                gpusPerReplica=chance.randint(0, 2))
+        for number in range(6)
+    ]  # fmt: skip
+    kills = 0
+    try:
+        for job in [gone, *jobs]:
+            plane.post(JOBS, copy.deepcopy(job))
+            _play(kubelets, chance.uniform(0, 1))
+        until(lambda: kubelets.round() or kubelets.seen, operator.log.read_text, every=0.1)
+        plane.delete(f"{JOBS}/gone", 0)
+        while kills < 3:
+            _play(kubelets, chance.uniform(0, 3))
+            operator.kill()
+            if kills == 1:
+                plane.compact()
+                plane.kill_server()
+                plane.start_server()
+            kills += 1
+            operator.start()
+
+        def found() -> list[Thing]:
+            kubelets.round()
+            there: list[Thing] = plane.api.get(JOBS).json()["items"]
+            return there
+
+        until(
+            lambda: all(child(one, "status").get("state") in ENDED for one in found()),
+            lambda: f"{[child(one, 'status') for one in found()]}\n{operator.log.read_text()}",
+            every=0.1,
+        )
+        assert {one["metadata"]["name"]: one["status"]["state"] for one in found()} == {
+            one["metadata"]["name"]: "Succeeded" for one in jobs
+        }
+        until(lambda: not [one for one in kubelets.pods() if not pods.is_over(one)], every=0.1)
+        owners = {pods.job_uid(one) for one in kubelets.pods()}
+        until(lambda: owners <= {one["metadata"]["uid"] for one in found()}, operator.log.read_text, every=0.1)
+        assert {name: uids for name, uids in kubelets.seen.items() if len(uids) > 1} == {}, "created twice"
+        events = plane.api.get(f"/api/v1/namespaces/{SPACE}/events").json()["items"]
+        assert {"Starting", "Running", "Succeeded"} <= {one["reason"] for one in events}
+    finally:
+        operator.kill(signal.SIGTERM)
+
+
+def _play(kubelets: Kubelets, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        kubelets.round()
+        time.sleep(0.05)
