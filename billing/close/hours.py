@@ -28,7 +28,7 @@ from warehouse.instants import epoch_ms
 from warehouse.store import Params, Store, read_sql
 
 PORTION_WEIGHT = 16_000_000
-"""Samples, and claims and states six-fold, that one portion of a close takes at most; bounds its memory."""
+"""Samples, and claims and states six-fold, that a portion of a close takes, up to an hour's more; bounds its memory."""
 PORTIONS_AT_ONCE = 2
 SMALL_WEIGHT = 500_000
 """A close of less than this is not worth dividing."""
@@ -125,7 +125,7 @@ HELD_BEFORE = (
 
 
 def portions(hours: Sequence[Hour]) -> list[list[Hour]]:
-    """The hours in order, in runs of about the same weight, which is at most PORTION_WEIGHT (or one hour's)."""
+    """The hours in order, in runs of about the same weight: at most PORTION_WEIGHT and one hour's."""
     total = sum(hour.weight for hour in hours)
     rounds = math.ceil(total / (PORTION_WEIGHT * PORTIONS_AT_ONCE))
     share = total / max(1, rounds * PORTIONS_AT_ONCE if total > SMALL_WEIGHT else 1)

@@ -9,6 +9,7 @@ from access.attempts import (
     ATTACKED,
     FAILURES,
     FAILURES_OF_AN_ADDRESS,
+    FAILURES_WHEN_ATTACKED,
     REMEMBERED,
     WITHIN_SECONDS,
     Attempts,
@@ -24,6 +25,12 @@ def tries(attempts: Attempts, name: str, address: str, device: str = "", now: fl
         return False
     attempts.failed(name, address, device, now)
     return True
+
+
+def test_the_limits_are_those_of_the_documents() -> None:
+    """docs/access.md, under guesses; each test below goes by these names."""
+    assert (FAILURES, FAILURES_WHEN_ATTACKED, FAILURES_OF_AN_ADDRESS, ATTACKED) == (5, 1, 30, 20)
+    assert WITHIN_SECONDS == 5 * 60
 
 
 @settings(max_examples=50)

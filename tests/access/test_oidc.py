@@ -25,6 +25,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey
 
 from access.authenticator import PROVIDER_PER_ADDRESS
+from access.oidc import OidcError, Provider
 from access.people import change_person, list_people
 from access.roles import AccessError
 from access.settings import AccessSettings, Oidc, load_access
@@ -276,6 +277,13 @@ def test_who_signs_in_is_who_the_provider_says_and_not_what_they_are_called(serv
         assert back(client, state=to_provider(client, idp)).status_code == 303
         actors = {row["actor"] for row in history(served_site.store, "access.sign_in")}
         assert {f"ada ({idp.url}#1)", f"ada ({idp.url}#2)"} <= actors
+
+
+def test_what_a_provider_says_is_named_and_cut() -> None:
+    provider = Provider(Oidc(issuer="https://login.example.org", client_id="x", roles={}), SECRET, HOME)
+    says = {"error": "e" * 500, "error_description": "d" * 500}
+    with pytest.raises(OidcError, match=rf"says {'e' * 100} {'d' * 300}\W"):
+        provider.finish(says, {}, NOW)
 
 
 def test_a_provider_that_is_away_is_a_page_that_says_so(served_site: Site, idp: Idp) -> None:

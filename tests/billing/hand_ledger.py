@@ -37,6 +37,7 @@ class Row:
     cluster: str = ""
     profile: str = ""
     cost_center: str = ""
+    estimated: str = ""
 
     @property
     def hour(self) -> datetime:
@@ -64,6 +65,7 @@ def fill(store: Store, rows: Sequence[Row], run: int = 7, closed: Iterable[datet
         "queue": _texts(row.queue for row in rows),
         "workload_id": _texts(row.workload for row in rows),
         "allocation_id": _texts(f"{row.tenant}/{row.project}" if row.held else "" for row in rows),
+        "estimated": _texts(row.estimated for row in rows),
         "charge_period_start": _times([row.at for row in rows]),
         "charge_period_end": _times([row.hour + timedelta(hours=1) for row in rows]),
         "sku": _texts(row.sku if row.price else "" for row in rows),

@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from billing.close import close, hours
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
@@ -190,6 +192,21 @@ def test_what_a_killed_close_left_is_dropped_after_a_day_and_nothing_else(store:
     for name in tables:
         store.command(f"DROP TABLE IF EXISTS {name}")
     assert [name for name in kept if name in tables] == ["close_78_claims", "closely"]
+
+
+@given(st.lists(st.integers(1, 30), min_size=2, max_size=30), st.integers(1, 40), st.integers(0, 100))
+def test_portions_are_the_hours_in_order_and_none_is_heavier_than_memory_allows(
+    weights: list[int], most: int, small: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hours, "PORTION_WEIGHT", most)
+        patch.setattr(hours, "SMALL_WEIGHT", small)
+        found = hours.portions([hours.Hour(number, 0, weight) for number, weight in enumerate(weights)])
+    assert [hour.hour for portion in found for hour in portion] == list(range(len(weights)))
+    assert all(found)
+    assert (len(found) > 1) == (sum(weights) > small), "two are worked on at a time"
+    if sum(weights) > small:
+        assert max(sum(hour.weight for hour in portion) for portion in found) <= most + max(weights)
 
 
 @seldom(4, "a close in many portions is the")

@@ -393,10 +393,24 @@ def test_an_instance_is_measured_by_what_it_is(saved: Saved) -> None:
 
 def test_profiles_of_models() -> None:
     assert [profile.name for profile in mig_profiles("NVIDIA A30", 24 * GIB)] == ["1g.6gb", "2g.12gb", "4g.24gb"]
-    assert mig_profiles("NVIDIA A100-SXM4-40GB", 40 * GIB)[0].name == "1g.5gb"
-    assert mig_profiles("NVIDIA A100-SXM4-80GB", 80 * GIB)[0].name == "1g.10gb"
-    assert {profile.of for profile in mig_profiles("NVIDIA H200", 141 * GIB)} == {7}
     assert mig_profiles("NVIDIA A10", 24 * GIB) == mig_profiles("NVIDIA A1000", 80 * GIB) == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "whole"),
+    [
+        ("NVIDIA A30", "4g.24gb"), ("NVIDIA A100-SXM4-40GB", "7g.40gb"), ("NVIDIA A100-SXM4-80GB", "7g.80gb"),
+        ("NVIDIA H100 80GB HBM3", "7g.80gb"), ("NVIDIA H100 NVL", "7g.94gb"), ("NVIDIA H200", "7g.141gb"),
+        ("NVIDIA GH200 120GB", "7g.96gb"), ("NVIDIA GH200 144G HBM3e", "7g.144gb"), ("NVIDIA B200", "7g.180gb"),
+    ],
+)  # fmt: skip
+def test_each_profile_is_a_part_of_the_whole_device(model: str, whole: str) -> None:
+    slices, memory = (int(number) for number in whole.removesuffix("gb").split("g."))
+    profiles = mig_profiles(model, memory * GIB)
+    assert profiles[-1].name == whole
+    assert {profile.of for profile in profiles} == {slices}
+    for profile in profiles:
+        assert profile.name == f"{profile.slices}g.{profile.memory_bytes // 10**9}gb"
 
 
 # Fewer GPUs, and sharing

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from billing.invoicing import invoices
 from billing.invoicing.documents import Invoice
+from billing.invoicing.explain import explain
 from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
 from billing.invoicing.month import Books
 from billing.money import largest_remainder, minor_digits
@@ -82,6 +83,17 @@ def test_lines_are_by_project_and_sku_and_sum_to_the_total(october: Store) -> No
     }
     assert (invoice.number, invoice.document["status"], invoice.document["run"]) == (None, "draft", "7")
     assert invoice.document["notes"] == ["0.25 GPU-hours were held while no telemetry said whether they were used."]
+
+
+def test_what_is_estimated_of_one_device_is_said_of_the_allocation(books: Store) -> None:
+    apply_rate_card(books, card(), "me", "", NOW)
+    why = "device unknown: a free one of the node was assumed"
+    devices = (("gpu-0", ""), ("gpu-1", why), ("gpu-2", ""))
+    rows = [Row(NOON, "physics", device=name, used=str(HOUR_MS), estimated=said) for name, said in devices]
+    fill(books, rows, closed=[LAST_HOUR])
+    (draft,) = draft_all(books, OCTOBER)
+    assert [row["estimated"] for row in explain(books, draft, 1).rows] == [why]
+    assert {row["device"]: row["estimated"] for row in explain(books, draft, 1, by_hour=True).rows} == dict(devices)
 
 
 def test_a_draft_of_an_open_month_says_so(october: Store) -> None:

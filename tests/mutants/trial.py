@@ -179,6 +179,7 @@ def judged(status: int | Verdict, output: str) -> tuple[Verdict, str]:
 @contextmanager
 def copies(root: Path, number: int, folder: Path | None = None) -> Iterator[list[Copy]]:
     with tempfile.TemporaryDirectory(prefix="gpuledger-mutants-", dir=folder) as name:
+        Path(name).chmod(0o755)  # the user whose PostgreSQL a test runs finds its folder there
         made = [Copy(root, Path(name).resolve() / str(index)) for index in range(number)]
         made[0].check_itself()
         yield made
