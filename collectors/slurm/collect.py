@@ -253,16 +253,13 @@ class SlurmCollector:
             over_by = _over_by(now, allocation, began)
             if now is not None and now.state in HOLDING and over_by is None:
                 continue
-            if any(
-                job.started_at == began != job.ended_at
-                and allocation in job.allocations
-                and (job.ended_at is not None or over_by is None)
-                for job in some
-            ):
+            held = [job for job in some if job.started_at == began != job.ended_at and allocation in job.allocations]
+            if any(job.ended_at is not None for job in held) or (held and over_by is None):
                 continue
             least = row["ts"] + timedelta(milliseconds=1)
-            at_once = [job.state for job in some if _ended_at_once(job, began, some)]
-            if at_once or any(job.state == "REQUEUED" and _ends_what_began(job, began) for job in some):
+            at_once = [job.state for job in some if not held and _ended_at_once(job, began, some)]
+            requeued = [job for job in some if not held and job.state == "REQUEUED" and _ends_what_began(job, began)]
+            if at_once or requeued:
                 ended = least
             elif concluded := self._runs.ends.get((allocation, None, began)):
                 self._next_ends[allocation, None, began] = concluded
