@@ -18,7 +18,8 @@ class Line:
 
     quantity x contracted_unit_price = cost where both are given. `measures` are the ledger's, of usage lines alone.
     `rule` names the policy that made the line, `description` says it in words with its figures. `price_validity`: the
-    rate card's rules behind a line's contracted price, when each is in force and for what.
+    rate card's rules behind a line's contracted price, when each is in force and for what; `list_price_validity`: those
+    behind its list price, where that is another.
     """
 
     tenant: str
@@ -37,3 +38,4 @@ class Line:
     charge_class: str | None = None
     reference: Mapping[str, str | None] | None = None
     price_validity: Sequence[Mapping[str, str | None]] | None = None
+    list_price_validity: Sequence[Mapping[str, str | None]] | None = None

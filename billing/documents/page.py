@@ -166,14 +166,14 @@ def page_of(invoice: Invoice) -> Page:
         watermark={"draft": "DRAFT", "void": "VOID"}.get(look, ""),
         lang="en",
         issuer=seller_of(document),
-        tenant_label="Billed to",
+        tenant_label="Credited to" if credit else "Billed to",
         tenant=(buyer.get("name") or invoice.tenant) or "(no tenant)",
         tenant_address=_buyer_lines(buyer),
         month=month_in_words(period["month"]),
         facts=_facts(document, day_in_words(issued) if issued else None),
         hero_label=_hero_label(look, credit),
         hero_amount=money(-Decimal(due) if credit else due),
-        hero_more=_payable(document.get("payable"), invoice.currency),
+        hero_more=_payable(document.get("payable"), invoice.currency, credit),
         currency=invoice.currency,
         issued=(issued.year, issued.month, issued.day) if issued else None,
         allocated=hours(totals["allocated_gpu_hours"]),
@@ -318,18 +318,19 @@ def _hero_label(look: str, credit: bool) -> str:
     return "Amount so far" if look == "draft" else "Amount due"
 
 
-def _payable(payable: Mapping[str, Any] | None, currency: str) -> str:
+def _payable(payable: Mapping[str, Any] | None, currency: str, credit: bool) -> str:
     if not payable:
         return ""
+    how, sign = ("credited", -1) if credit else ("payable", 1)
     if payable["amount"] is None:
-        return f"payable in {payable['currency']}; the exchange rate is not known yet"
-    paid = f"{money(payable['amount'])} {payable['currency']}"
+        return f"{how} in {payable['currency']}; the exchange rate is not known yet"
+    paid = f"{money(sign * Decimal(payable['amount']))} {payable['currency']}"
     others = "".join(
-        f"; corrections of {one['month']} at {price(one['rate'])}"
+        f"; corrections of {month_in_words(one['month'])} at {price(one['rate'])}"
         for one in payable["corrections"]
         if one["rate"] != payable["rate"]
     )
-    return f"payable as {paid} (1 {currency} = {price(payable['rate'])} {payable['currency']}{others})"
+    return f"{how} as {paid} (1 {currency} = {price(payable['rate'])} {payable['currency']}{others})"
 
 
 def _sums(
@@ -366,13 +367,17 @@ def _usage_sums(usage: Sequence[Mapping[str, Any]], currency: str) -> list[Sum]:
     """What the usage costs, and how much of its list price the contract takes off."""
     if not usage:
         return []
-    listed = [line["list_cost"] for line in usage if line["amount"] is not None]
-    if None not in listed:
-        full = round(sum((Decimal(cost) for cost in listed), Decimal(0)), minor_digits(currency))
-        charged = sum((Decimal(line["amount"]) for line in usage if line["amount"] is not None), Decimal(0))
-        if full != charged:
-            return [Sum("GPU time at list prices", money(full)), Sum("Contract prices", money(charged - full))]
+    known = [line for line in usage if line["amount"] is not None]
+    if any(_is_discounted(line) for line in known) and all(line["list_cost"] is not None for line in known):
+        full = round(sum((Decimal(line["list_cost"]) for line in known), Decimal(0)), minor_digits(currency))
+        charged = sum((Decimal(line["amount"]) for line in known), Decimal(0))
+        return [Sum("GPU time at list prices", money(full)), Sum("Contract prices", money(charged - full))]
     return [Sum(_title("usage"), _amount_of(usage))]
+
+
+def _is_discounted(line: Mapping[str, Any]) -> bool:
+    listed, charged = line["list_unit_price"], line["contracted_unit_price"]
+    return None not in (listed, charged) and Decimal(listed) != Decimal(charged)
 
 
 def _grouped(lines: Iterable[Mapping[str, Any]], heading: Any, timezone: str) -> list[Group]:
@@ -381,9 +386,7 @@ def _grouped(lines: Iterable[Mapping[str, Any]], heading: Any, timezone: str) ->
         groups.setdefault(heading(line), []).append(line)
     order = {kind: number for number, kind in enumerate(TITLES)}
     for members in groups.values():
-        members.sort(
-            key=lambda line: (order.get(line["kind"], len(order)), line["kind"], line["sku"] or "", _price_since(line))
-        )
+        members.sort(key=lambda line: (order.get(line["kind"], len(order)), line["kind"], *_place(line)))
     return [
         Group(title, _hours_of(members), _amount_of(members), [_row(line, timezone) for line in members])
         for title, members in groups.items()
@@ -413,7 +416,7 @@ def _row(line: Mapping[str, Any], timezone: str) -> Row:
         unit=line["unit"],
         list_price=price(listed) if listed is not None else "",
         price=price(charged) if charged is not None else UNKNOWN if line["amount"] is None else "",
-        discounted=None not in (listed, charged) and Decimal(listed) != Decimal(charged),
+        discounted=_is_discounted(line),
         amount=money(line["amount"]) if line["amount"] is not None else UNKNOWN,
     )
 
@@ -429,23 +432,28 @@ def _is_tax_of_a_correction(line: Mapping[str, Any]) -> bool:
 
 
 def _row_title(line: Mapping[str, Any]) -> str:
+    """What is charged; for a policy that speaks for itself, its words."""
     if line["kind"] == "usage":
         return str(line["sku"] or "(no rate)")
     if _is_tax_of_a_correction(line):
         return f"{line['rule']} on the correction of {month_in_words(line['reference']['month'])}"
+    if line["kind"] in HELD_KINDS or line["charge_class"]:
+        kind, sku = _title(line["kind"]), line["sku"] or ""
+        return f"{kind}: {sku}" if sku.lower() not in ("", kind.lower()) else kind
     return str(line["description"] or line["sku"] or _title(line["kind"]))
 
 
 def _row_more(line: Mapping[str, Any], timezone: str) -> str:
     """What made the line, and whom it is about, under its title; of a price, when it holds."""
+    title = _row_title(line)
     said = [validity(line, timezone)]
-    if line["kind"] == "usage" or _is_tax_of_a_correction(line):
+    if line["description"] != title:
         said.append(line["description"])
-    elif line["kind"] in HELD_KINDS or line["charge_class"]:
-        said.append(_title(line["kind"]))
+    if line["kind"] == "commitment" and not line["charge_class"]:
+        said.append(f"SKU {line['sku']}" if line["sku"] else "")
     if line["project"] and (line["kind"] not in HELD_KINDS or line["charge_class"]):
         said.append(f"project {line['project']}")
-    if line["rule"] and line["rule"] not in _row_title(line):
+    if line["rule"] and line["rule"] not in title:
         said.append(f"rule {line['rule']}")
     if line["reference"] and (line["kind"] == "tax" or not line["charge_class"]):
         said.append(_corrected(line) if line["charge_class"] else f"invoice {line['reference']['invoice']}")
@@ -453,35 +461,51 @@ def _row_more(line: Mapping[str, Any], timezone: str) -> str:
 
 
 def validity(line: Mapping[str, Any], timezone: str) -> str:
-    """Like `price from 16 October 2026 on, queue batch`."""
+    """Like `price from 16 October 2026 on, for queue batch`; with that of the list price where it is another."""
+    said = [_validity(line, which, timezone) for which in ("price", "list_price")]
+    return "; ".join(filter(None, said))
+
+
+def _validity(line: Mapping[str, Any], which: str, timezone: str) -> str:
     said = []
-    for one in line.get("price_validity") or ():
-        first = one["from"] and since_in_words(one["from"], timezone)
-        last = one["to"] and until_in_words(one["to"], timezone)
-        days = (
-            f"{first} to {last}" if first and last else f"from {first} on" if first else f"until {last}" if last else ""
-        )
-        said.append(", ".join(filter(None, (days, one["only"]))))
-    return f"price {' and '.join(dict.fromkeys(filter(None, said)))}" if any(said) else ""
+    for one in line.get(f"{which}_validity") or ():
+        days = _days(*(one[end] and said_of(one[end], timezone) for end, said_of in ENDS))
+        said.append(", ".join(filter(None, (days, one["only"] and f"for {one['only']}"))))
+    return f"{which.replace('_', ' ')} {' and '.join(dict.fromkeys(filter(None, said)))}" if any(said) else ""
+
+
+ENDS = (("from", since_in_words), ("to", until_in_words))
+
+
+def _days(first: str | None, last: str | None) -> str:
+    if first and last:
+        return f"from {first} to {last}"
+    return f"from {first} on" if first else f"until {last}" if last else ""
 
 
 def _change(change: Mapping[str, Any], timezone: str) -> str:
     """Why a month is corrected: whose entries are others than what was billed, of which hours, and since when."""
     hours_of = [f"{one['allocation']} ({Decimal(one['gpu_hours']):+,.2f} GPU-hours)" for one in change["first"]]
     more = change["allocations"] - len(hours_of)
-    closed = (
-        f", closed with the facts until {since_in_words(change['closed_at'], timezone)}" if change["closed_at"] else ""
+    since = (
+        f" Closed with the facts until {since_in_words(change['closed_at'], timezone)}." if change["closed_at"] else ""
     )
     return (
-        f"Why {month_in_words(change['month'])} is corrected: hours from {since_in_words(change['from'], timezone)} to "
-        f"{since_in_words(change['to'], timezone)}{closed}, say other than was billed of "
-        f"{', '.join(hours_of)}{f' and {more:,} more' if more else ''}."
+        f"Why {month_in_words(change['month'])} is corrected: from {since_in_words(change['from'], timezone)} to "
+        f"{until_in_words(change['to'], timezone)} the ledger has other hours than were billed for "
+        f"{', '.join(hours_of)}{f' and {more:,} more' if more else ''}.{since}"
     )
 
 
-def _price_since(line: Mapping[str, Any]) -> str:
-    """From when on its price held; '' for always."""
-    return min((one["from"] or "" for one in line.get("price_validity") or ()), default="")
+def _place(line: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Among the lines of its kind: prices of one SKU in the order in which they held. Policies keep the order in which
+    they applied, and a quota's price stands before what the quota covers."""
+    return (line["sku"] or "", _since(line, "price"), _since(line, "list_price")) if not line["rule"] else ("", "", "")
+
+
+def _since(line: Mapping[str, Any], which: str) -> str:
+    """From when on that price of it held; '' for always."""
+    return min((one["from"] or "" for one in line.get(f"{which}_validity") or ()), default="")
 
 
 def _project(line: Mapping[str, Any]) -> str:

@@ -56,7 +56,8 @@ def explain(store: Store, invoice: Invoice, number: int, by_hour: bool = False) 
         rows = _entries(store, invoice, line, by_hour)
         formula = "GPU-hours x contracted unit price, rounded once for the whole invoice"
     else:
-        rows = [one for one in invoice.lines if one.get("kind", "usage") in _BASE.get(kind, ())]
+        base = _BASE.get(kind, ())
+        rows = [one for one in invoice.lines if one.get("kind", "usage") in base and not one.get("charge_class")]
         formula = _FORMULAS.get(kind, line["description"])
     return Explanation(line, formula, version, _rules(card, line, invoice.tenant, invoice.month) if card else [], rows)
 
@@ -67,7 +68,7 @@ _BASE = {
     "discount": ("usage", "commitment"),
     "tax": ("usage", "minimum", "energy", "memory", "commitment", "discount", "shared", "credit"),
 }
-"""The kinds of lines that a rule works on."""
+"""The kinds of lines that a rule works on: the month's own, for corrections have theirs."""
 _FORMULAS = {
     "minimum": "the shortfall of each session to the minimum, at the price in force when it ran",
     "commitment": "GPUs x hours x price, used or not; less the usage covered in each hour, most expensive first",

@@ -36,7 +36,7 @@ from billing.money import largest_remainder, minor_digits
 from billing.periods import Period, month_name
 from billing.rates import AppliedCard, RateCard, current_rate_card
 from billing.rates.policies import Commitment, Discount, in_force
-from billing.rates.validity import price_validity
+from billing.rates.validity import list_price_validity, price_validity
 from billing.sums import LedgerSum, one_currency
 from warehouse.store import Store, read_sql
 
@@ -141,9 +141,16 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
 
 
 def _with_validity(card: RateCard, line: Line, period: Period) -> Line:
-    if line.kind not in ("usage", "minimum") or line.contracted_unit_price is None:
+    """Of a line that is priced by the rates; so is what a quota covers, but not the quota."""
+    price, listed = line.contracted_unit_price, line.list_unit_price
+    if line.kind not in ("usage", "minimum", "commitment") or price is None or listed is None:
         return line
-    return replace(line, price_validity=price_validity(card, line.tenant, line.sku, line.contracted_unit_price, period))
+    at = (card, line.tenant, line.sku, price)
+    return replace(
+        line,
+        price_validity=price_validity(*at, period),
+        list_price_validity=None if listed == price else list_price_validity(*at, listed, period),
+    )
 
 
 def platform_costs(store: Store, period: Period) -> list[PoolCost]:
@@ -443,8 +450,12 @@ def _line(number: int, line: Line, amount: Decimal | None) -> dict[str, Any]:
         "rule": line.rule,
         "charge_class": line.charge_class,
         "reference": line.reference,
-        **({} if line.price_validity is None else {"price_validity": line.price_validity}),
+        **{name: value for name in VALIDITIES if (value := getattr(line, name)) is not None},
     }
+
+
+VALIDITIES = ("price_validity", "list_price_validity")
+"""Keys that a line has where they say something; documents of earlier versions lack one or both."""
 
 
 def _exact(value: Fraction | None) -> str | None:

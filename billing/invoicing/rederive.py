@@ -21,7 +21,7 @@ from billing.invoicing.corrections import reach_hours
 from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import drafts_of
 from billing.invoicing.invoices import issued
-from billing.invoicing.month import books_of
+from billing.invoicing.month import VALIDITIES, books_of
 from billing.periods import Period, parse_month, whole_hour
 from billing.rates import ALWAYS_HOURS, rate_card_of
 from billing.scratch import facts_away
@@ -234,7 +234,7 @@ def _differences(stored: Any, computed: Any, where: str, figures: bool = False) 
     """figures: those alone, as far as they are stored."""
     if isinstance(stored, dict) and isinstance(computed, dict):
         for name in dict.fromkeys((*stored, *computed)):
-            if name == "price_validity" and name not in stored:
+            if name in VALIDITIES and name not in stored:
                 continue  # a document of before lines said when their prices hold
             if figures and (name not in stored or name in WORDS):
                 continue

@@ -20,14 +20,44 @@ def price_validity(
 ) -> list[dict[str, str | None]]:
     """The rules by which a tenant pays that price for the sku in the period: from, to (null = open), and what else they
     ask for, in words."""
-    rules = [rule for rule in card.rates if rule.sku == sku and rule.price_per_gpu_hour == price]
+    return [_held(rule) for rule in _paid_by(card, tenant, sku, price, period)]
+
+
+def list_price_validity(
+    card: RateCard, tenant: str, sku: str, price: Decimal, listed: Decimal, period: Period
+) -> list[dict[str, str | None]]:
+    """The same of the list price beside a contracted one: rules without a tenant, of that sku or for the same models.
+    It may change in a month in which the contracted one holds throughout, and then there are two lines."""
+    models = {rule.match.model for rule in _paid_by(card, tenant, sku, price, period)}
     return [
-        {"from": _instant(rule.effective_from), "to": _instant(rule.effective_to), "only": _only(rule)}
-        for rule in rules
-        if (rule.match.tenant is None or fnmatchcase(tenant, rule.match.tenant))
-        and (rule.effective_from is None or rule.effective_from < period.end)
-        and (rule.effective_to is None or period.start < rule.effective_to)
+        _held(rule)
+        for rule in card.rates
+        if rule.match.tenant is None
+        and rule.price_per_gpu_hour == listed
+        and (rule.sku == sku or rule.match.model in models)
+        and _holds_in(rule, period)
     ]
+
+
+def _paid_by(card: RateCard, tenant: str, sku: str, price: Decimal, period: Period) -> list[RateRule]:
+    return [
+        rule
+        for rule in card.rates
+        if rule.sku == sku
+        and rule.price_per_gpu_hour == price
+        and (rule.match.tenant is None or fnmatchcase(tenant, rule.match.tenant))
+        and _holds_in(rule, period)
+    ]
+
+
+def _holds_in(rule: RateRule, period: Period) -> bool:
+    return (rule.effective_from is None or rule.effective_from < period.end) and (
+        rule.effective_to is None or period.start < rule.effective_to
+    )
+
+
+def _held(rule: RateRule) -> dict[str, str | None]:
+    return {"from": _instant(rule.effective_from), "to": _instant(rule.effective_to), "only": _only(rule)}
 
 
 def _only(rule: RateRule) -> str:

@@ -84,7 +84,7 @@ def test_every_line_stands_in_one_place() -> None:
     assert (corrected.title, corrected.amount) == ("Corrects invoice MB-2026-00007, September 2026", "−40.47")
     assert [(row.title, row.more) for row in corrected.rows] == [
         ("L40S", "18 September: allocation job-4711 ended two hours earlier than was known · project notebooks"),
-        ("5 % above 1,000 GPU-hours in the month, graduated", "Discounts · rule volume"),
+        ("Discounts", "5 % above 1,000 GPU-hours in the month, graduated · rule volume"),
     ]
     (late,) = [row for row in page.adjustments[-1].rows if row.title.startswith("VAT 19 % on the correction of")]
     assert late.more == "VAT 19 % of -40.47 · Corrects invoice MB-2026-00007, September 2026"
@@ -101,7 +101,7 @@ def test_within_a_project_usage_comes_before_energy_and_prices_show_their_discou
     assert [(row.title, row.unit, row.list_price, row.price, row.discounted) for row in first.rows] == [
         ("H100-SXM5-80GB", "GPU-hours", "2.90", "2.45", True),
         ("H200-SXM5-141GB", "GPU-hours", "3.80", "3.40", True),
-        ("Measured energy", "kWh", "", "0.24", False),
+        ("Energy", "kWh", "", "0.24", False),
     ]
     assert (first.hours, first.amount) == ("5,232.75", "14,973.85")
     assert first.rows[0].used == "90.1 %"
@@ -156,7 +156,7 @@ def test_an_exchange_rate_that_is_missing_is_said_to_be() -> None:
     page = page_of(every_kind(payable={"currency": "USD", "rate": None, "amount": None}))
     assert page.hero_more == "payable in USD; the exchange rate is not known yet"
     assert page_of(every_kind()).hero_more == (
-        "payable as 15,986.09 USD (1 EUR = 1.085 USD; corrections of 2026-09 at 1.10)"
+        "payable as 15,986.09 USD (1 EUR = 1.085 USD; corrections of September 2026 at 1.10)"
     )
 
 
@@ -230,13 +230,16 @@ def test_a_price_s_validity_says_days_and_the_time_where_it_is_no_midnight() -> 
         (morning, None, "price from 16 October 2026, 09:30 on"),
         (None, midnight, "price until 15 October 2026"),
         (None, morning, "price until 16 October 2026, 09:30"),
-        (midnight, "2026-10-31T23:00:00.000Z", "price 16 October 2026 to 31 October 2026"),
+        (midnight, "2026-10-31T23:00:00.000Z", "price from 16 October 2026 to 31 October 2026"),
         (None, None, ""),
     ):
         line = {"price_validity": [{"from": since, "to": until, "only": ""}]}
         assert validity(line, "Europe/Berlin") == said
     both = [{"from": None, "to": midnight, "only": "sat-sun"}, {"from": None, "to": None, "only": "queue batch"}]
-    assert validity({"price_validity": both}, "Europe/Berlin") == "price until 15 October 2026, sat-sun and queue batch"
+    said = "price until 15 October 2026, for sat-sun and for queue batch"
+    assert validity({"price_validity": both}, "Europe/Berlin") == said
+    listed = {"price_validity": both, "list_price_validity": [{"from": midnight, "to": None, "only": ""}]}
+    assert validity(listed, "Europe/Berlin") == f"{said}; list price from 16 October 2026 on"
 
 
 def test_csv_has_a_row_for_each_line_with_its_rule_and_reference() -> None:
@@ -260,6 +263,44 @@ def test_rows_of_one_sku_stand_in_the_order_of_their_prices_and_no_tax_is_said_t
     page = page_of(invoice_of(rows, parties=PARTIES, payable=None))
     assert [row.price for row in page.projects[0].rows] == ["3.00", "2.00"]
     assert [(step.label, step.amount) for step in page.sums[-2:]] == [("Tax", "none"), ("Total", "8.00")]
+
+
+def test_contract_prices_are_a_step_only_where_there_are_any_and_not_for_a_cent_of_rounding() -> None:
+    """0.005 and 0.005 are two amounts of 0.00 and one sum of 0.01, at the same prices."""
+    lines = [usage(name, "h100", ("0.0025", "0", "0"), "2", "2", "0.00") for name in "ab"]
+    assert [step.label for step in page_of(invoice_of(lines, parties=None)).sums] == ["GPU time", "Total"]
+    lines[0] |= {"contracted_unit_price": "1"}
+    steps = page_of(invoice_of(lines, parties=None)).sums
+    assert [(step.label, step.amount) for step in steps[:2]] == [
+        ("GPU time at list prices", "0.01"), ("Contract prices", "−0.01"),
+    ]  # fmt: skip
+
+
+def test_a_quota_s_price_stands_before_what_it_covers_and_every_row_says_what_it_is_first() -> None:
+    late = {"charge_class": "Correction", "reference": {"invoice": "A-1", "month": "2026-09"}}
+    lines = [
+        other("energy", "1.00", "10 kWh x PUE 1.2, measured", "power", sku="power", project="a"),
+        other("commitment", "5.00", "Quota of 2 GPUs for 720 h, used", "reserved", sku="h*"),
+        other("commitment", "-3.00", "Covered by reserved", "reserved", sku="h100", project="a"),
+        other("discount", "0.13", "2026-09: -1.00 was billed, -0.87 is due", "volume", project="a", **late),
+    ]
+    page = page_of(invoice_of(lines))
+    groups = (*page.projects, *page.adjustments, *page.corrections)
+    assert [[(row.title, row.more) for row in group.rows] for group in groups] == [
+        [("Energy: power", "10 kWh x PUE 1.2, measured")],
+        [
+            ("Quota of 2 GPUs for 720 h, used", "SKU h* · rule reserved"),
+            ("Covered by reserved", "SKU h100 · project a"),
+        ],
+        [("Discounts", "2026-09: -1.00 was billed, -0.87 is due · project a · rule volume")],
+    ]
+
+
+def test_a_credit_note_in_another_currency_says_both_amounts_in_the_tenant_s_favour() -> None:
+    payable = {"currency": "CHF", "rate": "0.93", "corrections": [], "amount": "-5533.50"}
+    page = page_of(replace(credit_note(), document={**credit_note().document, "payable": payable}))
+    assert (page.tenant_label, page.hero_label, page.hero_amount) == ("Credited to", "Credited to you", "5,950.00")
+    assert page.hero_more == "credited as 5,533.50 CHF (1 EUR = 0.93 CHF)"
 
 
 def test_no_cell_of_the_csv_is_a_formula() -> None:

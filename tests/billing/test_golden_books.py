@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,7 @@ from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
 from billing.invoicing.month import books_of
 from billing.invoicing.month_states import month_states
+from billing.money import minor_digits
 from billing.opencost.suggestions import suggestions
 from billing.opencost.words import QueryError
 from billing.rates import parse_rate_card
@@ -374,6 +376,10 @@ def test_every_line_is_explained_as_in_the_golden_file(books: tuple[str, dict[st
                 if kind not in found or (line["kind"] == "usage" and line["charge_class"]):
                     name = kind if kind not in found else (*kind, invoice.tenant, number)
                     explained = explain(store, invoice, number, by_hour=number % 2 == 0)
+                    if line["kind"] == "tax" and not line["charge_class"] and not invoice.is_credit_note:
+                        taxed = sum(Decimal(row["billed_cost"] or 0) for row in explained.rows)
+                        said = Decimal(line["description"].rpartition(" of ")[2].replace(",", ""))
+                        assert round(taxed, minor_digits(invoice.currency)) == said, (invoice.number, number)
                     rows = json.loads(json.dumps([dict(row) for row in explained.rows], default=str))
                     found[name] = condensed([explained.formula, explained.rules, rows])
     texts = {" ".join(map(str, name)): one for name, one in found.items()}

@@ -47,7 +47,11 @@ CHANGE = {
 def one_line_of_each(**changes: Any) -> Invoice:
     return invoice_of(
         [
-            {**usage("p", "h100", ("5", "2", "1"), "3", "2.5", None), "price_validity": VALIDITY},
+            {
+                **usage("p", "h100", ("5", "2", "1"), "3", "2.5", None),
+                "price_validity": VALIDITY,
+                "list_price_validity": [{**VALIDITY[1], "only": "pool web"}],
+            },
             usage("q", "h100", ("900", "0", "1"), "3", "3", None),
             other("energy", "12.56", "Measured energy", "power", project="p", quantity="50", unit="kWh"),
             other("commitment", "-3.10", "Quota", "quota", sku="h100", quantity="4", unit="GPU-hours"),

@@ -121,7 +121,7 @@ def test_two_lines_of_one_sku_say_when_their_prices_hold_and_for_what(october: S
         "1.500000000": [{"from": None, "to": None, "only": "queue batch"}],
     }
     shown = text_of(invoice)
-    for words in ("price until 15 October 2026", "price from 16 October 2026 on", "price queue batch"):
+    for words in ("price until 15 October 2026", "price from 16 October 2026 on", "price for queue batch"):
         assert words in shown, shown
 
 
