@@ -1,4 +1,4 @@
-"""Slurm read at any moment: accounting is late, the controller forgets, a source is away, the watch is killed.
+"""Slurm read at any moment: accounting is late, the controller forgets, accounting is away, the watch is killed.
 
 Jobs live at random, to the millisecond, and tell of themselves as Slurm 22.05 was seen to: the controller at once,
 accounting when its message arrives, in the order of the messages. A requeued job waits ten seconds, and its record is
@@ -190,10 +190,7 @@ def world_of(draw: Random) -> World:
         arrived = next((end for begin, end in stalls if begin <= arrived < end), arrived)
         world.written.append((arrived, key, record))
     world.said.sort(key=lambda said: said[0])
-    world.away = [
-        (at, at + draw.choice((4000, 30_000)), draw.choice(("accounting", "controller")))
-        for at in _moments(draw, (0, 1, 2))
-    ]
+    world.away = [(at, at + draw.choice((4000, 30_000)), "accounting") for at in _moments(draw, (0, 1, 2))]
     return world
 
 
