@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from scheduler.cycle import reasons
-from scheduler.cycle.accounts import Account, Amount
+from scheduler.cycle.accounts import Amount
 from scheduler.cycle.elastic import grow
 from scheduler.cycle.order import Line, Lines
 from scheduler.cycle.preempt import NoEviction, evict_for
 from scheduler.cycle.promises import Estimated, Promise, Promised
-from scheduler.cycle.reasons import Blocked, LiveWaiting, Waiting
+from scheduler.cycle.reasons import LiveWaiting, Waiting
 from scheduler.cycle.rights import (
     BY_PRIORITY,
     FAIR_SHARE,
@@ -32,7 +32,7 @@ from scheduler.cycle.rights import (
     SURPLUS,
     Rights,
 )
-from scheduler.cycle.state import FOREVER, JobClass, State, beside, units_of
+from scheduler.cycle.state import FOREVER, Blocked, JobClass, State, beside, units_of
 from scheduler.cycle.trial import Trial
 from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
 from scheduler.placement.reasons import NO_ROOM
@@ -109,8 +109,9 @@ class _GivesWayError(Exception):
 
 class _Cycle:
     """kept: earlier promises that are made first, again.   heads: who was tried, in order; tried: which classes.
-    searched: jobs for which nobody was found who gives way.   powerless: amounts with which classes of a standing,
-    after so many starts, had a right over nobody."""
+    blocked: classes that cannot start, by id(), and what people are told of them.   searched: jobs for which nobody was
+    found who gives way.   powerless: amounts with which classes of a standing had a right over nobody, after
+    `powerless_after` starts.   allowed: what the trees leave to a standing, after `allowed_at` changes."""
 
     def __init__(self, state: State, trial: Trial, now: float, kept: Sequence[Promise]) -> None:
         self.state, self.trial, self.now, self.kept = state, trial, now, kept
@@ -119,15 +120,15 @@ class _Cycle:
         self.searched: list[str] = []
         self.promises: dict[str, Promise] = {}
         self.expectations: dict[str, Reason] = {}
-        self.kinds_blocked: list[tuple[JobClass, tuple[Reason, ...]]] = []
-        self.explained: set[int] = set()
+        self.blocked: dict[int, Blocked] = {}
         self.told_now: list[JobClass] = []
         self.started = trial.started_ids
         self.searches = 0
         self.tried: set[int] = set()
-        self.powerless: dict[tuple[int, int], list[Amount]] = {}
+        self.powerless: dict[int, list[Amount]] = {}
+        self.powerless_after = 0
         self.most_promises = state.policies.promises
-        self.allowed: dict[Account, int] = {}
+        self.allowed: dict[int, int] = {}
         self.allowed_at = 0
 
     def run(self) -> None:
@@ -144,9 +145,8 @@ class _Cycle:
                 line.next()
                 continue
             self._keep_for(kind, job)
-            if id(kind) not in self.explained:
-                self.explained.add(id(kind))
-                self.kinds_blocked.append((kind, self._why(kind, job)))
+            if id(kind) not in self.blocked:
+                self._tell(kind, self._why(kind, job))
                 self._start_shorter(kind)
             more = len(self.promises) < self.most_promises and self._may_be_promised(kind, job)
             if kind.verdict in WAITS_FOR_ROOM and more:
@@ -156,12 +156,8 @@ class _Cycle:
             if self.most_promises == 0:
                 self._behind(line, job_id)
         self._start_due()
-        for kind in self.state.waiting_classes() if self.state.explain else ():
-            if id(kind) not in self.explained and not self._is_explained(kind):
-                head = next((name for _, name in kind.jobs if name not in self.started), None)
-                if head is not None and kind.verdict:
-                    self.explained.add(id(kind))
-                    self.kinds_blocked.append((kind, self._why(kind, self.state.pending[head][0])))
+        if self.state.explain:
+            self._tell_others()
 
     def plan(self) -> CyclePlan:
         """What came of it."""
@@ -175,9 +171,9 @@ class _Cycle:
         Who came after a promise was made may go before it, if its place is: of a class that was not looked at, before
         the last who was promised something."""
         old, promises, known = self.state.promised, self.promises, {one.job_id for one in self.kept}
-        if self.reused:
+        waiting = [] if self.reused else [one for one in old.promises if one.job_id in self.state.pending]
+        if not waiting:
             return ()
-        waiting = [one for one in old.promises if one.job_id in self.state.pending]
         place = {job_id: number for number, job_id in reversed(list(enumerate(self.heads)))}
         newest = [*accumulate((self.state.pending[name][0].submitted_at for name in self.heads), max, initial=-FOREVER)]
         served = newest[max((place[name] + 1 for name in promises if name in place), default=0)]
@@ -309,17 +305,17 @@ class _Cycle:
         # thing that is, and there may be somebody who gives way.
         if kind.verdict == reasons.KEPT:
             return False
-        short = kind.amount > self._allowed(kind.account)
+        short = kind.amount > self._allowed(kind)
         return short != (kind.verdict == NO_ROOM) and not self._may_evict(kind)
 
-    def _allowed(self, account: Account) -> int:
-        """What the trees leave to the account, as the trial stands: many classes have one account."""
+    def _allowed(self, kind: JobClass) -> int:
+        """What the trees leave to the class's account, as the trial stands: many classes have one account."""
         if self.allowed_at != self.trial.changes:
             self.allowed.clear()
             self.allowed_at = self.trial.changes
-        found = self.allowed.get(account)
+        found = self.allowed.get(kind.standing)
         if found is None:
-            found = self.allowed[account] = self.state.accounts.allowed(account)
+            found = self.allowed[kind.standing] = self.state.accounts.allowed(kind.account)
         return found
 
     def _may_evict(self, kind: JobClass) -> bool:
@@ -339,9 +335,9 @@ class _Cycle:
 
     def _is_powerless(self, kind: JobClass) -> bool:
         """Whether one that asks for no more had a right over nobody."""
-        if not self.powerless:
+        if self.powerless_after != len(self.trial.started):
             return False
-        for units, cpu_milli, memory_bytes in self.powerless.get((kind.standing, len(self.trial.started)), ()):
+        for units, cpu_milli, memory_bytes in self.powerless.get(kind.standing, ()):
             if (
                 units <= kind.amount
                 and (not cpu_milli or cpu_milli <= kind.replicas * kind.request.cpu_milli)
@@ -355,8 +351,10 @@ class _Cycle:
         beyond their guarantee. Who asks for no device has others."""
         policies = self.state.policies
         if units and (policies.reclaim or not policies.preempt_for_fairness):
-            known = self.powerless.setdefault((kind.standing, len(self.trial.started)), [])
-            known.append(beside(kind.request, units, replicas))
+            if self.powerless_after != len(self.trial.started):
+                self.powerless.clear()
+                self.powerless_after = len(self.trial.started)
+            self.powerless.setdefault(kind.standing, []).append(beside(kind.request, units, replicas))
 
     def _is_explained(self, kind: JobClass) -> bool:
         """Whether what it was told of why it waits is still good."""
@@ -519,8 +517,27 @@ class _Cycle:
         text = f"job {job_id} is ahead in queue {line.queue.name}, and nothing overtakes it there"
         reason = Reason(reasons.PRIORITY, text, {"jobs": 1}, (job_id,))
         for kind in line.close():
-            self.explained.add(id(kind))
-            self.kinds_blocked.append((kind, (reason,)))
+            self._tell(kind, (reason,))
+
+    def _tell(self, kind: JobClass, why: tuple[Reason, ...]) -> None:
+        """A class is blocked. Its jobs are of interest only where anything is explained."""
+        self.blocked[id(kind)] = kind.told(why) if self.state.explain else Blocked((), why, kind)
+
+    def _tell_others(self) -> None:
+        """Classes that were not looked at. Of most, what they were told before still holds."""
+        as_before = []
+        for kind in self.state.waiting_classes():
+            if id(kind) in self.blocked:
+                continue
+            if not self._is_explained(kind) and kind.verdict:
+                head = next((name for _, name in kind.jobs if name not in self.started), None)
+                if head is not None:
+                    self._tell(kind, self._why(kind, self.state.pending[head][0]))
+                    continue
+            if kind.why:
+                as_before.append(kind)
+        for kind in as_before:
+            self._tell(kind, kind.why)
 
     def _why(self, kind: JobClass, job: Job) -> tuple[Reason, ...]:
         """All reasons that a class shares: those told before, where only what has started since has changed them."""
@@ -587,11 +604,12 @@ class _Cycle:
             for one in known:
                 self._is_promised(one.copy())
             return
-        vain = {id(kind): kind for kind in (old.vain if old.freed == state.freed else ())}
         places: list[Promise] = []
         renewed = False
         hopeful = {
-            id(kind) for kind in state.waiting_classes() if kind.verdict in WAITS_FOR_ROOM and id(kind) not in vain
+            id(kind)
+            for kind in state.waiting_classes()
+            if kind.vain_at != state.freed and kind.verdict in WAITS_FOR_ROOM
         }
         for line, kind, job_id in Lines(self.trial, lambda kind: id(kind) in hopeful) if hopeful else ():
             if len(self.promises) >= state.policies.expected:
@@ -605,13 +623,13 @@ class _Cycle:
             if place is None or (not renewed and self.now - place.made_at >= EXPLAINED_SECONDS):
                 place, renewed = self.trial.promise(job_id, kind, state.pending[job_id][0].time_limit), True
             if place is None:
-                vain[id(kind)] = kind
+                kind.vain_at = state.freed
                 line.blocked()
                 continue
             places.append(place)
             self._is_promised(place.copy())
             line.next()
-        state.estimated = Estimated(state.version, state.freed, behind, tuple(places), tuple(vain.values()))
+        state.estimated = Estimated(state.version, state.freed, behind, tuple(places))
 
     def _plan(self) -> CyclePlan:
         if not self.state.explain:
@@ -621,22 +639,12 @@ class _Cycle:
         if self.started:
             for kind in self.told_now:
                 kind.explained_at = -FOREVER  # what has started by now holds what it waits for
-        explained = self.explained
-        self.kinds_blocked += [
-            (kind, kind.why) for kind in self.state.waiting_classes() if kind.why and id(kind) not in explained
-        ]
         pending = self.state.pending
-        begun = {id(pending[job_id][1]) for job_id in self.started}
-        blocked = [
-            Blocked(
-                [one for one in kind.jobs if one[1] not in self.started] if id(kind) in begun else kind.as_told(),
-                why,
-                kind,
-            )
-            for kind, why in self.kinds_blocked
-        ]
+        for number in {id(pending[job_id][1]) for job_id in self.started} & self.blocked.keys():
+            of = self.blocked[number]
+            self.blocked[number] = of._replace(jobs=[one for one in of.jobs if one[1] not in self.started])
         single = {job_id: reasons.dependency(self.state, job_id) for job_id in self.state.dependent}
-        waiting = Waiting(blocked, single, self.expectations, self.now, pending, self.state.bound)
+        waiting = Waiting(self.blocked, single, self.expectations, self.now, pending, self.state.bound)
         expected = {job_id: p.start for job_id, p in self.promises.items() if job_id not in self.started}
         return self._answer(waiting, expected)
 

@@ -55,17 +55,16 @@ class Estimated:
     """What people were told last: places of jobs without a promise, in the order of their turns. It decides nothing.
 
     version, freed: of the state then.   behind: job and start of each promise that comes first.   places: as if they
-    were promised as well.   vain: classes that no known end makes room for.
+    were promised as well.
     """
 
     version: int
     freed: int
     behind: tuple[tuple[str, float], ...]
     places: tuple[Promise, ...]
-    vain: tuple[object, ...]
 
 
-NOTHING_ESTIMATED = Estimated(-1, -1, (), (), ())
+NOTHING_ESTIMATED = Estimated(-1, -1, (), ())
 
 
 def leaves(promise: Promise, grants: Sequence[Grant], request: Request) -> bool:

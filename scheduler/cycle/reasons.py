@@ -6,18 +6,17 @@ All that hold are told, the decisive one first. What is alike for all jobs of a 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain, islice
 from statistics import quantiles
-from typing import NamedTuple
 
 import numpy as np
 
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.promises import Promise
-from scheduler.cycle.state import JobClass, State
+from scheduler.cycle.state import Blocked, JobClass, State
 from scheduler.cycle.trial import Trial
 from scheduler.model import Job, Reason, Request
 from scheduler.placement.headroom import USABLE
@@ -36,20 +35,12 @@ NAMES_NOBODY = frozenset({NEVER_FITS, NO_ROOM, NO_DOMAIN, EXCEEDS_QUOTA, WAITING
 MOST_BLOCKERS = 8
 
 
-class Blocked(NamedTuple):
-    """Jobs of one class that did not start: (submitted_at, job_id) in order, and why."""
-
-    jobs: Sequence[tuple[float, str]]
-    reasons: tuple[Reason, ...]
-    kind: JobClass
-
-
 class Waiting(Mapping[str, tuple[Reason, ...]]):
-    """Reasons by job, made when asked for from what the cycle found of its class."""
+    """Reasons by job, made when asked for from what the cycle found of its class. blocked: by the class's id()."""
 
     def __init__(
         self,
-        blocked: Sequence[Blocked],
+        blocked: Mapping[int, Blocked],
         single: Mapping[str, tuple[Reason, ...]],
         promises: Mapping[str, Reason],
         now: float,
@@ -59,27 +50,21 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
         self._blocked, self._single, self._promises, self._now = blocked, dict(single), promises, now
         self._pending, self._bound = pending, bound
 
-    def _found(self, job_id: str) -> tuple[int, int]:
-        """The class's number and the job's place in it. Most that are asked for still wait, and say their class."""
+    def _found(self, job_id: str) -> tuple[Blocked, int]:
+        """What was found of its class, and the job's place in it. Most that are asked for still wait, and say their
+        class."""
         if "_place" not in self.__dict__ and job_id in self._pending:
             job, kind = self._pending[job_id]
-            number = self._number.get(id(kind))
-            if number is not None:
-                jobs = self._blocked[number].jobs
-                at = bisect_left(jobs, (job.submitted_at, job_id))
-                if at < len(jobs) and jobs[at][1] == job_id:
-                    return number, at
+            of = self._blocked.get(id(kind))
+            if of is not None:
+                at = bisect_left(of.jobs, (job.submitted_at, job_id))
+                if at < len(of.jobs) and of.jobs[at][1] == job_id:
+                    return of, at
         return self._place[job_id]
 
     @cached_property
-    def _number(self) -> dict[int, int]:
-        return {id(of.kind): number for number, of in enumerate(self._blocked)}
-
-    @cached_property
-    def _place(self) -> dict[str, tuple[int, int]]:
-        return {
-            job_id: (number, at) for number, of in enumerate(self._blocked) for at, (_, job_id) in enumerate(of.jobs)
-        }
+    def _place(self) -> dict[str, tuple[Blocked, int]]:
+        return {job_id: (of, at) for of in self._blocked.values() for at, (_, job_id) in enumerate(of.jobs)}
 
     def __len__(self) -> int:
         return len(self._place) + len(self._single)
@@ -91,8 +76,7 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
     def __getitem__(self, job_id: str) -> tuple[Reason, ...]:
         if job_id in self._single:
             return self._single[job_id]
-        number, at = self._found(job_id)
-        of = self._blocked[number]
+        of, at = self._found(job_id)
         found = list(of.reasons)
         if at:
             first = of.jobs[0][1]

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from scheduler.cycle.accounts import Account, Accounts, Amount
 from scheduler.cycle.expectations import Expectations
@@ -42,6 +42,14 @@ MOST_FAILURES_REMEMBERED = 10_000
 FOREVER = float("inf")
 
 
+class Blocked(NamedTuple):
+    """Jobs of one class that did not start: (submitted_at, job_id) in order, and why."""
+
+    jobs: Sequence[tuple[float, str]]
+    reasons: tuple[Reason, ...]
+    kind: JobClass
+
+
 @dataclass(slots=True)
 class JobClass:
     """Pending jobs that are alike. amount: device units of the smallest gang.   jobs: (submitted_at, job_id), in order.
@@ -51,8 +59,8 @@ class JobClass:
     `State.freed` when no known end would make room for it, nor for a time limit longer than `unpromised`.
     search_again_at: no victims are looked for before.   verdict: the code of why.   shortest: least time limit that was
     tried in vain where only promises are in the way; a shorter job is tried.   why, explained_at: all reasons, as of
-    that time.   standing: the same number for the same account and priority: for classes of one standing the same jobs
-    give way.
+    that time.   vain_at: `State.freed` when no known end would make room for it in an estimate.   standing: the same
+    number for the same account and priority: for classes of one standing the same jobs give way.
     """
 
     key: Hashable
@@ -75,21 +83,23 @@ class JobClass:
     shortest: float = -FOREVER
     why: tuple[Reason, ...] = ()
     explained_at: float = -FOREVER
-    _as_told: tuple[tuple[float, str], ...] | None = None
+    vain_at: int = -1
+    _told: Blocked | None = None
 
     def add(self, job: Job) -> None:
         insort(self.jobs, (job.submitted_at, job.job_id))
-        self._as_told = None
+        self._told = None
 
     def remove(self, job: Job) -> None:
         del self.jobs[bisect_left(self.jobs, (job.submitted_at, job.job_id))]
-        self._as_told = None
+        self._told = None
 
-    def as_told(self) -> tuple[tuple[float, str], ...]:
-        """Its jobs as they are now, for who looks at them later."""
-        if self._as_told is None:
-            self._as_told = tuple(self.jobs)
-        return self._as_told
+    def told(self, why: tuple[Reason, ...]) -> Blocked:
+        """Its jobs as they are now, for who looks at them later: the same object while neither they nor the reasons
+        change."""
+        if self._told is None or self._told.reasons is not why:
+            self._told = Blocked(tuple(self.jobs), why, self)
+        return self._told
 
 
 @dataclass(slots=True)

@@ -116,7 +116,7 @@ class Agents:
         granted, self._instances = _read_state(state)
         # What an earlier scheduler granted may still run where nobody was heard of since.
         self._began, self._first_lease = clock(), max(lease_seconds or 0.0, granted)
-        self._save()
+        self._save(self._instances)
 
     # As an executor
 
@@ -151,7 +151,7 @@ class Agents:
         """node: of what had ranks there alone."""
         if self._first_lease != (self.lease_seconds or 0.0) and self._clock() - self._began > self._first_lease:
             self._first_lease = self.lease_seconds or 0.0  # of the earlier ones, none is left
-            self._save()
+            self._save(self._instances)
         attempts = self._of_node.get(node, {}) if node else self._attempts
         return [over for attempt in list(attempts.values()) if (over := self._over(attempt)) is not None]
 
@@ -191,8 +191,7 @@ class Agents:
             for attempt in self._of_node.get(node, {}).values() if known is not None else ():
                 attempt.ends("lost", f"node {node} has a new agent")
                 attempt.gone.add(node)
-            self._instances[node] = report.instance
-            self._save()
+            self._save({**self._instances, node: report.instance})
         self._heard[node], self._addresses[node] = self._clock(), report.address
         runs: dict[Name, list[RunOf]] = {}
         for run in report.runs:
@@ -285,13 +284,16 @@ class Agents:
         ended_at = max(ended) if ended and not lost else None
         return Over(*attempt.name, result, attempt.text, attempt.began_at, ended_at, attempt.output)
 
-    def _save(self) -> None:
-        """Before anybody is told what it says."""
-        if self._state is None:
-            return
-        draft = self._state.with_name(f"{self._state.name}.new")
-        draft.write_text(json.dumps({"lease_seconds": self._first_lease, "instances": self._instances}))
-        draft.replace(self._state)
+    def _save(self, instances: dict[str, str]) -> None:
+        """Who speaks for which node, and the lease, before anybody is told.   Errors: LedgerError; all is as before."""
+        if self._state is not None:
+            draft = self._state.with_name(f"{self._state.name}.new")
+            try:
+                draft.write_text(json.dumps({"lease_seconds": self._first_lease, "instances": instances}))
+                draft.replace(self._state)
+            except OSError as error:
+                raise LedgerError(str(self._state), f"cannot be written ({error})", "Make room") from error
+        self._instances = instances
 
 
 def _assignment(attempt: _Attempt, node: str) -> Assignment:

@@ -327,6 +327,8 @@ class Service:
     def hear_agent(self, node: str, document: Any) -> dict[str, Any]:
         """What a node's agent says, and what is wanted of it then (see collectors.jobs.wire).
 
+        While nothing can be written down, what is wanted is what was before.
+
         Errors: RefusedError if it says nothing that can be read, no such node is there, or another reports for it.
         """
         with self._lock:
@@ -344,11 +346,14 @@ class Service:
                 self.executor.take(node, report.by_clock(self._now()))
             except AgentError as error:
                 raise RefusedError(error.where, error.what, error.next_step, 409) from error
-            for over in self.executor.poll(node):
-                self._over(over)
-            number = next(n for n, one in enumerate(self.restored.setup.nodes) if one.name == node)
-            self._watch_node(number, self.executor)
-            self._launch(self.executor.jobs_on(node))
+            try:
+                for over in self.executor.poll(node):
+                    self._over(over)
+                number = next(n for n, one in enumerate(self.restored.setup.nodes) if one.name == node)
+                self._watch_node(number, self.executor)
+                self._launch(self.executor.jobs_on(node))
+            except LedgerError as error:  # it has not happened yet; without an answer, the node would stop all it runs
+                log_to.error("node %s: %s", node, error)
             return self.executor.answer(node).model_dump(mode="json")
 
     def configure(self, settings: Settings) -> None:
@@ -502,7 +507,11 @@ class Service:
         if body:
             kind: Kind = "plan" if len(decisive(body)) > 1 or plan.actions else "cycle"
             jobs = tuple(dict.fromkeys(_concerned(plan.actions)))
-            decided = self._happen(kind, body=body, at=now, jobs=jobs, changes=bool(plan.actions)).sequence
+            try:
+                decided = self._happen(kind, body=body, at=now, jobs=jobs, changes=bool(plan.actions)).sequence
+            except LedgerError:
+                self._due = True
+                raise
             for action in plan.actions:
                 live = self.book.jobs[action.job_id]
                 if isinstance(action, Preempt) and live.status == "stopping":

@@ -6,7 +6,7 @@ The order of the nodes is the order in which ties are decided: the first wins.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 MOST_SHAPES = 1024
 """Shapes whose scores are remembered; the one that was asked first goes first."""
+
+FEW_CHANGES = 16
+"""So many of the last changes are remembered in their order; for more, all nodes are looked through."""
 
 
 class DeviceKind(NamedTuple):
@@ -96,7 +99,7 @@ class Cluster:
         self.open: BoolArray = np.array([state == "available" for state in self.states], dtype=np.bool_)
         self.residents: dict[tuple[int, int], Counter[str]] = {}
         self.headroom: Headroom | None = None
-        self.clock, self._last = 0, -1
+        self.clock, self._touched = 0, deque[int](maxlen=FEW_CHANGES)
         self.changed_at: IntArray = np.zeros(len(self.nodes), dtype=np.int64)
         self.version = 0
         self._known_of, self._known = 0, dict[Hashable, Any]()
@@ -126,8 +129,9 @@ class Cluster:
 
     def changed_since(self, clock: int) -> IntArray:
         """Nodes that changed after that value of `clock`; all of them after -1."""
-        if clock == self.clock - 1 and clock >= 0:
-            return np.array([self._last], dtype=np.int64)
+        changes = self.clock - clock
+        if clock >= 0 and changes <= len(self._touched):
+            return np.array(sorted({*list(self._touched)[-changes:]} if changes else ()), dtype=np.int64)
         return (self.changed_at > clock).nonzero()[0]
 
     def known(self, key: Hashable, compute: Callable[[], T]) -> T:
@@ -173,8 +177,7 @@ class Cluster:
         self.headroom = Headroom(self.nodes, self.states, kept, self.width) if kept else None
         for shape in self._shapes.values():
             shape.forget_costs()
-        self.clock += 1
-        self.version = self.clock
+        self._renew()
 
     def recount(self, held: Iterable[tuple[Grant, Request]]) -> None:
         """Of all that is held, what is of ordinary requests."""
@@ -182,8 +185,7 @@ class Cluster:
             self.headroom.ordinary[:] = 0
             for grant, request in held:
                 self._count(grant, request, 1)
-            self.clock += 1
-            self.version = self.clock
+            self._renew()
 
     def hold_back(self, kind: int, units: int) -> None:
         """Ordinary requests may take so much less of a kind of `headroom`."""
@@ -191,8 +193,7 @@ class Cluster:
         self.headroom.ordinary[kind] += units
         if self._marks:
             self._undo.append(_HeldBack(kind, units))
-        self.clock += 1
-        self.version = self.clock
+        self._renew()
 
     def _count(self, grant: Grant, request: Request, sign: int) -> None:
         if self.headroom is not None and grant.devices:
@@ -275,8 +276,9 @@ class Cluster:
             after[d] = (free, left)
             parts += units * self.factor.item(self.kind.item(n, d))
             shared |= units < whole
-        for d, mask in self._masks(grant, sign).items():
-            self.slots[n, d] = mask
+        if self.cut:
+            for d, mask in self._masks(grant, sign).items():
+                self.slots[n, d] = mask
         for d, (free, left) in after.items():
             self.free[n, d], self.memory_free[n, d] = free, left
         self.parts_free[n] -= sign * parts
@@ -295,8 +297,6 @@ class Cluster:
     def _masks(self, grant: Grant, sign: int) -> dict[int, int]:
         """Slices occupied afterwards, by device, where devices can be cut."""
         masks: dict[int, int] = {}
-        if not self.cut:
-            return masks
         n = grant.node
         for d, bits in zip(grant.devices, self.device_slots(grant), strict=True):
             mask = masks.get(d, int(self.slots[n, d]))
@@ -309,7 +309,13 @@ class Cluster:
         self.clock += 1
         self.version = self.clock
         self.changed_at[node] = self.clock
-        self._last = node
+        self._touched.append(node)
+
+    def _renew(self) -> None:
+        """Something else than a node has changed."""
+        self.clock += 1
+        self.version = self.clock
+        self._touched.clear()
 
     def _refused(self, node: int, sign: int, what: str) -> PlacementError:
         name = self.nodes[node].name

@@ -69,13 +69,12 @@ class _Fgd(Scorer):
             return np.array([self._computed(node, level)[0] for node, level in pairs], np.int64)
         keys: list[int] = (f.state_level[nodes] << LEVEL_BITS | after).tolist()
         known = self._scored.scores
-        new = {key: position for position, key in enumerate(keys) if key not in known}
-        if len(known) + len(new) > _MOST_SCORED:
+        if len(known) > _MOST_SCORED:
             known.clear()
             self._scored.liked.clear()
-            new = {key: position for position, key in enumerate(keys)}
-        for key, position in new.items():
-            known[key], self._scored.liked[key] = self._computed(int(nodes[position]), int(after[position]))
+        for position, key in enumerate(keys):
+            if key not in known:
+                known[key], self._scored.liked[key] = self._computed(nodes.item(position), after.item(position))
         return np.array([known[key] for key in keys], np.int64)
 
     def devices(self, node: int) -> tuple[int, ...]:
@@ -83,8 +82,8 @@ class _Fgd(Scorer):
             return self.shape.tightest(node)
         f = self.fragmentation
         f.refresh()
-        after = f.level(int(self.shape.cluster.cpu_free[node]) - self.shape.request.cpu_milli)
-        key = int(f.state_level[node]) << LEVEL_BITS | after
+        after = f.level(self.shape.cluster.cpu_free.item(node) - self.shape.request.cpu_milli)
+        key = f.state_level.item(node) << LEVEL_BITS | after
         if self.shape.request.memory_bytes or key not in self._scored.liked:
             liked = self._computed(node, after)[1]
         else:
@@ -125,7 +124,7 @@ class _Fgd(Scorer):
 
     def _parts(self, node: int, device: int) -> int:
         c = self.shape.cluster
-        return int(self.shape.need[node, device]) * int(c.factor[c.kind[node, device]])
+        return self.shape.need.item(node, device) * c.factor.item(c.kind.item(node, device))
 
     def _score(self, before: float, after: float) -> int:
         freed = (before - after) / self.shape.cluster.scale

@@ -90,16 +90,16 @@ class FragmentationRate:
 
 class _Use(NamedTuple):
     """Of devices in some state, in parts: what is idle; and by task, whether none of them may be had, whether fewer
-    than it asks for or enough; by its weight, what is lost where it runs, what where it does not, and what serves it.
-    """
+    than it asks for or enough; what is idle and of no use to it; by its weight, what is lost where it runs and where it
+    does not."""
 
     idle: int
     refused: BoolArray
     short: BoolArray
     enough: BoolArray
+    fragments: IntArray
     lost_running: FloatArray
     lost_waiting: FloatArray
-    serves: FloatArray
 
 
 class Fragmentation:
@@ -123,6 +123,7 @@ class Fragmentation:
         requests = [task.request for task in demand.tasks]
         self._cpu_steps: IntArray = np.array([self._steps.index(one.cpu_milli) for one in requests], dtype=np.int64)
         self._asked: IntArray = np.array([one.devices for one in requests], dtype=np.int64)
+        self._wants: BoolArray = self._asked > 0
         self._way: IntArray = np.array([self._ways.index(way) for way in ways], dtype=np.int64)
         self._classes_by_level: dict[int, tuple[IntArray, IntArray, BoolArray]] = {}
         self._device_uses: dict[int, IntArray] = {}
@@ -130,6 +131,8 @@ class Fragmentation:
         self._known: dict[tuple[tuple[int, ...], int], float] = {}
         count = len(cluster.nodes)
         self._seen = -1
+        kinds = [(number << _KIND, factor) for number, factor in enumerate(cluster.factor.tolist()[:-1])]
+        self._kinds = [[kinds[kind] if kind >= 0 else _NO_DEVICE for kind in row] for row in cluster.kind.tolist()]
         self.devices: list[list[int]] = [[]] * count
         self.states: list[tuple[int, ...]] = [()] * count
         self.levels: list[int] = [0] * count
@@ -145,15 +148,13 @@ class Fragmentation:
         c = self.cluster
         if self._seen == c.clock:
             return
-        factors = c.factor.tolist()
         for node in c.changed_since(self._seen).tolist():
+            kinds, frees, slots = self._kinds[node], c.free[node].tolist(), c.slots[node].tolist()
             device = [
-                -1 if kind < 0 else kind << _KIND | free * factors[kind] << _FREE | slots
-                for kind, free, slots in zip(
-                    c.kind[node].tolist(), c.free[node].tolist(), c.slots[node].tolist(), strict=True
-                )
+                kind | free * factor << _FREE | used
+                for (kind, factor), free, used in zip(kinds, frees, slots, strict=True)
             ]
-            state, level = tuple(sorted(device)), self.level(int(c.cpu_free[node]))
+            state, level = tuple(sorted(device)), self.level(c.cpu_free.item(node))
             self.devices[node], self.states[node], self.levels[node] = device, state, level
             self.state_level[node] = self._number(state) << LEVEL_BITS | level
             self._unmeasured.add(node)
@@ -218,7 +219,7 @@ class Fragmentation:
             return 0.0, (0.0,) * len(CLASSES)
         sums, served = self._sums(use, level)
         found = _fragmented(sums)
-        sums[_SATISFIED] = float(np.bincount(served, use.serves, 2)[1])
+        sums[_SATISFIED] = float(np.bincount(served, self._weights * (use.idle - use.fragments), 2)[1])
         return found, sums
 
     def _sums(self, use: _Use, level: int) -> tuple[list[float], IntArray]:
@@ -236,7 +237,7 @@ class Fragmentation:
         runs there then."""
         found = self._classes_by_level.get(level)
         if found is None:
-            has_cpu, wants = self._cpu_steps < level, self._asked > 0
+            has_cpu, wants = self._cpu_steps < level, self._wants
             if_short = np.where(has_cpu, _GPU, _BOTH)
             if_enough = np.where(wants, np.where(has_cpu, _GPU, _CPU), np.where(has_cpu, _WITHOUT, _WITHOUT_CPU))
             found = self._classes_by_level[level] = if_short, if_enough, wants & has_cpu
@@ -252,11 +253,10 @@ class Fragmentation:
         devices = [self._uses(code) for code in state if code >= 0]
         sums = np.add.reduce(devices) if devices else np.zeros(1 + 3 * len(self._ways), dtype=np.int64)
         idle = sums.item(0)
-        allowed, times, fragments = sums[1:].reshape(-1, 3)[self._way].T
+        allowed, times, fragments = sums[1:].reshape(-1, 3).take(self._way, axis=0).T
         short, weights = times < self._asked, self._weights
-        refused = (allowed == 0) & (self._asked > 0)
-        lost, serves = weights * fragments, weights * (idle - fragments)
-        return _Use(idle, refused, short, ~short, lost, weights * idle, serves)
+        refused = (allowed == 0) & self._wants
+        return _Use(idle, refused, short, ~short, fragments, weights * fragments, weights * idle)
 
     def _uses(self, code: int) -> IntArray:
         """Of a device in that state: its idle parts; then for each way to need one: whether it may be had, how often it
@@ -297,6 +297,7 @@ def _by_kind(cluster: Cluster, request: Request) -> tuple[int | tuple[int, ...] 
     return tuple(needs)
 
 
+_NO_DEVICE = (-1, 0)
 _FREE_MASK = (1 << (_KIND - _FREE)) - 1
 _SLOTS_MASK = (1 << _FREE) - 1
 _MOST_STATES = 200_000

@@ -228,8 +228,7 @@ class Shape:
         return tuple(usable[: self.request.devices])
 
     def grant(self, node: int, devices: tuple[int, ...]) -> Grant:
-        need = self.need[node].tolist()
-        return Grant(node, devices, tuple([need[d] for d in devices]))
+        return Grant(node, devices, tuple([self.need.item(node, d) for d in devices]))
 
     def instance_grant(self, node: int) -> Grant:
         """MIG instances one by one, each where it leaves the most placements legal; first device, lowest start."""

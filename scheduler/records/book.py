@@ -156,7 +156,7 @@ class Book:
         """Why it waits has changed. Told as "waits", for it is no other submission."""
         live = self.jobs.get(job_id)
         if self._tell and live is not None and live.status == "pending":
-            at = max(now, live.told_at + MILLISECOND)  # rows of one instant would be one
+            live.told_at = at = max(now, live.told_at + MILLISECOND)  # rows of one instant would be one
             rows = self.writer.waits(live.job, at, sequence, live.attempt, cause, expected_interval)
             self._tell("waits", rows)
 
@@ -205,7 +205,7 @@ class Book:
             if live.status == "starting":
                 held.setdefault(action.job_id, live.grants)
             if isinstance(action, Start):
-                live.status, live.since, live.told_at = "starting", now, now
+                live.status, live.since, live.told_at = "starting", now, max(live.told_at, now)
                 live.grants, live.entitlement, live.decision_id = action.grants, action.entitlement, action.decision_id
             elif isinstance(action, Preempt):
                 if self._preempt(live, action, now):
@@ -228,8 +228,8 @@ class Book:
     def launched(self, job_id: str, now: float, sequence: int, began_at: float | None = None) -> None:
         """It runs, and pays, from now on; or since it began, where whoever runs it has told so later."""
         live = self.jobs[job_id]
-        began = now if began_at is None else min(max(began_at, live.since), now)
-        live.status, live.since, live.started_at, live.told_at = "running", began, began, began
+        began = now if began_at is None else round(min(max(began_at, live.since), now), 3)  # as the books have it
+        live.status, live.since, live.started_at = "running", began, began
         self.meter.started(job_id, live.grants, now)
         since = [one for one in live.reshaped if one[0] > began]
         live.reshaped = []
@@ -239,7 +239,7 @@ class Book:
             self._tell("events", self.writer.started(job, shapes[0], entitlement, began, sequence, attempt, cause))
             for (at, _, why), grants in zip(since, shapes[1:], strict=True):
                 self._tell("events", self.writer.resized(job, grants, entitlement, at, sequence, attempt, why))
-        live.told_at = max([began, *(at for at, _, _ in since)])
+        live.told_at = max([live.told_at, began, *(at for at, _, _ in since)])
 
     def ready(self, job_id: str, now: float, sequence: int) -> None:
         """A service's replica serves from now on; until now it was cold. It holds what it held."""
@@ -380,8 +380,8 @@ class Book:
 
 
 def _ended(live: Live, now: float, ended_at: float | None) -> float:
-    """When an attempt was over: not before the books were told that it runs, nor later than now."""
-    return now if ended_at is None else max(live.told_at, min(ended_at, now))
+    """When an attempt was over: not before what the books were told of it, else no later than now."""
+    return max(live.told_at, now if ended_at is None else min(ended_at, now))
 
 
 def _cause_of(action: Preempt) -> Cause:

@@ -7,6 +7,7 @@ import json
 import random
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -104,13 +105,30 @@ class Node:
 class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.jumped = 0.0
+        """By how much the clock of the scheduler's machine was set on, or back."""
         self.living = Living(folder, SETTINGS, self.agents())
         self.nodes = {name: Node(self.living, name) for name in ("n1", "n2")}
 
     def agents(self) -> Agents:
-        return Agents(
-            LEASE, self.folder / "agents.json", lambda: self.living.now if hasattr(self, "living") else 1000.0
-        )
+        return Agents(LEASE, self.folder / "agents.json", lambda: self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """They only go on, whatever the clock is set to."""
+        return (self.living.now if hasattr(self, "living") else 1000.0) - self.jumped
+
+    def jump(self, seconds: float) -> None:
+        """The clock of the scheduler's machine is set on, or back; what happened is as long ago as before."""
+        self.living.now += seconds
+        self.jumped += seconds
+        for node in self.nodes.values():
+            for run in node.runs.values():
+                run |= {name: run[name] + seconds for name in ("began_at", "ended_at") if run.get(name) is not None}
+
+    def fill_disk(self, full: bool = True) -> None:
+        """The log takes nothing, or everything again. (A limit of pages would take what fits into the last one.)"""
+        self.living.log._db.execute(f"PRAGMA query_only = {int(full)}")
 
     def restart(self) -> None:
         """As after a kill of the scheduler."""
@@ -629,13 +647,16 @@ def test_with_nobody_to_start_it_an_agent_is_told_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [*range(4), "103", "1007", "1026", "1201"])
 def test_whatever_happens_no_device_has_two_jobs_and_no_rank_runs_twice(tmp_path: Path, number: int | str) -> None:
-    """Drawn: arrivals, cancels, ranks that end, silence of nodes up to a lease and beyond, kills of the scheduler. A
-    node that is silent for its lease stops what it runs, as its keepers do. Where a seed is named, a job grew while it
-    started, and its start was said to be of all that it had then."""
-    seed = f"{number} of agents, 0" if isinstance(number, str) else f"{keep_seed()} of agents, {number}"
+    """Drawn: arrivals, cancels, ranks that end, silence of nodes up to a lease and beyond, kills of the scheduler, its
+    clock set on and back, and its disk full for a while, in which nodes are answered all the same. A node that is
+    silent for its lease stops what it runs, as its keepers do. Where a seed is named, clock and disk are sound: a job
+    grew while it started, and its start was said to be of all that it had then."""
+    named = isinstance(number, str)
+    seed = f"{number} of agents, 0" if named else f"{keep_seed()} of agents, {number}"
     draw = random.Random(seed)
     cluster = Cluster(tmp_path)
-    heard = dict.fromkeys(cluster.nodes, cluster.living.now)
+    cluster.jump(1e6)
+    heard = dict.fromkeys(cluster.nodes, cluster.seconds)
     count = 0
     for _ in range(120):
         cluster.living.now += draw.choice((0.2, 1.0, 5.0))
@@ -644,27 +665,35 @@ def test_whatever_happens_no_device_has_two_jobs_and_no_rank_runs_twice(tmp_path
             low = draw.choice((1, 1, 2))
             gpus = draw.choice((1, 2))
             more = {"max_replicas": draw.choice((low, 4)), "payload": COMMAND | {"retries": draw.choice((0, 1))}}
-            cluster.submit(f"j{count}", gpus, draw.choice(("vision", "speech")), min_replicas=low, **more)
+            with suppress(LedgerError):  # no room
+                cluster.submit(f"j{count}", gpus, draw.choice(("vision", "speech")), min_replicas=low, **more)
             count += 1
         elif what < 0.3:
             running = [one["job_id"] for one in cluster.living.service.list() if one["status"] != "stopping"]
             if running:
-                cluster.living.service.cancel(draw.choice(running), "me")
+                with suppress(LedgerError):
+                    cluster.living.service.cancel(draw.choice(running), "me")
         elif what < 0.36:
             cluster.restart()
         elif what < 0.4:
             cluster.living.now += draw.choice((LEASE / 2, LEASE * 1.1))
+        elif what < 0.44 and not named:
+            cluster.jump(draw.choice((-3600.0, -7.0, 7.0, 3600.0)))
+        elif what < 0.52 and not named:
+            cluster.fill_disk(draw.random() < 0.4)
         for name, node in cluster.nodes.items():
-            if cluster.living.now - heard[name] >= LEASE * 0.9:
+            if cluster.seconds - heard[name] >= LEASE * 0.9:
                 for key in node.alive():
                     node.end(key, stopped="lease")
             if draw.random() < 0.2 and node.alive():
                 node.end(draw.choice(node.alive()), draw.choice((0, 0, 1)))
             if draw.random() < 0.6:
                 node.hear()
-                heard[name] = cluster.living.now
-        cluster.living.service.step()
+                heard[name] = cluster.seconds
+        with suppress(LedgerError):
+            cluster.living.service.step()
         one_job_a_device(cluster)
+    cluster.fill_disk(full=False)
     for _ in range(400):
         for node in cluster.nodes.values():
             for key in node.alive():
@@ -689,7 +718,7 @@ def one_job_a_device(cluster: Cluster) -> None:
 
 def billed_once(cluster: Cluster) -> None:
     """Each attempt that began has one beginning and one end, in that order, and no device has two payers at once."""
-    turns: dict[str, list[tuple[float, float]]] = {}
+    turns: dict[str, set[tuple[float, float]]] = {}
     for allocation in {allocation for allocation, _ in cluster.living.events()}:
         rows = [row for _, row in cluster.living.rows if row.get("allocation_id") == allocation]
         ends = {row["ts"] for row in rows if row["event"] in ("finished", "failed", "cancelled", "preempted")}
@@ -701,7 +730,7 @@ def billed_once(cluster: Cluster) -> None:
         for since, to in pairwise(changes):
             for row in rows:
                 if row["ts"] == since and row["event"] in ("started", "resized"):
-                    turns.setdefault(row["device_id"], []).append((since.timestamp(), to.timestamp()))
+                    turns.setdefault(row["device_id"], set()).add((since.timestamp(), to.timestamp()))
     for device, held in turns.items():
         assert all(end <= start for (_, end), (start, _) in pairwise(sorted(held))), f"{device}: {sorted(held)}"
 

@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collectors.tables import schema
 from scheduler.model import Device, Grant, Job, Node, Request
-from scheduler.records.events import Cause, Writer, shares
+from scheduler.records.events import ORDER, Cause, Writer, message, shares
 from warehouse.records import EVENTS
 
 NODES = [
@@ -86,3 +88,15 @@ def test_a_job_without_gpus_starts_with_one_row_and_no_device() -> None:
     (row,) = WRITER.started(Job("j", "t", "q", Request(0), 0.0), (Grant(0, (), ()),), "guaranteed", 1.0, 1)
     assert "device_id" not in row
     assert row["gpus"] == 0
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(ORDER),
+        st.one_of(st.integers(), st.text(), st.lists(st.text(), max_size=2)),
+    )
+)
+def test_a_message_is_compact_json_with_its_keys_in_order_whatever_it_says(facts: dict[str, Any]) -> None:
+    written = message(facts)
+    assert written == json.dumps(json.loads(written), ensure_ascii=False, separators=(",", ":"))
+    assert list(json.loads(written).items()) == [(key, facts[key]) for key in ORDER if key in facts]
