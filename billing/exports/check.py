@@ -83,7 +83,9 @@ def _reconcile(engine: Store, focus: dict[str, str], report: FocusReport) -> Ite
 def _columns(path: Path) -> Sequence[str]:
     if not path.name.endswith(SUFFIXES):
         raise ExportError(str(path), "is not a readable FOCUS file", f"Use {', '.join(SUFFIXES)}")
-    if path.exists() and not path.is_file():
+    if not path.exists():
+        raise ExportError(str(path), "no such file", "Check the path")
+    if not path.is_file():
         raise ExportError(str(path), "is not a file", "Give one: it is read more than once, which no pipe can be")
     try:
         if path.suffix == ".parquet":
@@ -94,8 +96,6 @@ def _columns(path: Path) -> Sequence[str]:
             with _open(path) as file:
                 names = next(csv.reader(file), [])
         return [identifier(name) for name in names]
-    except FileNotFoundError:
-        raise
     except (ValueError, OSError, EOFError, zlib.error, csv.Error) as error:
         raise ExportError(str(path), f"cannot be read: {str(error).rstrip('.')}", "Is it a FOCUS file?") from error
 
