@@ -193,7 +193,7 @@ class ExporterInventory:
     def plain(self) -> dict[str, Any]:
         """What a restart needs, as JSON has it."""
         return {
-            name: {**asdict(one.reported), "source": one.source}
+            name: {**asdict(one.reported), "source": self._exporter(one.source)}
             for name, one in self._devices.items()
             if one.reported is not None
         }
