@@ -10,7 +10,7 @@ WITH
         WHERE hour > {start:DateTime64(3, 'UTC')} - INTERVAL 1 HOUR AND hour < {end:DateTime64(3, 'UTC')}
         GROUP BY hour
     ),
-    then AS
+    closed_then AS
     (
         SELECT hour, max(ledger_entries.run) AS last_run
         FROM ledger_entries
@@ -34,7 +34,7 @@ SELECT
     contracted_unit_price,
     max(estimated) AS estimated
 FROM ledger_entries
-WHERE (hour, run) IN (SELECT hour, now FROM hours WHERE now <= {as_of:UInt64} UNION ALL SELECT hour, last_run FROM then)
+WHERE (hour, run) IN (SELECT hour, now FROM hours WHERE now <= {as_of:UInt64} UNION ALL SELECT hour, last_run FROM closed_then)
     AND allocation_id != '' AND tenant = {tenant:String} AND project = {project:String} AND sku = {sku:String}
     AND ifNull(toString(list_unit_price), '') = ifNull(toString(toDecimal64OrNull({list_price:String}, 9)), '')
     AND ifNull(toString(contracted_unit_price), '') = ifNull(toString(toDecimal64OrNull({contracted_price:String}, 9)), '')
