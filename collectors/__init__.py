@@ -10,6 +10,7 @@ Words:     a *replay* takes a recorded schedule as it was; a *simulated fleet* n
     exporters     devices of any vendor through exporters or a Prometheus; a profile a vendor
     attribution   whose processes are on a device, and what the kubelet handed out
     services      inference servers and training: latencies, throughput, progress
+    prometheus    a Prometheus's history: devices, use, and pods from kube-state-metrics
     receivers     metrics that others push: remote write, OTLP
     kubernetes    the API server: pods as events, nodes and slices as devices
     slurm         jobs and nodes from the accounting, the controller or the REST API

@@ -202,6 +202,7 @@ WITH = {
     "held show": "nothing",
     "ingest": "events docs/tutorial/events.csv",
     "interference version": "x y",
+    "changes": "--period 2026-10",
     "invoice credit": "nothing --amount 1 --reason why",
     "invoice draft": "--period 2026-10",
     "invoice explain": "1 --number GL-2026-00001",

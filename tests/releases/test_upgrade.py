@@ -35,6 +35,13 @@ NEW_TABLES = ("close_carried", "close_named")
 """Since the earliest release; an upgrade leaves them empty."""
 REWORDED = {"sample told the power": "sample reported the power"}
 """Texts that say the same in other words now."""
+EXPLAINED = "invoice explain 1 --number GL-2026-00001"
+"""The release listed what came after the invoice beside what it was computed from: the allocation `late`."""
+REDRAWN: Mapping[str, Mapping[str, str]] = json.loads(
+    Path(__file__).with_name("redrawn.json").read_text(encoding="utf-8")
+)
+"""By release, pages that are laid out otherwise since (quotas before what they cover, a row's kind first), with their
+digests now. What is no page is as it was written."""
 STATEMENTS = 150
 """Of an upgrade, at most."""
 Rows = dict[str, list[tuple[Any, ...]]]
@@ -131,12 +138,17 @@ def test_every_command_prints_of_an_upgraded_store_what_the_release_printed(
     url = f"chdb://{upgraded / 'store'}"
     for command, (status, answer) in printed["commands"].items():
         found, text = run(f"{command} --format json", url)
+        if command == EXPLAINED:
+            answer["rows"] = [row for row in answer["rows"] if row["allocation"] != "late"]
         assert (found, json.loads(text)) == (status, renamed(answer, names)), command
 
 
-def test_every_document_is_byte_for_byte_what_the_release_wrote(upgraded: Path) -> None:
+def test_every_document_is_byte_for_byte_what_the_release_wrote(upgraded: Path, request: pytest.FixtureRequest) -> None:
     printed = json.loads((upgraded / "printed.json").read_text(encoding="utf-8"))
-    found, expected = written(f"chdb://{upgraded / 'store'}", printed["writes"]), printed["written"]
+    found = written(f"chdb://{upgraded / 'store'}", printed["writes"])
+    redrawn = REDRAWN.get(request.node.callspec.id, {})
+    assert redrawn.keys() <= printed["written"].keys() and all(name.endswith((".html", ".pdf")) for name in redrawn)
+    expected = {**printed["written"], **redrawn}
     if printed["typst"] != importlib.metadata.version("typst"):  # which sets a page in other bytes
         found, expected = ({n: d for n, d in some.items() if not n.endswith(".pdf")} for some in (found, expected))
     assert found == expected

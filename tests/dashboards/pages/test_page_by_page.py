@@ -116,7 +116,7 @@ PAGES = {
     "invoice": Used(
         "/invoices?number=GL-2026-00001&line=1", headline("Amount"), CENTS,
         INVOICED.replace("{}", "number = 'GL-2026-00001' AND {}"), None,
-        ("#invoice-explained a >> nth=0", {"workload": "w-speech"}), ("gpuledger-GL-2026-00001-line-1.csv", 2),
+        ("#invoice-explained a >> nth=0", {"workload": "w-speech"}), ("gpuledger-GL-2026-00001-line-1.csv", 1),
     ),
     "alerts": Used(
         "/alerts", headline("Warning"), COUNT,
