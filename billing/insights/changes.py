@@ -20,6 +20,7 @@ from typing import Any
 
 from billing.closed import Closed, closed_part, closed_period, period_document
 from billing.exact import Scale, rounded
+from billing.insights.efficiency import IN_ORDER_OF_TIME
 from billing.ledger_report import billing_timezone, check_dimensions, entries_by
 from billing.periods import Period, period_before
 from billing.sums import KINDS, LedgerSum, one_currency
@@ -32,7 +33,6 @@ MEASURES = (
 )  # fmt: skip
 """What a row says after its dimensions. unpriced_gpu_hours: of both times, what no cost contains."""
 COSTS = ("difference", "by_hours", "by_price", "by_mix")
-NO_TIME = {"day", "hour"}
 
 Key = tuple[str, ...]
 
@@ -118,7 +118,7 @@ def changes(store: Store, period: Period, against: Period | None, by: Sequence[s
     Errors: LedgerError if `by` names no dimension, or one of time; if amounts of two currencies would be compared.
     """
     dimensions = check_dimensions(by)
-    if timed := NO_TIME & {*dimensions}:
+    if timed := IN_ORDER_OF_TIME & {*dimensions}:
         raise LedgerError("--by", f"{timed.pop()!r} is in one of the two periods alone", "Choose another dimension")
     spans = [closed_part(store, one) for one in compared(store, period, against)]
     of_models = (*dimensions, *(() if "model" in dimensions else ("model",)))
