@@ -13,10 +13,13 @@ ElasticSurplus        replicas beyond an elastic job's smallest gang give way to
 Whose priority counts where is the site's to say, or the queue's (`preempts`). Nobody who is within a guarantee gives
 way to somebody who is not, and from one queue to another priority and fairness take only what is borrowed.
 
-With that, and because every right is strict, jobs cannot evict each other in turn: what makes one of them the stronger
-does not depend on who of them runs. Between two sides only one measure decides: priority crosses from one queue to
-another only where no parent on the way shares by fairness, and to another tenant's jobs where neither queue does; where
-two queues share by fairness, their tenants' shares are not compared.
+With that, and because every right is strict, no two jobs can evict each other in turn: what makes one of them the
+stronger does not depend on who of them runs. Three still can, where the surplus of an elastic job makes its tenant
+borrow: nobody sees then that another job of the tenant would outgrow the guarantee (`Guarantees.outgrown`).
+
+Between two sides only one measure decides: priority crosses from one queue to another only where no parent on the way
+shares by fairness, and to another tenant's jobs where neither queue does; where two queues share by fairness, their
+tenants' shares are not compared.
 Source of the tree rules: Kueue's hierarchical reclaim and fair-sharing preemption (S2-a).
 """
 
