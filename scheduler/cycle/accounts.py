@@ -28,11 +28,13 @@ class Account(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """units: of devices, which have quotas.   cpu_milli, memory_bytes: which count for the dominant share."""
+    """units: of devices, which have quotas.   cpu_milli, memory_bytes: which count for the dominant share.   surplus:
+    of the units, those beyond elastic jobs' smallest gangs."""
 
     units: int
     cpu_milli: int = 0
     memory_bytes: int = 0
+    surplus: int = 0
 
 
 NOTHING = Amount(0)
@@ -100,12 +102,12 @@ class Accounts:
 
     def add(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            tree.add(name, amount.units)
+            tree.add(name, amount.units, amount.surplus)
         self._add_beside(account, amount.cpu_milli, amount.memory_bytes)
 
     def remove(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            tree.remove(name, amount.units)
+            tree.remove(name, amount.units, amount.surplus)
         self._add_beside(account, -amount.cpu_milli, -amount.memory_bytes)
 
     def _add_beside(self, account: Account, cpu_milli: int, memory_bytes: int) -> None:

@@ -58,7 +58,7 @@ def _one_more(trial: Trial, running: Running) -> tuple[Grant, ...] | None:
     until = max(running.ends_by, trial.now) if job.time_limit is not None else FOREVER
     added = trial.place(job.request, 1, job.tenant, until)
     if added is not None:
-        trial.charge(running.kind, units_of(added), 1)
+        trial.charge(running.kind, units_of(added), 1, units_of(added))
         trial.settle(added, job.request, until)
     return added
 

@@ -269,7 +269,7 @@ class Fairness:
         if found is None:
             now, state = self._trial.now, self._state
             tree, demand = state.accounts.tenants[pool], state.demand(pool)
-            requests = {name: demand.get(name, 0) + own_units(tree[name]) for name in tree.names()}
+            requests = {name: demand.get(name, 0) + tree[name].own for name in tree.names()}
             if queue.policy == "capacity":
                 claims = [Claim(c.name, c.subtree, _wanted(c, requests), c.limit, c.weight) for c in tree.root.children]
                 found = runtime_quota(tree.root.subtree, claims)
@@ -326,11 +326,6 @@ class _ByPart(Judge[JobClass]):
         if self.queue.policy == "capacity":
             return (part, kind.jobs[0], account.tenant)
         return (branch.held > share, held > branch.nominal, -kind.priority, part, kind.jobs[0], account.tenant)
-
-
-def own_units(branch: Branch) -> int:
-    """Units that the tenant itself holds, without its descendants."""
-    return branch.held - sum(child.held for child in branch.children)
 
 
 def branch_share(state: State, tree: QuotaTree, branch: Branch, more: Amount = NOTHING) -> Share:

@@ -337,11 +337,11 @@ class _Cycle:
         """Whether one that asks for no more had a right over nobody."""
         if self.powerless_after != len(self.trial.started):
             return False
-        for units, cpu_milli, memory_bytes in self.powerless.get(kind.standing, ()):
+        for less in self.powerless.get(kind.standing, ()):
             if (
-                units <= kind.amount
-                and (not cpu_milli or cpu_milli <= kind.replicas * kind.request.cpu_milli)
-                and (not memory_bytes or memory_bytes <= kind.replicas * kind.request.host_memory_bytes)
+                less.units <= kind.amount
+                and (not less.cpu_milli or less.cpu_milli <= kind.replicas * kind.request.cpu_milli)
+                and (not less.memory_bytes or less.memory_bytes <= kind.replicas * kind.request.host_memory_bytes)
             ):
                 return True
         return False

@@ -198,7 +198,7 @@ class _Search:
             running = victim.running
             if running.kind.key not in known:
                 position = self.trial.charges
-                self.trial.charge(running.kind, -running.units, -len(running.grants))
+                self.trial.charge(running.kind, -running.units, -len(running.grants), -running.surplus)
                 known[running.kind.key] = self.trial.accounts.room(self.kind.account) > before
                 self.trial.undo_charges(position)
         return [victim for victim in self.victims if known[victim.running.kind.key]]
@@ -294,7 +294,7 @@ class _Search:
     def _take(self, victim: Victim) -> None:
         grants = self._slice(victim, victim.taken)
         self.trial.give_back(grants, victim.running.job.request)
-        self.trial.charge(victim.running.kind, -units_of(grants), -len(grants))
+        self._charge(victim, grants, -1)
         victim.taken += 1
         if victim.killed:
             self.guarantees.kill(victim.running)
@@ -306,7 +306,14 @@ class _Search:
         grants = self._slice(victim, victim.taken)
         for grant in grants:
             self.trial.cluster.take(grant, victim.running.job.request)
-        self.trial.charge(victim.running.kind, units_of(grants), len(grants))
+        self._charge(victim, grants, 1)
+
+    def _charge(self, victim: Victim, grants: tuple[Grant, ...], sign: int) -> None:
+        """Of its next step, which takes these."""
+        running = victim.running
+        first = len(running.grants) - victim.steps[victim.taken]
+        surplus = units_of(grants[max(0, running.job.min_replicas - first) :])
+        self.trial.charge(running.kind, sign * units_of(grants), sign * len(grants), sign * surplus)
 
     def _restore(self, victims: Iterable[Victim]) -> None:
         for victim in victims:

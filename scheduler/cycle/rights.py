@@ -14,8 +14,9 @@ Whose priority counts where is the site's to say, or the queue's (`preempts`). N
 way to somebody who is not, and from one queue to another priority and fairness take only what is borrowed.
 
 With that, and because every right is strict, no two jobs can evict each other in turn: what makes one of them the
-stronger does not depend on who of them runs. Three still can, where the surplus of an elastic job makes its tenant
-borrow: nobody sees then that another job of the tenant would outgrow the guarantee (`Guarantees.outgrown`).
+stronger does not depend on who of them runs, nor on how far elastic jobs have grown, since their surplus counts for no
+guarantee. Four still can, where tenants and queues both have guarantees: priority takes what a tenant borrows, another
+job of the tenant calls it back, and the first one its queue's.
 
 Between two sides only one measure decides: priority crosses from one queue to another only where no parent on the way
 shares by fairness, and to another tenant's jobs where neither queue does; where two queues share by fairness, their

@@ -119,6 +119,11 @@ class Running:
     preemptions: int = 0
 
     @property
+    def surplus(self) -> int:
+        """Units beyond its smallest gang."""
+        return units_of(self.grants[self.job.min_replicas :])
+
+    @property
     def ends_by(self) -> float:
         """The latest end; infinite without a time limit."""
         return FOREVER if self.job.time_limit is None else self.started_at + self.job.time_limit
@@ -258,8 +263,8 @@ class State:
         for grant in grants:
             self.cluster.take(grant, job.request)
         units = units_of(grants)
-        self._charge(kind, units, len(grants), now)
         running = Running(job, kind, grants, now, entitlement, units, *self._worth(grants))
+        self._charge(kind, units, len(grants), running.surplus, now)
         running.preemptions = self.preempted.pop(job.job_id, 0)
         self.running[job.job_id] = running
         self.running_by_class.setdefault(kind.key, {})[job.job_id] = running
@@ -323,7 +328,7 @@ class State:
         for running in self.running.values():
             running.job = fresh._privileged(running.job)
             running.kind = fresh._class(running.job)
-            fresh._charge(running.kind, running.units, len(running.grants), now, penalty=False)
+            fresh._charge(running.kind, running.units, len(running.grants), running.surplus, now, penalty=False)
         if self.policies.reserves or policies.reserves:
             self.promised = NOTHING_PROMISED  # what ordinary jobs have over is another
         self.running_by_class = {}
@@ -576,7 +581,7 @@ class State:
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
             self.left_at[grant.node, running.job.tenant] = now
-        self._charge(running.kind, -running.units, -len(running.grants), now)
+        self._charge(running.kind, -running.units, -len(running.grants), -running.surplus, now)
         self.freed += 1
 
     def _set_grants(self, running: Running, grants: tuple[Grant, ...], now: float) -> None:
@@ -590,11 +595,11 @@ class State:
             self.left_at[grant.node, running.job.tenant] = now
         for grant in after:
             self.cluster.take(grant, running.job.request)
-        units = units_of(grants)
-        self._charge(running.kind, units - running.units, len(grants) - len(running.grants), now)
+        units, more, surplus = units_of(grants), len(grants) - len(running.grants), running.surplus
         self._line_up(running, out=True)
         self._lie_on(running, out=True)
-        running.grants, running.units = grants, units
+        more_units, running.grants, running.units = units - running.units, grants, units
+        self._charge(running.kind, more_units, more, running.surplus - surplus, now)
         self._line_up(running)
         self._lie_on(running)
         running.gpus, running.price = self._worth(grants)
@@ -618,12 +623,14 @@ class State:
             there = self.on_node[grant.node]
             (there.discard if out else there.add)(running.job.job_id)
 
-    def _charge(self, kind: JobClass, units: int, replicas: int, now: float, penalty: bool = True) -> None:
-        """Units and replicas are both added, or both given back if negative."""
+    def _charge(
+        self, kind: JobClass, units: int, replicas: int, surplus: int, now: float, penalty: bool = True
+    ) -> None:
+        """Units, replicas and surplus are all added, or all given back if negative."""
         if units > 0 or replicas > 0:
-            self.accounts.add(kind.account, beside(kind.request, units, replicas))
+            self.accounts.add(kind.account, beside(kind.request, units, replicas, surplus))
         else:
-            self.accounts.remove(kind.account, beside(kind.request, -units, -replicas))
+            self.accounts.remove(kind.account, beside(kind.request, -units, -replicas, -surplus))
         usage = self.usage.get(kind.queue)
         if usage is not None:
             for branch in self.accounts.tenants[""].path(kind.account.tenant):
@@ -671,9 +678,9 @@ def _in_or_out(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: boo
         insort(line, entry)
 
 
-def beside(request: Request, units: int, replicas: int) -> Amount:
+def beside(request: Request, units: int, replicas: int, surplus: int = 0) -> Amount:
     """Units of devices with what so many replicas hold beside them."""
-    return Amount(units, replicas * request.cpu_milli, replicas * request.host_memory_bytes)
+    return Amount(units, replicas * request.cpu_milli, replicas * request.host_memory_bytes, surplus)
 
 
 def units_of(grants: Sequence[Grant]) -> int:

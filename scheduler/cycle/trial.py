@@ -62,10 +62,11 @@ class Trial:
 
     # Quotas
 
-    def charge(self, kind: JobClass, units: int, replicas: int) -> None:
-        """Adds units and what the replicas hold beside them to the trees; removes them if negative."""
+    def charge(self, kind: JobClass, units: int, replicas: int, surplus: int = 0) -> None:
+        """Adds units and what the replicas hold beside them to the trees; removes them if negative. surplus: of the
+        units, with their sign."""
         added = units > 0 or replicas > 0
-        amount = beside(kind.request, abs(units), abs(replicas))
+        amount = beside(kind.request, abs(units), abs(replicas), surplus if added else -surplus)
         (self.accounts.add if added else self.accounts.remove)(kind.account, amount)
         self._charges.append((kind.account, amount, added))
         self.changes += 1

@@ -19,7 +19,7 @@ UNLIMITED = 1 << 62
 class Branch:
     """A tenant in the tree. subtree, local: see the package.   usage: that counts against the subtree: of a leaf what
     it holds, of an inner tenant what its children could not cover locally.   held: all that it and its descendants
-    hold."""
+    hold.   surplus: of these, what elastic jobs hold beyond their smallest gangs."""
 
     name: str
     parent: Branch | None
@@ -34,10 +34,26 @@ class Branch:
     local: int = 0
     usage: int = 0
     held: int = 0
+    surplus: int = 0
+
+    @property
+    def own(self) -> int:
+        """Units that it holds itself, without its descendants."""
+        return self.held - sum(child.held for child in self.children)
+
+    @property
+    def firm_usage(self) -> int:
+        """`usage` if elastic jobs held no more than their smallest gangs: a surplus gives way to anybody's smallest
+        gang, so that it counts for no guarantee."""
+        if not self.surplus:
+            return self.usage
+        own = self.own - self.surplus + sum(child.surplus for child in self.children)
+        return own + sum(max(0, child.firm_usage - child.local) for child in self.children)
 
     @property
     def borrowing(self) -> bool:
-        return self.usage > self.subtree
+        """Whether smallest gangs hold more than it is guaranteed."""
+        return self.firm_usage > self.subtree
 
     @property
     def local_available(self) -> int:
@@ -169,23 +185,26 @@ class QuotaTree:
         """What the branch could hold or lend with everybody idle, limits aside."""
         return _potential(branch)
 
-    def add(self, name: str, amount: int) -> None:
-        """The tenant takes `amount` units, whether or not they are available."""
+    def add(self, name: str, amount: int, surplus: int = 0) -> None:
+        """The tenant takes `amount` units, whether or not they are available, `surplus` of them beyond its elastic
+        jobs' smallest gangs."""
         branch: Branch | None = self._branches[name]
         above = amount
         while branch is not None:
             branch.held += amount
+            branch.surplus += surplus
             covered = branch.local - branch.usage
             branch.usage += above
             above = max(0, above - covered) if covered > 0 else above
             branch = branch.parent
 
-    def remove(self, name: str, amount: int) -> None:
+    def remove(self, name: str, amount: int, surplus: int = 0) -> None:
         """It gives them back; the exact reverse of `add`, in any order."""
         branch: Branch | None = self._branches[name]
         above = amount
         while branch is not None:
             branch.held -= amount
+            branch.surplus -= surplus
             beyond = branch.usage - branch.local
             branch.usage -= above
             above = max(0, min(above, beyond))
@@ -209,15 +228,17 @@ class QuotaTree:
         return min(limited, key=lambda branch: (branch.limit or 0) - branch.held, default=None)
 
     def within_quota(self, name: str, amount: int = 0) -> bool:
-        """Whether the tenant, or a branch above it, would still be covered by its subtree if it took `amount` more.
+        """Whether the tenant, or a branch above it, would still be covered by its subtree if it took `amount` more,
+        with its elastic jobs at their smallest.
 
         If not, it borrows from everybody: what it then takes can be reclaimed.
         """
         branch, above = self._branches[name], amount
         while branch.parent is not None:
-            if branch.usage + above <= branch.subtree:
+            usage = branch.firm_usage
+            if usage + above <= branch.subtree:
                 return True
-            above = max(0, above - branch.local_available)
+            above = max(0, above - max(0, branch.local - usage))
             branch = branch.parent
         return False
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies
+from scheduler.cycle.state import Running
 from scheduler.model import Queue
 
 SCOPES = (None, None, "never", "queue", "tenant", "all", "all")
@@ -67,12 +68,17 @@ def above(queues: Sequence[Queue], name: str) -> list[str]:
     return path
 
 
-def held(state: Core) -> Mapping[str, int]:
+def smallest(running: Running) -> int:
+    """Units of its smallest gang, which alone count for guarantees."""
+    return sum(sum(grant.units) for grant in running.grants[: running.job.min_replicas])
+
+
+def held(state: Core, count: Callable[[Running], int] = lambda running: running.units) -> Mapping[str, int]:
     """Units by queue, of a parent with all below it."""
     units: Counter[str] = Counter()
     for running in state.running.values():
         for name in above(list(state.queues.values()), running.job.queue):
-            units[name] += running.units
+            units[name] += count(running)
     return units
 
 

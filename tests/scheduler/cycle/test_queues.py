@@ -18,7 +18,17 @@ from scheduler.cycle.policies import Policies
 from scheduler.cycle.trial import Trial
 from scheduler.model import Job, Preempt, Queue, Reason, Tenant
 from tests.draws import keep_seed
-from tests.scheduler.cycle.queueing import above, check_limits, drawn_queues, held, in_scope, leaves, priority, promised
+from tests.scheduler.cycle.queueing import (
+    above,
+    check_limits,
+    drawn_queues,
+    held,
+    in_scope,
+    leaves,
+    priority,
+    promised,
+    smallest,
+)
 from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, run, started
 
 FAIR = Policies(between_queues="fair_share")
@@ -183,11 +193,11 @@ def test_queues_take_turns_as_a_plain_choice_says_whatever_starts_or_gives_way()
 def check_rights(state: Core, plan: CyclePlan) -> Counter[str]:
     """Of the first decision of a plan that is not applied yet: that each victim gave way by a right that it says."""
     queues, tenants = list(state.queues.values()), {one.name: one.guaranteed for one in state.declared}
-    units = held(state)
+    units = held(state, smallest)
     owned: dict[str, int] = {}
     for running in state.running.values():
         one = running.job
-        owned[one.tenant] = owned.get(one.tenant, 0) + running.units
+        owned[one.tenant] = owned.get(one.tenant, 0) + smallest(running)
     by, counted = "", Counter[str]()
     for action in plan.actions:
         if not isinstance(action, Preempt) or by not in ("", action.by_job):
@@ -231,16 +241,16 @@ def check_nobody_is_owed_the_place_back(state: Core, plan: CyclePlan, by: str) -
     within any guarantee."""
     if not by:
         return
-    queues, units, (job, kind) = list(state.queues.values()), Counter(held(state)), state.pending[by]
+    queues, units, (job, kind) = list(state.queues.values()), Counter(held(state, smallest)), state.pending[by]
     taken = [one for one in plan.actions if isinstance(one, Preempt) and one.by_job == by]
     for one in taken:
         gone = state.running[one.job_id]
         for name in above(queues, gone.job.queue):
-            units[name] -= sum(sum(grant.units) for grant in gone.grants[len(gone.grants) - one.replicas :])
+            units[name] -= smallest(gone) if one.replicas == len(gone.grants) else 0
     for name in above(queues, job.queue):
         units[name] += kind.amount
     guaranteed = next((one.guaranteed for one in state.declared if one.name == job.tenant), 0)
-    owned = sum(one.units for one in state.running.values() if one.job.tenant == job.tenant)
+    owned = sum(smallest(one) for one in state.running.values() if one.job.tenant == job.tenant)
     if owned + kind.amount <= guaranteed:
         return
     if any(units[name] <= promised(queues, name) for name in above(queues, job.queue)):
@@ -292,3 +302,24 @@ def test_no_history_goes_round_in_circles_or_breaks_a_limit_or_takes_without_a_r
             check_rights(state, plan)
 
         run(state, jobs, lasts, watch)
+
+
+def test_an_elastic_job_that_grows_gives_nobody_a_right_over_its_smallest_gang() -> None:
+    """Its surplus makes its tenant hold more than is guaranteed, and a larger job of the tenant would take its place;
+    that one loses it to a third, and the first calls it back from there: for ever."""
+    queues = [Queue("q0", "capacity", priority=3), Queue("q1", preempts="all")]
+    policies = Policies(backfill=0, between_queues="fair_share", preempt_for_fairness=True, elastic_hold_seconds=1)
+    tenants = [Tenant("a", guaranteed=4), Tenant("b", guaranteed=3), Tenant("c", guaranteed=1)]
+    state = core(nodes(2, 4), tenants, queues, policies)
+    decide(state, 0, job("kept", "a", gpus=3, queue="q0"))
+    small, large = job("small", "b", gpus=2, most=9, queue="q0"), job("large", "b", gpus=4, queue="q0", priority=2)
+    jobs = {one.job_id: one for one in (small, large, job("third", "c", gpus=2, replicas=2, queue="q1"))}
+    decide(state, 1, *jobs.values())
+    quiet = 0
+    for now in range(3, 80, 2):
+        plan = decide(state, now)
+        for name in {victim for victim, *_ in preempted(plan)} - state.running.keys():
+            state.gone(name)
+            state.submit(jobs[name], now)
+        quiet = 0 if plan.actions else quiet + 1
+    assert quiet > 10

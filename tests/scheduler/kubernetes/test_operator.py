@@ -29,7 +29,7 @@ SETTINGS = {
     "pools": [{"name": "p", "nodes": NODES, "devices": DEVICES, "model": "A100", "launcher": "kubernetes"}],
     "tenants": [{"name": "vision", "guaranteed": 6}, {"name": "chem", "guaranteed": 4}],
     "queues": [{"name": "batch", "policy": "priority"}],
-    "policies": {"elastic_hold": 5, "most_preemptions": 6},  # three jobs may have a right over each other in turn
+    "policies": {"elastic_hold": 5},
 }
 
 
