@@ -595,11 +595,11 @@ class State:
             self.left_at[grant.node, running.job.tenant] = now
         for grant in after:
             self.cluster.take(grant, running.job.request)
-        units, more, surplus = units_of(grants), len(grants) - len(running.grants), running.surplus
+        units, replicas, surplus = running.units, len(running.grants), running.surplus
         self._line_up(running, out=True)
         self._lie_on(running, out=True)
-        more_units, running.grants, running.units = units - running.units, grants, units
-        self._charge(running.kind, more_units, more, running.surplus - surplus, now)
+        running.grants, running.units = grants, units_of(grants)
+        self._charge(running.kind, running.units - units, len(grants) - replicas, running.surplus - surplus, now)
         self._line_up(running)
         self._lie_on(running)
         running.gpus, running.price = self._worth(grants)

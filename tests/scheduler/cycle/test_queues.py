@@ -307,17 +307,19 @@ def test_no_history_goes_round_in_circles_or_breaks_a_limit_or_takes_without_a_r
 def test_an_elastic_job_that_grows_gives_nobody_a_right_over_its_smallest_gang() -> None:
     """Its surplus makes its tenant hold more than is guaranteed, and a larger job of the tenant would take its place;
     that one loses it to a third, and the first calls it back from there: for ever."""
-    queues = [Queue("q0", "capacity", priority=3), Queue("q1", preempts="all")]
-    policies = Policies(backfill=0, between_queues="fair_share", preempt_for_fairness=True, elastic_hold_seconds=1)
+    queues = [Queue("q0", "capacity", priority=3), Queue("q1", weight=3, preempts="all")]
+    policies = Policies(backfill=0, between_queues="fair_share", preempt_by_priority="tenant", elastic_hold_seconds=1)
     tenants = [Tenant("a", guaranteed=4), Tenant("b", guaranteed=3), Tenant("c", guaranteed=1)]
     state = core(nodes(2, 4), tenants, queues, policies)
-    decide(state, 0, job("kept", "a", gpus=3, queue="q0"))
-    small, large = job("small", "b", gpus=2, most=9, queue="q0"), job("large", "b", gpus=4, queue="q0", priority=2)
-    jobs = {one.job_id: one for one in (small, large, job("third", "c", gpus=2, replicas=2, queue="q1"))}
-    decide(state, 1, *jobs.values())
-    quiet = 0
-    for now in range(3, 80, 2):
-        plan = decide(state, now)
+    arrivals = [
+        job("large", "b", gpus=4, queue="q0", at=0, priority=2),
+        job("kept", "a", gpus=3, queue="q0", at=2),
+        job("third", "c", gpus=2, replicas=2, queue="q1", at=6),
+        job("small", "b", gpus=2, most=9, queue="q0", at=6),
+    ]
+    jobs, quiet = {one.job_id: one for one in arrivals}, 0
+    for now in range(0, 80, 2):
+        plan = decide(state, now, *(one for one in arrivals if one.submitted_at == now))
         for name in {victim for victim, *_ in preempted(plan)} - state.running.keys():
             state.gone(name)
             state.submit(jobs[name], now)

@@ -142,6 +142,30 @@ def test_any_history_leaves_the_tree_as_what_is_held_alone_would(
         assert branch.held == own + sum(child.held for child in branch.children)
 
 
+@given(
+    trees(),
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 25), st.integers(0, 25)), max_size=12),
+    st.integers(0, 25),
+)
+def test_a_surplus_counts_for_no_guarantee_and_for_every_limit(
+    tenants: list[Tenant], history: list[tuple[int, int, int]], amount: int
+) -> None:
+    tree, smallest, all_of_it = (QuotaTree(tenants, 60) for _ in range(3))
+    for number, gang, surplus in history:
+        name = tenants[number % len(tenants)].name
+        tree.add(name, gang + surplus, surplus)
+        smallest.add(name, gang)
+        all_of_it.add(name, gang + surplus)
+    for tenant in tenants:
+        name = tenant.name
+        assert (tree[name].firm_usage, tree[name].borrowing) == (smallest[name].usage, smallest[name].borrowing)
+        assert tree.within_quota(name, amount) == smallest.within_quota(name, amount)
+        assert (tree[name].usage, tree.available(name)) == (all_of_it[name].usage, all_of_it.available(name))
+    for number, gang, surplus in history:
+        tree.remove(tenants[number % len(tenants)].name, gang + surplus, surplus)
+    assert all(tree[name].surplus == tree[name].held == 0 for name in tree.names())
+
+
 @given(trees(), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 25)), max_size=10), st.integers(0, 25))
 def test_what_is_available_goes_down_by_what_is_taken(
     tenants: list[Tenant], holdings: list[tuple[int, int]], amount: int
