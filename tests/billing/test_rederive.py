@@ -126,8 +126,8 @@ def test_facts_and_closes_that_came_later_change_nothing_of_the_answer(store: St
     (said,) = [note for note in page_of(bio).notes if note.startswith("Why October 2026 is corrected")]
     seen = store.value("SELECT max(ingest_cutoff) AS at FROM close_runs")
     assert [change["closed_at"] for change in bio.document["changes"]] == [instant(seen)]
-    assert "from 7 October 2026, 10:00 to 7 October 2026, 12:00, closed with the facts until" in said
-    assert said.endswith("late (+2.00 GPU-hours).")
+    changed = "from 7 October 2026, 10:00 to 7 October 2026, 12:00 the ledger has other hours than were billed for late"
+    assert f"{changed} (+2.00 GPU-hours). Closed with the facts until " in said
     put(store, "events", job("open", "chem", "g1", "2026-11-07 10:00", "2026-11-07 12:00"))
     put(store, "events", job("later", "chem", "g1", "2026-10-09 10:00", "2026-10-09 12:00"))
     close(store, december.end, at("2027-01-02 00:00"))
