@@ -101,5 +101,5 @@ def instant(at: datetime) -> str:
 
 
 def text(value: Decimal | None) -> str | None:
-    """A decimal as documents hold it."""
-    return None if value is None else format(value, "f")
+    """A decimal as documents hold it; zero has no sign."""
+    return None if value is None else format(value or abs(value), "f")

@@ -353,7 +353,7 @@ def document_of(tenant: str, month: Month, books: Books, corrected: Corrections 
         },
         unpriced,
     )
-    return paid_by(draft, abs(0 * draft.amount), [])
+    return paid_by(draft, 0 * draft.amount, [])
 
 
 def paid_by(draft: Invoice, paid: Decimal, draws: Sequence[Mapping[str, str | None]]) -> Invoice:

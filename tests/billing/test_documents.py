@@ -28,7 +28,7 @@ from billing.documents.figures import days_in_words, hours, money, percent, pric
 from billing.documents.invoice_files import COLUMNS, FORMATS, as_csv, as_html, as_pdf, file_stem, write_invoice
 from billing.documents.page import Page, page_of, validity
 from billing.documents.pdf import LATIN, SHIPPED, compiled, faces
-from billing.invoicing.documents import Invoice
+from billing.invoicing.documents import Invoice, text
 from tests.billing.sample_documents import PARTIES, credit_note, every_kind, invoice_of, many_lines, other, usage
 
 VOID = {"at": "2026-11-05T08:00:00.000Z", "author": "kim", "reason": "sent to the wrong cost centre"}
@@ -43,6 +43,12 @@ def old_document() -> Invoice:
     measures = {key: value for key, value in document["totals"].items() if key.endswith(("_hours", "_cost"))}
     del document["document_type"], document["payable"]
     return Invoice({**document, "totals": {**measures, "coverage": None, "amount": "13769.29"}})
+
+
+@given(st.decimals(-1000, 1000, places=2))
+def test_zero_has_no_sign_in_a_document_whatever_it_was_reckoned_from(amount: Decimal) -> None:
+    assert text(0 * amount) == "0.00"  # what is prepaid of a negative amount, for example
+    assert text(amount) == str(amount).removeprefix("-" if not amount else "")
 
 
 # --- what a page says ------------------------------------------------------------------------------------------------
