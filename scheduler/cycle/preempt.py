@@ -91,6 +91,7 @@ class _Search:
     def run(self) -> Eviction | None:
         if not self.victims:
             return None
+        self.guarantees.watch()
         short = self.trial.accounts.room(self.kind.account) < 0
         groups = [self._surplus_only(), self.victims]
         if short:

@@ -15,8 +15,8 @@ way to somebody who is not, and from one queue to another priority and fairness 
 
 With that, and because every right is strict, no two jobs can evict each other in turn: what makes one of them the
 stronger does not depend on who of them runs, nor on how far elastic jobs have grown, since their surplus counts for no
-guarantee. Four still can, where tenants and queues both have guarantees: priority takes what a tenant borrows, another
-job of the tenant calls it back, and the first one its queue's.
+guarantee. Nor do three or more, who might where tenants and queues have guarantees: nobody is taken where a victim, or
+somebody who waits, would come to be within a guarantee and could take the place.
 
 Between two sides only one measure decides: priority crosses from one queue to another only where no parent on the way
 shares by fairness, and to another tenant's jobs where neither queue does; where two queues share by fairness, their
@@ -79,6 +79,22 @@ class _Relation:
     own_queue_share: Share | None
 
 
+class _Asker:
+    """Who asks for a smallest gang: those of one account, queue, size and priority are alike."""
+
+    __slots__ = ("key", "kind", "queue", "tenant", "units")
+
+    def __init__(self, kind: JobClass) -> None:
+        self.kind, self.tenant, self.queue, self.units = kind, kind.account.tenant, kind.queue, kind.amount
+        self.key = (kind.account, kind.queue, kind.amount, kind.priority)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asker) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
 class Guarantees:
     """What a set of victims leaves of guarantees, once they are gone and the job is there. Made before the job's units
     are added to the trees, and adds them.
@@ -95,11 +111,28 @@ class Guarantees:
         of_queues = [branch for branch in queues.path(kind.queue) if not branch.borrowing]
         self.entitled = accounts.covers(account, kind.amount)
         trial.charge(kind, kind.amount, kind.replicas)
-        self._tenants, self._queues = tenants, queues
+        self._trial, self._kind, self._tenants, self._queues = trial, kind, tenants, queues
         self._covered = {*before, *(of_queues if not self.entitled else ())}
         self._guarded = [] if self.entitled else [tenants, *([] if queues.within_quota(kind.queue) else [queues])]
         self._own: Counter[Branch] = Counter()
-        self._killed: Counter[tuple[str, str, int]] = Counter()
+        self._killed: Counter[_Asker] = Counter()
+        self._waiting: dict[Branch, list[tuple[_Asker, tuple[bool, bool]]]] = {}
+
+    def watch(self) -> None:
+        """Notes, before anybody is taken, of which guarantees those who wait are within: of each tenant and queue the
+        smallest job that could run where this one can."""
+        cluster = self._trial.cluster
+        suits = cluster.shape(self._kind.request).suits
+        smallest: dict[tuple[str, str, str], _Asker] = {}
+        for one in self._trial.state.waiting_classes():
+            key = (one.account.tenant, one.account.pool, one.queue)
+            less = one.amount and (key not in smallest or one.amount < smallest[key].units)
+            if less and one.key != self._kind.key and (cluster.shape(one.request).suits & suits).any():
+                smallest[key] = _Asker(one)
+        for asker in smallest.values():
+            within = self._within(asker)
+            for branch in self._tops(asker):
+                self._waiting.setdefault(branch, []).append((asker, within))
 
     def kill(self, victim: Running) -> None:
         self._count(victim, 1)
@@ -117,19 +150,54 @@ class Guarantees:
         return any(branch.borrowing for branch in self._covering(victim.kind))
 
     def broken(self) -> bool:
-        """Whether a victim would be within a guarantee, with all of them gone, and the job is not: it could have its
-        place back at once."""
+        """Whether one of the victims, with all of them gone, would be within a guarantee and the job is not, or would
+        have a right over it; or somebody who waits, and was not within a guarantee before, could call it back."""
+        touched: set[Branch] = set()
+        for asker, killed in self._killed.items():
+            if killed:
+                if self._comes_back(asker):
+                    return True
+                touched.update(self._tops(asker))
         return any(
-            tree.within_quota(tenant if tree is self._tenants else queue, units)
-            for tree in self._guarded
-            for (tenant, queue, units), killed in self._killed.items()
-            if killed
+            any(now and not was for now, was in zip(self._within(asker), before, strict=True))
+            and self._right_of(asker) in (RECLAIM, QUEUE)
+            for branch in touched
+            for asker, before in self._waiting.get(branch, ())
         )
 
+    def _comes_back(self, victim: _Asker) -> bool:
+        if self.entitled:
+            return self._tenants.within_quota(victim.tenant, victim.units) and bool(self._right_of(victim))
+        return any(
+            tree.within_quota(victim.tenant if tree is self._tenants else victim.queue, victim.units)
+            for tree in self._guarded
+        )
+
+    def _right_of(self, asker: _Asker) -> str:
+        """The other's over the job, if it asked in the trial as things are now."""
+        position = self._trial.charges
+        self._trial.charge(asker.kind, asker.units, asker.kind.replicas)
+        right = Rights(self._trial, asker.kind).firm(self._kind)
+        self._trial.undo_charges(position)
+        return right
+
+    def _within(self, asker: _Asker) -> tuple[bool, bool]:
+        """Whether it would be within its tenant's guarantee, and its queue's, as things are now in the trial."""
+        self._tops(asker)
+        return (
+            self._tenants.within_quota(asker.tenant, asker.units),
+            self._queues.within_quota(asker.queue, asker.units),
+        )
+
+    def _tops(self, asker: _Asker) -> tuple[Branch, Branch]:
+        """Of which other branches' use is nothing to it."""
+        self._tenants.admit(asker.tenant)
+        self._queues.admit(asker.queue)
+        return self._tenants.path(asker.tenant)[0], self._queues.path(asker.queue)[0]
+
     def _count(self, victim: Running, sign: int) -> None:
-        kind = victim.kind
-        self._killed[kind.account.tenant, kind.queue, kind.amount] += sign
-        for branch in self._covering(kind):
+        self._killed[_Asker(victim.kind)] += sign
+        for branch in self._covering(victim.kind):
             self._own[branch] += sign
 
     def _covering(self, kind: JobClass) -> list[Branch]:
@@ -184,21 +252,23 @@ class Rights:
 
     def over(self, victim: Running) -> str:
         """The right to the whole of a running job as things are now in the trial; '' = none."""
-        other, policies = victim.kind, self.policies
-        relation = self._relation(other)
-        if policies.reclaim and relation.lends_to_it:
+        right, relation = self.firm(victim.kind), self._relation(victim.kind)
+        if right or relation.protected or not self.policies.preempt_for_fairness:
+            return right
+        if self._is_fairer_of_queues(relation, victim):
+            return QUEUE_FAIR_SHARE
+        return FAIR_SHARE if self._is_fairer(relation, victim) else ""
+
+    def firm(self, other: JobClass) -> str:
+        """The same by guarantees and priority, which do not ask how much is taken."""
+        relation, reclaim = self._relation(other), self.policies.reclaim
+        if reclaim and relation.lends_to_it:
             return RECLAIM
         if relation.protected:
             return ""
-        if policies.reclaim and relation.queue_lends_to_it:
+        if reclaim and relation.queue_lends_to_it:
             return QUEUE
-        if relation.priority and self._is_above(other):
-            return relation.priority
-        if policies.preempt_for_fairness and self._is_fairer_of_queues(relation, victim):
-            return QUEUE_FAIR_SHARE
-        if policies.preempt_for_fairness and self._is_fairer(relation, victim):
-            return FAIR_SHARE
-        return ""
+        return relation.priority if relation.priority and self._is_above(other) else ""
 
     def over_surplus(self, victim: Running) -> str:
         """The right to what an elastic job holds beyond its smallest gang."""

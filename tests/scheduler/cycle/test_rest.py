@@ -1,0 +1,75 @@
+"""Closed worlds come to rest: where no job ends and whoever is evicted comes back, preemptions end."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from scheduler.cycle.core import Core
+from scheduler.cycle.policies import Policies
+from scheduler.model import Job, Preempt, Queue, Tenant
+from tests.scheduler.cycle.queueing import drawn_queues, leaves
+from tests.scheduler.cycle.scenes import core, job, nodes
+
+WORLDS = 40
+STEPS = 120
+SECONDS = 2.0
+"""Of a cycle."""
+
+
+def drawn_world(dice: random.Random) -> tuple[Core, list[Job]]:
+    """A cluster of 8 or 12 devices, of which tenants and queues are guaranteed some, and jobs that want more."""
+    flat = dice.random() < 0.5
+    policies = Policies(
+        backfill=dice.choice([1, None, 0]),
+        between_queues=dice.choice(["priority", "fair_share"]),
+        preempt_by_priority=dice.choice(["never", "queue", "tenant", "all", "all"]),
+        elastic_hold_seconds=1.0,
+        preempt_for_fairness=dice.random() < 0.7,
+    )
+    count, each = dice.choice([(3, 4), (2, 4), (1, 8)])
+    if flat:
+        queues = [Queue("q", dice.choice(["priority", "fair_share", "fifo"]))]
+    else:
+        queues = drawn_queues(dice, count * each, policies.between_queues)
+    left, tenants = count * each, []
+    for name in "abc":
+        guaranteed = dice.randint(0, left)
+        left -= guaranteed
+        tenants.append(Tenant(name, guaranteed=guaranteed))
+    jobs = []
+    for number in range(dice.randint(3, 9)):
+        size = dice.choice("abc"), dice.choice([1, 1, 2, 3, 4]), dice.choice([1, 1, 2, 3])
+        queue = dice.choice(leaves(queues))
+        one = job(f"j{number}", *size, float(number // 2), queue, priority=dice.choice([0, 0, 1, 2]))
+        jobs.append(replace(one, max_replicas=one.min_replicas + dice.choice([0, 0, 1, 3, 8])))
+    return core(nodes(count, each), tenants, queues, policies, explain=False), jobs
+
+
+@pytest.mark.parametrize("seed", [23845, 40181, 51725, *(None,) * WORLDS])
+def test_jobs_that_never_end_do_not_evict_each_other_for_ever(seed: int | None) -> None:
+    """23845: priority took what a tenant borrowed, another job of the tenant called it back, and the first one its
+    queue's.   40181, 51725: a guarantee took two victims, of whom one came back by its queue's, or by its priority."""
+    seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    state, jobs = drawn_world(dice)
+    arriving, by_id = dice.sample(jobs, len(jobs)), {one.job_id: one for one in jobs}
+    now, quiet, told = 0.0, 0, []
+    for step in range(STEPS):
+        now += SECONDS
+        if arriving and step % 2 == 0:
+            state.submit(arriving.pop(), now)
+        actions = state.plan(now).actions
+        for action in actions:
+            told.append(f"{step} {action}")
+            state.apply(action, now)
+            if isinstance(action, Preempt) and action.job_id not in state.running:
+                state.gone(action.job_id)
+                state.submit(by_id[action.job_id], now)
+        quiet = 0 if actions else quiet + 1
+        if quiet > 2 and not arriving:
+            return
+    raise AssertionError("\n".join(told[-30:]))
