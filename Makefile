@@ -13,7 +13,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test check coverage mutants docs lint audit bench bench-year focus-validator golden clean
+.PHONY: help demo dev test check coverage mutants docs lint audit bench bench-year focus-validator clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18

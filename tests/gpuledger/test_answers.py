@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from docs.reference import commands
 from gpuledger.cli import build
 from tests.billing.test_golden_books import COMMANDS, books, places  # noqa: F401 (fixtures)
+from tests.draws import seldom
 
 MANY = "sql 'SELECT number FROM numbers(1204)'"
 OTHERS = (
@@ -74,6 +75,7 @@ def typed(command: str, places: dict[str, str], url: str, *more: str) -> Result:
     return CliRunner().invoke(build(), [*words, *store, *more], env={"COLUMNS": str(WIDTH)})
 
 
+@seldom(3, "answers in 80 columns")
 @pytest.mark.parametrize("command", ASKED)
 def test_an_answer_has_room_in_80_columns(
     books: tuple[str, dict[str, str]], places: dict[str, str], command: str  # noqa: F811
@@ -83,6 +85,7 @@ def test_an_answer_has_room_in_80_columns(
     assert [line for line in done.output.splitlines() if len(line) > WIDTH] == []
 
 
+@seldom(3, "answers in 80 columns")
 def test_a_limit_cuts_tables_and_says_so_and_leaves_data_whole(
     books: tuple[str, dict[str, str]], places: dict[str, str]  # noqa: F811
 ) -> None:  # fmt: skip
@@ -101,6 +104,7 @@ def test_a_limit_cuts_tables_and_says_so_and_leaves_data_whole(
         assert cut.stdout == all_.stdout and len(all_.stdout.splitlines()) > 40
 
 
+@seldom(3, "answers in 80 columns")
 def test_what_is_cut_is_said_wherever_rows_are_printed(
     books: tuple[str, dict[str, str]], places: dict[str, str]  # noqa: F811
 ) -> None:  # fmt: skip

@@ -23,6 +23,7 @@ from gpuledger import from_prometheus
 from gpuledger.steps import Steps
 from tests.collectors.prometheus import recorded
 from tests.collectors.prometheus.recorded import NOW, at
+from tests.draws import seldom
 from tests.gpuledger.running import refused
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
@@ -59,6 +60,7 @@ def steps(said: io.StringIO) -> Steps:
     return Steps(Console(file=said, width=200), threading.Event())
 
 
+@seldom(3, "a recorded day")
 @needs_prometheus
 def test_a_recorded_day_becomes_books_and_drafts_and_again_changes_nothing(url: str, tmp_path: Path) -> None:
     said = io.StringIO()

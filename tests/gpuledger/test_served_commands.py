@@ -54,7 +54,10 @@ def held(folder: Path, reads: Sequence[str] = ()) -> Iterator[tuple[str, dict[st
 
 @pytest.mark.parametrize(
     "reads",
-    [READS, pytest.param(tuple(STATUS), marks=seldom(6, "an invoice is computed again, here and over HTTP"))],
+    [
+        pytest.param(READS, marks=seldom(3, "what reads, here and over HTTP")),
+        pytest.param(tuple(STATUS), marks=seldom(6, "an invoice is computed again, here and over HTTP")),
+    ],
 )
 def test_a_command_that_reads_says_the_same_of_a_store_that_a_server_holds(
     tmp_path: Path, reads: Sequence[str]
@@ -232,6 +235,7 @@ WITH = {
 """Arguments with which a command gets as far as the store."""
 
 
+@seldom(3, "every command asks the server")
 def test_every_command_asks_the_server_or_says_in_one_line_why_it_does_not(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from gpuledger.cli import build
 from tests.conftest import REPO
+from tests.draws import seldom
 
 
 def sessions(text: str) -> list[tuple[str, list[str]]]:
@@ -33,6 +34,7 @@ def matches(shown: list[str], seen: str) -> bool:
     return re.fullmatch(r"\n".join(lines), said) is not None
 
 
+@seldom(3, "the tutorial")
 def test_the_tutorial_is_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULEDGER_STORE", f"chdb://{tmp_path}/store")
     monkeypatch.setenv("COLUMNS", "200")

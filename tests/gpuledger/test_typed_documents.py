@@ -21,7 +21,7 @@ from gpuledger.cli import build
 from tests.conftest import REPO
 from tests.deploy.command_lines import of_document
 from tests.deploy.test_docs import block
-from tests.draws import drawn
+from tests.draws import drawn, seldom
 from tests.gpuledger.test_tutorial import matches, sessions
 from tests.stores import engine_that_stays
 
@@ -155,6 +155,7 @@ def stdin(words: list[str]) -> str:
     return "SELECT 1 AS n\n" if "-" in words else "Long-Enough-Pass-1\n" * 2
 
 
+@seldom(3, "the lines of documents are typed")
 def test_each_command_line_does_what_it_may(typed: dict[str, Result]) -> None:
     wrong = {}
     for line, done in typed.items():

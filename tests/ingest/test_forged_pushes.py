@@ -82,6 +82,7 @@ def together(some: Iterable[Forged], most: int) -> Iterator[Forged]:
             yield Forged("; ".join(one.what for one in part), token, record, [row for one in part for row in one.rows])
 
 
+@seldom(3, "forged pushes")
 def test_every_forged_push_leaves_the_issued_month_as_it_was(fleet: Store, served: Served) -> None:
     before = ledger(fleet)
     assert before

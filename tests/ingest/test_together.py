@@ -20,7 +20,7 @@ import pytest
 
 from ingest import receive
 from ingest.together import Together
-from tests.draws import keep_seed
+from tests.draws import drawn, keep_seed
 from tests.ingest.receiving import receiving, tokens_file
 from tests.stores import emptied, fresh_store
 from warehouse.store import Store
@@ -98,7 +98,7 @@ def fates(
         return told, stored
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", drawn(range(2), 0.5))
 def test_bodies_that_come_together_fare_as_each_alone(tmp_path: Path, number: int) -> None:
     seed = f"{keep_seed()} of pushes {number}"
     chance = random.Random(seed)

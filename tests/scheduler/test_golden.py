@@ -16,6 +16,7 @@ import pytest
 
 from scheduler.setup import PLACEMENTS
 from tests.billing.golden import compare, digest
+from tests.draws import drawn
 from tests.scheduler.golden import places, quotas, services, worlds
 
 FOLDER = Path(__file__).parent / "golden"
@@ -32,7 +33,7 @@ def marks(told: Iterator[tuple[str, Any]]) -> str:
     return " ".join(digest(line)[:4] for line in told)
 
 
-@pytest.mark.parametrize("first", range(0, WORLDS, GROUP))
+@pytest.mark.parametrize("first", drawn(range(0, WORLDS, GROUP), 0.4))
 def test_in_drawn_worlds_the_same_is_decided_and_said_as_before(first: int) -> None:
     for number in range(first, first + GROUP):
         compare("worlds", f"world {number}", lines(worlds.told(number)), FOLDER)

@@ -36,6 +36,7 @@ def events() -> list[dict[str, Any]]:
     return rows
 
 
+@seldom(3, "a fleet is simulated")
 def test_nothing_is_held_twice_nor_while_it_is_broken() -> None:
     fleet, found, _ = placed()
     spans: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
@@ -52,6 +53,7 @@ def test_nothing_is_held_twice_nor_while_it_is_broken() -> None:
                 assert holding.end_ms <= incident.start_ms or holding.start_ms >= incident.end_ms
 
 
+@seldom(3, "a fleet is simulated")
 def test_what_runs_at_the_end_is_what_the_scheduler_thinks_runs() -> None:
     _, found, scheduler = placed()
     until = {
@@ -63,6 +65,7 @@ def test_what_runs_at_the_end_is_what_the_scheduler_thinks_runs() -> None:
     assert set(scheduler.core.running) - until <= lost | suspended
 
 
+@seldom(3, "a fleet is simulated")
 def test_gangs_start_whole_and_every_decision_is_named() -> None:
     by_start: dict[tuple[str, datetime], list[dict[str, Any]]] = defaultdict(list)
     for row in events():
