@@ -13,7 +13,7 @@ holds the least part of its runtime quota (Koordinator's).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,7 +35,7 @@ class Line:
     only where the other has nobody.
     """
 
-    def __init__(self, queue: Queue, trial: Trial, fairness: Fairness, wanted: Callable[[JobClass], bool]) -> None:
+    def __init__(self, queue: Queue, trial: Trial, fairness: Fairness, wanted: Container[int]) -> None:
         self.queue, self._trial, self._fairness = queue, trial, fairness
         self._taken: dict[int, int] = {}
         self._heaps: dict[str, list[tuple[Key, int, JobClass]]] = {}
@@ -50,7 +50,7 @@ class Line:
         self._changed: set[str] = set()
         self._charges = 0
         for kind in trial.state.lines.get(queue.name, {}).values():
-            if wanted(kind):
+            if id(kind) in wanted:
                 self._push(kind.account.tenant if self._by_tenant else "", kind)
 
     def head(self) -> tuple[JobClass, str] | None:
@@ -184,9 +184,9 @@ class _Turns(Judge[_Head]):
 
 
 class Lines:
-    """All queues: heads, until every class was started empty, or blocked."""
+    """All queues: heads, until every class was started empty, or blocked. wanted: classes that take part, by id()."""
 
-    def __init__(self, trial: Trial, wanted: Callable[[JobClass], bool]) -> None:
+    def __init__(self, trial: Trial, wanted: Container[int]) -> None:
         self._trial, self._state = trial, trial.state
         self._tree = trial.state.accounts.queues
         fairness, queues = Fairness(trial), self._state.queues

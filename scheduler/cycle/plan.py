@@ -137,8 +137,7 @@ class _Cycle:
             self._promise_again()
         self._promise_overdue()
         complete = reuse and len(self.promises) >= self.most_promises > 0
-        lines = Lines(self.trial, self._is_to_be_tried if complete else self._is_wanted)
-        for line, kind, job_id in lines:
+        for line, kind, job_id in Lines(self.trial, self._wanted(complete)):
             job = self.state.pending[job_id][0]
             self.heads.append(job_id)
             if (self._is_due(job_id) or not self._skips(kind)) and self._start(kind, job):
@@ -299,29 +298,26 @@ class _Cycle:
         state = self.state
         if kind.tested_at != state.freed or self.now >= kind.retry_at:
             return False
-        if kind.tested_after == state.starts:
-            return True
-        # Others have started since: promises may lie elsewhere now, quota may be what is short, or no longer the only
-        # thing that is, and there may be somebody who gives way.
-        if kind.verdict == reasons.KEPT:
-            return False
-        short = kind.amount > self._allowed(kind)
-        return short != (kind.verdict == NO_ROOM) and not self._may_evict(kind)
+        return kind.tested_after == state.starts or self._is_as_before(kind)
 
-    def _allowed(self, kind: JobClass) -> int:
-        """What the trees leave to the class's account, as the trial stands: many classes have one account."""
+    def _is_as_before(self, kind: JobClass) -> bool:
+        """Whether it stays blocked though others have started since: promises may lie elsewhere now, quota may be what
+        is short, or no longer the only thing that is, and there may be somebody who gives way."""
+        verdict = kind.verdict
+        if verdict == reasons.KEPT:
+            return False
         if self.allowed_at != self.trial.changes:
             self.allowed.clear()
             self.allowed_at = self.trial.changes
-        found = self.allowed.get(kind.standing)
-        if found is None:
-            found = self.allowed[kind.standing] = self.state.accounts.allowed(kind.account)
-        return found
+        allowed = self.allowed.get(kind.standing)
+        if allowed is None:
+            allowed = self.allowed[kind.standing] = self.state.accounts.allowed(kind.account)
+        if (kind.amount > allowed) == (verdict == NO_ROOM):
+            return False
+        return self._is_powerless(kind) or not self._may_evict(kind)
 
     def _may_evict(self, kind: JobClass) -> bool:
-        """Whether there is anybody who would have to give way."""
-        if self._is_powerless(kind):
-            return False
+        """Whether there is anybody who would have to give way, of whom it is not known yet."""
         found = False
         for units, replicas in ((min(1, kind.amount), 0), (kind.amount, kind.replicas)):
             position = self.trial.charges
@@ -337,11 +333,11 @@ class _Cycle:
         """Whether one that asks for no more had a right over nobody."""
         if self.powerless_after != len(self.trial.started):
             return False
-        for less in self.powerless.get(kind.standing, ()):
+        for units, cpu_milli, memory_bytes, _ in self.powerless.get(kind.standing, ()):
             if (
-                less.units <= kind.amount
-                and (not less.cpu_milli or less.cpu_milli <= kind.replicas * kind.request.cpu_milli)
-                and (not less.memory_bytes or less.memory_bytes <= kind.replicas * kind.request.host_memory_bytes)
+                units <= kind.amount
+                and (not cpu_milli or cpu_milli <= kind.replicas * kind.request.cpu_milli)
+                and (not memory_bytes or memory_bytes <= kind.replicas * kind.request.host_memory_bytes)
             ):
                 return True
         return False
@@ -360,15 +356,24 @@ class _Cycle:
         """Whether what it was told of why it waits is still good."""
         return self.now - kind.explained_at < EXPLAINED_SECONDS and bool(kind.why)
 
-    def _is_to_be_tried(self, kind: JobClass) -> bool:
-        return not self._skips(kind)
-
-    def _is_wanted(self, kind: JobClass) -> bool:
-        """Whether a class stands in line in this cycle: it is to be tried, or may be promised something. Who is in line
-        changes who is next, so it must not depend on what people are told."""
-        if self.most_promises == 0 or kind.unpromised_at != self.state.freed or not self._skips(kind):
-            return True
-        return self._may_be_promised(kind, self.state.pending[kind.jobs[0][1]][0])
+    def _wanted(self, complete: bool) -> set[int]:
+        """Classes that stand in line in this cycle, by id(): those that are to be tried and, where promises are not
+        complete, may be promised something. Who is in line changes who is next, so it must not depend on what people
+        are told. Every cycle asks it of every class, most often in vain."""
+        state, now, freed, starts = self.state, self.now, self.state.freed, self.state.starts
+        wanted = set()
+        for kind in state.waiting_classes():
+            if (
+                (complete or (self.most_promises > 0 and kind.unpromised_at == freed))
+                and kind.tested_at == freed
+                and now < kind.retry_at
+                and (kind.tested_after == starts or self._is_as_before(kind))
+            ):
+                limit = None if complete else state.pending[kind.jobs[0][1]][0].time_limit
+                if limit is None or limit >= kind.unpromised:
+                    continue
+            wanted.add(id(kind))
+        return wanted
 
     def _note(self, kind: JobClass, verdict: str) -> None:
         kind.tested_at, kind.retry_at, kind.verdict = self.state.freed, FOREVER, verdict
@@ -525,19 +530,21 @@ class _Cycle:
 
     def _tell_others(self) -> None:
         """Classes that were not looked at. Of most, what they were told before still holds."""
-        as_before = []
+        as_before, known = [], set(self.blocked)
         for kind in self.state.waiting_classes():
-            if id(kind) in self.blocked:
+            if id(kind) in known:
                 continue
-            if not self._is_explained(kind) and kind.verdict:
+            if kind.why and self.now - kind.explained_at < EXPLAINED_SECONDS:
+                as_before.append(kind)
+                continue
+            if kind.verdict:
                 head = next((name for _, name in kind.jobs if name not in self.started), None)
                 if head is not None:
                     self._tell(kind, self._why(kind, self.state.pending[head][0]))
                     continue
             if kind.why:
                 as_before.append(kind)
-        for kind in as_before:
-            self._tell(kind, kind.why)
+        self.blocked.update((id(kind), kind.told(kind.why)) for kind in as_before)
 
     def _why(self, kind: JobClass, job: Job) -> tuple[Reason, ...]:
         """All reasons that a class shares: those told before, where only what has started since has changed them."""
@@ -611,7 +618,7 @@ class _Cycle:
             for kind in state.waiting_classes()
             if kind.vain_at != state.freed and kind.verdict in WAITS_FOR_ROOM
         }
-        for line, kind, job_id in Lines(self.trial, lambda kind: id(kind) in hopeful) if hopeful else ():
+        for line, kind, job_id in Lines(self.trial, hopeful) if hopeful else ():
             if len(self.promises) >= state.policies.expected:
                 break
             if job_id in self.promises:

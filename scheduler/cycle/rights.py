@@ -127,7 +127,8 @@ class Guarantees:
         for one in self._trial.state.waiting_classes():
             key = (one.account.tenant, one.account.pool, one.queue)
             less = one.amount and (key not in smallest or one.amount < smallest[key].units)
-            if less and one.key != self._kind.key and (cluster.shape(one.request).suits & suits).any():
+            shape = cluster.shape(one.request)
+            if less and one.key != self._kind.key and shape.ever_fits and (shape.suits & suits).any():
                 smallest[key] = _Asker(one)
         for asker in smallest.values():
             within = self._within(asker)

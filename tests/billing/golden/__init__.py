@@ -1,6 +1,6 @@
 """Files of what was said and computed before: a test that compares with them notices that something else is.
 
-GPULEDGER_GOLDEN=write renews them. Whether they are
+GPULEDGER_GOLDEN=write renews them, with GPULEDGER_ALL=1 those too that a run draws from. Whether they are
 right is for the tests that reckon another way.
 """
 

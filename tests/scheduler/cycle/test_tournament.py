@@ -112,7 +112,7 @@ def test_a_queue_takes_the_tenant_that_a_plain_choice_takes_while_jobs_start(pol
         left = {id(kind): (kind, [name for _, name in kind.jobs]) for kind in state.waiting_classes()}
         with Trial(state, 10.0) as trial:
             fairness = Fairness(trial)
-            line, shares = Line(queue, trial, fairness, lambda kind: True), None
+            line, shares = Line(queue, trial, fairness, set(left)), None
             while left:
                 if dice.random() < 0.3:  # somebody's job starts in another queue
                     trial.charge(dice.choice([kind for kind, _ in left.values()]), dice.randint(1, 6), 1)
