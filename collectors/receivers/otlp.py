@@ -9,10 +9,12 @@ Source: https://opentelemetry.io/docs/specs/otlp/ and .../specs/semconv/hardware
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, DataPointFlags, Metric
@@ -64,6 +66,9 @@ def read_json(text: bytes, terms: Terms) -> Push:
         raise MalformedError("body", f"no ExportMetricsServiceRequest in JSON ({str(error)[:200]})") from error
     if not text.lstrip().startswith(b"{") or not (request.resource_metrics or text.strip() == b"{}"):
         raise MalformedError("body", "it is not an ExportMetricsServiceRequest")
+    misplaced = _no_object(json.loads(text), request.DESCRIPTOR)
+    if misplaced is not None:
+        raise MalformedError("body", f"{misplaced} is not an object")
     push = Push()
     for group in request.resource_metrics:
         source = _Source(_attributes(group.resource.attributes) or {}, terms)
@@ -72,6 +77,21 @@ def read_json(text: bytes, terms: Terms) -> Push:
                 _take(push, metric, source, terms)
                 push.check_room()
     return push
+
+
+def _no_object(value: Any, of: Descriptor, name: str = "") -> str | None:
+    """The first message that is a list or a text: the library reads those as messages without anything in them."""
+    if not isinstance(value, dict):
+        return name
+    for key, inner in value.items():
+        field = of.fields_by_camelcase_name.get(key) or of.fields_by_name.get(key)
+        if field is not None and field.message_type is not None and inner is not None:
+            for number, one in enumerate(inner) if field.is_repeated else ((None, inner),):
+                at = f"{name}.{key}".removeprefix(".") + ("" if number is None else f"[{number}]")
+                found = _no_object(one, field.message_type, at)
+                if found is not None:
+                    return found
+    return None
 
 
 def _take_resource(push: Push, text: memoryview, terms: Terms) -> None:

@@ -246,6 +246,13 @@ def test_what_cannot_be_read_is_refused_and_counted(pushed: Pushed) -> None:
         (b"[]", {"Content-Type": "application/json"}, 400),
         (b"[" * 100_000, {"Content-Type": "application/json"}, 400),
         (b'{"resourceMetrics": "x"}', {"Content-Type": "application/json"}, 400),
+        (b'{"resourceMetrics": ["x"]}', {"Content-Type": "application/json"}, 400),
+        (b'{"resourceMetrics": [{}, []]}', {"Content-Type": "application/json"}, 400),
+        (
+            b'{"resource_metrics": [{"scopeMetrics": [{"metrics": [{"gauge": []}]}]}]}',
+            {"Content-Type": "application/json"},
+            400,
+        ),
         (b'{"a": "\xff"}', {"Content-Type": "application/json"}, 400),
         (b"not gzip", {"Content-Encoding": "gzip"}, 400),
         (gzip.compress(b"\x00" * (40 << 20)), {"Content-Encoding": "gzip"}, 413),
