@@ -1,7 +1,8 @@
 """A watch's position in one SQLite file: a restart continues from it without losing or repeating anything.
 
 The rows go to the sink first, then the state is committed: a crash in between tells the same rows again, with the
-same keys. A transaction is whole or absent after a crash.
+same keys; only an end that no stamp tells is told as it is heard, which is later or an estimate. A transaction is whole
+or absent after a crash.
 """
 
 from __future__ import annotations

@@ -319,10 +319,10 @@ def _taken(kubelet: Kubelet) -> Life:
     return {"deleted": "cancelled", "preempted": "preempted", "node lost": "failed"}[how]
 
 
-def played(chance: random.Random, uid: str, begin: int) -> tuple[list[Change], Held]:
+def played(chance: random.Random, uid: str, begin: int, longest: int = 90) -> tuple[list[Change], Held]:
     """The log that a server would keep of a life, and when devices were held."""
     of = shape(chance)
-    steps = life(chance, of)
+    steps = life(chance, of, longest)
     asked = chance.choice(RESOURCES)
     clock, wrote = begin, begin
     since: int | None = None
@@ -367,12 +367,12 @@ def _merged(before: Status, said: Status) -> Status:
     return {**before, **said, "conditions": list(conditions.values())}
 
 
-def lives(chance: random.Random, most: int = 6) -> tuple[list[Change], dict[str, Held]]:
+def lives(chance: random.Random, most: int = 6, longest: int = 90) -> tuple[list[Change], dict[str, Held]]:
     """What happened to a handful of pods, in order, and what was held for each of them that asks for devices."""
     log: list[Change] = []
     held: dict[str, Held] = {}
     for number in range(chance.randint(1, most)):
-        changes, holds = played(chance, f"pod-{number}", chance.randint(0, 300))
+        changes, holds = played(chance, f"pod-{number}", chance.randint(0, 300), longest)
         log += changes
         if asks_for_devices(changes[0].object):
             held[f"pod-{number}"] = holds
@@ -381,7 +381,8 @@ def lives(chance: random.Random, most: int = 6) -> tuple[list[Change], dict[str,
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Change], dict[str, Held]]:
-    return lives(draw(st.randoms(use_true_random=False)))
+    """Some of pods whose steps are seconds apart: shorter than an interruption that makes no difference."""
+    return lives(draw(st.randoms(use_true_random=False)), longest=draw(st.sampled_from([90, 90, 2])))
 
 
 def asks_for_devices(pod: Pod) -> bool:
