@@ -87,6 +87,13 @@ def pytest_collection_finish() -> None:
     collect_seldom()
 
 
+FIRST = (
+    "test_golden_life",
+    "test_the_documents_of_any_history",
+    "test_facts_that_come_bit_by_bit",
+    "test_a_program_on_two_nodes",
+    "test_a_day_that_prometheus_pushes",
+)
 REUSED = Reused()
 
 
@@ -96,8 +103,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_exhaustive(item.nodeid):
             item.add_marker("exhaustive")
     # Each step of the life begins with the books of the step before. What comes first stays with one worker; of what
-    # comes later others steal, and would take all steps before theirs again.
-    items.sort(key=lambda item: "test_golden_life" not in item.nodeid)
+    # comes later others steal, and would take all steps before theirs again. Nor does a dear test come last, when the
+    # other workers have nothing left to do.
+    items.sort(key=lambda item: next((n for n, name in enumerate(FIRST) if name in item.nodeid), len(FIRST)))
 
 
 @pytest.hookimpl(tryfirst=True)
