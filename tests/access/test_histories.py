@@ -240,7 +240,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
         @rule(data=st.data(), at=st.integers(0, 1))
         def a_token_is_revoked(self, data: Any, at: int) -> None:
             one = data.draw(st.sampled_from([one for one in self.credentials if one.is_token]))
-            revoke_token(self.servers[at].access, ROOT, self.now, one.public)
+            assert revoke_token(self.servers[at].access, ROOT, self.now, one.public).revoked
             one.is_over = True
 
         @rule(hours=st.sampled_from([1, 29, 24 * 40]))

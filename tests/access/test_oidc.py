@@ -148,6 +148,13 @@ def test_who_comes_back_has_the_roles_and_tenants_of_their_groups(served_site: S
         assert client.post("/sign-in", data={"name": "ada", "password": "x"}).status_code == 403
 
 
+def test_a_name_that_is_too_long_is_cut(served_site: Site, idp: Idp) -> None:
+    with browser(served_site, idp) as client:
+        idp.claims = {"sub": "long", "groups": ["gpu-admins"], "email": "e" * 201}
+        back(client, state=to_provider(client, idp))
+        assert client.get(f"{PREFIX}/me").json()["name"] == "e" * 200
+
+
 def test_a_provider_that_keeps_everybody_waiting_holds_up_sign_in_alone(served_site: Site, idp: Idp) -> None:
     idp.go_on.clear()
     at_once = PROVIDER_PER_ADDRESS + 10
