@@ -154,6 +154,7 @@ class Quick:
         other = next((one for one in others if one.path == item.path), others[0] if others else None)
         assert isinstance(item, pytest.Function)
         item._initrequest()  # else the fixtures of the run before are given again
+        item.session._setupstate.teardown_exact(item)  # the module before, if this one is another: else setup fails
         signal.setitimer(signal.ITIMER_VIRTUAL, HANGS_SECONDS)
         try:
             for report in runtestprotocol(item, log=False, nextitem=other):
