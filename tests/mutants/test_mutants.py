@@ -184,6 +184,7 @@ def test_a_test_fails_by_itself_not_because_one_of_another_file_came_before_it(t
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_one.py").write_text("def test_a(): pass\n\ndef test_b(): pass\n")
     (tmp_path / "test_other.py").write_text("def test_c(): pass\n")
+    (tmp_path / "reach.json").write_text("{}")
     asked = TurnAbout(tmp_path, (), Kept(tmp_path), tmp_path / "out", 1)
     pytest.main(["-q", "-p", "no:cacheprovider", str(tmp_path)], [asked])
     assert asked.failed == [(f"test_{name}", None) for name in "acbcca"]
