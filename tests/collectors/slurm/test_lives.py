@@ -5,6 +5,8 @@ accounting when its message arrives, in the order of the messages. A requeued jo
 overwritten if its submission is of the same second; one that is resized begins another record. Whoever reads meanwhile,
 in the end each is billed what accounting says at last. Several want the same nodes, and have them in the millisecond in
 which they are free. In some worlds records are lost: then a job is billed right, or a finding or a refusal names it.
+
+GPULEDGER_WORLDS=60 tries more; GPULEDGER_SEED repeats some.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from warehouse.store import Store
 SEED = os.environ.get("GPULEDGER_SEED") or str(secrets.randbits(32))
 BEGUN = datetime(2026, 10, 5, 10, tzinfo=UTC)
 SECOND = int(BEGUN.timestamp())
-WORLDS = int(os.environ.get("GPULEDGER_WORLDS", "4"))
+WORLDS = int(os.environ.get("GPULEDGER_WORLDS", "3"))
 JOBS, GPUS, MOST_RUNS = 20, 4, 4
 JOBS_OF_A_NODE = 4
 """So many want the same two nodes: who is given one in the millisecond in which it is free shares a second."""
