@@ -7,8 +7,10 @@ import gzip
 import json
 import os
 import secrets
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,10 +31,11 @@ from billing.accounts.credits import (
     reverse_credit,
 )
 from billing.invoicing.corrections import changed_months
-from billing.invoicing.month import books_of
+from billing.invoicing.month import Books, books_of
 from billing.lines import Line
 from billing.periods import month_name, parse_period
-from tests.billing.account_books import NOW, issue, void, without_prices
+from billing.rates import RateCard, parse_rate_card
+from tests.billing.account_books import NO_PRICES, NOW, issue, void, without_prices
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -143,6 +146,26 @@ def test_a_month_is_computed_again_for_a_credit_that_no_document_of_the_tenant_h
     assert found() == ["2026-11", "2026-12"]
     reverse_credit(accounts, "c-2026-10", "me", "found the switch up", NOW)
     assert found() == ["2026-10", "2026-11", "2026-12"]
+
+
+def books_with(books: Books, card: RateCard) -> Books:
+    assert books.current is not None
+    return replace(books, current=replace(books.current, card=card))
+
+
+def test_a_month_is_computed_again_for_who_was_committed_and_has_no_invoice_of_it(accounts: Store) -> None:
+    """Of the months that others were billed for, from the promise's first until before its last."""
+    months = [f"2026-{number:02}" for number in range(6, 11)]
+    for month in months:
+        issue(accounts, month, "75.00")
+    books = books_of(accounts)
+    for since, until in product((None, months[1]), (None, months[3])):
+        promise = {"name": "q", "tenant": "kyoto", "gpus": "1", "price_per_gpu_hour": "1"}
+        promises = [{**promise, "effective_from": since, "effective_to": until}]
+        card = parse_rate_card({"currency": "EUR", "rates": NO_PRICES, "commitments": promises})
+        found = changed_months(accounts, parse_period("2026-12", "UTC"), books_with(books, card))
+        expected = [month for month in months if (since or "") <= month and (until is None or month < until)]
+        assert [month_name(month, "UTC") for month in found] == expected, (since, until)
 
 
 def test_what_is_no_credit_is_refused(accounts: Store) -> None:
