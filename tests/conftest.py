@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import shutil
 import sys
@@ -85,6 +86,15 @@ def pytest_report_header() -> str:
 def pytest_collection_finish() -> None:
     """As in a server: what is loaded stays. A sixth of the suite's CPU went into looking through it."""
     collect_seldom()
+    take_any_time()
+
+
+def take_any_time() -> None:
+    """What a held push would change is computed to the end, however slow the machine; a test of the limit passes its
+    own. Only where a test has loaded it: it costs 0.4 CPU seconds to import."""
+    module = sys.modules.get("billing.held.effect")
+    if module is not None:
+        module.effect.__defaults__ = (math.inf,)
 
 
 FIRST = (

@@ -19,10 +19,12 @@ from typing import TypeVar
 from collectors.errors import CollectorError
 from collectors.readings import Collected, Row, Severity
 from collectors.slurm import rest, sacct, scontrol
+from collectors.slurm.ends import REPLACED, REPLACES, SEEN_AT, Began
 from collectors.slurm.inventory import Inventory
 from collectors.slurm.jobs import (
     ENDINGS,
     HOLDING,
+    NOTHING,
     SOURCE,
     WAITING,
     Job,
@@ -36,7 +38,7 @@ from collectors.slurm.jobs import (
 )
 from collectors.slurm.nodes import Look, Node, Returned, changes, held_by, shares_per_gpu
 from collectors.slurm.parsed import Parsed, Problem
-from collectors.slurm.runs import Run, Runs
+from collectors.slurm.runs import Run, Runs, Start
 from collectors.slurm.sources import Source
 from warehouse.json_text import parse_json
 
@@ -45,13 +47,35 @@ PROFILE_UNKNOWN = (
     "the MIG profile of its GPUs is unknown, the node's smallest was assumed: name the types in"
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
 )
-RECORD_MISSING = "accounting has no record of it: start and end are billed as the controller reported them"
+RECORD_MISSING = (
+    "accounting has no record of it, or of its run: start and end are billed as the controller reported them"
+)
 END_CHANGED = "Slurm reported its end as {}, and reports {} now: the earlier one is billed"
-ONLY_AT_START = {"node", "gpus", "units", "priority", "device_id", "partition_id", "partition_profile"}
-REQUEUED_AT_ONCE = timedelta(seconds=10)
-"""How long a start may wait for the controller's lock behind a requeue that was asked for before it. From then on it is
-the next run: Slurm lets a requeued job wait so long."""
+END_UNKNOWN = (
+    "accounting has no end of its run that began at {}: billed until {}, as the controller told or was last asked"
+)
+RECORD_LOST = "accounting has lost a record of it: what it held after {}, unless the controller told, is not billed"
+RUNAWAY = (
+    "accounting takes it for running, and the controller does not know it: billed until accounting has an end. Check:"
+    " sacctmgr show runawayjobs"
+)
+ONLY_AT_START = {
+    "node",
+    "gpus",
+    "units",
+    "priority",
+    "device_id",
+    "partition_id",
+    "partition_profile",
+    SEEN_AT,
+    REPLACES,
+    REPLACED,
+}
 BEGUN_LATELY = timedelta(hours=2)
+SEEN_EVERY = timedelta(minutes=1)
+"""How often it is written down that a run still goes on."""
+UNTOLD = timedelta(minutes=10)
+"""So long after a run was last seen somebody may still say when it ended."""
 LATE = timedelta(minutes=1)
 """Accounting may have a record later than the controller; one that is later still is missing."""
 MOST_PROBLEMS = 100
@@ -116,6 +140,7 @@ class SlurmCollector:
         self._deep = False
         self._runs = Runs(state_file.with_name(state_file.name + ".runs"))
         self._next_ends: dict[Run, datetime] = {}
+        self._handed_on: set[Start] = set()
         self._returned = Returned()
 
     def collect(self, now: datetime) -> Collected:
@@ -136,17 +161,19 @@ class SlurmCollector:
             self._deep = False
             lives = jobs
         else:
-            missing = _not_accounted(accounted.records, jobs, begin)
+            missing = list(_not_accounted(accounted.records, jobs, begin, now))
             lives = [*_joined(accounted.records, jobs), *missing]
             collected += self._new(_missing_rows(missing, self._site, now))
+            if controlled is not None:
+                collected += self._new(_unfinished_rows(accounted.records, jobs, self._site, now))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
         collected += self._new(self._changed_ends(lives, now))
         reported = lifecycle_rows(lives, self._site, now)
         reported += placement_rows(jobs, self._site, self._inventory, now)
-        self._remember(reported.rows.get("events", ()), now)
+        self._remember(reported.rows.get("events", []), now)
         self._runs.save()  # starts, before they are handed on: who is killed then must still end them
         if controlled is not None:
-            reported += self._never_began(lives, jobs)
+            reported += self._ends(lives, jobs, now)
         reported += self._reason_rows(jobs, now)
         collected += self._new(reported)
         if nodes is not None:
@@ -157,7 +184,13 @@ class SlurmCollector:
         """What the last `collect` handed on is on disk."""
         self._sent = self._seen if self._deep else self._sent | self._seen
         self._reasons = self._next_reasons
+        for start in self._handed_on:
+            if (row := self._runs.starts[start]).get(REPLACES):
+                self._runs.starts[start] = row | {REPLACED: row[REPLACES]}
+        self._handed_on = set()
         self._runs.ends = self._next_ends if self._deep else self._runs.ends | self._next_ends
+        if self._deep and self._next.until is not None:
+            self._forget(self._next.until)
         self._runs.save()
         if self._next != self._kept:
             _write_state(self._state_file, self._next)
@@ -201,16 +234,37 @@ class SlurmCollector:
                 self._next_reasons[job.job_id] = job.reason
         return collected
 
-    def _remember(self, events: Iterable[Row], now: datetime) -> None:
-        """Which runs were reported to have begun lately, perhaps by the controller alone."""
-        starts = self._runs.starts
+    def _remember(self, events: Sequence[Row], now: datetime) -> None:
+        """Which runs were reported to have begun, perhaps by the controller alone: lately, or without an end yet."""
+        self._handed_on = set()
+        starts, over = self._runs.starts, dict[str, datetime]()
         for row in events:
-            if row["event"] in ("started", "resized") and now - row["ts"] < BEGUN_LATELY:
-                start = row["workload_id"], row["allocation_id"], row["ts"].replace(microsecond=0)
-                if start not in starts or starts[start]["ts"] < row["ts"]:
-                    starts[start] = row
+            if row["event"] in ENDINGS.values():
+                over[row["allocation_id"]] = max(row["ts"], over.get(row["allocation_id"], row["ts"]))
+        for row in events:
+            if row["event"] not in ("started", "resized"):
+                continue
+            if now - row["ts"] >= BEGUN_LATELY and over.get(row["allocation_id"], row["ts"]) > row["ts"]:
+                continue
+            start = row["workload_id"], row["allocation_id"], row["ts"].replace(microsecond=0)
+            before = starts.get(start)
+            if before is None:
+                starts[start] = row
+            elif before["ts"] < row["ts"]:
+                was_placed = [before["ts"].isoformat()] if before["event"] == "resized" else []
+                starts[start] = row | {REPLACES: [*before.get(REPLACES, ()), *was_placed]}
+            if starts[start]["ts"] == row["ts"]:
+                self._handed_on.add(start)
+
+    def _forget(self, now: datetime) -> None:
+        """Runs that were over long ago, once their ends were delivered with all that two days of accounting say."""
+        starts, ends = self._runs.starts, self._next_ends
         lately = {job_id for job_id, _, at in starts if now - at <= BEGUN_LATELY}
-        self._runs.starts = {start: row for start, row in starts.items() if start[0] in lately}
+        self._runs.starts = {
+            (job_id, allocation, at): row
+            for (job_id, allocation, at), row in starts.items()
+            if job_id in lately or now - ends.get((allocation, None, at), now) < BEGUN_LATELY
+        }
 
     def _changed_ends(self, jobs: Iterable[Job], now: datetime) -> Collected:
         """Accounting's record of a run that was over is overwritten when its job is requeued, as of a cancelled
@@ -236,45 +290,55 @@ class SlurmCollector:
                 collected.add("findings", finding(self._site, now, "end_changed", message, job.job_id, "warning"))
         return collected
 
-    def _never_began(self, accounted: Iterable[Job], controlled: Iterable[Job]) -> Collected:
-        """Ends of runs that accounting makes none of, reported once the controller says that the job holds them no
-        more: what is requeued or resized in the second of its start has a record without a length, perhaps from before
-        the start that was reported; a requeue was seen to be told as a start in the instant in which the run ends; of
-        some array's tasks there is no record at all, but they wait again since their requeue, which is their submission
-        then; where a task ended before its second run was written, the record of the first one is the last; and a
-        slurmctld that was killed forgets jobs, which accounting takes for running, and gives their ids to others."""
-        reported = {job.job_id: job for job in controlled}
+    def _ends(self, accounted: Iterable[Job], controlled: Iterable[Job], now: datetime) -> Collected:
+        """Ends of runs that accounting makes none of, once the controller says that the job holds them no more.
+
+        What is requeued or resized in the second of its start has a record without a length, perhaps from before the
+        start that was reported, or one that its next run has overwritten; a requeue was seen to be told as a start in
+        the instant in which the run ends; of some array's tasks there is no record at all, but they wait again since
+        their requeue, which is their submission then; where a task ended before its second run was written, the record
+        of the first one is the last; and a slurmctld that was killed forgets jobs, which accounting takes for running,
+        and gives their ids to others. Where nobody knows, it ends where it was last seen, and is a finding.
+
+        What is concluded again is reported if it is earlier: of several ends the books take the first.
+        """
+        of_job = {job.job_id: job for job in controlled}
         records: dict[str, list[Job]] = defaultdict(list)
         for job in accounted:
             records[job.job_id].append(job)
         collected = Collected()
-        for (job_id, allocation, began), row in self._runs.starts.items():
-            now, some = reported.get(job_id), records.get(job_id, [])
-            over_by = _over_by(now, allocation, began)
-            if now is not None and now.state in HOLDING and over_by is None:
+        for start, row in self._runs.starts.items():
+            job_id, allocation, began = start
+            run = Began(row, of_job.get(job_id), records.get(job_id, []))
+            columns = {name: row[name] for name in row if name not in ONLY_AT_START}
+            for at in run.replaced_at:
+                collected.add("events", columns | {"ts": at, "event": "finished", "reason": "RESIZING"})
+            before = self._runs.ends.get((allocation, None, began))
+            if run.is_seen_itself and now - run.last_seen_at >= SEEN_EVERY:
+                self._runs.starts[start] = row | {SEEN_AT: now.isoformat()}
+            if run.goes_on or run.recorded_end is not None:
+                if known := [at for at in (run.recorded_end, before) if at is not None]:
+                    self._next_ends[allocation, None, began] = min(known)
                 continue
-            held = [job for job in some if job.started_at == began != job.ended_at and allocation in job.allocations]
-            if any(job.ended_at is not None for job in held) or (held and over_by is None):
+            end = run.end()
+            last = run.last_seen_at
+            is_settled = self._deep and now - max(before or last, last) >= UNTOLD
+            if end is None and before is None and is_settled and not run.may_be_recorded:
+                end = last, "REQUEUED"
+            ends = [at for at in (before, end and end[0]) if at is not None]
+            if not ends:
                 continue
-            least = row["ts"] + timedelta(milliseconds=1)
-            at_once = [job.state for job in some if not held and _ended_at_once(job, began, some)]
-            requeued = [job for job in some if not held and job.state == "REQUEUED" and _ends_what_began(job, began)]
-            if at_once or requeued:
-                ended = least
-            elif concluded := self._runs.ends.get((allocation, None, began)):
-                self._next_ends[allocation, None, began] = concluded
-                continue
-            elif over_by is not None:
-                ended = max(least, over_by)
-                at_once = ["REQUEUED" if _has_another_run(now, began) else "RESIZING"]
-            elif some and all(job.ended_at is not None for job in some) and (now is None or now.ended_at):
-                ended = max(least, now.ended_at) if now is not None and now.ended_at else least
-            else:
-                continue
+            ended = max(min(ends), row["ts"])
             self._next_ends[allocation, None, began] = ended.replace(microsecond=0)
-            end = {name: row[name] for name in row if name not in ONLY_AT_START}
-            state = next((state for state in at_once if state in ENDINGS), "REQUEUED")
-            collected.add("events", end | {"ts": ended, "event": ENDINGS[state], "reason": state})
+            if is_settled and not run.was_momentary:
+                message = END_UNKNOWN.format(*(f"{at:%Y-%m-%d %H:%M:%SZ}" for at in (began, ended)))
+                collected.add("findings", finding(self._site, now, "end_unknown", message, job_id, "warning"))
+            if ended == before or (ended == row["ts"] and run.is_reported_over):
+                continue
+            state = end[1] if end is not None else "REQUEUED"
+            if ended == row["ts"]:
+                collected.add("events", columns | {"ts": began, "event": "resized"} | NOTHING)
+            collected.add("events", columns | {"ts": ended, "event": ENDINGS[state], "reason": state})
         return collected
 
     def _node_rows(self, nodes: Parsed[Node], now: datetime, jobs: Iterable[Job]) -> Collected:
@@ -298,42 +362,6 @@ class SlurmCollector:
         return new
 
 
-def _has_another_run(now: Job | None, began: datetime) -> bool:
-    """Whether by the controller a job waits again, or has begun again since."""
-    if now is None or now.ended_at is not None:
-        return False
-    return now.state in WAITING or (now.run_started_at is not None and now.run_started_at > began)
-
-
-def _over_by(now: Job | None, allocation: str, began: datetime) -> datetime | None:
-    """When a run was over, or a node given back, as the controller says of a job that is not over: by the submission
-    of its next run, or when it was resized. None: it does not say so."""
-    if now is None or now.ended_at is not None:
-        return None
-    if _has_another_run(now, began):
-        return now.submitted_at if now.submitted_at is not None and now.submitted_at >= began else None
-    return None if now.started_at is None or allocation in now.allocations else now.started_at
-
-
-def _ended_at_once(job: Job, began: datetime, of_job: Sequence[Job]) -> bool:
-    """Whether a record of no length is all that there is of a start; of a job that was resized the next one is more."""
-    if not job.started_at == began == job.ended_at:
-        return False
-    return job.state != "RESIZING" or any(
-        later is not job and later.submitted_at is not None and later.submitted_at >= began for later in of_job
-    )
-
-
-def _ends_what_began(job: Job, began: datetime) -> bool:
-    """Whether a record that ends at a start that was reported, or has no length and lies just before it, is that
-    run's."""
-    if job.ended_at is None:
-        return False
-    return job.ended_at == began or (
-        job.started_at == job.ended_at and began - REQUEUED_AT_ONCE < job.ended_at <= began
-    )
-
-
 def _words_that_count(record: str, row: Row) -> Iterator[tuple[str, str]]:
     """A submission is one whatever its job waits for now, and a problem is one whenever it is met."""
     changing = "ts" if record == "findings" else "reason" if row["event"] == "submitted" else ""
@@ -342,7 +370,7 @@ def _words_that_count(record: str, row: Row) -> Iterator[tuple[str, str]]:
 
 def _joined(accounted: Iterable[Job], controlled: Iterable[Job]) -> Iterator[Job]:
     """Accounting's records with what only the controller tells of them: types and devices of GPUs, why they wait, and
-    that those are over which still wait for accounting, as it was seen to lose their start and end.
+    that those are over which still wait or run for accounting, as it was seen to lose their start and end.
 
     A job that was put back into the queue asks for the same types in each run.
     """
@@ -355,16 +383,26 @@ def _joined(accounted: Iterable[Job], controlled: Iterable[Job]) -> Iterator[Job
             elif same.state in WAITING:
                 job = replace(job, reason=same.reason or job.reason)
         elif same is not None:
+            if job.state in HOLDING and same.ended_at is not None and same.started_at == job.started_at:
+                job = replace(job, state=same.state, ended_at=same.ended_at)
             placed = same.placed if (job.started_at, job.held.whole) == (same.started_at, same.held.whole) else {}
             job = replace(job, held=job.held.typed(same.requested.types), placed=placed)
         yield job
 
 
-def _not_accounted(accounted: Iterable[Job], controlled: Iterable[Job], begin: datetime) -> list[Job]:
-    """The controller's jobs since `begin` of which accounting has no record. It may be about to; but slurmctld was seen
-    to lose records when it restarts, and what only the controller tells of would never end."""
-    known = {job.job_id for job in accounted}
-    return [job for job in controlled if job.job_id not in known and (job.ended_at is None or job.ended_at >= begin)]
+def _not_accounted(
+    accounted: Iterable[Job], controlled: Iterable[Job], begin: datetime, now: datetime
+) -> Iterator[Job]:
+    """The controller's jobs since `begin` of which accounting has no record, or none of the run that began a minute
+    ago. It may be about to; but slurmctld was seen to lose records when it restarts, and what only the controller tells
+    of would never end."""
+    known = {(job.job_id, at) for job in accounted for at in (None, job.started_at)}
+    for job in controlled:
+        if job.ended_at is not None and job.ended_at < begin:
+            continue
+        is_late = job.holds and job.started_at is not None and now - job.started_at >= LATE
+        if (job.job_id, None) not in known or (is_late and (job.job_id, job.started_at) not in known):
+            yield job
 
 
 def _missing_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
@@ -372,6 +410,34 @@ def _missing_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
     for job in jobs:
         if job.holds and job.started_at and now - job.started_at >= LATE and not not_ours(job, site):
             collected.add("findings", finding(site, now, "record_missing", RECORD_MISSING, job.job_id, "warning"))
+    return collected
+
+
+def _unfinished_rows(accounted: Sequence[Job], controlled: Iterable[Job], site: Site, now: datetime) -> Collected:
+    """Findings of records without an end whose job the controller does not know, and of those that another record of
+    their job shows to be not all: a submission before another one that never came to an end, a requeue or a resize
+    after which nothing came."""
+    collected = Collected()
+    known = {job.job_id for job in controlled}
+    last: dict[str, datetime] = {}
+    for job in accounted:
+        if job.submitted_at is not None:
+            last[job.job_id] = max(job.submitted_at, last.get(job.job_id, job.submitted_at))
+    for job in accounted:
+        since = job.ended_at or job.started_at or job.submitted_at
+        if since is None or now - since < LATE or not_ours(job, site):
+            continue
+        latest = last.get(job.job_id, since)
+        goes_on = job.ended_at is None or (job.state in ("REQUEUED", "RESIZING") and latest < job.ended_at)
+        if job.state in HOLDING and job.job_id not in known:
+            name, message = "end_unknown", RUNAWAY
+        elif job.state in WAITING and job.submitted_at is not None and job.submitted_at < latest:
+            name, message = "record_missing", RECORD_LOST.format(f"{job.submitted_at:%Y-%m-%d %H:%M:%SZ}")
+        elif job.state not in HOLDING and goes_on and job.job_id not in known:
+            name, message = "record_missing", RECORD_LOST.format(f"{since:%Y-%m-%d %H:%M:%SZ}")
+        else:
+            continue
+        collected.add("findings", finding(site, now, name, message, job.job_id, "warning"))
     return collected
 
 

@@ -12,6 +12,9 @@ PREEMPTED                    preempted; a next record follows if it is put back 
 REQUEUED                     cancelled: this run ended, a next record follows; a run of no length is not reported
 RESIZING                     finished: the record ends where the next one of the same job starts
 
+What ended in the second of its start held what it had for no time: a `resized` to nothing takes the place of its
+`started`, so that it claims nothing, and is seen all the same.
+
 `reason` keeps Slurm's word. An allocation is named by the job's raw id, which is also the workload's (cgroups name it
 so). Where devices are not known, rows of two nodes would have the same key, so what a job has on its first node is
 named by the job's id, on others ID@NODE. Every node of a job gets an end, whatever was known of it when it started.
@@ -54,6 +57,8 @@ ENDINGS: Mapping[str, str] = {
     "RESIZING": "finished",
 }
 STATES = WAITING | HOLDING | ENDINGS.keys()
+NOTHING: Row = {"gpus": 0.0}
+"""What a `resized` has that takes the place of a `started` in the same instant, which so claims nothing."""
 
 Word = Literal["account", "user", "qos", "partition", "wckey"]
 
@@ -128,9 +133,22 @@ class Job:
         return tuple(_allocation_id(self, node) for node in self.nodes) if self.holds else ()
 
     @property
+    def is_momentary(self) -> bool:
+        """Whether it ended in the second of its start: by the stamps it held what it had for no time."""
+        return self.started_at is not None and self.started_at == self.ended_at
+
+    @property
     def held_nothing(self) -> bool:
         """Whether this is what a job is that was put back into the queue, or resized, in the second of its start."""
-        return self.state in ("REQUEUED", "RESIZING") and self.started_at == self.ended_at
+        return self.state in ("REQUEUED", "RESIZING") and self.is_momentary
+
+    @property
+    def end_reported_at(self) -> datetime | None:
+        """A millisecond later where it is of the instant of its submission: an end then is the end of before, as of
+        what is left of a job that was resized in its last second."""
+        if self.ended_at is None or not self.is_momentary or self.submitted_at != self.started_at:
+            return self.ended_at
+        return self.ended_at + timedelta(milliseconds=1)
 
 
 def begun(submitted: datetime | None, started: datetime | None, ended: datetime | None) -> datetime | None:
@@ -167,14 +185,13 @@ def life(job: Job, site: Site) -> list[Row]:
                 if job.priority is not None:
                     row["priority"] = job.priority
                 rows.append(row)
+            if job.is_momentary:
+                rows.append(_row(job, site, job.started_at, "resized", _allocation_id(job, node)) | NOTHING)
     event = ENDINGS.get(job.state)
-    if event is not None and job.ended_at is not None:
+    if event is not None and job.end_reported_at is not None:
         reported = {"reason": job.state, "message": _message(job), "actor": job.actor}
         ending = job.allocations or (job.job_id,)
-        # What is left of a job that was resized in its last second: an end in that instant is the end of before.
-        at_once = job.submitted_at == job.started_at == job.ended_at
-        ended_at = job.ended_at + timedelta(milliseconds=1) if at_once else job.ended_at
-        rows.extend(_row(job, site, ended_at, event, allocation) | reported for allocation in ending)
+        rows.extend(_row(job, site, job.end_reported_at, event, allocation) | reported for allocation in ending)
     return [_without_empty(row) for row in rows]
 
 
@@ -190,7 +207,7 @@ def waiting(job: Job, site: Site, at: datetime) -> Row:
 
 def placements(job: Job, site: Site, inventory: Inventory) -> list[Row]:
     """What the controller knows of a job that holds GPUs: the devices, instead of the nodes that `life` told."""
-    if not job.holds or job.started_at is None or not job.placed:
+    if not job.holds or job.started_at is None or not job.placed or job.is_momentary:
         return []
     # An end in the same millisecond would end this too, though it is the end of the record before.
     at = job.started_at + timedelta(milliseconds=job.earlier)
@@ -198,7 +215,7 @@ def placements(job: Job, site: Site, inventory: Inventory) -> list[Row]:
     for node in job.nodes:
         row = _row(job, site, at, "resized", _allocation_id(job, node))
         rows += [row | columns for columns in _devices(node, job.placed.get(node, ()), site, inventory)] or [
-            row | {"gpus": 0.0}
+            row | NOTHING
         ]
     return [_without_empty(row) for row in rows]
 

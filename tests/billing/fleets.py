@@ -142,6 +142,7 @@ class _Fleet:
             for _ in range(self.random.randint(1, 8 * len(devices))):
                 self._allocation(devices)
             self._impossible(devices)
+        self._momentary(devices)
         for device in devices:
             self.facts.devices.extend(device.changes)
             self._measure(device)
@@ -386,6 +387,19 @@ class _Fleet:
             start = self._moment(self.start)
             event("submitted", start)
             event(random.choice(("rejected", "cancelled")), start + random.randint(1, HOUR))
+
+    def _momentary(self, devices: list[_Device]) -> None:
+        """Jobs that end in the instant in which they start, mostly that of somebody else's start or end there: they
+        held nothing, so nobody is refused for them."""
+        random = self.random
+        for _ in range(random.choice((0, 1, 3))):
+            device = random.choice(devices)
+            instants = [at for share in device.shares for at in (share.start, share.end)] or [self._moment(self.start)]
+            at = min(random.choice(instants), self.until - 1)
+            event = self._writer(self._name("uid"))
+            event("submitted", at - random.choice((0, 1000)))
+            event("started", at, device.id, units=device.units)
+            event(random.choice(("finished", "failed", "cancelled", "preempted")), at)
 
     def _scramble_for(self, device: _Device) -> None:
         """Everybody claims what they like; who comes first (by time, then by name) gets it."""

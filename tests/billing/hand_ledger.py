@@ -38,6 +38,7 @@ class Row:
     profile: str = ""
     cost_center: str = ""
     estimated: str = ""
+    node: str = "n1"
 
     @property
     def hour(self) -> datetime:
@@ -56,7 +57,7 @@ def fill(store: Store, rows: Sequence[Row], run: int = 7, closed: Iterable[datet
         "cluster": _texts(row.cluster for row in rows),
         "partition_profile": _texts(row.profile for row in rows),
         "cost_center": _texts(row.cost_center for row in rows),
-        "node": _texts("n1" for _ in rows),
+        "node": _texts(row.node for row in rows),
         "device_id": _texts(row.device for row in rows),
         "model": _texts(row.model for row in rows),
         "device_units": pa.array([row.units for row in rows], pa.uint32()),

@@ -201,7 +201,8 @@ def _claims_of(life: list[Record], until: int) -> Iterator[Claim]:
     for ts in sorted({event["ts"] for event in life}):
         now = [event for event in life if event["ts"] == ts]
         kinds = {event["event"] for event in now}
-        if kinds & set(TERMINAL):
+        ended, was_open = bool(kinds & set(TERMINAL)), bool(held or suspended)
+        if ended:
             yield from release(ts)
             suspended.clear()
         if "suspended" in kinds:
@@ -214,6 +215,8 @@ def _claims_of(life: list[Record], until: int) -> Iterator[Claim]:
             yield from release(ts)
         for event in now:
             placed = event["device_id"], event["partition_id"]
+            if ended and not (was_open and event["event"] == "started"):
+                continue  # it ended in the instant of its start: it held nothing
             if event["event"] in ("started", "resized") and placed not in held:
                 held[placed] = ts, event
     yield from release(until)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
+import os
+import secrets
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -24,8 +30,12 @@ from billing.accounts.credits import (
     parse_amount,
     reverse_credit,
 )
+from billing.invoicing.corrections import changed_months
+from billing.invoicing.month import Books, books_of
 from billing.lines import Line
-from tests.billing.account_books import NOW, issue, void, without_prices
+from billing.periods import month_name, parse_period
+from billing.rates import RateCard, parse_rate_card
+from tests.billing.account_books import NO_PRICES, NOW, issue, void, without_prices
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -118,6 +128,46 @@ def test_taking_back_what_an_issued_invoice_bears_stays_in_its_month_for_the_nex
     assert credit_lines(accounts, "2027-01") == []
 
 
+def test_a_month_is_computed_again_for_a_credit_that_no_document_of_the_tenant_has(accounts: Store) -> None:
+    """For no other: with each draft, every month that ever had a credit would be."""
+    january = parse_period("2027-01", "UTC")
+
+    def found() -> list[str]:
+        return [month_name(month, "UTC") for month in changed_months(accounts, january, books_of(accounts))]
+
+    for month in ("2026-10", "2026-11", "2026-12"):
+        add_credit(accounts, credit(id=f"c-{month}", month=month), NOW)
+        add_credit(accounts, credit(id=f"c-{month}-2", month=month), NOW)
+    assert found() == [], "nothing is issued"
+    both = [{"kind": "credit", "rule": f"credit:c-2026-10{n}"} for n in ("", "-2")]
+    issue(accounts, "2026-10", "50.00", lines=both)
+    issue(accounts, "2026-11", "75.00", lines=[{"kind": "credit", "rule": "credit:c-2026-11"}])
+    issue(accounts, "2026-12", "75.00", lines=[{"kind": "usage", "rule": f"credit:c-2026-12{n}"} for n in ("", "-2")])
+    assert found() == ["2026-11", "2026-12"]
+    reverse_credit(accounts, "c-2026-10", "me", "found the switch up", NOW)
+    assert found() == ["2026-10", "2026-11", "2026-12"]
+
+
+def books_with(books: Books, card: RateCard) -> Books:
+    assert books.current is not None
+    return replace(books, current=replace(books.current, card=card))
+
+
+def test_a_month_is_computed_again_for_who_was_committed_and_has_no_invoice_of_it(accounts: Store) -> None:
+    """Of the months that others were billed for, from the promise's first until before its last."""
+    months = [f"2026-{number:02}" for number in range(6, 11)]
+    for month in months:
+        issue(accounts, month, "75.00")
+    books = books_of(accounts)
+    for since, until in product((None, months[1]), (None, months[3])):
+        promise = {"name": "q", "tenant": "kyoto", "gpus": "1", "price_per_gpu_hour": "1"}
+        promises = [{**promise, "effective_from": since, "effective_to": until}]
+        card = parse_rate_card({"currency": "EUR", "rates": NO_PRICES, "commitments": promises})
+        found = changed_months(accounts, parse_period("2026-12", "UTC"), books_with(books, card))
+        expected = [month for month in months if (since or "") <= month and (until is None or month < until)]
+        assert [month_name(month, "UTC") for month in found] == expected, (since, until)
+
+
 def test_what_is_no_credit_is_refused(accounts: Store) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"currency": "USD"}, "found USD, but the rate card is in EUR"),
@@ -192,6 +242,26 @@ def test_good_rows_are_added_and_each_bad_one_is_one_line_and_kept(accounts: Sto
     assert (again.read, again.added, again.known, len(again.refused)) == (7, 0, 2, 5)
     assert accounts.value("SELECT count() AS n FROM quarantine FINAL") == 5
     assert len(audit.history(accounts, "credits.import")) == 1
+
+
+def test_empty_lines_are_no_rows(accounts: Store, tmp_path: Path) -> None:
+    """Wherever they stand: what comes after them is read, and counted as without them."""
+    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    print(f"GPULEDGER_SEED={seed}")
+    dice = Random(seed)
+    lines = TABLE.splitlines()
+    rows = [json.dumps(dict(zip(lines[0].split(","), one, strict=False))) for one in csv.reader(lines[1:])]
+    issue(accounts, "2026-09", "100.00")
+    for suffix, header, body in (("csv", lines[:1], lines[1:]), ("jsonl", [], rows)):
+        found = []
+        for most in (0, 2):
+            text = "".join(f"{line}\n" + "\n" * dice.randint(0, most) for line in body) + "\n" * most
+            path = tmp_path / f"{most}.{suffix}"
+            path.write_text("".join(f"{line}\n" for line in header) + "\n" * most + text)
+            report = import_credits(accounts, path, "me", NOW)
+            found.append((report.read, report.added + report.known, [(one.row, one.why) for one in report.refused]))
+        assert found[0] == found[1], suffix
+        assert found[0][0] == len(body)
 
 
 def test_json_lines_say_the_same_and_a_number_without_quotes_is_refused(accounts: Store, tmp_path: Path) -> None:

@@ -51,6 +51,16 @@ def test_zero_has_no_sign_in_a_document_whatever_it_was_reckoned_from(amount: De
     assert text(amount) == str(amount).removeprefix("-" if not amount else "")
 
 
+@given(st.integers(1, 3), st.integers(0, 2000))
+def test_of_what_corrects_a_month_the_first_are_named_and_the_others_counted(named: int, others: int) -> None:
+    first = [{"allocation": f"job-{n}", "gpu_hours": "1.5"} for n in range(named)]
+    change = {"month": "2026-09", "from": "2026-09-03T10:00:00.000Z", "to": "2026-09-20T22:00:00.000Z"}
+    changes = [{**change, "closed_at": None, "allocations": named + others, "first": first}]
+    said = str(asdict(page_of(every_kind(changes=changes))))
+    names = ", ".join(f"job-{n} (+1.50 GPU-hours)" for n in range(named))
+    assert f"{names} and {others:,} more." in said if others else f"{names}." in said
+
+
 # --- what a page says ------------------------------------------------------------------------------------------------
 
 

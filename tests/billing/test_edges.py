@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -127,3 +131,48 @@ def test_a_months_first_and_last_hour_are_in_it(answers: dict[str, tuple[Any, An
     assert held == {
         (name, day): Decimal("2.5") for name in ("held", "orphan", "dear") for day in ("2026-10-01", "2026-10-31")
     }
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_what_is_held_and_drawn_around_a_midnight_is_of_the_day_on_which_it_was(store: Store) -> None:
+    """Where midnight cuts an hour of the books: time, energy and memory on each side of it, by the minute."""
+    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    print(f"GPULEDGER_SEED={seed}")
+    dice = Random(f"midnight {seed}")
+    zone, midnight = dice.choice(((ZONE, "18:30"), ("Asia/Kathmandu", "18:15"), ("America/St_Johns", "02:30")))
+    apply_rate_card(store, parse_rate_card({**CARD, "timezone": zone}), "me", "", at("2026-09-01 00:00"))
+    start, turn = at(f"2026-10-05 {midnight}") - 100 * MINUTE, at(f"2026-10-05 {midnight}")
+    facts: dict[str, list[dict[str, Any]]] = {"devices": [], "events": [], "samples": []}
+    expected: dict[tuple[str, bool], list[int]] = {}
+    for number in range(4):
+        device, watts, size = f"g{number}", dice.randrange(50, 700), dice.randrange(1, 40) << 30
+        about = {"device_id": device, "model": "H100", "node": "n1", "pool": "p", "ts": start - MINUTE}
+        facts["devices"].append({**about, "state": "available"})
+        since, until = sorted(dice.sample(range(10, 190), 2)) if number else (40, 160)
+        first, last = (f"{start + minute * MINUTE:%Y-%m-%d %H:%M}" for minute in (since, until))
+        facts["events"] += job(device, "chem", device, first, last, project="p")
+        drawn = {"power_watts": float(watts), "memory_used_bytes": size}
+        reported = samples(device, f"{start:%Y-%m-%d %H:%M}", range(200))
+        facts["samples"] += [{**one, **drawn} for one in reported]
+        for minute in range(since, until):
+            sums = expected.setdefault((device, start + minute * MINUTE >= turn), [0, 0, 0])
+            for place, more in enumerate((60_000, watts * 60_000, size * 60_000)):
+                sums[place] += more
+    put_all(store, facts)
+    close(store, start.replace(minute=0) + 5 * timedelta(hours=1), at("2026-11-02 00:00"))
+    sides = "device_id, charge_period_start >= {turn:DateTime64(3, 'UTC')} AS late"
+    of = "WHERE allocation_id != '' GROUP BY device_id, late"
+    held = store.rows(
+        f"SELECT {sides}, sum(used_unit_ms + idle_unit_ms + unmetered_unit_ms) AS ms FROM ledger {of}", {"turn": turn}
+    )
+    drawn = store.rows(
+        f"SELECT {sides}, sum(energy_millijoules) AS mj, sum(memory_byte_ms) AS bytes, sum(measured_unit_ms) AS ms "
+        f"FROM energy {of}",
+        {"turn": turn},
+    )
+    time = {(row["device_id"], bool(row["late"])): int(row["ms"]) for row in held}
+    assert time == {key: sums[0] for key, sums in expected.items()}
+    found = {(row["device_id"], bool(row["late"])): [int(row[name]) for name in ("ms", "mj", "bytes")] for row in drawn}
+    assert found == expected

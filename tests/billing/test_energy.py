@@ -7,7 +7,7 @@ import os
 import secrets
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -22,10 +22,8 @@ from billing.close import CloseReport, close
 from billing.energy.components import component_lines
 from billing.energy.report import EnergyReport, energy_report
 from billing.energy.settings import (
-    EnergySettingsError,
     apply_energy_settings,
     current_energy_settings,
-    load_energy_settings,
     parse_energy_settings,
 )
 from billing.lines import Line
@@ -717,38 +715,6 @@ def _by_the_minute(samples: list[Reported], hour: int) -> tuple[int, int]:
 # --- what people state -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (
-            "intensity: [{grams_per_kwh: 380, source: x}]",
-            r"intensity\[0\]\.grams_per_kwh: found 380; write it in quotes",
-        ),
-        ('intensity: [{grams_per_kwh: "380"}]', r"intensity\[0\]\.source: missing"),
-        ("intensity: [{source: x}]", "grams_per_kwh, hourly or pue is missing"),
-        ('intensity: [{pue: "0.9", source: x}]', r"pue: found '0\.9'; Input should be greater than or equal to 1"),
-        (
-            'intensity: [{grams_per_kwh: "1", source: x, effective_from: "2026-10-01T00:30Z"}]',
-            r"intensity\[0\]: effective_from 2026-10-01T00:30:00Z is not a whole hour UTC",
-        ),
-        (
-            'intensity: [{grams_per_kwh: "1", source: x, effective_from: 2026-10-02, effective_to: 2026-10-01}]',
-            "is not after effective_from",
-        ),
-        ('intensity: [{hourly: ["1"], source: x}]', "hourly stands with effective_from"),
-        ('idle_power: [{watts: "70", modle: H}]', "modle"),
-        ("timezone: Mars", "found 'Mars'; expected an IANA time zone"),
-        ("- 1", "not energy settings"),
-        ("intensity: [", "not YAML: "),
-    ],
-)
-def test_settings_that_do_not_fit_are_one_line_with_the_key_and_what_fits(tmp_path: Path, text: str, says: str) -> None:
-    (tmp_path / "grid.yaml").write_text(text)
-    with pytest.raises(EnergySettingsError, match=says) as caught:
-        load_energy_settings(tmp_path / "grid.yaml")
-    assert "\n" not in str(caught.value)
-
-
 @seldom(4, "a price that begins within an hour")
 def test_a_price_that_begins_within_an_hour_cuts_its_segments_whoever_pays_it(store: Store) -> None:
     """Both hold half of a device of 100 W for an hour. On average both use half of it: 180 kJ for each. With a price of
@@ -788,15 +754,6 @@ def test_settings_are_kept_with_author_and_version_and_applying_them_again_chang
     assert [(row["action"], row["object"], json.loads(row["inputs"])) for row in history(store, "energy")] == sorted(
         [("energy.apply", first, {}), ("energy.apply", second, {"before": first})], key=lambda row: row[1]
     )
-
-
-def test_hours_beyond_an_hourly_series_have_no_figure_of_it() -> None:
-    stated = parse_energy_settings(
-        {"intensity": [{"hourly": ["1", "2"], "effective_from": "2026-10-01", "source": "s", "pue": "1.5"}]}
-    )
-    start = datetime(2026, 10, 1, tzinfo=UTC)
-    figures = [stated.grid("c", "p", start + timedelta(hours=hour)) for hour in (-1, 0, 1, 2)]
-    assert figures == [(None, None), (1, Decimal("1.5")), (2, Decimal("1.5")), (None, None)]
 
 
 # --- the command line ------------------------------------------------------------------------------------------------

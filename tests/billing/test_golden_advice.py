@@ -164,8 +164,10 @@ def drawn_holders(dice: random.Random, period: Period) -> Iterator[Holder]:
                     *[(Fraction(1), "")] * 3, (Fraction(3, 7), "3g.40gb"), (Fraction(4, 7), "4g.40gb"),
                     (Fraction(1, 2), ""),
                 ))  # fmt: skip
-            for _ in range({"recurs": devices, "replicas": 1, "any": dice.choice((1, 1, 2, 4))}[mode]):
+            for place in range({"recurs": devices, "replicas": 1, "any": dice.choice((1, 1, 2, 4))}[mode]):
                 device += 1
+                if place == 1 and mode == "any":  # it shrank: it goes on with fewer, or with one of another length
+                    about |= {"end": about["end"] - (about["end"] - about["start"]) * dice.choice((0, 0.02, 0.5))}
                 yield drawn_holder(dice, period, f"a{group}-{run}", device, about)
 
 

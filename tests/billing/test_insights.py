@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pytest
 
 from billing.insights.anomalies import AnomalyReport, anomalies
 from billing.insights.efficiency import efficiency
-from billing.insights.holders import Rules
+from billing.insights.holders import Rules, read_holders
 from billing.insights.mig_profiles import mig_profiles
 from billing.insights.proposals import replica_name
 from billing.insights.savings import Recommendation, SavingsReport, savings
 from billing.insights.waste import Waste
-from billing.periods import parse_period
+from billing.periods import Period, parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from gpuledger.output import plain
 from tests.billing.account_books import NO_PRICES
@@ -85,6 +88,46 @@ def test_unmetered_time_lowers_the_coverage_and_not_the_efficiency(books: Store)
     ]
     # (1/2 + 1/7) of (3/4 + 1) metered hours, of 3 allocated
     assert plain((report.total["efficiency"], report.total["coverage"])) == ["0.367346939", "0.583333333"]
+
+
+def test_a_holder_is_what_it_was_last(books: Store) -> None:
+    """Whatever changes from entry to entry, within an hour too; how a device is divided changes between hours."""
+    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    print(f"GPULEDGER_SEED={seed}")
+    dice = Random(f"last {seed}")
+    names = ("queue", "workload", "node", "model", "contracted")
+    last: dict[str, Row] = {}
+    for name in names:
+        rows = []
+        for hour in range(30):
+            units = dice.choice((4, 7))
+            for half in (0, 30):
+                value = f"1.{hour}{half:02}" if name == "contracted" else f"{dice.randrange(100)}-{hour}-{half}"
+                start = at("2026-10-05 00:00") + timedelta(hours=hour, minutes=half)
+                more: dict[str, Any] = {name: value, "units": units, "idle": str(HOUR_MS // 2), "profile": "1g.10gb"}
+                rows.append(Row(start, "chem", name, device=name, **more))
+        fill(books, dice.sample(rows, len(rows)))
+        last[name] = rows[-1]
+    period = Period(at("2026-10-05 00:00"), at("2026-10-06 06:00"))
+    found = {one.device_id: one for one in read_holders(books, period, Rules())}
+    assert set(found) == set(names)
+    for name, attribute in zip(names, ("queue", "workload_id", "node", "model", "price"), strict=True):
+        said, expected = getattr(found[name], attribute), getattr(last[name], name)
+        assert said == (Decimal(expected) if name == "contracted" else expected), name
+        assert found[name].idle == Fraction(30, last[name].units), name
+
+
+@pytest.mark.parametrize(("metered", "dim"), [("0.9", False), ("0.8999", True)])
+def test_an_hour_that_is_metered_just_enough_can_be_told(books: Store, metered: str, dim: bool) -> None:
+    idle = int(Decimal(metered) * HOUR_MS)
+    start = at("2026-10-05 00:00")
+    rows = [
+        Row(start + timedelta(hours=hour), "chem", idle=str(idle), unmetered=HOUR_MS - idle, profile="1g.10gb")
+        for hour in range(30)
+    ]
+    fill(books, rows)
+    (found,) = read_holders(books, Period(start, start + timedelta(hours=30)), Rules(min_coverage=Decimal("0.9")))
+    assert (found.dim_cost > 0, found.quiet_cost > 0) == (dim, not dim)
 
 
 def test_idle_cost_without_a_price_is_unknown_and_days_are_in_order(books: Store) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.invoicing import invoices
-from billing.invoicing.documents import Invoice
+from billing.invoicing.changes import changed_entries
+from billing.invoicing.credit_notes import Creditable, credit_note
+from billing.invoicing.documents import Invoice, instant
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
 from billing.invoicing.month import Books
@@ -216,6 +221,85 @@ def test_a_close_while_the_drafts_are_computed_is_refused(october: Store, monkey
         issue_all(october, OCTOBER, NOW)
     assert issued(october) == []
     assert issue_all(october, OCTOBER, NOW) == issued(october) != []
+
+
+# --- documents beside each other --------------------------------------------------------------------------------------
+
+CENTS = st.integers(1, 10**7).map(lambda cents: Decimal(cents).scaleb(-2))
+
+
+@given(
+    CENTS,
+    st.fractions(0, 1),
+    st.lists(CENTS, max_size=3),
+    st.sampled_from((None, "JPY", "KWD", "USD")),
+    st.integers(1, 10**9).map(lambda rate: Decimal(rate).scaleb(-4)),
+)
+def test_a_credit_note_gives_back_its_part_of_each_tax_and_is_converted_as_its_invoice_is(
+    net: Decimal, part: Fraction, taxes: list[Decimal], currency: str | None, rate: Decimal
+) -> None:
+    """Each to the half of a last digit; all of an invoice gives back all of its taxes."""
+    amount = max(Decimal("0.01"), Decimal(int(part * int(net * 100))).scaleb(-2))
+    payable = None if currency is None else {"currency": currency, "rate": str(rate), "amount": "1", "corrections": []}
+    period = {"month": "2026-10", "start": "2026-10-01T00:00:00Z", "end": "2026-11-01T00:00:00Z", "timezone": "UTC"}
+    document = {"number": "GL-1", "tenant": "t", "period": period, "currency": "EUR", "totals": {}, "payable": payable}
+    left = Creditable(net, {f"tax {n}": tax for n, tax in enumerate(taxes)})
+    note = credit_note(Invoice(document), amount, "outage", left)
+    back = [Fraction(line["amount"]) for line in note["lines"]]
+    assert back[0] == -Fraction(amount)
+    assert Fraction(note["totals"]["amount"]) == sum(back)
+    for given_back, tax in zip(back[1:], taxes, strict=True):
+        assert abs(given_back + Fraction(tax) * Fraction(amount) / Fraction(net)) <= Fraction(1, 200)
+        assert amount != net or given_back == -Fraction(tax)
+    if currency is None:
+        assert note["payable"] is None
+        return
+    assert {name: note["payable"][name] for name in ("currency", "rate")} == {"currency": currency, "rate": str(rate)}
+    converted, least = Fraction(note["payable"]["amount"]), Fraction(1, 10 ** minor_digits(currency))
+    assert abs(converted - sum(back) * Fraction(rate)) <= least / 2
+    assert converted % least == 0
+
+
+def drawn_document(dice: Random, number: int) -> Invoice:
+    """Of a tenant and a month, with corrections of earlier ones."""
+    corrected = [{"month": f"2026-{dice.randrange(5, 8):02}"} for _ in range(dice.randrange(3))]
+    about = [{"charge_class": None}, *({"charge_class": "Correction", "reference": one} for one in corrected)]
+    document: dict[str, Any] = {"number": f"GL-{number}", "tenant": dice.choice(("chem", "phys")), "lines": about}
+    document["period"] = {"month": f"2026-{dice.randrange(5, 9):02}", "timezone": "UTC"}
+    document["document_type"] = dice.choice(("invoice", "invoice", "invoice", "credit_note"))
+    document["status"] = dice.choice(("issued", "issued", "issued", "void"))
+    return Invoice({**document, "issued_at": instant(NOW + timedelta(hours=number)), "as_of_run": number + 100})
+
+
+class Asked:
+    """In place of a store: what it is asked with."""
+
+    def rows(self, _: str, params: dict[str, Any]) -> list[dict[str, Any]]:
+        self.params = params
+        return []
+
+
+def test_a_correction_is_explained_by_what_changed_since_the_last_document_about_its_month_before_it() -> None:
+    """Not since a later one, another tenant's, a void one or a credit note; of a draft since any of them."""
+    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    print(f"GPULEDGER_SEED={seed}")
+    dice = Random(seed)
+    for _ in range(100):
+        documents = [drawn_document(dice, number) for number in range(8)]
+        place = dice.randrange(9)
+        draft = Invoice({**drawn_document(dice, 8).document, "number": None, "issued_at": None})
+        asking, earlier = (draft, documents) if place == 8 else (documents[place], documents[:place])
+        month, before = f"2026-{dice.randrange(5, 8):02}", 0
+        for one in earlier:
+            stands = one.document["document_type"] == "invoice" and one.document["status"] == "issued"
+            months = {one.month, *(line["reference"]["month"] for line in one.lines[1:])}
+            if stands and one.tenant == asking.tenant and month in months:
+                before = one.document["as_of_run"]
+        store = Asked()
+        changed_entries(store, asking, month, dice.sample(documents, 8))  # type: ignore[arg-type]
+        found = {name: store.params[name] for name in ("before", "after", "tenant")}
+        assert found == {"before": before, "after": asking.document["as_of_run"], "tenant": asking.tenant}
+        assert store.params["start"] == parse_period(month, "UTC").start
 
 
 # --- rounding --------------------------------------------------------------------------------------------------------

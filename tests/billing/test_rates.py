@@ -8,6 +8,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,6 +117,23 @@ def test_more_keys_win_then_exact_over_glob_then_tenant_over_profile_over_pool_o
 def test_a_day_starts_at_midnight_in_the_cards_zone_and_a_naive_time_is_local() -> None:
     rates = card(rule("a", "1", "2026-10-26", "2026-10-26T12:00:00"), timezone="Europe/Berlin")
     assert cut_instants(rates) == [datetime(2026, 10, 25, 23, tzinfo=UTC), datetime(2026, 10, 26, 11, tzinfo=UTC)]
+
+
+@given(
+    st.integers(-125 * 365 * 86_400, 263 * 365 * 86_400).map(lambda seconds: START + timedelta(seconds=seconds)),
+    st.sampled_from((0, 1, 1000, 500_000, 999_000)),
+    st.sampled_from(("", "Z", "+05:30", "-08:00")),
+)
+def test_any_instant_of_whole_milliseconds_is_read_as_it_is_written(at: datetime, micros: int, offset: str) -> None:
+    written = at.replace(microsecond=micros, tzinfo=None).isoformat() + offset
+    parts = rule("a", "1", written), rule("a", "1", None, written)
+    if micros % 1000:
+        for part in parts:
+            with pytest.raises(RateError, match="the books count whole milliseconds"):
+                card(part)
+        return
+    meant = datetime.fromisoformat(written if offset else f"{written}+00:00")
+    assert [one.effective_from or one.effective_to for part in parts for one in card(part).rates] == [meant, meant]
 
 
 def test_patterns_are_case_sensitive() -> None:

@@ -53,7 +53,8 @@ def codes_of(code: CodeType) -> Iterator[CodeType]:
 
 
 HANGS_SECONDS = 20
-"""Of CPU, in which a test comes to its end."""
+"""Of CPU, in which a test comes to its end; one that takes long without a fault has HANGS_TIMES as long."""
+HANGS_TIMES = 3
 
 
 class Swapped:
@@ -154,7 +155,9 @@ class Quick:
         other = next((one for one in others if one.path == item.path), others[0] if others else None)
         assert isinstance(item, pytest.Function)
         item._initrequest()  # else the fixtures of the run before are given again
-        signal.setitimer(signal.ITIMER_VIRTUAL, HANGS_SECONDS)
+        item.session._setupstate.teardown_exact(item)  # the module before, if this one is another: else setup fails
+        usual = self._kept.reach.seconds.get(item.nodeid, 0.0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, max(HANGS_SECONDS, HANGS_TIMES * usual))
         try:
             for report in runtestprotocol(item, log=False, nextitem=other):
                 if report.failed:

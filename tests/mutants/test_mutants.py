@@ -12,8 +12,8 @@ from tests.draws import seldom
 from tests.mutants.draw import draw
 from tests.mutants.fault import Fault
 from tests.mutants.python import faults_of_python
-from tests.mutants.quick import Swapped
-from tests.mutants.reach import statement_lines
+from tests.mutants.quick import Quick, Swapped
+from tests.mutants.reach import Kept, statement_lines
 from tests.mutants.sql import faults_of_sql
 from tests.mutants.trial import Control, Copy, Limits, Verdict, judged, try_out
 
@@ -169,6 +169,25 @@ def test_a_functions_code_is_that_of_another_text_until_it_is_given_back(tmp_pat
     assert module.rounded(3) != before
     swapped.back()
     assert module.rounded(3) == before
+
+
+class TurnAbout(Quick):
+    """Asks tests as the quick tool does, one file's after another's."""
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        a, b, c = session.items
+        self.failed = [(item.name, self._failed(item)) for item in (a, c, b, c, c, a)]
+        return True
+
+
+def test_a_test_fails_by_itself_not_because_one_of_another_file_came_before_it(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_one.py").write_text("def test_a(): pass\n\ndef test_b(): pass\n")
+    (tmp_path / "test_other.py").write_text("def test_c(): pass\n")
+    (tmp_path / "reach.json").write_text("{}")
+    asked = TurnAbout(tmp_path, (), Kept(tmp_path), tmp_path / "out", 1)
+    pytest.main(["-q", "-p", "no:cacheprovider", str(tmp_path)], [asked])
+    assert asked.failed == [(f"test_{name}", None) for name in "acbcca"]
 
 
 @pytest.fixture

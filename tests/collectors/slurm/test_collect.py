@@ -139,7 +139,8 @@ def test_a_job_of_which_accounting_has_no_record_begins_and_ends_as_the_controll
         ("started", ""),
         ("resized", "GPU-0"),
     ]
-    assert [(row["finding"], row["workload_id"]) for row in first["findings"]] == [("record_missing", "7")]
+    findings = [(row["finding"], row["workload_id"]) for row in first["findings"]]
+    assert findings == [("record_missing", "7"), ("end_unknown", "8")]  # job 8 runs for accounting alone
     collector.acknowledge()
     over = NOW + timedelta(minutes=2)
     reported.jobs = [JOB | {"job_state": "COMPLETED", "end_time": int(over.timestamp()), "gres_detail": []}]
@@ -165,9 +166,9 @@ def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
         assert events(collector.collect(now + timedelta(seconds=1)).rows) == []  # accounting says that it runs
         reported.lines = [record("REQUEUED", start, f"2026-10-05T{end}")]
         for _ in range(2):  # until it is kept
-            last = collector.collect(now + timedelta(seconds=2)).rows["events"][-1]
-            assert (last["event"], last["allocation_id"]) == ("cancelled", "7")
-            assert last["ts"] == began + timedelta(milliseconds=1)
+            rows = collector.collect(now + timedelta(seconds=2)).rows["events"]
+            ends = {(row["event"], row["allocation_id"], row.get("gpus")) for row in rows if row["ts"] == began}
+            assert ends == {("resized", "7", 0), ("cancelled", "7", None)}
         collector.acknowledge()
         assert collector.collect(now + timedelta(seconds=3)).rows == {}
         # A run of before ends none that began long after it, whose record is late.
@@ -192,9 +193,10 @@ def test_a_run_that_the_controller_alone_saw_has_an_end(tmp_path: Path, restarts
     collector.acknowledge()
     reported.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:00")]
     reported.jobs = [JOB | {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": []}]
-    (end,) = collector.collect(now + timedelta(seconds=2)).rows["events"]
+    nothing, end = collector.collect(now + timedelta(seconds=2)).rows["events"]
+    assert (nothing["event"], nothing["gpus"], nothing["ts"]) == ("resized", 0, now - timedelta(seconds=1))
     assert (end["event"], end["allocation_id"], end["reason"]) == ("cancelled", "7", "REQUEUED")
-    assert end["ts"] == rows[-1]["ts"] + timedelta(milliseconds=1)
+    assert end["ts"] == rows[1]["ts"]
     assert "device_id" not in end
     collector.acknowledge()
     assert collector.collect(now + timedelta(minutes=1)).rows == {}
@@ -227,10 +229,9 @@ def test_a_run_whose_end_slurm_changes_keeps_the_earlier_one_and_is_a_finding(
         reported = Reported([], [JOB | {"job_state": "CANCELLED", "end_time": TEN + DAYS, "gres_detail": []}])
     collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     ends = [row for row in collector.collect(now).rows["events"] if row["event"] not in ("submitted", "started")]
-    # Twice: one in the instant of a start may be the end of what was before.
-    assert [(row["event"], row["reason"], row["ts"].microsecond) for row in ends] == [
-        ("cancelled", "CANCELLED", 0),
-        ("cancelled", "CANCELLED", 1000),
+    assert [(row["event"], row.get("gpus"), row.get("reason"), row["ts"].microsecond) for row in ends] == [
+        ("resized", 0, None, 0),
+        ("cancelled", None, "CANCELLED", 0),
     ]
     if acknowledged:
         collector.acknowledge()
@@ -248,7 +249,9 @@ def test_a_run_whose_end_slurm_changes_keeps_the_earlier_one_and_is_a_finding(
     # An end that was not kept is in no ledger: the later one is the only one.
     assert found == ([("end_changed", "7", changed)] if acknowledged else [])
     collector.acknowledge()
-    assert collector.collect(now + timedelta(minutes=1)).rows == {}
+    assert collector.collect(now + timedelta(seconds=30)).rows == {}
+    (lost,) = collector.collect(now + timedelta(minutes=2)).rows["findings"]  # nothing came after the requeue
+    assert (lost["finding"], lost["workload_id"]) == ("record_missing", "7")
 
 
 @pytest.mark.parametrize("who", ["accounting", "controller"])
@@ -283,23 +286,28 @@ def test_a_node_that_is_given_back_in_the_second_of_the_start_ends(tmp_path: Pat
     ]
     assert ends == [("finished", "7@g2", "RESIZING")]
     began_at = datetime(2026, 10, 5, 10, tzinfo=UTC)
-    assert {row["ts"] - began_at for row in rows if row["event"] == "resized"} == {timedelta(milliseconds=1)}
+    placed = {(row["allocation_id"], row["ts"] - began_at) for row in rows if row.get("device_id")}
+    assert placed == {("7", timedelta(milliseconds=1))}
+    nothing = {(row["allocation_id"], row["ts"]) for row in rows if row["event"] == "resized" and row.get("gpus") == 0}
+    assert nothing == {("7@g2", began_at)}
 
 
 def test_a_job_that_is_over_while_accounting_says_that_it_waits_is_over(tmp_path: Path) -> None:
     waits = record("PENDING", "Unknown").replace("2026-10-05TUnknown", "Unknown")
     reported = Reported([waits], [JOB])
     collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
-    collector.collect(NOW)
+    first = collector.collect(NOW).rows
+    assert [(row["finding"], row["workload_id"]) for row in first["findings"]] == [("record_missing", "7")]
+    assert ("started", "") in events(first)  # it is late by more than a minute
     collector.acknowledge()
     over = {"job_state": "COMPLETED", "submit_time": TEN + DAYS - 3600, "end_time": TEN + DAYS + 60, "gres_detail": []}
     reported.jobs = [JOB | over]
     rows = collector.collect(NOW + timedelta(minutes=1)).rows["events"]
-    assert [(row["event"], row["ts"].minute) for row in rows] == [("started", 0), ("finished", 1)]
+    assert [(row["event"], row["ts"].minute) for row in rows] == [("finished", 1)]
     # An earlier run's end is none of the one that waits.
-    reported.jobs = [JOB | over | {"submit_time": TEN + DAYS - 7200}]
+    reported.jobs = [JOB | over | {"submit_time": TEN + DAYS - 7200, "end_time": TEN + DAYS + 30}]
     collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "other.json")
-    assert events(collector.collect(NOW).rows) == [("submitted", "")]
+    assert events(collector.collect(datetime(2026, 10, 5, 10, 0, 40, tzinfo=UTC)).rows) == [("submitted", "")]
 
 
 def test_what_was_concluded_stands_until_accounting_has_the_run(tmp_path: Path) -> None:
@@ -333,9 +341,28 @@ def test_an_end_without_nodes_is_remembered_too(tmp_path: Path) -> None:
     collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     assert "findings" not in collector.collect(NOW).rows
     collector.acknowledge()
-    reported.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:02")]
+    waits = {"job_state": "PENDING", "submit_time": TEN + DAYS + 2, "start_time": 0, "nodes": "", "gres_detail": []}
+    reported.lines, reported.jobs = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:02")], [JOB | waits]
     (found,) = collector.collect(NOW + timedelta(seconds=1)).rows["findings"]
     assert (found["finding"], found["workload_id"]) == ("end_changed", "7")
+
+
+def test_a_record_that_shows_another_to_be_lost_is_a_finding(tmp_path: Path) -> None:
+    """What was requeued or resized has a next record, and what waits no later submission."""
+    waits = record("PENDING", "Unknown").replace("2026-10-05TUnknown", "Unknown")
+    again = record("COMPLETED", "11:00:00", "2026-10-05T11:05:00").replace("T09:00:00", "T10:30:00")
+    for number, (lines, lost) in enumerate(
+        (
+            ([record("REQUEUED", "10:00:00", "2026-10-05T10:30:00")], True),
+            ([record("REQUEUED", "10:00:00", "2026-10-05T10:30:00"), again], False),
+            ([record("RESIZING", "10:00:00", "2026-10-05T10:30:00")], True),
+            ([waits, again], True),
+            ([record("COMPLETED", "10:00:00", "2026-10-05T10:30:00")], False),
+        )
+    ):
+        collector = SlurmCollector(Reported(lines), PLAIN, INVENTORY, tmp_path / f"{number}.json")
+        found = [(row["finding"], row["workload_id"]) for row in collector.collect(NOW).rows.get("findings", ())]
+        assert found == [("record_missing", "7")] * lost, lines
 
 
 def test_a_job_that_a_killed_slurmctld_forgot_ends_when_another_has_its_id(tmp_path: Path) -> None:
@@ -373,6 +400,7 @@ def test_what_is_left_of_a_job_that_is_resized_in_its_last_second_ends() -> None
     rows = life(replace(left, held=Gpus(1)), PLAIN)
     assert [(row["event"], row["ts"]) for row in rows[1:]] == [
         ("started", NOW),
+        ("resized", NOW),  # to nothing: it held what it had for no time
         ("finished", NOW + timedelta(milliseconds=1)),
     ]
 
@@ -398,13 +426,69 @@ def test_a_run_that_accounting_never_wrote_ends_as_the_controller_says(
     end = int(began.timestamp()) + 4
     over = {"job_state": "CANCELLED", "start_time": end - 4, "end_time": end, "gres_detail": []}
     reported.jobs = [JOB | over] if ended else []  # or it is gone from the controller's memory
-    rows = collector.collect(NOW + timedelta(seconds=2)).rows["events"]
-    over_at = began + (timedelta(seconds=4) if ended else timedelta(milliseconds=1))
-    last = [(row["event"], row["ts"]) for row in rows if row["ts"] >= began]
-    assert [end for end in last if end[0] != "submitted"] == [("cancelled", over_at)]
-    assert restarted or len(rows) == 1
+    found = collector.collect(NOW + timedelta(seconds=2)).rows
+    if not ended:
+        # Something must have followed the requeue; of the run that was told somebody may still say.
+        assert [row["finding"] for row in found["findings"]] == ["record_missing"]
+        collector.acknowledge()
+        found = collector.collect(NOW + timedelta(hours=1)).rows
+        assert [(row["finding"], row["workload_id"]) for row in found["findings"]] == [("end_unknown", "7")]
+    over_at = began + timedelta(seconds=4 if ended else 0)
+    last = [(row["event"], row["ts"]) for row in found["events"] if row["ts"] >= began]
+    assert [end for end in last if end[0] not in ("submitted", "started", "resized")] == [("cancelled", over_at)]
     collector.acknowledge()
-    assert collector.collect(NOW + timedelta(seconds=3)).rows == {}
+    assert collector.collect(NOW + timedelta(hours=1, seconds=3)).rows == {}
+
+
+def test_a_run_that_was_overwritten_in_the_second_of_its_submission_held_nothing(tmp_path: Path) -> None:
+    """Nobody asked the controller meanwhile; that the record of one submission begins later than the run says it."""
+    began = datetime(2026, 10, 5, 10, tzinfo=UTC)
+    at_once = record("RUNNING", "10:00:00").replace("T09:00:00", "T10:00:00")
+    reported = Reported([at_once], [JOB | {"submit_time": TEN + DAYS}])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    collector.collect(began + timedelta(seconds=1))
+    collector.acknowledge()
+    over = {"job_state": "COMPLETED", "start_time": TEN + DAYS + 12, "end_time": TEN + DAYS + 20, "gres_detail": []}
+    reported.jobs = [JOB | over | {"submit_time": TEN + DAYS}]
+    reported.lines = [
+        at_once.replace("RUNNING", "COMPLETED").replace("10:00:00|Unknown", "10:00:12|2026-10-05T10:00:20")
+    ]
+    rows = collector.collect(began + timedelta(minutes=1)).rows
+    ends = [(row["event"], row.get("gpus"), row["ts"].second) for row in rows["events"] if row["event"] != "started"]
+    assert ends == [("finished", None, 20), ("resized", 0, 0), ("cancelled", None, 0)]
+    assert "findings" not in rows
+
+
+def test_a_run_is_not_ended_again_once_its_record_is_older_than_what_accounting_is_asked_for(tmp_path: Path) -> None:
+    """It was taken for one that accounting never wrote, and billed for a millisecond instead of ten minutes."""
+    first = record("REQUEUED", "10:00:00", "2026-10-05T10:10:00")
+    reported = Reported([first])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 30, tzinfo=UTC)
+    for at, lines in (
+        (now, [first]),
+        (now + timedelta(minutes=45), [record("COMPLETED", "11:10:00", "2026-10-05T11:12:00")]),
+    ):
+        reported.lines = lines
+        rows = collector.collect(at).rows["events"]
+        collector.acknowledge()
+    assert [(row["event"], row["ts"].hour) for row in rows] == [("started", 11), ("finished", 11)]
+
+
+def test_a_run_that_accounting_lost_while_nobody_watched_for_hours_is_a_finding(tmp_path: Path) -> None:
+    reported = Reported([record("RUNNING", "10:00:00")], [JOB])
+    now = datetime(2026, 10, 5, 10, 20, tzinfo=UTC)
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    collector.collect(now)
+    collector.acknowledge()
+    reported.lines, reported.jobs = [], []
+    rows = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(now + timedelta(hours=3)).rows
+    (found,) = rows["findings"]
+    assert (found["finding"], found["workload_id"]) == ("end_unknown", "7")
+    assert found["message"].startswith(
+        "accounting has no end of its run that began at 2026-10-05 10:00:00Z: billed until"
+    )
+    assert [row["ts"] for row in rows["events"] if row["event"] == "cancelled"] == [now]
 
 
 def test_a_node_was_back_when_a_job_began_of_which_accounting_tells_later(tmp_path: Path) -> None:
@@ -487,7 +571,7 @@ def test_a_node_that_was_mended_while_nobody_looked_is_told_after_a_restart(tmp_
 
 
 def test_bad_records_are_findings_that_name_the_job_at_once_and_once(tmp_path: Path) -> None:
-    reported = Reported([record("RUNNING", "10:00:00"), "8|7", record("NAPPING", "10:00:00", job=9)])
+    reported = Reported([record("RUNNING", "10:00:00"), "8|7", record("NAPPING", "10:00:00", job=9)], [JOB])
     collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     collected = collector.collect(NOW)
     assert collected.dropped == {"accounting: number of columns": 1, "accounting: unreadable": 1}

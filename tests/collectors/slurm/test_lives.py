@@ -1,9 +1,12 @@
-"""Slurm read at any moment: accounting is late, the controller forgets, accounting is away, the watch is killed.
+"""Slurm read at any moment: accounting is late, the controller forgets, a source is away, the watch is killed.
 
 Jobs live at random, to the millisecond, and tell of themselves as Slurm 22.05 was seen to: the controller at once,
 accounting when its message arrives, in the order of the messages. A requeued job waits ten seconds, and its record is
 overwritten if its submission is of the same second; one that is resized begins another record. Whoever reads meanwhile,
-in the end each is billed what accounting says at last.
+in the end each is billed what accounting says at last. Several want the same nodes, and have them in the millisecond in
+which they are free. In some worlds records are lost: then a job is billed right, or a finding or a refusal names it.
+
+GPULEDGER_WORLDS=60 tries more; GPULEDGER_SEED repeats some.
 """
 
 from __future__ import annotations
@@ -35,14 +38,21 @@ from warehouse.store import Store
 SEED = os.environ.get("GPULEDGER_SEED") or str(secrets.randbits(32))
 BEGUN = datetime(2026, 10, 5, 10, tzinfo=UTC)
 SECOND = int(BEGUN.timestamp())
-WORLDS, JOBS, GPUS, MOST_RUNS = 4, 10, 4, 4
-REQUEUE_DELAY_MS, MIN_JOB_AGE_MS = 10_000, 300_000
+WORLDS = int(os.environ.get("GPULEDGER_WORLDS", "3"))
+JOBS, GPUS, MOST_RUNS = 20, 4, 4
+JOBS_OF_A_NODE = 4
+"""So many want the same two nodes: who is given one in the millisecond in which it is free shares a second."""
+REQUEUE_DELAY_MS, MIN_JOB_AGES_MS = 10_000, (2_000, 30_000, 300_000)
+LOST = (0.0, 0.0, 0.05)
+"""Which part of what accounting is sent never comes."""
+MUCH_LATER_MS = 5_400_000
 INVENTORY: Inventory = {
-    (f"n{job}{letter}", index): Place(f"n{job}{letter}/{index}", model="H100")
-    for job in range(JOBS)
+    (f"n{pair}{letter}", index): Place(f"n{pair}{letter}/{index}", model="H100")
+    for pair in range(JOBS // JOBS_OF_A_NODE)
     for letter in "ab"
     for index in range(GPUS)
 }
+A_MILLISECOND = timedelta(milliseconds=1)
 ROUNDED = Fraction(1, 20)
 """A start again is told a millisecond or two later than the end before it."""
 
@@ -60,17 +70,26 @@ class World:
     said: list[tuple[int, int, dict[str, Any] | None]] = field(default_factory=list)
     written: list[tuple[int, tuple[int, int], dict[str, Any]]] = field(default_factory=list)
     away: list[tuple[int, int, str]] = field(default_factory=list)
+    lost: float = 0.0
+    min_job_age_ms: int = 0
+    runs: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    seen: set[tuple[int, int]] = field(default_factory=set)
+    free_ms: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def accounted(self, since: datetime, now: datetime) -> Parsed[Job]:
         self._pass("accounting")
         table = {key: record for at, key, record in self.written if at <= self.now_ms}
         over = range(1, int(since.timestamp()))
-        return rest.read_jobs({"jobs": [record for record in table.values() if record["time"]["end"] not in over]})
+        told = [record for record in table.values() if record["time"]["end"] not in over]
+        self.seen |= {(record["job_id"], max(record["time"]["start"], record["time"]["submission"])) for record in told}
+        return rest.read_jobs({"jobs": told})
 
     def controlled(self) -> Parsed[Job]:
         self._pass("controller")
         jobs = {job: said for at, job, said in self.said if at <= self.now_ms}
-        return rest.read_jobs({"jobs": [said for said in jobs.values() if said]})
+        told = [said for said in jobs.values() if said]
+        self.seen |= {(said["job_id"], max(said["start_time"], said["resize_time"])) for said in told}
+        return rest.read_jobs({"jobs": told})
 
     def nodes(self) -> Parsed[Node]:
         return Parsed()
@@ -99,9 +118,10 @@ class Life:
     each: int = 0
     asked: int = 0
 
-    def live(self) -> None:
+    def live(self) -> Iterator[int]:
+        """Gives the ms at which it wants to go on; it is asked to when nobody else wants to earlier."""
         draw = self.world.draw
-        names = [f"n{self.job}{letter}" for letter in draw.choice(("a", "a", "ab"))]
+        names = [f"n{self.job // JOBS_OF_A_NODE}{letter}" for letter in draw.choice(("a", "a", "ab"))]
         self.each = draw.choice((1, 2, GPUS))
         self.asked = self.each * len(names)
         self._wait()
@@ -109,6 +129,11 @@ class Life:
             self.at_ms += draw.choice((0, 100, 900, 3000, 9000))
             if draw.random() < 0.08 or run + 1 == MOST_RUNS:
                 break
+            while True:
+                yield self.at_ms
+                if (free_ms := max(self.world.free_ms[name] for name in names)) <= self.at_ms:
+                    break
+                self.at_ms = free_ms
             if not self._run(list(names)):
                 return
         self._write("CANCELLED", 0, self._second, [])
@@ -123,6 +148,7 @@ class Life:
         if len(names) > 1 and draw.random() < 0.4:
             self.at_ms += draw.choice((0, 200, 1000, 4000))
             self._write("RESIZING", began, self._second, names)
+            self.world.free_ms |= dict.fromkeys(names, self.at_ms)
             names = [draw.choice(names)]
             self.record = resized = self._second
             began = draw.choice((start, resized))  # the later record may name the first start
@@ -136,13 +162,14 @@ class Life:
             # Slurm 22.05 tells the instant of a requeue as the start and the end of the run.
             self._say("COMPLETING", end if again else start, end, names, resized)
             self.at_ms += completing_ms
+        self.world.free_ms |= dict.fromkeys(names, self.at_ms)
         if again:
             self.restarts += 1
             self._wait()
             self.at_ms += REQUEUE_DELAY_MS
         else:
             self._say(how, start, end, names, resized)
-            self.world.said.append((self.at_ms + MIN_JOB_AGE_MS, self.job, None))
+            self.world.said.append((self.at_ms + self.world.min_job_age_ms, self.job, None))
         return again
 
     @property
@@ -180,17 +207,28 @@ def _tres(count: int) -> list[dict[str, Any]]:
 
 
 def world_of(draw: Random) -> World:
-    world, sent = World(draw), list[tuple[int, tuple[int, int], dict[str, Any]]]()
-    for job in range(JOBS):
-        Life(world, job, draw.randrange(60_000), sent).live()
+    world = World(draw, lost=draw.choice(LOST), min_job_age_ms=draw.choice(MIN_JOB_AGES_MS))
+    sent = list[tuple[int, tuple[int, int], dict[str, Any]]]()
+    lives = [Life(world, job, draw.randrange(10_000), sent).live() for job in range(JOBS)]
+    queue = [(at_ms, job) for job, life in enumerate(lives) for at_ms in [next(life, None)] if at_ms is not None]
+    while queue:
+        queue.sort()
+        _, job = queue.pop(0)
+        queue += [(at_ms, job) for at_ms in [next(lives[job], None)] if at_ms is not None]
     arrived = 0
     stalls = [(at, at + draw.choice((3000, 20_000, 90_000))) for at in _moments(draw, (0, 1, 3))]
     for at, key, record in sorted(sent, key=lambda message: message[0]):
+        world.runs[key] = record
+        if draw.random() < world.lost:
+            continue
         arrived = max(arrived, at + draw.choice((0, 5, 200, 1200)))
         arrived = next((end for begin, end in stalls if begin <= arrived < end), arrived)
         world.written.append((arrived, key, record))
     world.said.sort(key=lambda said: said[0])
-    world.away = [(at, at + draw.choice((4000, 30_000)), "accounting") for at in _moments(draw, (0, 1, 2))]
+    world.away = [
+        (at, at + draw.choice((4000, 30_000)), draw.choice(("accounting", "controller")))
+        for at in _moments(draw, (0, 1, 2))
+    ]
     return world
 
 
@@ -198,8 +236,8 @@ def _moments(draw: Random, how_many: tuple[int, ...]) -> Iterator[int]:
     yield from (draw.randrange(150_000) for _ in range(draw.choice(how_many)))
 
 
-def told(world: World, site: Site, state: Path) -> tuple[list[dict[str, Any]], set[str]]:
-    """What a watch delivers until all is over, and the jobs whose ends it says Slurm changed.
+def told(world: World, site: Site, state: Path) -> tuple[list[dict[str, Any]], dict[str, set[str]]]:
+    """What a watch delivers until all is over and long after, and the jobs that its findings name.
 
     It is killed now and then, before what it found is delivered or just after.
     """
@@ -207,7 +245,7 @@ def told(world: World, site: Site, state: Path) -> tuple[list[dict[str, Any]], s
     every_ms, kills = draw.choice((1000, 2000, 5000, 20_000)), draw.choice((0.0, 0.0, 0.1, 0.3))
     over = max(at for at, *_ in world.written) + 61_000
     events: list[dict[str, Any]] = []
-    changed: set[str] = set()
+    named: dict[str, set[str]] = defaultdict(set)
     collector = SlurmCollector(world, site, INVENTORY, state)
     while True:
         begin, last = world.now_ms, world.now_ms >= over
@@ -216,28 +254,40 @@ def told(world: World, site: Site, state: Path) -> tuple[list[dict[str, Any]], s
         killed = draw.random() < kills
         if not killed or draw.random() < 0.5:
             events += found.get("events", ())
-            changed |= {row["workload_id"] for row in found.get("findings", ()) if row["finding"] == "end_changed"}
+            for row in found.get("findings", ()):
+                named[row["finding"]].add(row.get("workload_id", ""))
         if killed:
             collector = SlurmCollector(world, site, INVENTORY, state)
         else:
             collector.acknowledge()
-            if last:
-                return events, changed
-        world.now_ms = max(world.now_ms, begin + every_ms)
+            if world.now_ms >= over + MUCH_LATER_MS:
+                return events, named
+        world.now_ms = max(world.now_ms, begin + (MUCH_LATER_MS if last else every_ms))
+
+
+def started(world: World) -> set[tuple[int, int]]:
+    """Runs of some length: job and start."""
+    times = ((record["job_id"], record["time"]) for record in world.runs.values())
+    began = ((job, max(time["start"], time["submission"]), time) for job, time in times if time["start"])
+    return {(job, start) for job, start, time in began if time["end"] > start}
 
 
 def test_each_run_is_billed_whenever_slurm_is_asked(store: Store, tmp_path: Path) -> None:
     print(f"GPULEDGER_SEED={SEED}")
     draw = Random(SEED)
     expected: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+    doubted, hidden, lossy = set[tuple[str, str]](), set[tuple[str, str]](), set[str]()
     events: list[dict[str, Any]] = []
     devices: list[dict[str, Any]] = []
     for number in range(WORLDS):
         cluster = f"c{number}"
         world = world_of(draw)
-        found, changed = told(world, Site(cluster=cluster), tmp_path / cluster)
-        assert not changed
+        found, named = told(world, Site(cluster=cluster), tmp_path / cluster)
         events += found
+        if world.lost:
+            lossy.add(cluster)
+            doubted |= {(cluster, job) for jobs in named.values() for job in jobs}
+            hidden |= {(cluster, str(run[0])) for run in started(world) - world.seen}
         devices += [
             {
                 "ts": BEGUN,
@@ -249,7 +299,7 @@ def test_each_run_is_billed_whenever_slurm_is_asked(store: Store, tmp_path: Path
             }
             for (node, _), place in INVENTORY.items()
         ]
-        for record in {key: record for _, key, record in world.written}.values():
+        for record in world.runs.values():
             times = record["time"]
             if times["start"]:
                 seconds = times["end"] - max(times["start"], times["submission"])
@@ -266,9 +316,15 @@ def test_each_run_is_billed_whenever_slurm_is_asked(store: Store, tmp_path: Path
             " FROM ledger WHERE workload_id != '' GROUP BY cluster, workload_id"
         )
     }
+    print(len(expected), "jobs, in worlds that lose records", len(doubted), "doubted and", len(hidden), "never shown")
+    refused = store.rows("SELECT cluster, splitByChar('@', allocation_id)[1] AS job, * FROM refused_claims")
+    doubted |= {(row["cluster"], row["job"]) for row in refused if row["cluster"] in lossy}
     wrong = {
         key: (float(expected.get(key, 0)), float(billed.get(key, 0)))
         for key in expected | billed
-        if abs(expected.get(key, Fraction()) - billed.get(key, Fraction())) > ROUNDED
+        if abs(expected.get(key, Fraction()) - billed.get(key, Fraction())) > ROUNDED and key not in doubted | hidden
     }
     assert not wrong
+    # A millisecond: of a node that is given back in the second of the start, before the devices on the other are told.
+    too_long = [row for row in refused if row["end_at"] is None or row["end_at"] - row["start_at"] > A_MILLISECOND]
+    assert [row for row in too_long if row["cluster"] not in lossy] == []

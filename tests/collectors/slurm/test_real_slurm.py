@@ -1,7 +1,7 @@
 """Random lives of jobs on a real Slurm, with its users' text everywhere: who held what, to the second.
 
 It runs where Slurm is installed (real_cluster.py says what that takes), for a minute and a quarter, with a restart of
-the controller. Accounting is not taken away: Slurm 22.05 was seen to lose a job's record then. GPULEDGER_HISTORY=4711
+the controller. Accounting is not taken away: Slurm 22.05 was seen to lose a job's record then. GPULEDGER_SEED=4711
 repeats a run's decisions, as far as a scheduler can be repeated; GPULEDGER_SLURM_SECONDS=300 makes it longer.
 """
 
@@ -41,7 +41,7 @@ from warehouse.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=f"no Slurm here: {missing()}")]
 LIFE_SECONDS = float(os.environ.get("GPULEDGER_SLURM_SECONDS", "25"))
-SEED = int(os.environ.get("GPULEDGER_HISTORY") or secrets.randbelow(10**6))
+SEED = int(os.environ.get("GPULEDGER_SEED") or secrets.randbelow(10**6))
 LEAST_JOBS = LIFE_SECONDS / 2
 LONGEST = 20
 SLACK_SECONDS = 5
@@ -345,7 +345,7 @@ def evidence(cluster: Cluster, store: Store, out: Path, wrong: dict[tuple[str, s
 def test_every_job_is_billed_to_its_account_to_the_second(cluster: Cluster, store: Store, tmp_path: Path) -> None:
     begun = datetime.now(UTC) - timedelta(minutes=1)
     lives = Lives(cluster, random.Random(SEED))
-    print(f"GPULEDGER_HISTORY={SEED}")
+    print(f"GPULEDGER_SEED={SEED}")
     with contextlib.ExitStack() as stack:
         outs = [
             stack.enter_context(watching(cluster, tmp_path / "commands")),
