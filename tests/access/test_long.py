@@ -8,6 +8,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -34,18 +35,21 @@ OIDC = Oidc(issuer=ISSUER, client_id="x", roles={})
 SETTINGS = AccessSettings(sign_in=True, url="http://x.org", key=b"k" * 32, oidc=OIDC)
 ENDS_SECONDS = 40.0
 """It is asked again every two seconds who a stream is for; on a slow machine that takes a while itself."""
+SILENT = "/silent"
 ON = {"going on": True}
 """Until the test is over."""
 
 
 async def going_on(scope: Scope, receive: Receive, send: Send) -> None:
-    """A page that is never done."""
+    """A page that is never done; one never begins."""
     if scope["type"] == "lifespan":
         while True:
             message: Message = await receive()
             await send({"type": message["type"] + ".complete"})
             if message["type"] == "lifespan.shutdown":
                 return
+    while scope["path"] == SILENT and ON["going on"]:
+        await asyncio.sleep(0.1)
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
     while ON["going on"]:
         await send({"type": "http.response.body", "body": b".", "more_body": True})
@@ -128,6 +132,10 @@ def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehou
             what: Watched(url, headers)
             for what, headers in [*((what, headers) for what, (headers, _) in ends.items()), *enumerate(kept)]
         }
+        waits = stack.enter_context(ThreadPoolExecutor(1)).submit(
+            httpx.get, f"{url}{SILENT}", headers=session("waits"), timeout=PATIENCE_SECONDS
+        )
+        ends["waits for a beginning"] = {}, lambda: change_person(there, "test", now, "waits", disabled=True)
         for one in going.values():
             one.start()
         for what, one in going.items():
@@ -136,6 +144,8 @@ def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehou
         for _, end in ends.values():
             end()
         ended = time.monotonic()
+        answer = waits.result()
+        assert answer.status_code == 401 and "you are signed out" in answer.text
         for what, one in going.items():
             if what in ends:
                 one.join(PATIENCE_SECONDS)

@@ -224,7 +224,17 @@ def test_what_does_not_fit_is_not_believed(served_site: Site, idp: Idp, caplog: 
             assert client.get(f"{PREFIX}/me").status_code == 401, what
 
 
-def test_who_lost_all_groups_loses_sessions_and_tokens_with_the_next_sign_in(served_site: Site, idp: Idp) -> None:
+def test_who_has_no_role_is_nobody_here(served_site: Site, idp: Idp) -> None:
+    with browser(served_site, idp) as client:
+        for groups in ([], ["gpu-users"], ["tenant-vision"]):
+            idp.claims = {"sub": "stranger", "groups": groups}
+            assert back(client, state=to_provider(client, idp)).status_code == 403
+    assert (idp.url, "stranger") not in {one.id for one in list_people(served_site.access)}
+
+
+def test_who_lost_all_groups_loses_sessions_and_tokens_with_the_next_sign_in(
+    served_site: Site, idp: Idp, caplog: pytest.LogCaptureFixture
+) -> None:
     with browser(served_site, idp) as client:
         for groups in ([], ["gpu-users"], ["tenant-vision"]):
             idp.claims = {"sub": "lost", "groups": ["gpu-admins"], "email": "eve"}
@@ -237,6 +247,7 @@ def test_who_lost_all_groups_loses_sessions_and_tokens_with_the_next_sign_in(ser
             client.cookies.clear()
             idp.claims |= {"groups": groups}
             assert back(client, state=to_provider(client, idp)).status_code == 403
+            assert re.search("has no role here|no tenant here", caplog.records[-1].getMessage()), groups
             assert httpx.get(f"{client.base_url}{PREFIX}/me", cookies=cookies).status_code == 401
             for path in ("/users", "/ledger", "/invoices", "/views/v_charges"):
                 answer = httpx.get(f"{client.base_url}{PREFIX}{path}", headers=headers)
@@ -322,6 +333,18 @@ def test_the_settings_are_read_with_their_secrets_beside_them(tmp_path: Path) ->
     assert found.oidc.issuer == "https://login.example.org/realms/main"
     assert "s3cret" not in repr(found)
     assert "kkkk" not in repr(found)
+
+
+@pytest.mark.parametrize("text", ["url: [", "", None])
+def test_a_file_that_holds_no_settings_is_one_line_that_says_where_there_are_some(
+    tmp_path: Path, text: str | None
+) -> None:
+    if text is not None:
+        (tmp_path / "sign-in.yaml").write_text(text)
+    with pytest.raises(
+        AccessError, match=r"sign-in\.yaml[^\n]*(See docs/access\.md for an example|Check indentation and quotes)$"
+    ):
+        load_access(tmp_path / "sign-in.yaml")
 
 
 @pytest.mark.parametrize(

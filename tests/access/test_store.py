@@ -9,14 +9,16 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import inspect, select
+from sqlalchemy import inspect, make_url, select
 
 from access import store as access_store
+from access.current import current_access
 from access.opening import FILE, PASSWORD_FILE_VARIABLE, VARIABLE, _usual, open_access
 from access.people import Kind, add_person, list_people, made, write_new
 from access.roles import AccessError, roles_of
@@ -257,3 +259,15 @@ def test_a_server_that_was_away_is_asked_again(store: Store, postgres: Cluster) 
             admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gpuledger'")
         assert list_people(access) == []
         assert access.key("notes", NOW + timedelta(days=1))
+
+
+@pytest.mark.parametrize("text", ["sesame", "sesame\n", "sesame\nof last year\n"])
+def test_a_password_is_the_first_line_of_its_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "password").write_text(text)
+    engine = access_store._postgresql(make_url("postgresql://u@h/db"), tmp_path / "password")
+    assert engine.url.password == "sesame"
+
+
+def test_nobody_has_an_access_store_where_no_request_is_answered() -> None:
+    with pytest.raises(PermissionError, match="no request is being answered"):
+        Context().run(current_access)
