@@ -210,6 +210,8 @@ def check_rights(state: Core, plan: CyclePlan) -> Counter[str]:
         tenant_borrows = owned[theirs.tenant] > tenants.get(theirs.tenant, 0)
         right = action.authority
         counted[right] += 1
+        killed = action.replicas == len(state.running[action.job_id].grants)
+        assert killed == (right != "ElasticSurplus"), f"{right} takes {action.replicas} replicas"
         if right.startswith("Priority"):
             assert in_scope(state.policies, queues, (mine.queue, mine.tenant), (theirs.queue, theirs.tenant))
             more = priority(queues, mine.queue, mine.priority) - priority(queues, theirs.queue, theirs.priority)
