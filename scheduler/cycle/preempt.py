@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, permutations
 
-from scheduler.cycle.rights import Guarantees, Rights
+from scheduler.cycle.rights import SURPLUS, Guarantees, Rights
 from scheduler.cycle.state import FOREVER, JobClass, Running, units_of
 from scheduler.cycle.trial import Trial
 from scheduler.cycle.victims import Choice, Loss, NodeOrder, Victim, loss
@@ -48,10 +48,10 @@ class NoEviction:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """victims: with the steps that are taken of each."""
+    """victims: with the steps that are taken of each, and by which right."""
 
     loss: Loss
-    victims: Sequence[tuple[Victim, int]]
+    victims: Sequence[tuple[Victim, int, str]]
 
 
 def evict_for(trial: Trial, kind: JobClass, job: Job) -> Eviction | NoEviction:
@@ -145,7 +145,8 @@ class _Search:
         if taken is None:
             return None
         distinct = _distinct(taken)
-        way = _Way(loss(distinct), [(victim, victim.taken) for victim in distinct])
+        rights = [victim.right if victim.killed else SURPLUS for victim in distinct]
+        way = _Way(loss(distinct), [(one, one.taken, right) for one, right in zip(distinct, rights, strict=True)])
         self._restore(distinct)
         return way
 
@@ -323,17 +324,17 @@ class _Search:
 
     def _carry_out(self, way: _Way) -> Eviction | None:
         """None: chance chooses otherwise now than when it was tried, and finds no place."""
-        for victim, steps in way.victims:
+        for victim, steps, _ in way.victims:
             while victim.taken < steps:
                 self._take(victim)
         grants = self._place()
         if grants is None:
             return None
         victims = []
-        for victim, _ in way.victims:
+        for victim, _, right in way.victims:
             running = victim.running
             self.trial.changed[running.job.job_id] = running.grants[: len(running.grants) - victim.removed]
-            victims.append((running.job.job_id, victim.removed, victim.right))
+            victims.append((running.job.job_id, victim.removed, right))
         self.trial.charge(self.kind, units_of(grants) - self.kind.amount, 0)
         return Eviction(tuple(victims), grants, way.loss)
 

@@ -272,8 +272,9 @@ class Rights:
         return relation.priority if relation.priority and self._is_above(other) else ""
 
     def over_surplus(self, victim: Running) -> str:
-        """The right to what an elastic job holds beyond its smallest gang."""
-        return "" if self._relation(victim.kind).protected else SURPLUS
+        """The right to what an elastic job holds beyond its smallest gang: whoever may reclaim all of it has it too."""
+        relation = self._relation(victim.kind)
+        return "" if relation.protected and not (self.policies.reclaim and relation.lends_to_it) else SURPLUS
 
     def _relation(self, other: JobClass) -> _Relation:
         """To jobs of a tenant in a queue: computed once while the trees do not change."""

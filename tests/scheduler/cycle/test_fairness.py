@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -10,10 +11,13 @@ from hypothesis import strategies as st
 
 from scheduler.cycle.accounts import Amount
 from scheduler.cycle.core import Core
+from scheduler.cycle.order import Fairness
 from scheduler.cycle.policies import Policies
 from scheduler.cycle.state import units_of
+from scheduler.cycle.trial import Trial
 from scheduler.model import Preempt, Queue, Request, Resize, Tenant
 from scheduler.placement.engine import place_gang
+from tests.draws import keep_seed
 from tests.scheduler.cycle.scenes import core, decide, job, nodes, preempted, started
 
 FAIR = [Queue("q", "fair_share")]
@@ -71,6 +75,40 @@ def test_a_capacity_queue_serves_who_has_least_of_its_runtime_quota() -> None:
     state = core(nodes(2, 8), tenants, [Queue("q", "capacity")])
     decide(state, 1, *(job(f"{t}{n:02}", t, at=n) for n in range(16) for t in "ab"))
     assert held(state) == {"a": 8, "b": 8}, "6 + a quarter of 8, 2 + three quarters of 8"
+
+
+def test_runtime_quotas_share_out_what_there_is_and_what_a_parent_uses_itself_comes_first() -> None:
+    """At each branch: its own part, and for those below it all of the rest that they ask for and may have."""
+    first = random.Random(f"{keep_seed()} of runtime quotas").randrange(10**9)
+    for seed in range(first, first + 30):
+        dice = random.Random(seed)
+        left, tenants = 32, list[Tenant]()
+        for number in range(dice.randint(2, 7)):
+            left -= (own := dice.choice([0, dice.randint(0, left)]))
+            parent = dice.choice(["", "", *(one.name for one in tenants)])
+            limit = dice.choice([None, None, own + dice.randint(0, 8)])
+            tenants.append(Tenant(f"t{number}", parent, guaranteed=own, limit=limit, weight=dice.choice([1, 2, 5])))
+        state = core(nodes(4, 8), tenants, [Queue("q", "capacity")], explain=False)
+        for number in range(dice.randint(1, 12)):
+            state.submit(job(f"j{number}", dice.choice(tenants).name, dice.choice([1, 2, 4, 8])), 1)
+            if dice.random() < 0.4:
+                decide(state, 1)
+        with Trial(state, 2) as trial:
+            quota = Fairness(trial).shares(state.queues["q"], "")
+        asked = Counter(held(state))
+        for one, _ in state.pending.values():
+            asked[one.tenant] += one.request.devices
+        below = {name: [one for one in tenants if one.parent == name] for name in ["", *(one.name for one in tenants)]}
+
+        def wanted(name: str, below: dict[str, list[Tenant]] = below, asked: Counter[str] = asked) -> int:
+            return asked[name] + sum(wanted(one.name, below, asked) for one in below[name])
+
+        for name, children in below.items():
+            has = quota[name] if name else 32
+            most = [min(wanted(one.name), wanted(one.name) if one.limit is None else one.limit) for one in children]
+            given = [quota[one.name] for one in children]
+            assert all(part <= bound for part, bound in zip(given, most, strict=True))
+            assert sum(given) == min(has - min(has, asked[name]), sum(most)), f"seed {seed}, {name or 'root'}: {quota}"
 
 
 def test_elastic_jobs_grow_into_what_nobody_waits_for() -> None:

@@ -162,6 +162,17 @@ def test_replicas_beyond_the_smallest_gang_go_before_anybody_is_killed() -> None
     assert preempted(decide(state, 11, job("more", "b", gpus=4, at=11)))[0][:2] in (("elastic", 1), ("small", 1))
 
 
+@pytest.mark.parametrize("guaranteed", [0, 4])
+def test_they_go_first_for_a_guarantee_of_tenants_too_whatever_their_queue_is_guaranteed(guaranteed: int) -> None:
+    """Its tenant borrows, so that the whole of it would have to give way, and its queue's guarantee does not count."""
+    queues = [Queue("theirs", guaranteed=guaranteed), Queue("other")]
+    state = core(nodes(1, 8), LENDER, queues)
+    decide(state, 0, job("elastic", replicas=2, most=6, queue="theirs"))
+    decide(state, 1)
+    plan = decide(state, 10, job("owner", "b", gpus=4, at=10, queue="other"))
+    assert preempted(plan) == [("elastic", 2, "ElasticSurplus")] and started(plan) == ["owner"]
+
+
 specs = st.lists(
     st.tuples(st.integers(1, 4), st.integers(1, 2), st.sampled_from("aab"), st.integers(0, 2), st.booleans()),
     min_size=3,
@@ -277,6 +288,26 @@ def test_a_guarantee_is_honoured_where_borrowers_hold_the_memory() -> None:
     borrowers = [job(f"b{number}", "b", at=number, request=Request(1, 5, memory_bytes=70 << 30)) for number in range(6)]
     plan = reclaims(job("own", "a", at=10, request=Request(1, 1, memory_bytes=60 << 30)), borrowers, on)
     assert started(plan) == ["own"] and len(preempted(plan)) == 1
+
+
+@pytest.mark.parametrize("apart", [0, 1, 3])
+def test_who_holds_something_where_the_job_can_run_goes_before_the_many_who_do_not(apart: int) -> None:
+    """Units are left there, memory is not; whoever goes first costs the right to all others, and the one that is needed
+    has most to lose. It lies on `apart` other nodes too."""
+    device = Device("d", "A100", 10, 80 << 30)
+    on = [
+        Node(f"n{number}", (replace(device, device_id=f"d{number}"),), 64_000, 1 << 40, pool="" if number else "only")
+        for number in range(80 + apart)
+    ]
+    gang = job("gang", "b", replicas=apart + 1, request=Request(1, 5, memory_bytes=70 << 30))
+    share = [(Grant(number, (0,), (5,)),) for number in range(len(on))]
+    state = core(on, [Tenant("a", guaranteed=10), Tenant("b", guaranteed=5 * len(on) - 1)], explain=False)
+    state.start(gang, tuple(grant for (grant,) in share[: apart + 1]), "borrowed", 0)
+    for number in range(apart + 1, len(on)):
+        state.start(job(f"b{number}", "b", at=1, request=Request(1, 5)), share[number], "borrowed", 1)
+    request = Request(1, 1, memory_bytes=60 << 30, pool="only")
+    plan = decide(state, 10, job("own", "a", at=10, request=request))
+    assert [name for name, *_ in preempted(plan)] == ["gang"] and started(plan) == ["own"]
 
 
 def test_a_guarantee_is_honoured_where_shares_must_be_of_different_devices() -> None:

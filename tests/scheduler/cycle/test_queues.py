@@ -210,6 +210,8 @@ def check_rights(state: Core, plan: CyclePlan) -> Counter[str]:
         tenant_borrows = owned[theirs.tenant] > tenants.get(theirs.tenant, 0)
         right = action.authority
         counted[right] += 1
+        killed = action.replicas == len(state.running[action.job_id].grants)
+        assert killed == (right != "ElasticSurplus"), f"{right} takes {action.replicas} replicas"
         if right.startswith("Priority"):
             assert in_scope(state.policies, queues, (mine.queue, mine.tenant), (theirs.queue, theirs.tenant))
             more = priority(queues, mine.queue, mine.priority) - priority(queues, theirs.queue, theirs.priority)
@@ -228,10 +230,13 @@ def check_rights(state: Core, plan: CyclePlan) -> Counter[str]:
             assert tenant_borrows and owned.get(mine.tenant, 0) < tenants.get(mine.tenant, 0)
         if right != "ReclaimLentQuota":
             more = state.pending[by][1].amount
+            entitled = owned.get(mine.tenant, 0) + more <= tenants.get(mine.tenant, 0)
+            calls_back = right == "ElasticSurplus" and entitled and tenant_borrows and theirs.tenant != mine.tenant
             fits = any(units[name] + more <= promised(queues, name) for name in own if name not in path)
-            assert fits or queue_borrows, f"{right} takes from a queue within its guarantee for one that is not"
-            fits = owned.get(mine.tenant, 0) + more <= tenants.get(mine.tenant, 0)
-            assert fits or tenant_borrows or mine.tenant == theirs.tenant, f"{right} takes from a tenant's guarantee"
+            within = not (fits or queue_borrows or calls_back)
+            assert not within, f"{right} takes from a queue within its guarantee for one that is not"
+            within = not (entitled or tenant_borrows or mine.tenant == theirs.tenant)
+            assert not within, f"{right} takes from a tenant's guarantee"
     check_nobody_is_owed_the_place_back(state, plan, by)
     return counted
 
