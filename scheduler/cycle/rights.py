@@ -64,10 +64,10 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """Of a job to others of one tenant and queue. lends_to_it, queue_lends_to_it: the other borrows what the job's
-    tenant, queue is guaranteed.   protected: within a guarantee, while the job is not.   priority: the right that a
-    higher priority is here, or ''.   own_share, own_queue_share: of the job's branch with it, where shares are compared
-    at all; branch, queue: theirs, below the fork."""
+    """Of a job to others of one tenant, pool and queue. lends_to_it, queue_lends_to_it: the other borrows what the
+    job's tenant, queue is guaranteed. protected: within a guarantee, while the job is not. priority: the right that
+    a higher priority is here, or ''. own_share, own_queue_share: of the job's branch with it, where shares are
+    compared at all; branch, queue: theirs, below the fork."""
 
     lends_to_it: bool
     queue_lends_to_it: bool
@@ -225,7 +225,7 @@ class Rights:
         own = queue.preempts if queue is not None else None
         self.preempts = self.policies.preempt_by_priority if own is None else own
         self._effective = self.state.effective_priority(kind)
-        self._relations: dict[tuple[str, str], _Relation] = {}
+        self._relations: dict[tuple[str, str, str], _Relation] = {}
         self._at = -1
 
     def any(self) -> bool:
@@ -277,11 +277,11 @@ class Rights:
         return "" if relation.protected and not (self.policies.reclaim and relation.lends_to_it) else SURPLUS
 
     def _relation(self, other: JobClass) -> _Relation:
-        """To jobs of a tenant in a queue: computed once while the trees do not change."""
+        """To jobs of a tenant and pool in a queue: computed once while the trees do not change."""
         if self._at != self.trial.changes:
             self._relations.clear()
             self._at = self.trial.changes
-        key = (other.account.tenant, other.queue)
+        key = (other.account.tenant, other.account.pool, other.queue)
         found = self._relations.get(key)
         if found is None:
             found = self._relations[key] = self._relate(other)
@@ -291,10 +291,16 @@ class Rights:
         account, queues = self.kind.account, self.state.accounts.queues
         self.tree.admit(other.account.tenant)
         queues.admit(other.queue)
-        tenants = _side(self.tree, account.tenant, other.account.tenant, self._fits_down_to)
+        theirs = self.state.accounts.governing(other.account.pool)
+        theirs.admit(other.account.tenant)
+        # A pool's guarantees are nothing to jobs of other pools, who may hold what a queue or all pools together lack.
+        apart = theirs is not self.tree and self.tree is not self.state.accounts.tenants[""]
+        tenants = None if apart else _side(self.tree, account.tenant, other.account.tenant, self._fits_down_to)
         between = _side(queues, self.kind.queue, other.queue, self._queue_fits_down_to)
         by_weight = between is not None and self._share_by_fairness(between)
-        if tenants is not None:
+        if apart:
+            borrows = all(branch.borrowing for branch in theirs.path(other.account.tenant))
+        elif tenants is not None:
             borrows = tenants.borrows
         else:
             borrows = other.account.tenant == account.tenant or self.tree[other.account.tenant].borrowing
@@ -308,7 +314,8 @@ class Rights:
         return _Relation(
             tenants is not None and tenants.lends,
             between is not None and between.lends,
-            any(side is not None and side.protects for side in (tenants, between)),
+            any(side is not None and side.protects for side in (tenants, between))
+            or (apart and not borrows and not self._fits_down_to),
             self._by_priority(other, borrows and (between is None or between.borrows)),
             None if tenants is None else tenants.theirs,
             own_share,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
 from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies
-from scheduler.model import Job, Preempt, Queue, Tenant
+from scheduler.model import Job, Preempt, Queue, Request, Tenant
 from tests.scheduler.cycle.queueing import drawn_queues, leaves
 from tests.scheduler.cycle.scenes import core, job, nodes
 
@@ -56,7 +58,12 @@ def test_jobs_that_never_end_do_not_evict_each_other_for_ever(seed: int | None) 
     print(f"seed {seed}")
     dice = random.Random(seed)
     state, jobs = drawn_world(dice)
-    arriving, by_id = dice.sample(jobs, len(jobs)), {one.job_id: one for one in jobs}
+    come_to_rest(state, dice.sample(jobs, len(jobs)))
+
+
+def come_to_rest(state: Core, jobs: Sequence[Job]) -> None:
+    """Submits the jobs, the last first."""
+    arriving, by_id = [*jobs], {one.job_id: one for one in jobs}
     now, quiet, told = 0.0, 0, []
     for step in range(STEPS):
         now += SECONDS
@@ -73,3 +80,19 @@ def test_jobs_that_never_end_do_not_evict_each_other_for_ever(seed: int | None) 
         if quiet > 2 and not arriving:
             return
     raise AssertionError("\n".join(told[-30:]))
+
+
+def test_jobs_of_pools_with_quotas_of_their_own_do_not_evict_each_other_in_turn() -> None:
+    """The maximum of their queue lets one of them run. Each is within its guarantee in its own pool; in the pool of the
+    lower priority the other's tenant borrows."""
+    tenants = [Tenant(name, pool=pool, guaranteed=3 * (name + pool in ("ap", "br"))) for name in "ab" for pool in "pr"]
+    jobs = [
+        job("low", "a", request=Request(3, pool="p")),
+        job("high", "b", priority=1, request=Request(3, pool="r")),
+        job("borrows", "b", queue="other", request=Request(1, pool="p")),
+    ]
+    for order in permutations(jobs):
+        on = [*nodes(1, 4, pool="p"), *nodes(1, 3, pool="r")]
+        state = core(on, tenants, [Queue("q", "priority", maximum=4), Queue("other")], explain=False)
+        come_to_rest(state, order)
+        assert sorted(state.running) == ["borrows", "high"]
