@@ -15,8 +15,9 @@ way to somebody who is not, and from one queue to another priority and fairness 
 
 With that, and because every right is strict, no two jobs can evict each other in turn: what makes one of them the
 stronger does not depend on who of them runs, nor on how far elastic jobs have grown, since their surplus counts for no
-guarantee. Nor do three or more, who might where tenants and queues have guarantees: nobody is taken where a victim, or
-somebody who waits, would come to be within a guarantee and could take the place.
+guarantee. Nor do three or more, who might where tenants and queues have guarantees: nobody is taken where a victim
+would come to be within a guarantee and could take the place, nor, by who is within none, where who waits could. Shares
+follow who runs: where fairness preempts as well as priority, four jobs can go round (`most_preemptions` ends that).
 
 Between two sides only one measure decides: priority crosses from one queue to another only where no parent on the way
 shares by fairness, and to another tenant's jobs where neither queue does; where two queues share by fairness, their
@@ -120,7 +121,10 @@ class Guarantees:
 
     def watch(self) -> None:
         """Notes, before anybody is taken, of which guarantees those who wait are within: of each tenant and queue the
-        smallest job that could run where this one can."""
+        smallest job that could run where this one can. Who calls back a guarantee need not mind them: they may find
+        another place, and it would wait for as long as they do."""
+        if self.entitled:
+            return
         cluster = self._trial.cluster
         suits = cluster.shape(self._kind.request).suits
         smallest: dict[tuple[str, str, str], _Asker] = {}
