@@ -21,6 +21,7 @@ from gpuledger.commands import agent
 from ingest.spool import Spool
 from tests.collectors.exporters.serving import Exporter, serving
 from tests.conftest import REPO
+from tests.draws import seldom
 from tests.patience import PATIENCE_SECONDS
 from tests.slow_answers import answering
 
@@ -53,6 +54,7 @@ NOBODY = "http://127.0.0.1:9/metrics"
 NO_DRIVER = privileges.library().state == "unsupported"
 
 
+@seldom(3, "an agent looks once")
 @pytest.mark.parametrize(
     ("nvml", "answering_urls", "silent_urls", "status"),
     [

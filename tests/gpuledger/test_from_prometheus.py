@@ -96,6 +96,7 @@ def rows_of(history: History, now: datetime, keeps: int | None = None) -> list[t
     return found
 
 
+@seldom(3, "a kill between rows and position")
 @needs_prometheus
 @pytest.mark.parametrize("keeps", [2, 10])
 def test_a_kill_between_rows_and_position_changes_nothing(url: str, tmp_path: Path, keeps: int) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from gpuledger import __version__
 from gpuledger.cli import _imported, build, main
 from gpuledger.commands import COMMANDS
+from tests.draws import seldom
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--version", "close"]], ids=" ".join)
@@ -25,6 +26,7 @@ def test_the_version_is_one_line_and_needs_no_command(capsys: pytest.CaptureFixt
     assert (int(done.value.code or 0), said.out, said.err) == (0, f"{__version__}\n", "")
 
 
+@seldom(3, "an answer that cannot be written")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["sql", "SELECT 1 AS one", "--format", "json"], ["sql", "SELECT 1"]]

@@ -339,6 +339,7 @@ def test_slurms_commands_are_asked_and_a_second_run_tells_nothing_else(
     assert set(events[3:]) <= set(events[:3])
 
 
+@seldom(3, "Slurm is watched")
 @pytest.mark.parametrize("to", ["file", "store", "server"])
 def test_slurm_is_watched_wherever_its_rows_go_without_a_word_on_its_state(
     to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

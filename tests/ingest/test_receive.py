@@ -23,6 +23,7 @@ from ingest.body import TooLargeError, decompressed
 from ingest.errors import IngestError
 from ingest.senders import Senders
 from ingest.wire import BATCH_HEADER, batch_id, pack
+from tests.draws import seldom
 from tests.ingest.receiving import ANYTHING, TOKEN, Served, receiving, tokens_file
 from tests.patience import slowness, until
 from warehouse.errors import StoreError
@@ -320,6 +321,7 @@ def gzipped(text: bytes) -> dict[str, Any]:
     return {"content": gzip.compress(text, 1), "Content-Encoding": "gzip"}
 
 
+@seldom(3, "a small body that would become much")
 @pytest.mark.parametrize(
     ("text", "status", "said"),
     [
@@ -345,6 +347,7 @@ def test_a_small_body_that_would_become_much_costs_little(
     assert store.value("SELECT max(length(raw)) FROM quarantine") <= 10_000
 
 
+@seldom(3, "a document that would become much")
 @pytest.mark.parametrize(
     ("text", "status"),
     [

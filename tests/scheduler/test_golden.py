@@ -39,7 +39,7 @@ def test_in_drawn_worlds_the_same_is_decided_and_said_as_before(first: int) -> N
         compare("worlds", f"world {number}", lines(worlds.told(number)), FOLDER)
 
 
-@pytest.mark.parametrize("policy", PLACEMENTS)
+@pytest.mark.parametrize("policy", drawn(list(PLACEMENTS), 0.4))
 def test_gangs_are_placed_as_before_and_the_same_is_said_of_those_that_wait(policy: str) -> None:
     for number in range(30):
         compare("places", f"{policy} {number}", marks(places.told(policy, number)), FOLDER)

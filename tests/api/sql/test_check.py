@@ -19,6 +19,7 @@ from api.sql.engine import Engine, Question
 from api.sql.errors import SqlError
 from api.sql.limits import Limits, settings_of
 from api.sql.statement import Statement
+from tests.draws import seldom
 from tests.stores import fresh_store
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
@@ -96,6 +97,7 @@ ENDLESS = (
 )
 
 
+@seldom(3, "SQL that would take too much")
 @pytest.mark.parametrize("text", ENDLESS)
 def test_what_would_take_too_much_is_refused_with_a_reason(engine: Engine, text: str) -> None:
     with pytest.raises(SqlError) as refused:

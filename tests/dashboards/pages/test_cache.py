@@ -86,6 +86,7 @@ def _kept(store: Store, principal: Principal) -> list[Kept]:
     return list(found.values())
 
 
+@seldom(3, "what is kept reads no other table")
 def test_what_is_kept_reads_no_table_that_it_does_not_name(
     house: Store, kept_by_pages: Mapping[Principal, list[Kept]]
 ) -> None:
