@@ -130,9 +130,10 @@ class Guarantees:
         smallest: dict[tuple[str, str, str], _Asker] = {}
         for one in self._trial.state.waiting_classes():
             key = (one.account.tenant, one.account.pool, one.queue)
-            less = one.amount and (key not in smallest or one.amount < smallest[key].units)
+            if one is self._kind or not one.amount or (key in smallest and one.amount >= smallest[key].units):
+                continue
             shape = cluster.shape(one.request)
-            if less and one.key != self._kind.key and shape.ever_fits and (shape.suits & suits).any():
+            if shape.ever_fits and (shape.suits & suits).any():
                 smallest[key] = _Asker(one)
         for asker in smallest.values():
             within = self._within(asker)
