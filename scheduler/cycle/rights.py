@@ -136,9 +136,8 @@ class Guarantees:
             if shape.ever_fits and (shape.suits & suits).any():
                 smallest[key] = _Asker(one)
         for asker in smallest.values():
-            within = self._within(asker)
             for branch in self._tops(asker):
-                self._waiting.setdefault(branch, []).append((asker, within))
+                self._waiting.setdefault(branch, []).append((asker, self._within(asker)))
 
     def kill(self, victim: Running) -> None:
         self._count(victim, 1)
@@ -189,7 +188,6 @@ class Guarantees:
 
     def _within(self, asker: _Asker) -> tuple[bool, bool]:
         """Whether it would be within its tenant's guarantee, and its queue's, as things are now in the trial."""
-        self._tops(asker)
         return (
             self._tenants.within_quota(asker.tenant, asker.units),
             self._queues.within_quota(asker.queue, asker.units),
@@ -278,8 +276,7 @@ class Rights:
 
     def over_surplus(self, victim: Running) -> str:
         """The right to what an elastic job holds beyond its smallest gang: whoever may reclaim all of it has it too."""
-        relation = self._relation(victim.kind)
-        return "" if relation.protected and not (self.policies.reclaim and relation.lends_to_it) else SURPLUS
+        return SURPLUS if not self._relation(victim.kind).protected or self.firm(victim.kind) == RECLAIM else ""
 
     def _relation(self, other: JobClass) -> _Relation:
         """To jobs of a tenant and pool in a queue: computed once while the trees do not change."""
