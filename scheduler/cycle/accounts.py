@@ -27,14 +27,32 @@ class Account(NamedTuple):
     ordinary: bool = True
 
 
+class Surplus(NamedTuple):
+    """What elastic jobs hold beyond their smallest gangs."""
+
+    units: int = 0
+    replicas: int = 0
+
+    def __neg__(self) -> Surplus:
+        return Surplus(-self.units, -self.replicas)
+
+    def __sub__(self, less: Surplus) -> Surplus:
+        return Surplus(self.units - less.units, self.replicas - less.replicas)
+
+
+NO_SURPLUS = Surplus()
+
+
 class Amount(NamedTuple):
-    """units: of devices, which have quotas.   cpu_milli, memory_bytes: which count for the dominant share.   surplus:
-    of the units, those beyond elastic jobs' smallest gangs."""
+    """units: of devices, which have quotas.   cpu_milli, memory_bytes: which count for the dominant share.   surplus_:
+    what of each is beyond elastic jobs' smallest gangs."""
 
     units: int
     cpu_milli: int = 0
     memory_bytes: int = 0
-    surplus: int = 0
+    surplus_units: int = 0
+    surplus_cpu_milli: int = 0
+    surplus_memory_bytes: int = 0
 
 
 NOTHING = Amount(0)
@@ -44,7 +62,8 @@ class Accounts:
     """tenants: amounts of pool '' hold over all pools.   capacity: device units by pool, '' = all of them.   kept: of
     these, what is kept from ordinary jobs.
 
-    beside: milli-CPUs and bytes that each tenant holds with all below it.
+    beside: milli-CPUs and bytes that each tenant holds with all below it.   surplus_beside: of these, what elastic jobs
+    hold beyond their smallest gangs.
 
     Errors: ValueError as of `QuotaTree`.
     """
@@ -66,6 +85,7 @@ class Accounts:
         self.queues = queue_tree(queues, capacity.get("", 0))
         self._trees: dict[Account, tuple[tuple[QuotaTree, str], ...]] = {}
         self.beside: dict[str, tuple[int, int]] = {}
+        self.surplus_beside: dict[str, tuple[int, int]] = {}
         self._guaranteed = {pool: sum(tenant.guaranteed for tenant in those) for pool, those in by_pool.items()}
         self.set_capacity(capacity, kept)
 
@@ -102,19 +122,31 @@ class Accounts:
 
     def add(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            tree.add(name, amount.units, amount.surplus)
-        self._add_beside(account, amount.cpu_milli, amount.memory_bytes)
+            tree.add(name, amount.units, amount.surplus_units)
+        self._add_beside(account, amount, 1)
 
     def remove(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            tree.remove(name, amount.units, amount.surplus)
-        self._add_beside(account, -amount.cpu_milli, -amount.memory_bytes)
+            tree.remove(name, amount.units, amount.surplus_units)
+        self._add_beside(account, amount, -1)
 
-    def _add_beside(self, account: Account, cpu_milli: int, memory_bytes: int) -> None:
+    def _add_beside(self, account: Account, amount: Amount, sign: int) -> None:
+        self._add_to(self.beside, account, sign * amount.cpu_milli, sign * amount.memory_bytes)
+        self._add_to(self.surplus_beside, account, sign * amount.surplus_cpu_milli, sign * amount.surplus_memory_bytes)
+
+    def _add_to(self, held: dict[str, tuple[int, int]], account: Account, cpu_milli: int, memory_bytes: int) -> None:
         if cpu_milli or memory_bytes:
             for branch in self.tenants[""].path(account.tenant):
-                cpu, memory = self.beside.get(branch.name, (0, 0))
-                self.beside[branch.name] = (cpu + cpu_milli, memory + memory_bytes)
+                cpu, memory = held.get(branch.name, (0, 0))
+                held[branch.name] = (cpu + cpu_milli, memory + memory_bytes)
+
+    def beside_devices(self, name: str, firm: bool) -> tuple[int, int]:
+        """Milli-CPUs and bytes of a tenant. firm: of its smallest gangs alone."""
+        cpu, memory = self.beside.get(name, (0, 0))
+        if not firm:
+            return cpu, memory
+        surplus_cpu, surplus_memory = self.surplus_beside.get(name, (0, 0))
+        return cpu - surplus_cpu, memory - surplus_memory
 
     def room(self, account: Account) -> int:
         """Units that may be added now."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
+from scheduler.cycle.accounts import Surplus
 from scheduler.cycle.order import branch_share
 from scheduler.cycle.state import FOREVER, Running, State, units_of
 from scheduler.cycle.trial import Trial
@@ -58,7 +59,7 @@ def _one_more(trial: Trial, running: Running) -> tuple[Grant, ...] | None:
     until = max(running.ends_by, trial.now) if job.time_limit is not None else FOREVER
     added = trial.place(job.request, 1, job.tenant, until)
     if added is not None:
-        trial.charge(running.kind, units_of(added), 1, units_of(added))
+        trial.charge(running.kind, units_of(added), 1, Surplus(units_of(added), 1))
         trial.settle(added, job.request, until)
     return added
 

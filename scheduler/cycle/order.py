@@ -328,15 +328,16 @@ class _ByPart(Judge[JobClass]):
         return (branch.held > share, held > branch.nominal, -kind.priority, part, kind.jobs[0], account.tenant)
 
 
-def branch_share(state: State, tree: QuotaTree, branch: Branch, more: Amount = NOTHING) -> Share:
+def branch_share(state: State, tree: QuotaTree, branch: Branch, more: Amount = NOTHING, firm: bool = False) -> Share:
     """The branch's dominant share of what its parent could lend, over its weight, if it used so much more (or less).
 
-    Of CPUs and memory everybody's quota is the part that it has of units.
+    Of CPUs and memory everybody's quota is the part that it has of units. firm: of smallest gangs alone.
     """
     assert branch.parent is not None
     whole, lendable = tree.root.subtree, tree.potential(branch.parent)
-    borrowed, lent = {"units": max(0, branch.usage + more.units - branch.subtree)}, {"units": lendable}
-    cpu, memory = state.accounts.beside.get(branch.name, (0, 0))
+    usage = branch.firm_usage if firm else branch.usage
+    borrowed, lent = {"units": max(0, usage + more.units - branch.subtree)}, {"units": lendable}
+    cpu, memory = state.accounts.beside_devices(branch.name, firm)
     if whole:
         for name, total, held in (
             ("cpu", state.hosts[0], cpu + more.cpu_milli),

@@ -333,7 +333,7 @@ class _Cycle:
         """Whether one that asks for no more had a right over nobody."""
         if self.powerless_after != len(self.trial.started):
             return False
-        for units, cpu_milli, memory_bytes, _ in self.powerless.get(kind.standing, ()):
+        for units, cpu_milli, memory_bytes, *_ in self.powerless.get(kind.standing, ()):
             if (
                 units <= kind.amount
                 and (not cpu_milli or cpu_milli <= kind.replicas * kind.request.cpu_milli)

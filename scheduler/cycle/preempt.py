@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, permutations
 
+from scheduler.cycle.accounts import Surplus
 from scheduler.cycle.rights import SURPLUS, Guarantees, Rights
 from scheduler.cycle.state import FOREVER, JobClass, Running, units_of
 from scheduler.cycle.trial import Trial
@@ -314,8 +315,9 @@ class _Search:
         """Of its next step, which takes these."""
         running = victim.running
         first = len(running.grants) - victim.steps[victim.taken]
-        surplus = units_of(grants[max(0, running.job.min_replicas - first) :])
-        self.trial.charge(running.kind, sign * units_of(grants), sign * len(grants), sign * surplus)
+        beyond = grants[max(0, running.job.min_replicas - first) :]
+        surplus = Surplus(sign * units_of(beyond), sign * len(beyond))
+        self.trial.charge(running.kind, sign * units_of(grants), sign * len(grants), surplus)
 
     def _restore(self, victims: Iterable[Victim]) -> None:
         for victim in victims:

@@ -91,9 +91,9 @@ def _branch(queue: Queue, parts: int) -> Tenant:
     return Tenant(queue.name, queue.parent, guaranteed=own, limit=queue.maximum, weight=queue.weight)
 
 
-def queue_share(tree: QuotaTree, branch: Branch, units: int = 0) -> Share:
+def queue_share(tree: QuotaTree, branch: Branch, units: int = 0, firm: bool = False) -> Share:
     """What a queue would hold beyond its guarantee with so many units more, of what its parent could lend, over its
-    weight."""
+    weight. firm: by smallest gangs alone."""
     assert branch.parent is not None
-    beyond = max(0, branch.usage + units - branch.subtree)
+    beyond = max(0, (branch.firm_usage if firm else branch.usage) + units - branch.subtree)
     return dominant_share({"units": beyond}, {"units": tree.potential(branch.parent)}, branch.weight)

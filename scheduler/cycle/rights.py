@@ -6,7 +6,7 @@ PriorityAcrossQueues  the same in another queue, of another tenant that borrows
 ReclaimLentQuota      the tenant stays within what it is guaranteed, the other's branch of the tree borrows
 ReclaimQueueGuarantee the same for queues
 FairShare             both borrow in fair-share queues, and even without the victim the other branch's share is not
-                      below the own one with the job in it
+                      below the own one with the job in it, both by the smallest gangs of elastic jobs
 QueueFairShare        the same for queues that share by fairness
 ElasticSurplus        replicas beyond an elastic job's smallest gang give way to anybody's smallest gang
 
@@ -15,9 +15,9 @@ way to somebody who is not, and from one queue to another priority and fairness 
 
 With that, and because every right is strict, no two jobs can evict each other in turn: what makes one of them the
 stronger does not depend on who of them runs, nor on how far elastic jobs have grown, since their surplus counts for no
-guarantee. Nor do three or more, who might where tenants and queues have guarantees: nobody is taken where a victim
-would come to be within a guarantee and could take the place, nor, by who is within none, where who waits could. Shares
-follow who runs: where fairness preempts as well as priority, four jobs can go round (`most_preemptions` ends that).
+guarantee and in no comparison of shares. Nor do three or more, who might where tenants and queues have guarantees:
+nobody is taken where a victim would come to be within a guarantee and could take the place, nor, by who is within none,
+where who waits could.
 
 Between two sides only one measure decides: priority crosses from one queue to another only where no parent on the way
 shares by fairness, and to another tenant's jobs where neither queue does; where two queues share by fairness, their
@@ -67,8 +67,8 @@ class _Side:
 class _Relation:
     """Of a job to others of one tenant, pool and queue. lends_to_it, queue_lends_to_it: the other borrows what the
     job's tenant, queue is guaranteed. protected: within a guarantee, while the job is not. priority: the right that
-    a higher priority is here, or ''. own_share, own_queue_share: of the job's branch with it, where shares are
-    compared at all; branch, queue: theirs, below the fork."""
+    a higher priority is here, or ''. own_share, own_queue_share: of the job's branch with it, by smallest gangs, where
+    shares are compared at all; branch, queue: theirs, below the fork."""
 
     lends_to_it: bool
     queue_lends_to_it: bool
@@ -215,7 +215,7 @@ class Guarantees:
 
 
 class Rights:
-    """Of a job of one class, whose units have been added to the trees already."""
+    """Of a job of one class, which has been charged in the trial already."""
 
     def __init__(self, trial: Trial, kind: JobClass) -> None:
         self.trial, self.state, self.kind = trial, trial.state, kind
@@ -308,11 +308,10 @@ class Rights:
             borrows = other.account.tenant == account.tenant or self.tree[other.account.tenant].borrowing
         own_share = own_queue_share = None
         if between is not None and by_weight and borrows and between.borrows and between.mine.borrowing:
-            own_queue_share = queue_share(queues, between.mine)
+            own_queue_share = queue_share(queues, between.mine, firm=True)
         fair = not by_weight and self._policy(self.kind.queue) == self._policy(other.queue) == "fair_share"
         if tenants is not None and fair and tenants.borrows and tenants.mine.borrowing:
-            asked = beside(self.kind.request, 0, self.kind.replicas)
-            own_share = branch_share(self.state, self.tree, tenants.mine, asked)
+            own_share = branch_share(self.state, self.tree, tenants.mine, firm=True)
         return _Relation(
             tenants is not None and tenants.lends,
             between is not None and between.lends,
@@ -373,15 +372,17 @@ class Rights:
         theirs, tree = relation.queue, self.state.accounts.queues
         if theirs is None or relation.own_queue_share is None:
             return False
-        gone = tree.reaches(victim.kind.queue, -victim.units, theirs)
-        return relation.own_queue_share <= queue_share(tree, theirs, gone)
+        gone = tree.reaches(victim.kind.queue, victim.surplus.units - victim.units, theirs, firm=True)
+        return relation.own_queue_share <= queue_share(tree, theirs, gone, firm=True)
 
     def _is_fairer(self, relation: _Relation, victim: Running) -> bool:
         theirs = relation.branch
         if theirs is None or relation.own_share is None:
             return False
-        gone = self.tree.reaches(victim.kind.account.tenant, -victim.units, theirs)
-        without = branch_share(self.state, self.tree, theirs, beside(victim.job.request, gone, -len(victim.grants)))
+        surplus = victim.surplus
+        gone = self.tree.reaches(victim.kind.account.tenant, surplus.units - victim.units, theirs, firm=True)
+        less = beside(victim.job.request, gone, surplus.replicas - len(victim.grants))
+        without = branch_share(self.state, self.tree, theirs, less, firm=True)
         return relation.own_share <= without
 
     def _policy(self, queue: str) -> str:

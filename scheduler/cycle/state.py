@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple, TypeVar
 
-from scheduler.cycle.accounts import Account, Accounts, Amount
+from scheduler.cycle.accounts import NO_SURPLUS, Account, Accounts, Amount, Surplus
 from scheduler.cycle.expectations import Expectations
 from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.promises import NOTHING_ESTIMATED, NOTHING_PROMISED, Estimated, Promise, Promised
@@ -119,9 +119,10 @@ class Running:
     preemptions: int = 0
 
     @property
-    def surplus(self) -> int:
-        """Units beyond its smallest gang."""
-        return units_of(self.grants[self.job.min_replicas :])
+    def surplus(self) -> Surplus:
+        """What it holds beyond its smallest gang."""
+        beyond = self.grants[self.job.min_replicas :]
+        return Surplus(units_of(beyond), len(beyond)) if beyond else NO_SURPLUS
 
     @property
     def ends_by(self) -> float:
@@ -624,7 +625,7 @@ class State:
             (there.discard if out else there.add)(running.job.job_id)
 
     def _charge(
-        self, kind: JobClass, units: int, replicas: int, surplus: int, now: float, penalty: bool = True
+        self, kind: JobClass, units: int, replicas: int, surplus: Surplus, now: float, penalty: bool = True
     ) -> None:
         """Units, replicas and surplus are all added, or all given back if negative."""
         if units > 0 or replicas > 0:
@@ -678,9 +679,13 @@ def _in_or_out(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: boo
         insort(line, entry)
 
 
-def beside(request: Request, units: int, replicas: int, surplus: int = 0) -> Amount:
+def beside(request: Request, units: int, replicas: int, surplus: Surplus = NO_SURPLUS) -> Amount:
     """Units of devices with what so many replicas hold beside them."""
-    return Amount(units, replicas * request.cpu_milli, replicas * request.host_memory_bytes, surplus)
+    cpu, memory = request.cpu_milli, request.host_memory_bytes
+    if surplus is NO_SURPLUS:
+        return Amount(units, replicas * cpu, replicas * memory)
+    beyond = surplus.replicas
+    return Amount(units, replicas * cpu, replicas * memory, surplus.units, beyond * cpu, beyond * memory)
 
 
 def units_of(grants: Sequence[Grant]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice, takewhile
 from typing import Self
 
-from scheduler.cycle.accounts import Account, Amount
+from scheduler.cycle.accounts import NO_SURPLUS, Account, Amount, Surplus
 from scheduler.cycle.policies import Reservation
 from scheduler.cycle.promises import Promise, consume, leaves
 from scheduler.cycle.state import FOREVER, JobClass, State, beside
@@ -62,9 +62,9 @@ class Trial:
 
     # Quotas
 
-    def charge(self, kind: JobClass, units: int, replicas: int, surplus: int = 0) -> None:
-        """Adds units and what the replicas hold beside them to the trees; removes them if negative. surplus: of the
-        units, with their sign."""
+    def charge(self, kind: JobClass, units: int, replicas: int, surplus: Surplus = NO_SURPLUS) -> None:
+        """Adds units and what the replicas hold beside them to the trees; removes them if negative. surplus: of
+        these, with their sign."""
         added = units > 0 or replicas > 0
         amount = beside(kind.request, abs(units), abs(replicas), surplus if added else -surplus)
         (self.accounts.add if added else self.accounts.remove)(kind.account, amount)

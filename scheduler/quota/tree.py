@@ -210,15 +210,17 @@ class QuotaTree:
             above = max(0, min(above, beyond))
             branch = branch.parent
 
-    def reaches(self, name: str, amount: int, above: Branch) -> int:
-        """By how much `above`, on the tenant's path, would use more if the tenant took `amount`; less, if negative."""
+    def reaches(self, name: str, amount: int, above: Branch, firm: bool = False) -> int:
+        """By how much `above`, on the tenant's path, would use more if the tenant took `amount`; less, if negative.
+        firm: if elastic jobs held no more than their smallest gangs."""
         branch = self._branches[name]
         while branch is not above and branch.parent is not None and amount:
+            usage = branch.firm_usage if firm else branch.usage
             if amount > 0:
-                covered = branch.local - branch.usage
+                covered = branch.local - usage
                 amount = max(0, amount - covered) if covered > 0 else amount
             else:
-                amount = -max(0, min(-amount, branch.usage - branch.local))
+                amount = -max(0, min(-amount, usage - branch.local))
             branch = branch.parent
         return amount
 

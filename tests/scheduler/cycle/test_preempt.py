@@ -85,6 +85,31 @@ def test_fair_share_takes_from_who_has_more_even_without_it() -> None:
     assert not decide(state, 20).actions
 
 
+@pytest.mark.parametrize(
+    ("one", "four", "right"),
+    [
+        (Request(1), Request(4), "FairShare"),
+        (Request(1, cpu_milli=1000), Request(1, cpu_milli=4000), "FairShare"),
+        (Request(1), Request(4), "QueueFairShare"),
+    ],
+)
+def test_what_an_elastic_job_has_grown_by_makes_no_other_job_of_its_side_give_way(
+    one: Request, four: Request, right: str
+) -> None:
+    """Smallest gangs hold two and four of eight; without the four, two are less than the other side would have."""
+    of_queues = right == "QueueFairShare"
+    queues = [Queue("q", "capacity" if of_queues else "fair_share"), Queue("r")]
+    policies = Policies(between_queues="fair_share" if of_queues else "priority")
+    state = core(nodes(1, 8), [Tenant("a"), Tenant("b")], queues, policies)
+    decide(state, 0, job("elastic", replicas=2, most=8, request=one))
+    while decide(state, 0).actions:
+        pass
+    decide(state, 5, job("kept", at=5, request=four))
+    assert {name: len(running.grants) for name, running in state.running.items()} == {"elastic": 4, "kept": 1}
+    other = job("other", "a", at=10, queue="r", request=four) if of_queues else job("other", "b", at=10, request=four)
+    assert preempted(decide(state, 10, other)) == [("elastic", 4, right)]
+
+
 def test_the_fewest_jobs_then_the_least_work_is_lost() -> None:
     state = core(nodes(3, 4), LENDER)
     for name, gpus, at in [("wide", 4, 0.0), ("x", 2, 100.0), ("y", 2, 100.0), ("old", 4, 50.0)]:
