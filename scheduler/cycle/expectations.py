@@ -92,6 +92,14 @@ class Expectations:
         if job.job_id not in self._told:
             self._told[job.job_id] = _Expectation(job, at, now, self.interval(job, at, now), self._source(job))
 
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def untell(self, since: int) -> None:
+        """All that was told since there were so many, where nothing else happened meanwhile."""
+        while len(self._told) > since:
+            self._told.popitem()
+
     def told(self, job_id: str) -> float | None:
         """By when it was first expected to start."""
         found = self._told.get(job_id)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from scheduler.cycle.accounts import NO_SURPLUS, Account, Accounts, Amount, Surplus
@@ -100,6 +101,23 @@ class JobClass:
         if self._told is None or self._told.reasons is not why:
             self._told = Blocked(tuple(self.jobs), why, self)
         return self._told
+
+
+FOUND = (
+    "tested_at",
+    "retry_at",
+    "unpromised_at",
+    "unpromised",
+    "search_again_at",
+    "verdict",
+    "tested_after",
+    "shortest",
+    "why",
+    "explained_at",
+    "vain_at",
+)
+"""What a cycle finds of a class."""
+_found = attrgetter(*FOUND)
 
 
 @dataclass(slots=True)
@@ -411,6 +429,22 @@ class State:
             self.freed += 1
         if self.promised.freed == self.freed and any(promise.start <= now for promise in self.promised.promises):
             self.freed += 1
+
+    def undo(self) -> Callable[[], None]:
+        """Takes back what the next cycle finds, for when its record cannot be written: else it would know more than who
+        reads the log."""
+        classes = [(kind, _found(kind)) for kind in self.waiting_classes()]
+        before = self.promised, self.estimated, self.planned, self.freed, self._edges
+        told = len(self.expectations)
+
+        def back() -> None:
+            for kind, found in classes:
+                for name, value in zip(FOUND, found, strict=True):
+                    setattr(kind, name, value)
+            self.promised, self.estimated, self.planned, self.freed, self._edges = before
+            self.expectations.untell(told)
+
+        return back
 
     def forget_tries(self, now: float) -> None:
         """What was found of classes in a cycle that is planned once more."""

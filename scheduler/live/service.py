@@ -502,6 +502,7 @@ class Service:
     def _cycle(self, now: float) -> None:
         now = max(now, round(self.restored.planned_at + 0.001, 3))  # see Book.decide
         self._due, self._planned_at = False, now
+        undo = self.restored.core.undo()
         plan, body = plan_cycle(self.restored.core, now)
         self.cycles += 1
         if body:
@@ -510,6 +511,7 @@ class Service:
             try:
                 decided = self._happen(kind, body=body, at=now, jobs=jobs, changes=bool(plan.actions)).sequence
             except LedgerError:
+                undo()
                 self._due = True
                 raise
             for action in plan.actions:

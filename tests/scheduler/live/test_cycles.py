@@ -6,9 +6,10 @@ GPULEDGER_WORLDS=FIRST-LAST pytest -n0 tests/scheduler/live/test_cycles.py     r
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from scheduler.records.restore import CYCLES, replays
 from scheduler.settings import parse_settings
 from tests.scheduler.cycle.test_worlds import seeds
 from tests.scheduler.live.living import Living, Slow
+from warehouse.errors import LedgerError
 
 HOLDING = ("running", "stopping")
 
@@ -172,6 +174,7 @@ def one_history(seed: int, folder: Path) -> tuple[int, int]:
     steady, killed = (Living(folder / name, settings, Slow()) for name in ("steady", "killed"))
     for number in range(dice.randint(10, 60)):
         step, seconds, kill = draw_step(dice, steady, number), dice.choice([0, 0, 1, 5, 15, 40]), dice.random() < 0.3
+        full = dice.random() < 0.2
         for of in (steady, killed):
             of.now += seconds
             if kill and of is killed:
@@ -182,6 +185,8 @@ def one_history(seed: int, folder: Path) -> tuple[int, int]:
                 continue
         for of in (steady, killed):
             of.service._due = True  # a new scheduler looks around first; so does the other
+            if full and of is killed:
+                without_room(of)
             for _ in range(20):
                 if not of.service.step():
                     break
@@ -197,6 +202,22 @@ def one_history(seed: int, folder: Path) -> tuple[int, int]:
     for of in (steady, killed):
         of.log.close()
     return len(plans), sum(_promises(plan) for plan in plans)
+
+
+def without_room(living: Living) -> None:
+    """A round in which no cycle can be written down."""
+    append = living.log.append
+
+    def refuse(entries: Iterable[Entry]) -> list[Entry]:
+        entries = list(entries)
+        if any(entry.kind in CYCLES for entry in entries):
+            raise LedgerError("log", "cannot be written (disk is full)")
+        return append(entries)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(living.log, "append", refuse)
+        with contextlib.suppress(LedgerError):
+            living.service.step()
 
 
 def reckon(living: Living, where: str) -> None:
