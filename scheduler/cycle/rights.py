@@ -100,7 +100,8 @@ class Guarantees:
     """What a set of victims leaves of guarantees, once they are gone and the job is there. Made before the job's units
     are added to the trees, and adds them.
 
-    Of the trees of tenants and of queues. Who is within its tenant's guarantee need not mind those of queues.
+    Of the trees of tenants, each in its own pool's, and of queues. Who is within its tenant's guarantee need not mind
+    those of queues.
     """
 
     def __init__(self, trial: Trial, kind: JobClass) -> None:
@@ -112,9 +113,9 @@ class Guarantees:
         of_queues = [branch for branch in queues.path(kind.queue) if not branch.borrowing]
         self.entitled = accounts.covers(account, kind.amount)
         trial.charge(kind, kind.amount, kind.replicas)
-        self._trial, self._kind, self._tenants, self._queues = trial, kind, tenants, queues
+        self._trial, self._kind, self._accounts, self._queues = trial, kind, accounts, queues
         self._covered = {*before, *(of_queues if not self.entitled else ())}
-        self._guarded = [] if self.entitled else [tenants, *([] if queues.within_quota(kind.queue) else [queues])]
+        self._minds_queues = not self.entitled and not queues.within_quota(kind.queue)
         self._own: Counter[Branch] = Counter()
         self._killed: Counter[_Asker] = Counter()
         self._waiting: dict[Branch, list[tuple[_Asker, tuple[bool, bool]]]] = {}
@@ -171,12 +172,10 @@ class Guarantees:
         )
 
     def _comes_back(self, victim: _Asker) -> bool:
+        of_tenant, of_queue = self._within(victim)
         if self.entitled:
-            return self._tenants.within_quota(victim.tenant, victim.units) and bool(self._right_of(victim))
-        return any(
-            tree.within_quota(victim.tenant if tree is self._tenants else victim.queue, victim.units)
-            for tree in self._guarded
-        )
+            return of_tenant and bool(self._right_of(victim))
+        return of_tenant or (self._minds_queues and of_queue)
 
     def _right_of(self, asker: _Asker) -> str:
         """The other's over the job, if it asked in the trial as things are now."""
@@ -189,15 +188,18 @@ class Guarantees:
     def _within(self, asker: _Asker) -> tuple[bool, bool]:
         """Whether it would be within its tenant's guarantee, and its queue's, as things are now in the trial."""
         return (
-            self._tenants.within_quota(asker.tenant, asker.units),
+            self._tenants_of(asker.kind).within_quota(asker.tenant, asker.units),
             self._queues.within_quota(asker.queue, asker.units),
         )
 
-    def _tops(self, asker: _Asker) -> tuple[Branch, Branch]:
-        """Of which other branches' use is nothing to it."""
-        self._tenants.admit(asker.tenant)
-        self._queues.admit(asker.queue)
-        return self._tenants.path(asker.tenant)[0], self._queues.path(asker.queue)[0]
+    def _tops(self, asker: _Asker) -> tuple[Branch, ...]:
+        """Of which other branches' use is nothing to it: in each tree in which it is charged."""
+        return tuple(tree.path(name)[0] for tree, name in self._accounts.trees(asker.kind.account))
+
+    def _tenants_of(self, kind: JobClass) -> QuotaTree:
+        tree = self._accounts.governing(kind.account.pool)
+        tree.admit(kind.account.tenant)
+        return tree
 
     def _count(self, victim: Running, sign: int) -> None:
         self._killed[_Asker(victim.kind)] += sign
@@ -208,10 +210,8 @@ class Guarantees:
         """Those on the paths of a class that were within their guarantee before the job, which is theirs too."""
         if not self._covered:
             return []
-        self._tenants.admit(kind.account.tenant)
-        self._queues.admit(kind.queue)
-        paths = (*self._tenants.path(kind.account.tenant), *self._queues.path(kind.queue))
-        return [branch for branch in paths if branch in self._covered]
+        paths = (tree.path(name) for tree, name in self._accounts.trees(kind.account))
+        return [branch for path in paths for branch in path if branch in self._covered]
 
 
 class Rights:

@@ -14,7 +14,7 @@ from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies
 from scheduler.model import Job, Preempt, Queue, Request, Tenant
 from tests.scheduler.cycle.queueing import drawn_queues, leaves
-from tests.scheduler.cycle.scenes import core, job, nodes
+from tests.scheduler.cycle.scenes import core, decide, job, nodes, preempted
 
 WORLDS = 40
 KNOWN = (23845, 40181, 51725, 105628)
@@ -51,6 +51,52 @@ def drawn_world(dice: random.Random) -> tuple[Core, list[Job]]:
         one = job(f"j{number}", *size, float(number // 2), queue, priority=dice.choice([0, 0, 1, 2]))
         jobs.append(replace(one, max_replicas=one.min_replicas + dice.choice([0, 0, 1, 3, 8])))
     return core(nodes(count, each), tenants, queues, policies, explain=False), jobs
+
+
+def drawn_pools(dice: random.Random) -> tuple[Core, list[Job]]:
+    """Two pools, of which one, both or none have quotas of their own, and jobs that ask for one or any."""
+    flat = dice.random() < 0.6
+    policies = Policies(
+        backfill=dice.choice([1, None, 0]),
+        between_queues=dice.choice(["priority", "fair_share"]),
+        preempt_by_priority=dice.choice(["never", "queue", "tenant", "all", "all"]),
+        elastic_hold_seconds=1.0,
+        preempt_for_fairness=dice.random() < 0.6,
+    )
+    sizes = {pool: dice.choice([3, 4]) for pool in "pr"}
+    total = sum(sizes.values())
+    if flat:
+        policy, maximum = dice.choice(["priority", "fair_share", "fifo"]), dice.choice([None, None, total // 2])
+        queues = [Queue("q", policy, maximum=maximum), Queue("o", guaranteed=dice.choice([0, 2]))]
+    else:
+        queues = drawn_queues(dice, total, policies.between_queues)
+    tenants = []
+    for pool in dice.choice([["p", "r"], ["p"], ["", "p"], ["", "p", "r"]]):
+        left = sizes.get(pool, total)
+        for name in "abc":
+            guaranteed = dice.choice([0, dice.randint(0, left)])
+            left -= guaranteed
+            tenants.append(Tenant(name, pool=pool, guaranteed=guaranteed))
+    on = [one for pool, size in sizes.items() for one in nodes(1, size, pool=pool)]
+    jobs = []
+    for number in range(dice.randint(3, 8)):
+        tenant, devices, least = dice.choice("abc"), dice.choice([1, 1, 2, 3]), dice.choice([1, 1, 1, 2])
+        queue, priority = dice.choice(leaves(queues)), dice.choice([0, 0, 1, 2])
+        most = least + dice.choice([0, 0, 0, 1, 3])
+        request = Request(devices, pool=dice.choice(["p", "r", "p", "r", ""]))
+        at = float(number // 2)
+        jobs.append(job(f"j{number}", tenant, devices, least, at, queue, most, priority=priority, request=request))
+    return core(on, tenants, queues, policies, explain=False), jobs
+
+
+@pytest.mark.parametrize("seed", [11263, *(None,) * (WORLDS // 2)])
+def test_nor_do_jobs_of_several_pools(seed: int | None) -> None:
+    """11263: who waited was judged by the quotas of the pool of the one that asked."""
+    seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    state, jobs = drawn_pools(dice)
+    come_to_rest(state, dice.sample(jobs, len(jobs)))
 
 
 @pytest.mark.parametrize("seed", [*KNOWN, *(None,) * WORLDS])
@@ -113,6 +159,17 @@ def test_jobs_of_pools_with_quotas_of_their_own_do_not_evict_each_other_in_turn(
         state = core(on, tenants, [Queue("q", "priority", maximum=4), Queue("other")], explain=False)
         come_to_rest(state, order)
         assert sorted(state.running) == ["borrows", "high"]
+
+
+@pytest.mark.parametrize("guaranteed", [0, 3])
+def test_what_a_tenant_is_guaranteed_in_a_pool_keeps_none_of_its_jobs_in_another(guaranteed: int) -> None:
+    """Their queue is at its maximum; the job of the lower priority borrows in its own pool."""
+    tenants = [Tenant("a", pool="p"), Tenant("b", pool="p", guaranteed=guaranteed), Tenant("b", pool="r")]
+    queues = [Queue("q", "priority", maximum=3)]
+    state = core([*nodes(1, 4, pool="p"), *nodes(1, 3, pool="r")], tenants, queues, explain=False)
+    decide(state, 0, job("low", "b", request=Request(3, pool="r")))
+    plan = decide(state, 1, job("high", "a", at=1, priority=1, request=Request(3, pool="p")))
+    assert preempted(plan) == [("low", 1, "PriorityInQueue")]
 
 
 def test_a_guarantee_is_called_back_though_somebody_else_who_waits_would_have_a_right_over_the_job() -> None:
