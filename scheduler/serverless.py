@@ -7,6 +7,7 @@ be shown and charged apart. Deciding is a function of what is observed and of `n
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -205,15 +206,14 @@ class ServiceState:
         return found, said
 
     def scale(self, now: float, is_taken: Callable[[str], bool] = lambda job_id: False) -> Scaling:
-        """What to submit or stop so that as many replicas are there as are desired. is_taken: whether another job has
-        that name."""
+        """What to submit or stop so that as many replicas are there as are desired; `submitted` and `ended` say that it
+        has been. is_taken: whether another job has that name."""
         wanted, there = self.desired(now), len(self.replicas)
         reason = self.why(now)
         if wanted > there and now < self.failed_at + self._pause():
             return Scaling(reason=f"{reason}; the last one failed, {self.failures} in a row")
         if wanted > there:
-            jobs = tuple(self._new(now, is_taken) for _ in range(wanted - there))
-            return Scaling(jobs, (), reason)
+            return Scaling(tuple(self._new(now, is_taken, wanted - there)), (), reason)
         if wanted < there:
             order = sorted(self.replicas.values(), key=_least_missed)
             return Scaling((), tuple(replica.job_id for replica in order[: there - wanted]), reason)
@@ -242,22 +242,25 @@ class ServiceState:
             told = f"utilization {self.utilization:.2f} of {service.use.target:.2f}"
             yield needed, f"{told} on {self.used_by} that were ready: {needed}"
 
-    def _new(self, now: float, is_taken: Callable[[str], bool]) -> Job:
+    def submitted(self, job: Job, now: float) -> None:
+        self.replicas.setdefault(job.job_id, Replica(job.job_id, now))
+        number = job.job_id.rpartition("-")[2]
+        self.serial = max(self.serial, int(number) if number.isdigit() else 0)
+
+    def _new(self, now: float, is_taken: Callable[[str], bool], count: int) -> Iterator[Job]:
         service = self.service
-        self.serial += 1
-        while is_taken(job_id := f"{service.name}-{self.serial}"):
-            self.serial += 1
-        self.replicas[job_id] = Replica(job_id, now)
-        return Job(
-            job_id,
-            service.tenant,
-            service.queue,
-            service.request,
-            now,
-            priority=service.priority,
-            project=service.project,
-            service=service.name,
-        )
+        names = (f"{service.name}-{number}" for number in itertools.count(self.serial + 1))
+        for job_id in itertools.islice((name for name in names if not is_taken(name)), count):
+            yield Job(
+                job_id,
+                service.tenant,
+                service.queue,
+                service.request,
+                now,
+                priority=service.priority,
+                project=service.project,
+                service=service.name,
+            )
 
 
 class Services:
@@ -277,9 +280,7 @@ class Services:
     def submitted(self, job: Job, now: float) -> None:
         state = self.states.get(job.service)
         if state is not None:
-            state.replicas.setdefault(job.job_id, Replica(job.job_id, now))
-            number = job.job_id.rpartition("-")[2]
-            state.serial = max(state.serial, int(number) if number.isdigit() else 0)
+            state.submitted(job, now)
 
     def launched(self, job: Job, units: int, now: float) -> None:
         state = self._of(job)

@@ -10,10 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model import Request
-from scheduler.serverless import Service, ServiceState, Use, Window
+from scheduler.serverless import Scaling, Service, ServiceState, Use, Window
 from tests.draws import keep_seed
 
 CHAT = Service("chat", "a", "serving", Request(1), target=4, max_replicas=5, idle_seconds=300, keep_seconds=60)
+
+
+def scaled(state: ServiceState, now: float) -> Scaling:
+    """What is to be submitted has been."""
+    scaling = state.scale(now)
+    for one in scaling.submit:
+        state.submitted(one, now)
+    return scaling
 
 
 def warm(state: ServiceState, now: float) -> None:
@@ -25,49 +33,49 @@ def warm(state: ServiceState, now: float) -> None:
 
 def test_replicas_follow_the_queue_from_none_and_no_further_than_allowed() -> None:
     state = ServiceState(CHAT)
-    assert state.scale(0.0).submit == ()
+    assert scaled(state, 0.0).submit == ()
     state.observe(9, 0, 1.0)
-    jobs = state.scale(1.0).submit
+    jobs = scaled(state, 1.0).submit
     assert [(job.job_id, job.service, job.tenant) for job in jobs] == [
         ("chat-1", "chat", "a"),
         ("chat-2", "chat", "a"),
         ("chat-3", "chat", "a"),
     ]
-    assert state.scale(1.0).submit == (), "they are on their way"
+    assert scaled(state, 1.0).submit == (), "they are on their way"
     state.observe(100, 4, 2.0)
-    assert len(state.scale(2.0).submit) == 2
+    assert len(scaled(state, 2.0).submit) == 2
 
 
 def test_a_dip_costs_no_replica_and_a_lasting_one_does() -> None:
     state = ServiceState(CHAT)
     state.observe(16, 0, 0.0)
-    state.scale(0.0)
+    scaled(state, 0.0)
     warm(state, 10.0)
     state.observe(3, 0, 30.0)
-    assert state.scale(30.0).stop == ()
+    assert scaled(state, 30.0).stop == ()
     state.observe(3, 0, 59.0)
-    assert state.scale(59.0).stop == ()
+    assert scaled(state, 59.0).stop == ()
     state.observe(3, 0, 61.0)
-    assert len(state.scale(61.0).stop) == 3
+    assert len(scaled(state, 61.0).stop) == 3
 
 
 def test_the_last_replica_goes_after_long_idleness_only() -> None:
     state = ServiceState(CHAT)
     state.observe(1, 0, 0.0)
-    state.scale(0.0)
+    scaled(state, 0.0)
     warm(state, 20.0)
     state.observe(0, 1, 100.0)
     state.observe(0, 0, 101.0)
-    assert state.scale(399.0).stop == ()
-    assert state.scale(400.0).stop == ("chat-1",)
+    assert scaled(state, 399.0).stop == ()
+    assert scaled(state, 400.0).stop == ("chat-1",)
     state.ended("chat-1", 400.0)
-    assert state.scale(401.0) == state.scale(900.0) and not state.scale(401.0).submit
+    assert scaled(state, 401.0) == scaled(state, 900.0) and not scaled(state, 401.0).submit
 
 
 def test_cold_time_is_measured_for_each_replica_and_summed() -> None:
     state = ServiceState(CHAT)
     state.observe(8, 0, 0.0)
-    first, second = (job.job_id for job in state.scale(0.0).submit)
+    first, second = (job.job_id for job in scaled(state, 0.0).submit)
     assert state.by_state() == {"pending": 2, "cold": 0, "warm": 0}
     state.started(first, 7, 10.0)
     assert state.by_state() == {"pending": 1, "cold": 1, "warm": 0}
@@ -81,12 +89,12 @@ def test_cold_time_is_measured_for_each_replica_and_summed() -> None:
 def test_who_serves_nobody_yet_goes_first() -> None:
     state = ServiceState(CHAT)
     state.observe(12, 0, 0.0)
-    state.scale(0.0)
+    scaled(state, 0.0)
     state.started("chat-1", 1, 1.0)
     state.ready("chat-1", 2.0)
     state.started("chat-2", 1, 1.0)
     state.observe(0, 0, 1000.0)
-    assert state.scale(1000.0).stop == ("chat-3", "chat-2", "chat-1")
+    assert scaled(state, 1000.0).stop == ("chat-3", "chat-2", "chat-1")
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.floats(0.1, 200)), max_size=20), st.integers(0, 2))
@@ -96,7 +104,7 @@ def test_there_are_never_more_or_fewer_than_the_service_allows(demand: list[tupl
     for waiting, seconds in demand:
         now += seconds
         state.observe(waiting, 0, now)
-        scaling = state.scale(now)
+        scaling = scaled(state, now)
         for name in scaling.stop:
             state.ended(name, now)
         assert least <= len(state.replicas) <= 4
@@ -133,7 +141,7 @@ def test_in_drawn_histories_the_replicas_are_those_of_an_independent_reckoning()
             if unknown and not service.windows:
                 assert expected >= before, f"history {seed}: scaled down without knowing"
             if what == "scale":
-                for name in state.scale(now).stop:
+                for name in scaled(state, now).stop:
                     state.ended(name, now)
                 assert len(state.replicas) == expected
 
