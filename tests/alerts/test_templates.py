@@ -66,3 +66,17 @@ def test_what_may_have_lasted_longer_than_a_rule_looks_back_is_at_least_that(
     summary, description = render((rule.summary, rule.description), facts)
     assert summary.endswith(said)
     assert ("2026-10-24 22:00 UTC or longer, allocated" in description) == (said == "at least 3h")
+
+
+@pytest.mark.parametrize("name", ["exporter-gap", "gpu-silent"])
+@pytest.mark.parametrize(("value", "said"), [(21_600, "for at least 6h"), (21_540, "for 5h59m"), (None, None)], ids=str)
+def test_a_silence_longer_than_a_rule_looks_back_is_at_least_that(
+    name: str, value: int | None, said: str | None
+) -> None:
+    rule = next(one for one in load_rules(None) if one.name == name)
+    evidence = {"devices": 8, "last_at": MIDNIGHT}
+    labels = {"node": "n", "device_id": "g"}
+    facts = {"labels": labels, "value": value, "evidence": evidence, "parameters": rule.parameters}
+    summary, description = render((rule.summary, rule.description), facts)
+    assert said is None or said in summary
+    assert ("or longer" in description) == (name == "exporter-gap" and value == 21_600)
