@@ -330,6 +330,7 @@ def _transition(rule: Rule, alert: Alert, zone: str) -> Transition:
         "labels": {**dict.fromkeys(names, ""), **alert.labels},
         "value": alert.value,
         "evidence": alert.evidence,
+        "parameters": rule.parameters,
         "rule": rule.name,
         "threshold": rule.threshold(alert.labels),
         "at": alert.at,

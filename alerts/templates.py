@@ -17,7 +17,7 @@ from jinja2 import StrictUndefined, Template, TemplateError, pass_context
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from alerts.durations import say_duration
+from alerts.durations import is_duration, parse_duration, say_duration
 from alerts.xid_advice import advice
 from billing.money import minor_digits
 
@@ -25,6 +25,11 @@ from billing.money import minor_digits
 def _bytes(value: float) -> str:
     """In GiB, as memory of GPUs is spoken of."""
     return f"{value / 2**30:.1f} GiB"
+
+
+def _seconds(value: Any) -> Any:
+    """A parameter such as `3h` as the query has it."""
+    return parse_duration(value) if is_duration(value) else value
 
 
 def _percent(value: float) -> str:
@@ -57,7 +62,7 @@ def _in_words(context: Context, value: Any) -> Any:
 
 _ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, finalize=_in_words)
 _ENVIRONMENT.filters.update(
-    duration=say_duration, bytes=_bytes, percent=_percent, number=_number, gpus=_gpus, money=_money
+    duration=say_duration, seconds=_seconds, bytes=_bytes, percent=_percent, number=_number, gpus=_gpus, money=_money
 )
 _ENVIRONMENT.globals.clear()
 _KNOWN: Mapping[str, Any] = {"xid_advice": advice}

@@ -1,4 +1,5 @@
-"""The command line. Exit 0: done; 1: the answer is no; 2: unusable input, with one line that says what to do."""
+"""The command line. Exit 0: done; 1: the answer is no; 2: unusable input, with one line that says what to do; 130:
+interrupted; 141: nobody reads the output any more."""
 
 from __future__ import annotations
 
@@ -20,6 +21,9 @@ from gpuledger.commands import COMMANDS
 from gpuledger.output import ROWS, complain, limit_rows
 from warehouse.errors import LedgerError
 from warehouse.private_files import keep_private
+
+READER_GONE = 141
+"""Whoever read the output has closed it, as `head` does: a shell says so of all that SIGPIPE ends."""
 
 
 class _Commands(TyperGroup):
@@ -137,6 +141,19 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _answer(command: Callable[..., Any], arguments: list[str] | None) -> None:
+    """Exits as the command does; where typer would say 1 of what is no answer, with another status."""
+    try:
+        command(args=arguments)
+    except SystemExit as left:
+        why = left.__context__
+        if isinstance(why, BrokenPipeError):
+            sys.exit(READER_GONE)
+        if isinstance(why, typer.Abort):
+            sys.exit(130)
+        raise
+
+
 def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
     """Runs the app; an error of ours, or of what it writes to, is one line and an exit status, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
@@ -144,7 +161,7 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
             stream.reconfigure(errors="backslashreplace")  # a name that the locale cannot write
     try:
         try:
-            command(args=arguments)
+            _answer(command, arguments)
         finally:
             sys.stdout.flush()
     except LedgerError as error:
@@ -156,9 +173,9 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
     except ModuleNotFoundError as error:
         complain(f"this installation has no {error.name}: it is for agents only. Next: pip install 'gpuledger[server]'")
         sys.exit(2)
-    except BrokenPipeError:
+    except BrokenPipeError as gone:  # all was said but the last piece: the answer is known
         sys.stderr.close()
-        sys.exit(0)
+        sys.exit(gone.__context__.code if isinstance(gone.__context__, SystemExit) else READER_GONE)
     except OSError as error:
         # 1 would say that the answer is no.
         if error.filename:

@@ -100,13 +100,16 @@ def _write(text: str, stream: TextIO) -> None:
         print("\n".join(folded), file=stream)
 
 
-def figures_of(closed: Closed | None) -> Period | None:
-    """The period that has figures, after what is not closed of it was said; None: nothing of it is."""
+def figures_of(closed: Closed | None, which: str = "") -> Period | None:
+    """The period that has figures, after what is not closed of it was said; None: nothing of it is.
+
+    which: of several, this one.
+    """
     if closed is None:
         say("nothing is closed yet. Next: gpuledger close")
         return None
     if note := closed.note():
-        say(note)
+        say(f"{which}: {note}" if which else note)
     return closed.period if closed.closed_hours else None
 
 

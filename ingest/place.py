@@ -38,7 +38,8 @@ DEVICE_ELSEWHERE = "device_elsewhere"
 DEVICE_CHANGED = "device_changed"
 ALLOCATION_ELSEWHERE = "allocation_elsewhere"
 ISSUED_MONTH = "issued_month"
-"""Reasons for which rows are held."""
+HELD_FOR = (BEYOND_WINDOW, DEVICE_ELSEWHERE, DEVICE_CHANGED, ALLOCATION_ELSEWHERE, ISSUED_MONTH)
+"""Reasons for which rows are held; the page of held pushes has words for each."""
 
 Whereabouts = tuple[str, str, str, str]
 """Of a device: cluster, node, model, pool, as the inventory has them; a device that was removed is nowhere."""

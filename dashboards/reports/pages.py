@@ -126,7 +126,7 @@ def _budget(one: BudgetState, words: Language) -> str:
         actual=_amount(one.actual, one.currency, words),
         amount=_amount(one.amount, one.currency, words),
         month=one.month,
-        state=words(f"report.state.{one.state}"),
+        state=words(f"report.state.{one.state.name}"),
         all=words("report.expected" if one.is_estimate else "report.in_all", amount=forecast),
     )
 

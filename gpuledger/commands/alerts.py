@@ -41,7 +41,13 @@ class RuleFormat(StrEnum):
     prometheus = "prometheus"
 
 
-At = Annotated[str, typer.Option("--at", help="As of this instant instead of now, like 2026-10-05T12:00Z.")]
+At = Annotated[
+    str,
+    typer.Option(
+        "--at",
+        help="Evaluate up to this instant instead of now, like 2026-10-05T12:00Z; later states that are there stay.",
+    ),
+]
 Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
 RuleName = Annotated[str, typer.Option("--rule", help="Only this rule.")]
 Fingerprint = Annotated[str, typer.Option("--fingerprint", help="Only this alert.")]

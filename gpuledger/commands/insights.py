@@ -198,7 +198,7 @@ def _print_efficiency(report: EfficiencyReport) -> None:
 
 
 def _print_changes(report: ChangesReport) -> None:
-    if figures_of(report.before) is None or (period := figures_of(report.period)) is None:
+    if figures_of(report.before, "before") is None or (period := figures_of(report.period, "now")) is None:
         return
     assert report.before is not None
     names = {

@@ -471,7 +471,7 @@ def room(
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Propose moves that make room for a pending job; moves nothing. Exit 1 if none was found."""
+    """Propose moves that make room for a pending job, whatever its quota; moves nothing. Exit 1 if none was found."""
     found = _client(url, token_file).room(job_id, most_moves)
     if output is options.Format.json:
         print_json(found)

@@ -114,7 +114,12 @@ def list_(
 
 def _password(file: Path | None) -> str:
     if file is None:
-        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+        try:
+            return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+        except typer.Abort as left:
+            if isinstance(left.__context__, EOFError):
+                raise LedgerError("password", "nobody types one here", "Give --password-file FILE") from left
+            raise
     try:
         text = sys.stdin.readline() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

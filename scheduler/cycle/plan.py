@@ -56,7 +56,7 @@ POLICIES = {
 }
 """Which setting allows what, with its scope."""
 EXPLAINED_SECONDS = 60.0
-"""So old reasons may be, where nothing was freed since: less may be free now than they say, never more."""
+"""So old reasons may be: what was freed or taken since may be missing from those of a class that is not looked at."""
 WAITS_FOR_ROOM = (NO_ROOM, reasons.KEPT)
 MOST_SHORTER = 100
 """Jobs of a blocked class that are looked through for one short enough to end before a promise begins."""

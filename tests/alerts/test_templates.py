@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.durations import parse_duration, write_duration
+from alerts.rule_files import load_rules
 from alerts.templates import render
 
 MIDNIGHT = datetime(2026, 10, 24, 22, tzinfo=UTC)
@@ -47,3 +48,35 @@ def test_a_duration_that_is_written_is_read_again(seconds: int) -> None:
 
 def test_without_books_instants_are_utc() -> None:
     assert render(("{{ value }}",), {"value": MIDNIGHT}) == ["2026-10-24 22:00 UTC"]
+
+
+@pytest.mark.parametrize("name", ["idle-holder", "idle-holder-notice", "idle-holder-reclaim"])
+@pytest.mark.parametrize(
+    ("value", "said"), [(10_800.0, "at least 3h"), (10_500.0, "for 2h55m"), (3600.0, "for 1h")], ids=str
+)
+def test_what_may_have_lasted_longer_than_a_rule_looks_back_is_at_least_that(
+    name: str, value: float, said: str
+) -> None:
+    """A notebook that had been idle for a day and a half "has kept 1 GPU idle for 3h", since three hours ago."""
+    rule = next(one for one in load_rules(None) if one.name == name)
+    evidence = {"held_gpus": 1.0, "nodes": "n", "idle_since": MIDNIGHT, "held_since": MIDNIGHT, "signals": "s",
+                "coverage": 1.0, "memory_used_bytes": 0}  # fmt: skip
+    labels = {"workload_id": "w", "tenant": "t", "allocation_id": "a"}
+    facts = {"labels": labels, "value": value, "evidence": evidence, "parameters": rule.parameters}
+    summary, description = render((rule.summary, rule.description), facts)
+    assert summary.endswith(said)
+    assert ("2026-10-24 22:00 UTC or longer, allocated" in description) == (said == "at least 3h")
+
+
+@pytest.mark.parametrize("name", ["exporter-gap", "gpu-silent"])
+@pytest.mark.parametrize(("value", "said"), [(21_600, "for at least 6h"), (21_540, "for 5h59m"), (None, None)], ids=str)
+def test_a_silence_longer_than_a_rule_looks_back_is_at_least_that(
+    name: str, value: int | None, said: str | None
+) -> None:
+    rule = next(one for one in load_rules(None) if one.name == name)
+    evidence = {"devices": 8, "last_at": MIDNIGHT}
+    labels = {"node": "n", "device_id": "g"}
+    facts = {"labels": labels, "value": value, "evidence": evidence, "parameters": rule.parameters}
+    summary, description = render((rule.summary, rule.description), facts)
+    assert said is None or said in summary
+    assert ("or longer" in description) == (name == "exporter-gap" and value == 21_600)

@@ -6,12 +6,19 @@ import re
 import string
 from datetime import date
 from pathlib import Path
+from typing import get_args
 
 import dashboards
+from access.roles import Role
+from alerts.rule import Severity
+from billing.accounts.budgets import State as BudgetState
 from billing.insights.sentences import SENTENCES, Sentence
+from billing.invoicing.month_states import MonthState
 from dashboards.advice import sentence as sentence_of
 from dashboards.languages import NAMES, language
 from dashboards.registry import all_pages
+from ingest.held import Decision
+from ingest.place import HELD_FOR
 
 CODE = Path(dashboards.__file__).parent
 
@@ -50,6 +57,17 @@ def test_every_reason_for_advice_is_said_in_each_language() -> None:
             assert places(text) <= places(sentence), (code, key)
             shown = sentence_of(Sentence(key, dict.fromkeys(places(sentence), "7")), language(code))
             assert shown.isascii() == (code == "en"), shown
+
+
+def test_every_state_reason_and_role_is_said_in_each_language() -> None:
+    # Keys made of data: a value without a word would take the whole page, or the mail, with it.
+    made = {f"report.state.{state.name}" for state in BudgetState}
+    made |= {f"month_state.{state}{end}" for state in MonthState for end in ("", "_is")}
+    made |= {f"severity.{severity}" for severity in get_args(Severity)} | {f"role.{role}" for role in Role}
+    made |= {f"admin.held_{why}" for why in HELD_FOR} | {f"admin.was_{decision}" for decision in get_args(Decision)}
+    made |= {f"slo.{one}" for one in ("met", "missed", "unknown", "fast", "medium", "slow", "aggressor", "candidate")}
+    for code in NAMES:
+        assert made <= language(code).words.keys(), code
 
 
 def test_an_unknown_language_is_the_first_one() -> None:

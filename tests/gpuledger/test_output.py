@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from billing.closed import Closed
+from billing.periods import parse_period
 from gpuledger import output
 from gpuledger.cli import build, run
 from gpuledger.options import Format
@@ -40,3 +42,15 @@ def test_a_file_that_is_not_there_is_unusable_input_in_one_line(
     assert left.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert name in line
+
+
+def test_of_two_periods_each_says_itself_what_is_not_closed_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """`changes` of a closed day said that only 22 of 24 hours are closed: those of the day before."""
+    books, before, now = (parse_period(text, "UTC") for text in ("2026-10-01..2026-10-04", "2026-10-01", "2026-10-02"))
+    assert output.figures_of(Closed(before, 24, 22, books), "before") and output.figures_of(
+        Closed(now, 24, 24, books), "now"
+    )
+    assert capsys.readouterr().err.splitlines() == [
+        "before: only 22 of 24 hours are closed, and the figures are of those: "
+        "the books are closed from 2026-10-01 00:00Z to 2026-10-04 00:00Z"
+    ]

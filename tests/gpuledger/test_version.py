@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from gpuledger import __version__
-from gpuledger.cli import _imported, build, main
+from gpuledger.cli import _imported, build, main, run
 from gpuledger.commands import COMMANDS
 from tests.draws import seldom
 
@@ -39,6 +40,27 @@ def test_an_answer_that_cannot_be_written_is_no_no(tmp_path: Path, arguments: li
         done = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stderr == "gpuledger: output: No space left on device. The output is incomplete\n"
+
+
+@pytest.mark.parametrize(
+    ("left", "status"),
+    [(BrokenPipeError(errno.EPIPE, "Broken pipe"), 141), (typer.Abort(), 130), (typer.Exit(1), 1), (None, 0)],
+    ids=["the reader went away", "given up at a question", "the answer is no", "done"],
+)
+def test_no_but_a_no_exits_1(monkeypatch: pytest.MonkeyPatch, left: Exception | None, status: int) -> None:
+    """`gpuledger ledger | head` said no, under pipefail, as soon as the table was longer than a pipe holds."""
+    app = typer.Typer()
+
+    @app.command()
+    def answer() -> None:
+        if left:
+            raise left
+
+    for name in ("stdout", "stderr"):  # typer puts others in their place
+        monkeypatch.setattr(sys, name, getattr(sys, name))
+    with pytest.raises(SystemExit) as done:
+        run(app, [])
+    assert (done.value.code or 0) == status
 
 
 def test_help_shows_every_command_of_every_module_once_and_each_on_one_line() -> None:

@@ -19,6 +19,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 from typer.testing import CliRunner, Result
 
+from billing.accounts.budgets import State
 from billing.periods import parse_period, period_before
 from dashboards.languages import language
 from dashboards.reports import schedule as schedules
@@ -95,6 +96,10 @@ def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(st
         assert not any(word in text + html for word in OF_SPEECH)
         assert not any(word in html for word in ("<script", "http:", "https:", "url("))
         assert chart(made, spoken).startswith(b"\x89PNG\r\n")
+    (budget,) = made.budgets
+    for spoken in (EN, ZH):
+        told = {as_text(replace(made, budgets=[replace(budget, state=state)]), spoken) for state in State}
+        assert len(told) == len(State)
     bare = replace(made, workloads=[{**row, "project": ""} for row in made.workloads])
     assert "w-vision (p-vision): " in as_text(made, EN) and "w-vision: " in as_text(bare, EN)
 
