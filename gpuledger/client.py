@@ -275,9 +275,10 @@ class Client:
         """Whether the books balance."""
         return self._get(documents.Proof, "/proof", LONG_SECONDS)
 
-    def close_books(self) -> documents.Closed:
-        """Closes what can be closed now."""
-        return self._post(documents.Closed, "/close", {}, LONG_SECONDS)
+    def close_books(self, until: datetime | None = None) -> documents.Closed:
+        """Closes what can be closed now. until: all hours before it, also those that facts do not reach."""
+        wanted = {} if until is None else {"until": until.isoformat()}
+        return self._post(documents.Closed, "/close", wanted, LONG_SECONDS)
 
     def backups(self) -> list[documents.Backup]:
         """The backups in the server's folder, the oldest first."""

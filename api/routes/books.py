@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,8 @@ from starlette.responses import FileResponse
 from access.principal import ForbiddenError
 from api.caller import Close, MonthText, See, SeeAudit, SeeFleet, Tenant
 from api.paging import Limit, Offset, Page, page_of
-from api.strict import StrictRoute
+from api.strict import Body, StrictRoute
+from api.values import aware
 from billing import audit
 from billing.close import close
 from billing.closed import closed_period
@@ -45,11 +47,18 @@ def health(caller: SeeFleet) -> documents.Health:
     )
 
 
+class WantedClose(Body):
+    """until: all hours before it, also those that facts do not reach; else as far as those reach."""
+
+    until: datetime | None = None
+
+
 @router.post("/close")
-def close_(caller: Close) -> documents.Closed:
+def close_(caller: Close, wanted: WantedClose | None = None) -> documents.Closed:
     """Closes what can be closed now; doing it again changes nothing."""
+    until = aware(wanted.until) if wanted and wanted.until else None
     with caller.writing() as store:
-        report = close(store, now=caller.now)
+        report = close(store, until, caller.now)
     audit.record(caller.store, caller.now, caller.principal.actor, "books.close", str(report.run))
     return documents.Closed.model_validate(report)
 

@@ -46,11 +46,9 @@ def close(
 
     limit = options.parse_instant("--until", until) if until else None
     if server := remote.address(store):
-        if until or grace_minutes != GRACE_MINUTES or whole:
-            raise LedgerError(
-                "--until, --grace-minutes, --whole", "a server closes what can be closed now", "Leave them out"
-            )
-        report = _asked(server)
+        if grace_minutes != GRACE_MINUTES or whole:
+            raise LedgerError("--grace-minutes, --whole", "a server has its own", "Leave them out")
+        report = _asked(server, limit)
     else:
         with open_store(store) as opened, bar("hours") as show:
             migrate(opened)
@@ -91,11 +89,11 @@ def close(
     )
 
 
-def _asked(server: str) -> CloseReport:
+def _asked(server: str, until: datetime | None) -> CloseReport:
     from billing.close.run import CloseReport
 
     with remote.client(server) as client:
-        reported = client.close_books()
+        reported = client.close_books(until)
     return CloseReport(**{**vars(reported), "run": int(reported.run)})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,14 @@ def test_alerts_are_kept_quiet_and_books_closed_by_the_server(url: str) -> None:
     assert made.stderr.startswith(f"silence {one['id']}: tenant=vis* until")
     assert one["author"] == "admin"
     assert run("alerts silence end", one["id"], "--store", url).exit_code == 0
-    assert json.loads(run("close --format json", "--store", url).stdout)["closed_until"] is not None
-    assert "closes what can be closed now" in refused("close --until 2026-11-01T00:00Z", "--store", url)
+    reached = json.loads(run("close --format json", "--store", url).stdout)["closed_until"]
+    later = datetime.fromisoformat(reached) + timedelta(hours=3)
+    assert "a server has its own" in refused("close --whole", "--store", url)
+    assert "is in the future" in refused("close --until 2999-01-01T00:00Z", "--store", url)
+    assert run("close --until", later.isoformat(), "--store", url).exit_code == 0
+    assert (
+        datetime.fromisoformat(json.loads(run("close --format json", "--store", url).stdout)["closed_until"]) == later
+    )
 
 
 def test_queries_and_sql_go_to_the_same_address(url: str) -> None:
