@@ -115,9 +115,8 @@ def test_a_workload_is_shown_hour_by_hour_as_the_books_have_it(house: Store) -> 
 
 def test_a_message_that_is_a_json_object_is_written_as_a_person_would() -> None:
     assert plain('{"exit_code": 1, "nodes": ["a", "b"]}') == "exit code: 1, nodes: a – b"
-    deep = '{"a":' * 500 + "[" * 300 + "]" * 300 + "}" * 500
-    for message in ("", " ", "8", "null", "text", "[1]", '{"a"', "[" * 100_000, '{"a":' * 100_000, deep):
-        assert message.startswith(plain(message)[:1])
+    for message in ("", " ", "8", "null", "text", "[1]", '{"a"', "[" * 100_000, '{"a":' * 100_000):
+        assert plain(message) == message
 
 
 def test_a_workload_s_life_is_what_it_held_within_the_period(house: Store) -> None:
