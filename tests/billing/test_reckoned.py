@@ -67,10 +67,10 @@ def entry(dice: Random) -> Entry:
     listed = dice.choice(PRICES)
     return found | {
         "start": start, "end": end, "hour": start // HOUR_MS * HOUR_MS,
-        "device_units": units, "units": dice.randint(1, units),
+        "run": 7 + start // HOUR_MS % 3, "device_units": units, "units": dice.randint(1, units),
         "tenant": dice.choice(["chem", "bio", "phys"]) if held else "", "project": dice.choice("pq") if held else "",
         "queue": dice.choice("vw") if held else "", "workload_id": dice.choice("xyz") if held else "",
-        "allocation_id": dice.choice("abcde") if held else "", "preemptible": held and dice.random() < 0.5,
+        "allocation_id": dice.choice("abcdefgh") if held else "", "preemptible": held and dice.random() < 0.5,
         "cluster": dice.choice(["c1", "c2"]), "node": dice.choice(["n1", "n2"]), "device_id": dice.choice("gh"),
         "model": dice.choice(["H100", "L4"]), "pool": dice.choice(["", "big"]),
         "partition_profile": dice.choice(["", "1g"]),
@@ -96,7 +96,7 @@ def times(values: Iterable[int]) -> pa.Array:
 def fill(store: Store, entries: Sequence[Entry]) -> None:
     columns: dict[str, Any] = {name: pa.array([one[name] for one in entries]) for name in PLAIN}
     columns |= {
-        "run": pa.array([7] * len(entries), pa.uint64()),
+        "run": pa.array([one["run"] for one in entries], pa.uint64()),
         "hour": times(one["hour"] for one in entries),
         "charge_period_start": times(one["start"] for one in entries),
         "charge_period_end": times(one["end"] for one in entries),
@@ -111,7 +111,8 @@ def fill(store: Store, entries: Sequence[Entry]) -> None:
             [decimal(one, 6) for one in values] if exact else pa.array([one // MILLION for one in values])
         )
     store.insert("ledger_entries", pa.table(columns))
-    close(store, [instant(one["hour"]) for one in entries])
+    for (run,), some in groups(entries, "run").items():
+        close(store, [instant(one["hour"]) for one in some], run)
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +194,7 @@ def test_usage_of_a_month_is_what_each_holder_held_in_it(books: Store, drawn: Dr
             row = found[key]
             assert [row[f"{name}_micro_ms"] for name in QUANTITIES[:3]] == [of(some, name) for name in QUANTITIES[:3]]
             assert row["estimated_micro_ms"] == of([one for one in some if one["estimated"]], "held")
-            assert (row["billing_currency"], row["last_run"]) == (some[0]["currency"], 7)
+            assert (row["billing_currency"], row["last_run"]) == (some[0]["currency"], max(one["run"] for one in some))
         assert [row["tenant"] for row in rows] == sorted(row["tenant"] for row in rows)
     subjects = ("tenant", "model", "pool", "partition_profile", "queue", "priority", "preemptible")
     assert (
@@ -351,7 +352,7 @@ def test_costs_of_spans_and_hours_are_those_of_the_entries_in_them(books: Store,
 
 def test_what_short_sessions_lack_is_what_they_held_stretched_to_the_minimum(books: Store, drawn: Drawn) -> None:
     dice, entries = drawn
-    minimum = 40 * 60_000
+    minimum = 4 * HOUR_MS
     lives: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
     for key in groups(within(entries), "cluster", "allocation_id"):
         end = dice.choice([START, START + 1, END, END + 1, dice.randint(START, END)])
@@ -439,3 +440,79 @@ def test_an_allocation_has_its_linear_part_of_each_step(books: Store, drawn: Dra
         for name, column in dimensions.items():
             values = {one[column] for one, *_ in parts}
             assert row[f"the_{name}"] == (values.pop() if len(values) == 1 else None)
+
+
+def test_what_a_later_close_says_otherwise_is_what_was_and_is_of_each_allocation(books: Store, drawn: Drawn) -> None:
+    """Entries as some closes left them: alike, cut in two, in other amounts, or gone; and energy."""
+    dice, entries = drawn
+    written, energy = [], []
+    for hour, some in groups([one for one in entries if one["allocation_id"]], "hour").items():
+        for run in [7 + hour[0] // HOUR_MS % 3, *sorted(dice.sample([10, 11, 12], dice.randint(0, 3)))]:
+            left = []
+            for one in some:
+                how = dice.choice(["alike", "alike", "cut", "other", "gone"])
+                middle = (one["start"] + one["end"]) // 2
+                now = one | {"run": run}
+                if how == "cut" and middle > one["start"]:
+                    parts = {name: one[name] // 2 // MILLION * MILLION for name in QUANTITIES}
+                    left += [
+                        now | parts | {"end": middle},
+                        now | {name: one[name] - parts[name] for name in parts} | {"start": middle},
+                    ]
+                elif how == "other":
+                    left.append(now | {"idle": one["idle"] + 1})
+                elif how != "gone":
+                    left.append(now)
+                amounts = {
+                    name: dice.choice([None, 0, 5, 5, 5, 6]) for name in ("energy_millijoules", "memory_byte_ms")
+                }
+                energy.append(now | amounts)
+            some = [one for one in left if dice.random() < 0.9 or len(left) < 2]
+            written += some if run > 9 else []
+    fill(books, written)
+    of_energy = [name for name in PLAIN if name not in ("partition_profile", "estimated", "units", "priority")]
+    of_energy += ["energy_millijoules", "memory_byte_ms"]
+    books.insert("energy_entries", pa.table({
+        **{name: pa.array([one[name] for one in energy]) for name in of_energy},
+        "run": pa.array([one["run"] for one in energy], pa.uint64()), "hour": times(one["hour"] for one in energy),
+        "charge_period_start": times(one["start"] for one in energy),
+    }))  # fmt: skip
+    everything = [*entries, *written]
+    before, after = sorted(dice.sample(range(6, 14), 2))
+    runs: dict[int, set[int]] = defaultdict(set)
+    for one in everything:
+        runs[one["hour"]].add(one["run"])
+    was = {hour: max((run for run in some if run <= before), default=0) for hour, some in runs.items()}
+    new = {hour: max((run for run in some if run <= after), default=0) for hour, some in runs.items()}
+    for by_hour in (0, 1):
+        expected: dict[Any, list[Any]] = {}
+        for one in [*everything, *energy]:
+            hour, is_energy = one["hour"], "energy_millijoules" in one
+            if one["tenant"] != "chem" or not START <= one["start"] < END or was[hour] == new[hour]:
+                continue
+            if one["run"] not in (was[hour], new[hour]):
+                continue
+            prices = (None, None) if is_energy else (one["list"], one["contracted"])
+            own = [one[name] for name in ("cluster", "allocation_id", "workload_id", "project", "sku", "device_units")]
+            key = (second(hour) if by_hour else "", one["device_id"] if by_hour else "", *own, *prices)
+            sums = expected.setdefault(key, [[0, 0, 0], [0, 0, 0], 0, 2**60, 0])
+            what = sums[one["run"] == new[hour]]
+            if is_energy:
+                what[1] += one["energy_millijoules"] or 0
+                what[2] += one["memory_byte_ms"] or 0
+            else:
+                what[0] += held(one)
+            sums[2] = max(sums[2], new[hour])
+            sums[3:] = min(sums[3], one["start"]), max(sums[4], one["start"] if is_energy else one["end"])
+        rows = asked(books, "invoicing/changes", before=before, after=after, tenant="chem", by_hour=by_hour)
+        found = {
+            (row["in_hour"], row["device"], row["cluster"], row["allocation_id"], row["workload_id"], row["project"],
+             row["sku"], row["device_units"], nano(row["list_unit_price"]), nano(row["contracted_unit_price"])):
+            [row["was_micro_ms"], row["now_micro_ms"], row["again"], row["from_at"], row["to_at"]] for row in rows
+        }  # fmt: skip
+        assert len(found) == len(rows)
+        assert found == {
+            key: [one[0], other[0], again, instant(since), instant(until)]
+            for key, (one, other, again, since, until) in expected.items()
+            if one != other
+        }
