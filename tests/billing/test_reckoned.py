@@ -69,7 +69,8 @@ def entry(dice: Random) -> Entry:
         "start": start, "end": end, "hour": start // HOUR_MS * HOUR_MS,
         "run": 7 + start // HOUR_MS % 3, "device_units": units, "units": dice.randint(1, units),
         "tenant": dice.choice(["chem", "bio", "phys"]) if held else "", "project": dice.choice("pq") if held else "",
-        "queue": dice.choice("vw") if held else "", "workload_id": dice.choice(["x", "y", f"w{dice.randint(0, 40)}"]) if held else "",
+        "queue": dice.choice("vw") if held else "",
+        "workload_id": dice.choice(["x", "y", f"w{dice.randint(0, 40)}"]) if held else "",
         "allocation_id": dice.choice("abcdefgh") if held else "", "preemptible": held and dice.random() < 0.5,
         "cluster": dice.choice(["c1", "c2"]), "node": dice.choice(["n1", "n2"]), "device_id": dice.choice("gh"),
         "model": dice.choice(["H100", "L4"]), "pool": dice.choice(["", "big"]),
@@ -288,15 +289,17 @@ def test_costs_of_days_are_those_of_their_entries(books: Store, drawn: Drawn) ->
     assert shown == reckoned
 
 
-def test_costs_of_spans_and_hours_are_those_of_the_entries_in_them(books: Store, drawn: Drawn) -> None:
-    dice, entries = drawn
-    instants = sorted(dice.choice(entries)[name] + dice.choice([-1, 0, 0, 1]) for name in ("start", "end") * 5)
-    spans = [(dice.choice(["bio", "chem"]), dice.choice([None, "p"]), first, last)
-             for first, last in zip(instants[::2], instants[1::2], strict=True)]  # fmt: skip
-    whose = {"tenants": [one[0] for one in spans], "projects": [one[1] or "" for one in spans],
-             "any_project": [int(one[1] is None) for one in spans]}  # fmt: skip
-    rows = asked(books, "accounts/cost_of_spans", **whose, starts=[instant(one[2]) for one in spans],
-                 ends=[instant(one[3]) for one in spans])  # fmt: skip
+Span = tuple[str, str | None, int, int]
+
+
+def asked_of(spans: Sequence[Span]) -> dict[str, Any]:
+    return {"tenants": [one[0] for one in spans], "projects": [one[1] or "" for one in spans],
+            "any_project": [int(one[1] is None) for one in spans]}  # fmt: skip
+
+
+def check_costs(store: Store, entries: Sequence[Entry], spans: Sequence[Span]) -> None:
+    times = {"starts": [instant(one[2]) for one in spans], "ends": [instant(one[3]) for one in spans]}
+    rows = asked(store, "accounts/cost_of_spans", **asked_of(spans), **times)
     found = {(row["span"], row["device_units"], nano(row["contracted_unit_price"]), row["part_ms"], row["whole_ms"]):
              (row["held_micro_ms"], row["billing_currency"]) for row in rows}  # fmt: skip
     assert len(found) == len(rows)
@@ -310,8 +313,19 @@ def test_costs_of_spans_and_hours_are_those_of_the_entries_in_them(books: Store,
                 expected[key] = (expected.get(key, (0, ""))[0] + held(one), one["currency"])
     assert found == expected
 
+
+def test_costs_of_spans_and_hours_are_those_of_the_entries_in_them(books: Store, drawn: Drawn) -> None:
+    dice, entries = drawn
+    spans: list[Span] = []
+    for one in dice.sample([one for one in entries if one["tenant"] in ("bio", "chem")], 6):
+        last = one[dice.choice(["start", "end"])] + dice.choice([-1, 0, 1, 1, HOUR_MS])
+        first = min(last - 1, dice.choice(entries)["start"] + dice.choice([-1, 0, 1]))
+        spans.append((one["tenant"], dice.choice([None, one["project"]]), first, last))
+    for some in (spans, *([one] for one in spans)):
+        check_costs(books, entries, some)
+
     hours = [dice.choice(entries)["hour"] for _ in spans]
-    rows = asked(books, "accounts/entries_of_hours", **whose, hours=[second(hour) for hour in hours])
+    rows = asked(books, "accounts/entries_of_hours", **asked_of(spans), hours=[second(hour) for hour in hours])
     parts_of: dict[Any, int] = defaultdict(int)
     for number, (tenant, project, _, _) in enumerate(spans):
         for one in entries:
