@@ -346,7 +346,7 @@ def test_costs_of_spans_and_hours_are_those_of_the_entries_in_them(books: Store,
             if one["tenant"] == tenant and project in (None, one["project"]) and since <= one["hour"] < until:
                 its[one["hour"]] += cost([one], 14, "contracted", "held")
         whole = sum(its.values())
-        for level in (1, whole, whole + 1, sum(list(its.values())[:1]), whole // 2 + 1):
+        for level in {1, max(1, whole), whole + 1, max([1, *its.values()]), whole // 2 + 1}:
             so_far, answer = 0, None
             for hour in sorted(its):
                 if so_far + its[hour] >= level:
