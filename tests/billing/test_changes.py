@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from billing.exact import rounded
 from billing.insights.changes import Held, changes, walk
 from billing.periods import parse_period
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
@@ -103,3 +110,90 @@ def test_what_cannot_be_compared_is_refused_or_unknown(books: Store) -> None:
         changes(books, day, None, ["day"])
     unknown = changes(books, day, parse_period("2026-09-01", "UTC"), ["tenant"])
     assert unknown.rows == () and set(unknown.total.values()) == {None}
+
+
+def test_two_currencies_are_not_compared(books: Store) -> None:
+    fill(books, FACTS)
+    fill(books, [row("2026-10-08 10:00", "chem", "b", currency="USD")])
+    with pytest.raises(LedgerError, match="one period is in EUR and the other in USD"):
+        changes(books, parse_period("2026-10-08", "UTC"), parse_period("2026-10-05", "UTC"), [])
+
+
+def some_facts(dice: Random, until: datetime) -> list[Row]:
+    """Of four days from the 4th on; some without a price, or the platform's; some share a device."""
+    facts = []
+    for hour in range(int((until - at("2026-10-04 00:00")).total_seconds() // 3600)):
+        for device, model, units in (("a", "A100", 1), ("b", "H100", 2), ("c", "H100", 7)):
+            tenant, whole = dice.choice(["physics", "chem", "new" if hour > 48 else "gone", ""]), units * HOUR_MS
+            used, idle = sorted(dice.sample(range(whole), 2))
+            price = dice.choice([None, "0", "1", "2", "3"])
+            held = {"used": str(used), "idle": str(idle - used), "unmetered": whole - idle}
+            kind = held if tenant else {dice.choice(["unallocated", "unavailable"]): whole}
+            facts.append(
+                Row(at("2026-10-04 00:00") + timedelta(hours=hour), tenant, dice.choice("pq") if tenant else "", device,
+                    model=model, units=units, price=price, contracted=price and dice.choice([price, "0.5"]), **kind)
+            )  # fmt: skip
+    return [fact for fact in facts if dice.random() < 0.3 or fact.at.hour < 3]
+
+
+def reckoned(before: list[Row], now: list[Row]) -> dict[str, Any]:
+    """What is said of one holder's rows of two times."""
+
+    def hours(rows: Iterable[Row], idle: bool = False) -> Fraction:
+        return sum((Fraction(int(fact.idle) if idle else int(fact.used) + int(fact.idle) + fact.unmetered)
+                    / fact.units / HOUR_MS for fact in rows), Fraction(0))  # fmt: skip
+
+    def cost(rows: Iterable[Row], idle: bool = False) -> Fraction:
+        return sum((hours([fact], idle) * Fraction(fact.contracted or 0) for fact in rows), Fraction(0))
+
+    def of(rows: list[Row], model: str) -> list[Row]:
+        return [fact for fact in rows if fact.model == model and fact.price]
+
+    was, has = ([fact for fact in some if fact.price] for some in (before, now))
+    by_hours = (hours(has) - hours(was)) * cost(was) / hours(was) if was else cost(has)
+    by_price = sum(
+        (cost(of(now, model)) - cost(of(before, model)) / hours(of(before, model)) * hours(of(now, model))
+         for model in MODELS if of(before, model) and of(now, model)),
+        Fraction(0),
+    )  # fmt: skip
+    unpriced = hours(before) + hours(now) - hours(was) - hours(has)
+    return {
+        "cost_before": cost(was), "cost": cost(has), "difference": cost(has) - cost(was), "by_hours": by_hours,
+        "by_price": by_price, "idle_cost_before": cost(was, True), "idle_cost": cost(has, True),
+        "gpu_hours_before": hours(before), "gpu_hours": hours(now), "unpriced_gpu_hours": unpriced,
+    }  # fmt: skip
+
+
+def test_any_days_are_compared_by_any_dimensions_as_reckoned(books: Store) -> None:
+    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    print(f"GPULEDGER_SEED={seed}")
+    dice = Random(f"changes {seed}")
+    until = at("2026-10-06 00:00") + timedelta(hours=dice.choice([5, 24, 48]))
+    facts = some_facts(dice, until)
+    fill(books, facts, closed=[until - timedelta(hours=1)])
+    start, other = at("2026-10-06 00:00"), dice.choice([at("2026-10-05 00:00"), at("2026-10-04 00:00")])
+    length = min(timedelta(days=1), until - start)
+    against = None if other.day == 5 else parse_period("2026-10-04", "UTC")
+    for by in ([], ["tenant"], ["project", "model"], ["model"], ["device", "tenant"]):
+        report = changes(books, parse_period("2026-10-06", "UTC"), against, by)
+        assert report.columns[: len(by)] == tuple(by) and report.currency == "EUR"
+        found = {tuple(one[name] for name in by): one for one in report.rows}
+        both = [
+            [fact for fact in facts if fact.tenant and since <= fact.at < since + length] for since in (other, start)
+        ]
+        keys = {tuple(getattr(fact, name) for name in by) for some in both for fact in some}
+        assert found.keys() == keys and len(found) == len(report.rows)
+        sums: dict[str, Fraction] = defaultdict(Fraction)
+        for key, one in found.items():
+            its = [[fact for fact in some if tuple(getattr(fact, name) for name in by) == key] for some in both]
+            expected = reckoned(*its)
+            is_unpriced = not any(fact.price for some in its for fact in some)
+            for name, value in expected.items():
+                sums[name] += value
+                unknown = is_unpriced and "gpu_hours" not in name
+                assert one[name] == (None if unknown else rounded(value)), (key, name)
+            if not is_unpriced:
+                assert one["by_mix"] == one["difference"] - one["by_hours"] - one["by_price"]
+        assert {name: report.total[name] for name in sums} == {name: rounded(value) for name, value in sums.items()}
+        order = [(one["difference"] is None, -abs(one["difference"] or 0)) for one in report.rows]
+        assert order == sorted(order)

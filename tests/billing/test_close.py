@@ -76,6 +76,16 @@ def held(store: Store) -> dict[tuple[str, str], float]:
     return {(row["allocation_id"], row["device_id"]): round(row["hours"], 6) for row in rows}
 
 
+def test_an_end_that_was_lost_is_the_last_of_many_signs_of_life(store: Store) -> None:
+    """Its own samples stop a day before the device's do."""
+    put(store, "devices", [device("g")])
+    put(store, "events", [event(1, "a", "started", device_id="g", node="n1", gpus=1.0)])
+    put(store, "samples", [sample(hour, "g", 0.5, "w-a") for hour in (2, 3, 5)])
+    put(store, "samples", [sample(hour, "g", 0.5) for hour in (2, 4, 30)], batch=2)
+    close(store, at(34), at(40))
+    assert held(store) == {("a", "g"): 4}
+
+
 def test_where_only_the_node_is_known_the_workloads_samples_name_the_device(store: Store) -> None:
     put(store, "devices", [device("GPU-0"), device("GPU-1"), device("GPU-2"), device("GPU-9", node="n2")])
     put(

@@ -281,6 +281,14 @@ def test_rows_of_one_sku_stand_in_the_order_of_their_prices_and_no_tax_is_said_t
     assert [(step.label, step.amount) for step in page.sums[-2:]] == [("Tax", "none"), ("Total", "8.00")]
 
 
+def test_a_buyer_that_is_called_as_its_tenant_is_not_named_twice() -> None:
+    rows = [usage("a", "h100", ("1", "0", "0"), "2", "2", None)]
+    for name, lines in (("chem", ["Campus 4"]), ("Chemistry", ["Campus 4", "Tenant chem"])):
+        buyer = {**PARTIES["buyer"], "tenant": "chem", "name": name, "purchase_order": ""}
+        page = page_of(invoice_of(rows, parties={**PARTIES, "buyer": buyer}, payable=None))
+        assert page.tenant_address == lines
+
+
 def test_contract_prices_are_a_step_only_where_there_are_any_and_not_for_a_cent_of_rounding() -> None:
     """0.005 and 0.005 are two amounts of 0.00 and one sum of 0.01, at the same prices."""
     lines = [usage(name, "h100", ("0.0025", "0", "0"), "2", "2", "0.00") for name in "ab"]

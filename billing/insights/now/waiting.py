@@ -31,8 +31,8 @@ def reported(row: Row) -> Reported:
     """A message is a text, or the JSON object of a scheduler that keeps docs/scheduler-live.md."""
     message = row["message"]
     try:
-        facts = json.loads(message) if message.startswith("{") else None
-    except ValueError:
+        facts = json.loads(message)
+    except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
         return Reported(message)

@@ -17,7 +17,7 @@ from dashboards.languages import language
 from dashboards.pages import fleet, overview, tenants, workload
 from dashboards.pages.fleet.cells import MEASURES
 from dashboards.pages.overview import activity
-from dashboards.pages.workload.lifecycle import lifecycle_of
+from dashboards.pages.workload.lifecycle import lifecycle_of, plain
 from dashboards.pages.workload.timeline import _gapped
 from tests.dashboards.pages.conftest import DAY
 from warehouse.store import Store
@@ -111,6 +111,12 @@ def test_a_workload_is_shown_hour_by_hour_as_the_books_have_it(house: Store) -> 
         (row["hour"], float(row["used"]), float(row["idle"])) for row in reported
     ]
     assert len(rows) == 48
+
+
+def test_a_message_that_is_a_json_object_is_written_as_a_person_would() -> None:
+    assert plain('{"exit_code": 1, "nodes": ["a", "b"]}') == "exit code: 1, nodes: a – b"
+    for message in ("", " ", "8", "null", "text", "[1]", '{"a"', "[" * 100_000, '{"a":' * 100_000):
+        assert plain(message) == message
 
 
 def test_a_workload_s_life_is_what_it_held_within_the_period(house: Store) -> None:

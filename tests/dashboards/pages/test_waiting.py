@@ -148,6 +148,8 @@ def test_what_a_scheduler_expects_is_an_interval(house: Store) -> None:
     for message in ("", "{", "[]", '{"expected_interval": null}', '{"expected_interval": ["a", "b"]}',
                     '{"expected_interval": ["2026-10-03T01:00:00", "2026-10-03T02:00:00"]}'):  # fmt: skip
         assert expected({**row, "message": message}, filters, EN) == ""
+    for message in ("", " ", "8", "null", "text", "[1]", '{"text"', "[" * 100_000, '{"text":' * 100_000):
+        assert reported({**row, "message": message}).text == message
 
 
 def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Store) -> None:
