@@ -39,7 +39,7 @@ _KNOWN = (
     .join(_sessions, (_people.c.issuer == _sessions.c.issuer) & (_people.c.subject == _sessions.c.subject))
     .where(
         _sessions.c.digest == bindparam("cookie"),
-        _sessions.c.expires_at > bindparam("now", type_=access_store.Instant),
+        _sessions.c.expires_at > bindparam("now"),
         ~_people.c.disabled,
     )
 )

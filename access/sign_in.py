@@ -40,11 +40,11 @@ LONGEST = LONGEST_NAME + 1
 
 def routes() -> list[Route]:
     return [
-        Route("/sign-in", show, methods=["GET"]),
+        Route("/sign-in", show),
         Route("/sign-in", sign_in, methods=["POST"]),
         Route("/sign-out", sign_out, methods=["POST"]),
-        Route("/sign-in/oidc", to_provider, methods=["GET"]),
-        Route(CALLBACK, from_provider, methods=["GET"]),
+        Route("/sign-in/oidc", to_provider),
+        Route(CALLBACK, from_provider),
     ]
 
 
