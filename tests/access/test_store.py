@@ -357,6 +357,21 @@ def test_threads_take_turns_on_what_is_in_memory() -> None:
         assert (mine, theirs) == (b"\xab", access.key("theirs", NOW))
 
 
+def test_a_writer_does_not_wait_for_another_for_ever(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_store, "WAIT_SECONDS", 1)
+    one, other = opener(), opener()
+
+    def writes() -> None:
+        with pytest.raises(AccessStoreError, match="cannot be asked"), other.writing():
+            pytest.fail("two write at once")
+
+    with one.writing(), ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(writes)
+        done, _ = wait([waits], PATIENCE_SECONDS)
+        assert done, "it waits for ever"
+        waits.result()
+
+
 def test_who_reads_does_not_wait_for_who_writes(opener: Opener) -> None:
     one, other = opener(), opener()
     one.key("before", NOW)
