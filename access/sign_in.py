@@ -185,7 +185,7 @@ async def _form(request: Request) -> Mapping[str, str]:
         body += part
         if len(body) > FORM_BYTES:
             return {}
-    return dict(parse_qsl(body.decode("utf-8", errors="replace"), keep_blank_values=True))
+    return dict(parse_qsl(body.decode("utf-8", errors="replace")))
 
 
 def _busy(request: Request, then: str, name: str = "") -> Response:
