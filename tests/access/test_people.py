@@ -81,8 +81,12 @@ def test_whoever_is_added_stands_there_and_in_the_audit(house: House) -> None:
         (NOW, "root", "user.add", "bot (service)", "",
          {"kind": "service", "roles": ["analyst"], "tenants": [], "disabled": False}),
     ]  # fmt: skip
-    who = ada.principal()
-    assert (who.name, who.roles, who.tenants, who.id) == ("ada", ada.roles, ada.tenants, ada.id)
+    with house.access.writing() as connection:
+        eve = renew(connection, ISSUER, "1", "eve", ANALYST, NONE, NOW)
+    for one in (ada, bot, eve):
+        who = one.principal()
+        assert (who.name, who.roles, who.tenants, who.id) == (one.name, one.roles, one.tenants, one.id)
+        assert who.actor == one.label
 
 
 CHANGES: dict[str, Any] = {

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from joserfc import jwt
-from joserfc.jwk import ECKey, OctKey
+from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from access import oidc
 from access.oidc import Identity, OidcError, Provider
@@ -247,6 +247,25 @@ def test_no_shared_secret_is_a_key_of_the_providers(idp: Fake) -> None:
     idp.answers[TOKEN] = {"id_token": jwt.encode({"alg": "HS256", "kid": "old"}, CLAIMS, secret, algorithms=["HS256"])}
     with pytest.raises(OidcError, match="unusable ID token"):
         comes_back(provider())
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "key"),
+    [
+        (("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), lambda: RSAKey.generate_key(2048, {"kid": "k"})),
+        (("ES256",), lambda: ECKey.generate_key("P-256", {"kid": "k"})),
+        (("ES384",), lambda: ECKey.generate_key("P-384", {"kid": "k"})),
+        (("ES512",), lambda: ECKey.generate_key("P-521", {"kid": "k"})),
+        (("Ed25519",), lambda: OKPKey.generate_key("Ed25519", {"kid": "k"})),
+    ],
+)
+def test_a_token_may_be_signed_with_any_of_these(idp: Fake, algorithms: tuple[str, ...], key: Any) -> None:
+    made = key()
+    idp.answers[KEYS] = {"keys": [made.as_dict(private=False)]}
+    for name in algorithms:
+        token = jwt.encode({"alg": name, "kid": "k"}, CLAIMS, made, algorithms=[name])
+        idp.answers[TOKEN] = {"id_token": token}
+        assert comes_back(provider()).subject == "1", name
 
 
 LONG = "x" * 900
