@@ -34,6 +34,7 @@ from billing import audit
 from tests.access.postgres import PASSWORD, Cluster
 from tests.patience import PATIENCE_SECONDS
 from tests.stores import fresh_store
+from warehouse.errors import StoreError
 from warehouse.store import Store
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
@@ -102,6 +103,39 @@ def test_an_audit_entry_is_committed_with_what_it_tells_of_and_waits_for_the_war
     assert audit.history(store, "", f"{name} (service)") == [], "it is sent until it is there, and not again"
 
 
+def test_what_waits_is_sent_in_the_order_of_its_times_until_one_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each once, with all that it tells; one that is there already is not sent again."""
+    sent: list[tuple[Any, ...]] = []
+    failing = {"never"}
+
+    def record(_: Any, at: datetime, actor: str, action: str, what: str, reason: str, inputs: Any) -> None:
+        if what in failing:
+            raise StoreError("chdb://x", "is away", "Wait")
+        sent.append((at, actor, action, what, reason, inputs))
+
+    monkeypatch.setattr(audit, "record", record)
+    monkeypatch.setattr(audit, "has", lambda _, entry: entry["object"] == "there")
+    dice = random.Random(seed := random.randrange(2**32))
+    print("seed", seed)
+    noted = [
+        (NOW + timedelta(seconds=number), "ada", "user.add", f"n{number}", "why", {"n": number}) for number in range(9)
+    ]
+    there = (NOW + timedelta(seconds=3.5), "ada", "user.add", "there", "", {})
+    failing.add("n6")
+    with connect("sqlite://", None, NO_WAREHOUSE) as access:
+        with access.writing() as connection:
+            for one in dice.sample([*noted, there], 10):
+                access.note(connection, *one)
+        assert sent == noted[:6]
+        assert "audit entries wait here for the warehouse: chdb://x: is away" in caplog.text
+        failing.clear()
+        access.send_notes()
+        access.send_notes()
+    assert sent == noted
+
+
 @pytest.mark.parametrize("other", [{"actor": "eve"}, {"reason": "why not"}, {"inputs": {"address": "192.0.2.2"}}])
 def test_two_who_do_the_same_in_one_millisecond_are_two_entries(store: Store, other: dict[str, Any]) -> None:
     name = secrets.token_hex(8)
@@ -142,7 +176,7 @@ def test_the_tables_are_those_that_the_code_knows(opener: Opener) -> None:
 def test_a_schema_of_tomorrow_is_left_alone(opener: Opener) -> None:
     with opener().writing() as connection:
         connection.execute(access_store._versions.insert().values(number=9999, name="of tomorrow", applied_at=NOW))
-    with pytest.raises(AccessStoreError, match="newer than this gpuledger"):
+    with pytest.raises(AccessStoreError, match=r"its schema \(9999\) is newer than this gpuledger"):
         opener()
 
 
