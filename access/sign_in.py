@@ -166,7 +166,7 @@ def _set_cookie(request: Request, answer: Response, name: str, value: str, lasts
 def _device(request: Request, name: str, now: datetime) -> str:
     """Of a browser with which that user has signed in before: its id; else empty."""
     sealed = cookie_of(request.headers, cookie_name(DEVICE_COOKIE, _tls(request)))
-    note = _authenticator(request).signer.open(f"device of {name}", sealed, now) if sealed else None
+    note = _authenticator(request).signer.open(f"device of {name}", sealed, now)
     return note["id"] if note else ""
 
 

@@ -324,5 +324,11 @@ def test_other_texts_of_a_provider_are_cut_too(idp: Fake) -> None:
         with pytest.raises(OidcError) as error:
             comes_back(provider())
         assert error.value.what.startswith(says) and len(error.value.what) == len(says) + length
+    rest = idp.answers[TOKEN]["id_token"].partition(".")[2]
+    odd = base64.urlsafe_b64encode(json.dumps({"alg": "x" * 350}).encode()).decode().rstrip("=")
+    idp.answers[TOKEN] = {"id_token": f"{odd}.{rest}"}
+    with pytest.raises(OidcError) as error:
+        comes_back(provider())
+    assert error.value.what.startswith("gave an unusable ID token (") and len(error.value.what) == 300
     idp.signs(email="e" * 300)
     assert comes_back(provider()).name == "e" * 200
