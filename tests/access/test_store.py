@@ -399,7 +399,7 @@ def test_a_writer_does_not_wait_for_another_for_ever(opener: Opener, monkeypatch
         with pytest.raises(AccessStoreError, match="cannot be asked"), other.writing():
             pytest.fail("two write at once")
 
-    with one.writing(), ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, one.writing():
         waits = pool.submit(writes)
         done, _ = wait([waits], PATIENCE_SECONDS)
         assert done, "it waits for ever"
@@ -409,7 +409,7 @@ def test_a_writer_does_not_wait_for_another_for_ever(opener: Opener, monkeypatch
 def test_who_reads_does_not_wait_for_who_writes(opener: Opener) -> None:
     one, other = opener(), opener()
     one.key("before", NOW)
-    with one.writing() as connection, ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, one.writing() as connection:
         connection.execute(keys.insert().values(name="mine", value="ab", created_at=NOW))
         began = time.monotonic()
         assert pool.submit(list_people, other).result(PATIENCE_SECONDS) == []
