@@ -12,7 +12,6 @@ from access.oidc import Provider
 from access.people import Kind, Person
 from access.principal import ANYBODY, Principal
 from access.roles import AccessError
-from access.secrets import PREFIX
 from access.sessions import Sessions, Signer
 from access.settings import AccessSettings
 from access.store import AccessStore
@@ -57,7 +56,7 @@ class Authenticator:
         text = brought(headers)
         if not text:
             return None
-        token = token_of(self.access, text, now) if text.startswith(f"{PREFIX}_") else None
+        token = token_of(self.access, text, now)
         if token is None:
             what = "unknown, expired or revoked, or its owner is disabled"
             raise AccessError("token", what, "Make one with: gpuledger tokens create")

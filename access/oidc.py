@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -110,12 +111,13 @@ class Provider:
         return token
 
     def _claims(self, token: str, nonce: str, now: datetime) -> Mapping[str, Any]:
+        decode = partial(jwt.decode, token, algorithms=list(ALGORITHMS))
         try:
             try:
-                found = jwt.decode(token, self._key_set(), algorithms=list(ALGORITHMS))
+                found = decode(self._key_set())
             except (JoseError, ValueError):
                 # The provider may have changed its keys since we read them.
-                found = jwt.decode(token, self._key_set(newer=True), algorithms=list(ALGORITHMS))
+                found = decode(self._key_set(newer=True))
             registry = jwt.JWTClaimsRegistry(
                 now=int(now.timestamp()),
                 leeway=LEEWAY_SECONDS,

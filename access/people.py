@@ -188,9 +188,9 @@ def checked_password(access: AccessStore, name: str, password: str) -> tuple[Per
     """The local user whose password that is, with its hash. Takes as long for a name that nobody has."""
     with access.reading() as connection:
         row = _row(connection, (LOCAL, name))
-    usable = row is not None and not row["disabled"]
-    right = fits(password, row["password"] if row is not None and usable else "")
-    return (person_of(row), row["password"]) if row is not None and usable and right else None
+    stored = "" if row is None or row["disabled"] else row["password"]
+    right = fits(password, stored)
+    return (person_of(row), stored) if row is not None and right else None
 
 
 def still_has(connection: Connection, person: Person, hashed: str) -> bool:

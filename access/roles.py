@@ -110,8 +110,8 @@ def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
     return frozenset(_named(Scope, name, "scope") for name in names)
 
 
-def _named(kind: type[Word], name: str, what: str) -> Word:
+def _named(kind: type[Word], name: str, where: str) -> Word:
     try:
         return kind(name)
     except ValueError:
-        raise AccessError(what, f"found {name!r}", f"Choose from {', '.join(kind)}") from None
+        raise AccessError(where, f"found {name!r}", f"Choose from {', '.join(kind)}") from None

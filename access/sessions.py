@@ -39,7 +39,7 @@ _KNOWN = (
     .join(_sessions, (_people.c.issuer == _sessions.c.issuer) & (_people.c.subject == _sessions.c.subject))
     .where(
         _sessions.c.digest == bindparam("cookie"),
-        _sessions.c.expires_at > bindparam("now", type_=access_store.Instant),
+        _sessions.c.expires_at > bindparam("now"),
         ~_people.c.disabled,
     )
 )
@@ -57,8 +57,8 @@ class Signer:
 
     def open(self, purpose: str, sealed: str, now: datetime) -> dict[str, Any] | None:
         """None for what we did not seal for this purpose, or what is over."""
-        content, dot, mark = sealed.partition(".")
-        if not dot or len(sealed) > LONGEST_NOTE:
+        content, _, mark = sealed.partition(".")
+        if len(sealed) > LONGEST_NOTE:
             return None
         try:
             sealed_text, given = _bytes(content), _bytes(mark)

@@ -36,7 +36,7 @@ from access.roles import AccessError, Role
 from warehouse.written_files import first_error, read_yaml
 
 HINT = "See docs/access.md for an example"
-MODE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+MODE = ConfigDict(extra="forbid", frozen=True)
 SHORTEST_KEY = 32
 
 

@@ -40,11 +40,11 @@ LONGEST = LONGEST_NAME + 1
 
 def routes() -> list[Route]:
     return [
-        Route("/sign-in", show, methods=["GET"]),
+        Route("/sign-in", show),
         Route("/sign-in", sign_in, methods=["POST"]),
         Route("/sign-out", sign_out, methods=["POST"]),
-        Route("/sign-in/oidc", to_provider, methods=["GET"]),
-        Route(CALLBACK, from_provider, methods=["GET"]),
+        Route("/sign-in/oidc", to_provider),
+        Route(CALLBACK, from_provider),
     ]
 
 
@@ -166,7 +166,7 @@ def _set_cookie(request: Request, answer: Response, name: str, value: str, lasts
 def _device(request: Request, name: str, now: datetime) -> str:
     """Of a browser with which that user has signed in before: its id; else empty."""
     sealed = cookie_of(request.headers, cookie_name(DEVICE_COOKIE, _tls(request)))
-    note = _authenticator(request).signer.open(f"device of {name}", sealed, now) if sealed else None
+    note = _authenticator(request).signer.open(f"device of {name}", sealed, now)
     return note["id"] if note else ""
 
 
@@ -185,7 +185,7 @@ async def _form(request: Request) -> Mapping[str, str]:
         body += part
         if len(body) > FORM_BYTES:
             return {}
-    return dict(parse_qsl(body.decode("utf-8", errors="replace"), keep_blank_values=True))
+    return dict(parse_qsl(body.decode("utf-8", errors="replace")))
 
 
 def _busy(request: Request, then: str, name: str = "") -> Response:

@@ -34,8 +34,8 @@ def take_over(access: AccessStore, now: datetime) -> None:
         sources = {row["name"]: row["source"] for row in access.warehouse.rows(listed, {"names": list(MOVED_OUT)})}
         done = set(connection.scalars(select(copied.c.source)))
         rows = {
-            name: access.warehouse.rows(read_sql(__file__, f"old_{name}")) if sources.get(name, "") not in done else []
-            for name in sources
+            name: access.warehouse.rows(read_sql(__file__, f"old_{name}")) if source not in done else []
+            for name, source in sources.items()
         }
         _copy(connection, access, rows, now)
         for name, source in sources.items():
@@ -64,7 +64,7 @@ def _copy(connection: Connection, access: AccessStore, rows: Mapping[str, list[d
         raise AccessStoreError(access.url, what, "Give this warehouse an access store of its own")
     for row in users:
         account = {**row, "disabled": bool(row["disabled"]), "issuer": LOCAL, "subject": row["name"], "kind": "local"}
-        connection.execute(people.insert().values(**account, seen_at=None))
+        connection.execute(people.insert().values(**account))
         known.add(row["name"])
     old_tokens, old_queries = rows.get("access_tokens", []), rows.get("saved_queries", [])
     _add_services(connection, known, old_tokens, old_queries, now)
@@ -108,6 +108,6 @@ def _add_services(
                 people.insert().values(
                     issuer=issuer, subject=subject, name=subject, kind="service", roles=frozenset(its_roles),
                     tenants=frozenset(tenants.get((issuer, subject), ())), disabled=False, password="",
-                    created_at=now, changed_at=now, changed_by=ACTOR, seen_at=None,
+                    created_at=now, changed_at=now, changed_by=ACTOR,
                 )
             )  # fmt: skip

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +14,6 @@ from access.attempts import (
     FAILURES,
     FAILURES_OF_AN_ADDRESS,
     FAILURES_WHEN_ATTACKED,
-    REMEMBERED,
     WITHIN_SECONDS,
     Attempts,
 )
@@ -73,6 +76,14 @@ def test_a_name_that_is_attacked_from_everywhere_gives_each_address_one_guess() 
     assert sum(tries(attempts, "eve", "203.0.113.1") for _ in range(FAILURES)) == FAILURES
 
 
+def test_a_name_is_attacked_until_the_last_moment_of_five_minutes() -> None:
+    attempts = Attempts()
+    for number in range(ATTACKED):
+        attempts.failed(OWNER, f"198.51.100.{number}", "", 0.0)
+    attempts.failed(OWNER, HOME, "", 299.0)
+    assert [attempts.wait_seconds(OWNER, HOME, "", now) for now in (299.0, 299.9, 300.0)] == [300.0, 299.1, 0.0]
+
+
 def test_a_few_addresses_have_their_five_before_a_name_counts_as_attacked() -> None:
     attempts = Attempts()
     assert (
@@ -100,8 +111,57 @@ def test_success_takes_back_what_was_counted_ahead() -> None:
     assert sum(tries(attempts, OWNER, HOME) for _ in range(9)) == FAILURES
 
 
-def test_what_is_remembered_has_an_end() -> None:
+def test_what_is_remembered_has_an_end_and_what_was_used_last_stays() -> None:
     attempts = Attempts()
-    for number in range(REMEMBERED):
+    for _ in range(FAILURES):
+        attempts.failed(OWNER, HOME, "", 0.0)
+        attempts.failed("eve", HOME, "", 0.0)
+    for number in range(3_400):
         attempts.failed(f"n{number}", f"a{number}", "", 0.0)
-    assert len(attempts._failures) == REMEMBERED
+        if number == 1_000:
+            attempts.failed("eve", HOME, "", 0.0)
+        assert len(attempts._failures) == min(3 * number + 8, 10_000)
+    assert attempts.wait_seconds(OWNER, HOME, "", 0.0) == 0, "the oldest are forgotten first"
+    assert attempts.wait_seconds("eve", HOME, "", 0.0) > 0
+
+
+def keys_of(name: str, address: str, device: str) -> list[tuple[str, ...]]:
+    by = "2001:db8::/64" if ":" in address else address
+    return [(device,)] if device else [(name, by), ("of", "an address", by), ("of", "a name", name)]
+
+
+def waits(failed: list[float], allowed: int, now: float) -> float:
+    lately = [at for at in failed if now - at < 300]
+    return lately[-allowed] + 300 - now if len(lately) >= allowed else 0.0
+
+
+def test_how_long_one_waits_is_reckoned_from_all_that_failed() -> None:
+    """Random histories of few names, addresses and browsers, against lists of what failed when."""
+    dice = random.Random(seed := random.randrange(2**32))
+    print("seed", seed)
+    names, addresses = [OWNER, "eve"], [HOME, "2001:db8::1", "2001:db8::2", *(f"198.51.100.{n}" for n in range(30))]
+    for _ in range(6):
+        attempts, now = Attempts(), 1000.0
+        failed: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for _ in range(400):
+            now += dice.choice([0, 0, 0, 0, 0, 1, 30, 299.5])
+            name, address = dice.choice([*names, f"n{dice.randrange(99)}"]), dice.choice([HOME, *addresses])
+            device = dice.choice(["", "", "", "", "one", "two"])
+            keys = keys_of(name, address, device)
+            if device:
+                expected = waits(failed[keys[0]], 5, now)
+            else:
+                both, by_address, by_name = keys
+                allowed = 1 if waits(failed[by_name], 20, now) else 5
+                expected = max(waits(failed[both], allowed, now), waits(failed[by_address], 30, now))
+            assert attempts.wait_seconds(name, address, device, now) == pytest.approx(expected)
+            if expected:
+                continue
+            attempts.failed(name, address, device, now)
+            for key in keys:
+                failed[key] = [*failed[key], now][-30:]
+            if dice.random() < 0.05:
+                attempts.succeeded(name, address, device)
+                del failed[keys[0]]
+                for key in keys[1:]:
+                    failed[key].pop()

@@ -16,6 +16,13 @@ from warehouse.errors import StoreError
 from warehouse.store import Store
 
 VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
+OF_NOBODY = (
+    "CREATE DATABASE elsewhere",
+    "CREATE VIEW elsewhere.v_charges DEFINER = default SQL SECURITY DEFINER AS SELECT 1 AS x",
+    "CREATE TABLE written (x UInt8) ENGINE = Memory",
+    "CREATE MATERIALIZED VIEW writes TO written DEFINER = default SQL SECURITY DEFINER AS SELECT 1 AS x FROM devices",
+)
+"""A view of another database, and one that writes what follows from an insert."""
 ANALYST = Principal("ann", frozenset({Role.analyst}))
 TENANTS = "SELECT DISTINCT tenant FROM v_charges ORDER BY tenant"
 
@@ -29,6 +36,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_a_view_with_a_definer_is_found_before_it_shows_a_tenant_another_s_rows(store: Store) -> None:
     with Stores(store).lend(VISION) as mine:
         assert mine.rows(TENANTS) == [{"tenant": "vision"}]
+        for statement in OF_NOBODY:
+            store.command(statement)
+        with Stores(store).lend(VISION) as another:
+            assert another.rows(TENANTS) == [{"tenant": "vision"}]
         store.command("ALTER TABLE v_charges MODIFY DEFINER = default SQL SECURITY DEFINER")
         # As it is why: the engine does not carry the setting into such a view.
         assert mine.rows(TENANTS) == [{"tenant": "speech"}, {"tenant": "vision"}]

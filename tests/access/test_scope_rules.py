@@ -3,6 +3,7 @@ half that is taken away there is a row here that it would see, or no longer see.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -212,6 +213,26 @@ def test_without_a_half_of_its_rule_it_would_see_others(
     broken = FILTERS[table].replace(half, instead, 1)
     monkeypatch.setattr(scope, "FILTERS", {**FILTERS, table: broken})
     assert seen(house, table) != {row for row, is_seen in ROWS[table].items() if is_seen}
+
+
+def test_there_is_a_rule_for_each_table_of_this_database_that_holds_rows_and_for_nothing_else(house: Store) -> None:
+    """Whatever another database calls its tables: there `quarantine` has a tenant, and here it has none."""
+    house.command("CREATE DATABASE elsewhere")
+    house.command("CREATE TABLE elsewhere.quarantine (tenant String) ENGINE = Memory")
+    house.command("CREATE TABLE elsewhere.of_nobody (tenant String) ENGINE = Memory")
+    try:
+        text = scope.table_filters(house, frozenset({"a"}))
+    finally:
+        house.command("DROP DATABASE elsewhere")
+    known = house.rows("SELECT name, engine, database = currentDatabase() AS here FROM system.tables")
+    tables = {row["name"] for row in known if row["here"] and "View" not in row["engine"]}
+    found = dict(re.findall(r"'(\w+)': '((?:[^'\\]|\\.)*)'", text))
+    assert found.keys() == tables - scope.OPEN
+    assert {"quarantine", "schema_migrations"} <= {name for name, rule in found.items() if rule == "0"}
+    columns = house.rows("SELECT table FROM system.columns WHERE name = 'tenant' AND database = currentDatabase()")
+    assert {name for name, rule in found.items() if rule.startswith("tenant IN")} == (
+        {row["table"] for row in columns} - scope.OPEN - FILTERS.keys()
+    ) & tables
 
 
 def test_a_table_without_a_rule_is_kept_by_its_tenant_and_one_without_a_tenant_is_shut(house: Store) -> None:

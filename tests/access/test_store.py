@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import random
 import secrets
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from contextvars import Context
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sqlalchemy import inspect, make_url, select
 
 from access import store as access_store
@@ -26,12 +32,15 @@ from access.settings import AccessSettings, load_access
 from access.store import AccessStore, AccessStoreError, connect, keys
 from billing import audit
 from tests.access.postgres import PASSWORD, Cluster
+from tests.patience import PATIENCE_SECONDS
 from tests.stores import fresh_store
+from warehouse.errors import StoreError
 from warehouse.store import Store
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 ANALYST = roles_of(["analyst"])
 Opener = Callable[[], AccessStore]
+NO_WAREHOUSE = cast("Store", None)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +103,39 @@ def test_an_audit_entry_is_committed_with_what_it_tells_of_and_waits_for_the_war
     assert audit.history(store, "", f"{name} (service)") == [], "it is sent until it is there, and not again"
 
 
+def test_what_waits_is_sent_in_the_order_of_its_times_until_one_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each once, with all that it tells; one that is there already is not sent again."""
+    sent: list[tuple[Any, ...]] = []
+    failing = {"never"}
+
+    def record(_: Any, at: datetime, actor: str, action: str, what: str, reason: str, inputs: Any) -> None:
+        if what in failing:
+            raise StoreError("chdb://x", "is away", "Wait")
+        sent.append((at, actor, action, what, reason, inputs))
+
+    monkeypatch.setattr(audit, "record", record)
+    monkeypatch.setattr(audit, "has", lambda _, entry: entry["object"] == "there")
+    dice = random.Random(seed := random.randrange(2**32))
+    print("seed", seed)
+    noted = [
+        (NOW + timedelta(seconds=number), "ada", "user.add", f"n{number}", "why", {"n": number}) for number in range(9)
+    ]
+    there = (NOW + timedelta(seconds=3.5), "ada", "user.add", "there", "", {})
+    failing.add("n6")
+    with connect("sqlite://", None, NO_WAREHOUSE) as access:
+        with access.writing() as connection:
+            for one in dice.sample([*noted, there], 10):
+                access.note(connection, *one)
+        assert sent == noted[:6]
+        assert "audit entries wait here for the warehouse: chdb://x: is away" in caplog.text
+        failing.clear()
+        access.send_notes()
+        access.send_notes()
+    assert sent == noted
+
+
 @pytest.mark.parametrize("other", [{"actor": "eve"}, {"reason": "why not"}, {"inputs": {"address": "192.0.2.2"}}])
 def test_two_who_do_the_same_in_one_millisecond_are_two_entries(store: Store, other: dict[str, Any]) -> None:
     name = secrets.token_hex(8)
@@ -134,7 +176,7 @@ def test_the_tables_are_those_that_the_code_knows(opener: Opener) -> None:
 def test_a_schema_of_tomorrow_is_left_alone(opener: Opener) -> None:
     with opener().writing() as connection:
         connection.execute(access_store._versions.insert().values(number=9999, name="of tomorrow", applied_at=NOW))
-    with pytest.raises(AccessStoreError, match="newer than this gpuledger"):
+    with pytest.raises(AccessStoreError, match=r"its schema \(9999\) is newer than this gpuledger"):
         opener()
 
 
@@ -271,3 +313,184 @@ def test_a_password_is_the_first_line_of_its_file(tmp_path: Path, text: str) -> 
 def test_nobody_has_an_access_store_where_no_request_is_answered() -> None:
     with pytest.raises(PermissionError, match="no request is being answered"):
         Context().run(current_access)
+
+
+SCHEMA = """
+audit_outbox       id* at actor action object reason inputs
+copied             source* name copied_at
+keys               name* value created_at
+people             issuer* subject* name kind roles tenants disabled password created_at changed_at changed_by seen_at?
+saved_queries      issuer* subject* name* owner text description shared created_at changed_at changed_by
+schema_migrations  number* name? applied_at?
+sessions           digest* issuer subject began_at expires_at
+tokens             id* digest name issuer subject roles tenants scopes created_at created_by expires_at revoked
+"""
+"""*: of the primary key.   ?: may be unknown."""
+OWNED = {"sessions", "tokens"}
+
+
+def test_what_is_known_of_everybody_cannot_be_left_out(opener: Opener) -> None:
+    """On either database, and as the code has it: each column, whether it may be unknown, and what names a row."""
+    with opener().reading() as connection:
+        found = inspect(connection)
+        for table, *marked in (line.split() for line in SCHEMA.strip().splitlines()):
+            names = [one.rstrip("*?") for one in marked]
+            keys_ = [name for name, one in zip(names, marked, strict=True) if one.endswith("*")]
+            columns = found.get_columns(table)
+            assert [one["name"] for one in columns] == names, table
+            assert [one["name"] for one in columns if one["nullable"]] == [
+                name for name, one in zip(names, marked, strict=True) if one.endswith("?")
+            ], table
+            assert found.get_pk_constraint(table)["constrained_columns"] == keys_, table
+            assert list(access_store._METADATA.tables[table].columns.keys()) == names, table
+            owners = [
+                (one["constrained_columns"], one["referred_table"], one["referred_columns"])
+                for one in found.get_foreign_keys(table)
+            ]
+            who = ["issuer", "subject"]
+            assert owners == ([(who, "people", who)] if table in OWNED else []), table
+
+
+def refuses_without_a_value(access: AccessStore) -> None:
+    twice = keys.insert().values([{"name": "n", "value": "sesame", "created_at": NOW}] * 2)
+    with (
+        pytest.raises(AccessStoreError, match=r"cannot be asked \(.*Does it exist") as error,
+        access.writing() as connection,
+    ):
+        connection.execute(twice)
+    assert error.value.where == access.url
+    assert "sesame" not in f"{error.value} {error.value.__cause__}"
+
+
+def test_no_value_stands_in_an_error_nor_in_what_caused_it(opener: Opener) -> None:
+    """Whoever logs a cause would log a password's hash."""
+    refuses_without_a_value(opener())
+    with connect("sqlite://", None, NO_WAREHOUSE) as access:
+        refuses_without_a_value(access)
+
+
+def test_servers_of_two_versions_take_turns_by_the_same_lock() -> None:
+    assert access_store.WRITERS_LOCK == 4_947_131_201
+
+
+def test_a_store_that_is_left_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    disposed = []
+    with connect("sqlite://", None, NO_WAREHOUSE) as access:
+        monkeypatch.setattr(access._engine, "dispose", lambda: disposed.append(access))
+        assert disposed == []
+    assert disposed == [access]
+
+
+def test_threads_take_turns_on_what_is_in_memory() -> None:
+    with connect("sqlite://", None, NO_WAREHOUSE) as access, ThreadPoolExecutor(2) as pool:
+        with access.writing() as connection:
+            connection.execute(keys.insert().values(name="mine", value="ab", created_at=NOW))
+            others = [pool.submit(access.key, name, NOW) for name in ("mine", "theirs")]
+            assert not wait(others, 0.1).done
+        mine, theirs = (one.result(PATIENCE_SECONDS) for one in others)
+        assert (mine, theirs) == (b"\xab", access.key("theirs", NOW))
+
+
+def test_a_writer_does_not_wait_for_another_for_ever(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_store, "WAIT_SECONDS", 1)
+    one, other = opener(), opener()
+
+    def writes() -> None:
+        with pytest.raises(AccessStoreError, match="cannot be asked"), other.writing():
+            pytest.fail("two write at once")
+
+    with ThreadPoolExecutor(1) as pool, one.writing():
+        waits = pool.submit(writes)
+        done, _ = wait([waits], PATIENCE_SECONDS)
+        assert done, "it waits for ever"
+        waits.result()
+
+
+def test_who_reads_does_not_wait_for_who_writes(opener: Opener) -> None:
+    one, other = opener(), opener()
+    one.key("before", NOW)
+    with ThreadPoolExecutor(1) as pool, one.writing() as connection:
+        connection.execute(keys.insert().values(name="mine", value="ab", created_at=NOW))
+        began = time.monotonic()
+        assert pool.submit(list_people, other).result(PATIENCE_SECONDS) == []
+        assert time.monotonic() - began < access_store.WAIT_SECONDS
+
+
+def test_somebody_is_of_a_kind_that_there_is(opener: Opener) -> None:
+    access = opener()
+    for number, kind in enumerate([*Kind, "robot"]):
+        person = {**vars(made("test", NOW, f"n{number}", ANALYST, frozenset(), Kind.local)), "kind": str(kind)}
+        is_refused = kind not in set(Kind)
+        with pytest.raises(AccessStoreError) if is_refused else ExitStack(), access.writing() as connection:
+            connection.execute(access_store.people.insert().values(**person, password=""))
+    assert [one.kind for one in list_people(access)] == list(Kind)
+
+
+RENAMED = {
+    "told_tenant": "reported_tenant", "told_project": "reported_project", "told_events": "visible_events",
+    "quiet_since": "keep_firing_since", "is_said_anew": "is_renewed",
+}  # fmt: skip
+"""Column names of the versions before the first release (CHANGELOG)."""
+RENAMED_OF = {"waiters": ("told_at", "reported_at"), "interference": ("together", "utilization_sum")}
+"""Those that are renamed where the statement names their table."""
+
+
+def test_saved_statements_are_brought_to_the_names_of_today(opener: Opener) -> None:
+    words = [
+        *RENAMED,
+        *RENAMED_OF,
+        *(old for old, _ in RENAMED_OF.values()),
+        *RENAMED.values(),
+        "reported_at",
+        "SELECT",
+    ]
+    dice = random.Random(seed := random.randrange(2**32))
+    print("seed", seed)
+    texts = [" ".join(dice.choices(words, k=dice.randint(1, 5))) for _ in range(60)] + words
+    with opener().writing() as connection:
+        connection.execute(access_store._versions.delete().where(access_store._versions.c.number == 3))
+        for number, text in enumerate(texts):
+            row = {
+                "issuer": "local", "subject": "ada", "name": f"{number:03}", "owner": "ada", "text": text,
+                "description": "", "shared": False, "created_at": NOW, "changed_at": NOW, "changed_by": "ada",
+            }  # fmt: skip
+            connection.execute(access_store.saved_queries.insert().values(**row))
+    kept = access_store.saved_queries.c
+    with opener().reading() as connection:
+        found = connection.scalars(select(kept.text).order_by(kept.name)).all()
+    for before, after in zip(texts, found, strict=True):
+        expected = before
+        for old, new in RENAMED.items():
+            expected = expected.replace(old, new)
+        for table, (old, new) in RENAMED_OF.items():
+            expected = expected.replace(old, new) if table in before else expected
+        assert after == expected, before
+
+
+@settings(max_examples=25)
+@given(
+    st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)),  # noqa: DTZ001 (made aware below)
+    st.timedeltas(timedelta(hours=-23), timedelta(hours=23)),
+    st.frozensets(st.text('aü "\\登', max_size=3), max_size=4),
+)
+def test_instants_and_sets_come_back_as_they_were(at: datetime, offset: timedelta, words: frozenset[str]) -> None:
+    """As numbers of microseconds since 1970, and as JSON that is the same for the same set."""
+    dialect: Any = None
+    aware = at.replace(tzinfo=timezone(offset))
+    number = access_store.Instant().process_bind_param(aware, dialect)
+    since = aware - datetime(1970, 1, 1, tzinfo=UTC)
+    assert number == since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds
+    back = access_store.Instant().process_result_value(number, dialect)
+    assert (back, back and back.tzinfo) == (aware, UTC)
+    text = access_store.Words().process_bind_param(words, dialect)
+    assert json.loads(text) == sorted(words)
+    assert access_store.Words().process_result_value(text, dialect) == words
+
+
+def test_what_is_unknown_is_null_and_no_words_are_none() -> None:
+    dialect: Any = None
+    assert access_store.Instant().process_bind_param(None, dialect) is None
+    assert access_store.Instant().process_result_value(None, dialect) is None
+    assert access_store.Words().process_bind_param(None, dialect) == "[]"
+    assert access_store.Words().process_result_value(None, dialect) == frozenset()
+    assert access_store.Words().process_bind_param(frozenset({"ü"}), dialect) == '["ü"]'

@@ -28,8 +28,8 @@ import pytest
 from tests.mutants.fault import Fault
 from tests.stores import KEPT
 
-MAP, LIFE = "GPULEDGER_REACH", "GPULEDGER_LIFE"
-"""Where the map is written, and where the books lie that each step of the life begins with."""
+MAP, LIFE, AREA = "GPULEDGER_REACH", "GPULEDGER_LIFE", "GPULEDGER_REACH_AREA"
+"""Where the map is written, where the books lie that each step of the life begins with, and the folder it is of."""
 OF_A_LIFE = "test_golden_life.py::test_after_each_step"
 SQL_LINE = 24
 """Letters of a line of a statement by which it is known."""
@@ -81,12 +81,12 @@ class Kept:
         """In which tests make it, or find their books in it."""
         return {KEPT: f"{self.folder}/stores", LIFE: f"{self.folder}/life"}
 
-    def make(self, tests: Sequence[str]) -> None:
+    def make(self, tests: Sequence[str], area: str) -> None:
         """Runs the tests once; whether they pass is for others."""
         for name in ("stores", "life"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.reach", "-p", "no:cacheprovider", *tests]
-        environment = {**os.environ, **self.environment(), MAP: f"{self.folder}/reach.json", "PYTHONPATH": "."}
+        environment = {**os.environ, **self.environment(), MAP: f"{self.folder}/reach.json", AREA: area}
         subprocess.run(command, env=environment, check=False)
 
 
@@ -143,13 +143,11 @@ class Statements:
 class Recorder:
     """The plugin while the map is made."""
 
-    def __init__(self, root: Path, out: Path) -> None:
-        self._root, self._out = root, out
+    def __init__(self, root: Path, out: Path, area: str) -> None:
+        self._root, self._out, self._area = root, out, area
         self._found = Reach()
-        self._coverage = coverage.Coverage(
-            data_file=None, branch=False, config_file=False, source=[str(root / "billing")]
-        )
-        self._statements = Statements(root, ["billing"])
+        self._coverage = coverage.Coverage(data_file=None, branch=False, config_file=False, source=[str(root / area)])
+        self._statements = Statements(root, [area])
         self._asked: dict[str, set[str]] = defaultdict(set)
         self._context = ""
         self._file = ""
@@ -223,7 +221,7 @@ class Recorder:
             for path in paths:
                 found.lines.setdefault(path, {})[context] = [0]
         for pattern in ("*.py", "*.sql"):
-            for file in (self._root / "billing").rglob(pattern):
+            for file in (self._root / self._area).rglob(pattern):
                 found.digests[str(file.relative_to(self._root))] = digest(file)
         self._out.write_text(json.dumps(vars(found)), encoding="utf-8")
 
@@ -267,5 +265,5 @@ def pytest_configure(config: pytest.Config) -> None:
     if LIFE in os.environ:
         config.pluginmanager.register(LifeKept(Path(os.environ[LIFE])))
     if MAP in os.environ:
-        recorder = Recorder(Path.cwd(), Path(os.environ[MAP]))
+        recorder = Recorder(Path.cwd(), Path(os.environ[MAP]), os.environ[AREA])
         config.pluginmanager.register(recorder)

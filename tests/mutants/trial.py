@@ -90,10 +90,10 @@ class Copy:
         path = self.root / fault.path
         original = path.read_text(encoding="utf-8")
         try:
-            _write(path, fault.mutate())
+            write_source(path, fault.mutate())
             yield
         finally:
-            _write(path, original)
+            write_source(path, original)
 
     def run(self, tests: Sequence[str], limits: Limits, *options: str) -> tuple[int | Verdict, str]:
         """pytest's exit status, or the verdict of a limit, and what it said."""
@@ -201,7 +201,7 @@ def _status(process: subprocess.Popen[bytes], output: Path, limits: Limits) -> i
     return status
 
 
-def _write(path: Path, text: str) -> None:
+def write_source(path: Path, text: str) -> None:
     """With a time of its own: compiled code is known by seconds and size, and `<` is as long as `>`."""
     path.write_text(text, encoding="utf-8")
     stamp = next(_stamps)
