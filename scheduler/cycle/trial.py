@@ -124,6 +124,19 @@ class Trial:
         self._take(grants, request)
         return grants
 
+    def place_at(
+        self, grants: tuple[Grant, ...], request: Request, tenant: str, until: float, entitled: bool = False
+    ) -> tuple[Grant, ...] | None:
+        """Takes these very grants, respecting the same as `place`; None: they are not free."""
+        closed = self._closed(tenant, self.now, until)
+        concerned = [p for p in self.promises if p.start < until and (p.entitled or not entitled)]
+        if closed.intersection(grant.node for grant in grants) or not self._is_free(grants, request):
+            return None
+        if not all(self._leaves(promise, grants, request) for promise in concerned):
+            return None
+        self._take(grants, request)
+        return grants
+
     def place_reserved(self, request: Request, replicas: int, tenant: str, until: float) -> tuple[Grant, ...] | None:
         """The same on nodes only that a reservation keeps for the tenant, for as long as it does. Promises that begin
         before its end are to others for whom they are kept, and come first."""
