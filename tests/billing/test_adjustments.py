@@ -76,16 +76,16 @@ def test_the_minimum_of_a_session_counts_nothing_of_later_months(books: Store) -
 def test_a_session_shorter_than_the_minimum_is_charged_as_if_it_lasted_so_long(books: Store) -> None:
     noon = at("2026-10-05 12:00")
     apply(books, minimum_seconds=60)
-    # Fifteen seconds of one GPU lack 45, ninety seconds lack nothing: 45 / 3600 x 2.00 = 0.025.
-    fill(
-        books,
-        [Row(noon, "chem", "a", used="15000"), Row(noon, "chem", "b", device="gpu-1", used="90000")],
-        closed=[LAST_HOUR],
-    )
+    # Fifteen seconds of one GPU lack 45, ninety seconds lack nothing: 45 / 3600 x 1.50, for 2.00, = 0.01875.
+    short = Row(noon, "chem", "a", used="15000", contracted="1.50")
+    fill(books, [short, Row(noon, "chem", "b", device="gpu-1", used="90000")], closed=[LAST_HOUR])
     allocate(books, {"chem/a": (noon, noon + timedelta(seconds=15)), "chem/b": (noon, noon + timedelta(seconds=90))})
     (invoice,) = draft_all(books, OCTOBER)
     assert lines(invoice, "minimum", "project", "quantity", "billed_cost", "rule") == [
-        ["a", "0.012500000", "0.025000000", "minimum_seconds 60"]
+        ["a", "0.012500000", "0.018750000", "minimum_seconds 60"]
+    ]
+    assert lines(invoice, "minimum", "list_unit_price", "contracted_unit_price", "list_cost") == [
+        ["2.000000000", "1.500000000", "0.025000000"]
     ]
     assert invoice.lines[-1]["description"] == "1 session shorter than 60 s, charged as 60 s"
 

@@ -211,11 +211,12 @@ def special(store: Store) -> None:
         "FROM (SELECT number, arrayJoin(['whole', 'shared']) AS d FROM numbers(574))"
     )
     labels = {"alertname": "idle-holder", "cluster": "x", "allocation_id": "whole", "tenant": "vision"}
-    store.command(
-        "INSERT INTO alert_transitions (run, rule, fingerprint, at, state, severity, active_at, fired_at, labels, "
-        f"evidence, annotations) VALUES (1, 'idle-holder', 'f-whole', '{AT:%F %T}', 'firing', 'warning', "
-        f"'{AT:%F %T}', '{AT:%F %T}', '{json.dumps(labels)}', '{{}}', '{{}}')"
-    )
+    for rule, fingerprint in (("idle-holder", "f-first"), ("idle-holder-reclaim", "f-whole")):
+        store.command(
+            "INSERT INTO alert_transitions (run, rule, fingerprint, at, state, severity, active_at, fired_at, labels, "
+            f"evidence, annotations) VALUES (1, '{rule}', '{fingerprint}', '{AT:%F %T}', 'firing', 'warning', "
+            f"'{AT:%F %T}', '{AT:%F %T}', '{json.dumps(labels)}', '{{}}', '{{}}')"
+        )
     store.command(f"INSERT INTO alert_runs (run, evaluated_until) VALUES (1, '{AT - MINUTE:%F %T}')")
 
 
@@ -309,9 +310,9 @@ def test_what_is_not_known_is_not_zero(house: Store) -> None:
     assert (rows["whole"]["used_5"], rows["whole"]["idle_gpus"]) == (0, 1)
     assert (rows["whole"]["list_hour"], rows["whole"]["billed_hour"]) == (Decimal("2"), Decimal("1.5"))
     assert rows["whole"]["waste"] == 18
-    assert (rows["whole"]["alert"], rows["whole"]["alert_rule"]) == ("f-whole", "idle-holder")
+    assert (rows["whole"]["alert"], rows["whole"]["alert_rule"]) == ("f-whole", "idle-holder-reclaim")
     text = str(page.at_clock(house, filters_of(house, "?cluster=x"), EN, AT))
-    assert "/alerts?cluster=x&rule=idle-holder" in text
+    assert "/alerts?cluster=x&rule=idle-holder-reclaim" in text
     assert "/alerts?cluster=x&silence=f-whole" in text
 
 
