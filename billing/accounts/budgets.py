@@ -60,10 +60,6 @@ class ThresholdState:
     amount: Decimal
     crossed_at: datetime | None
 
-    @property
-    def crossed(self) -> bool:
-        return self.crossed_at is not None
-
 
 @dataclass(frozen=True)
 class BudgetState:
