@@ -53,12 +53,14 @@ class WantedClose(Body):
     until: datetime | None = None
 
 
+AS_FAR_AS_FACTS = WantedClose()
+
+
 @router.post("/close")
-def close_(caller: Close, wanted: WantedClose | None = None) -> documents.Closed:
+def close_(caller: Close, wanted: WantedClose = AS_FAR_AS_FACTS) -> documents.Closed:
     """Closes what can be closed now; doing it again changes nothing."""
-    until = aware(wanted.until) if wanted and wanted.until else None
     with caller.writing() as store:
-        report = close(store, until, caller.now)
+        report = close(store, wanted.until and aware(wanted.until), caller.now)
     audit.record(caller.store, caller.now, caller.principal.actor, "books.close", str(report.run))
     return documents.Closed.model_validate(report)
 
