@@ -92,12 +92,13 @@ class Expectations:
         if job.job_id not in self._told:
             self._told[job.job_id] = _Expectation(job, at, now, self.interval(job, at, now), self._source(job))
 
-    def __len__(self) -> int:
+    def mark(self) -> int:
+        """A position for `untell`."""
         return len(self._told)
 
-    def untell(self, since: int) -> None:
-        """All that was told since there were so many, where nothing else happened meanwhile."""
-        while len(self._told) > since:
+    def untell(self, mark: int) -> None:
+        """All that was told since, where nothing else happened meanwhile."""
+        while len(self._told) > mark:
             self._told.popitem()
 
     def told(self, job_id: str) -> float | None:

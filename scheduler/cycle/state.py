@@ -435,7 +435,7 @@ class State:
         reads the log."""
         classes = [(kind, _found(kind)) for kind in self.waiting_classes()]
         before = self.promised, self.estimated, self.planned, self.freed, self._edges
-        told = len(self.expectations)
+        told = self.expectations.mark()
 
         def back() -> None:
             for kind, found in classes:

@@ -49,6 +49,12 @@ def test_measures_are_those_of_the_run() -> None:
     assert {queue["queue"] for queue in found.queues} == {"q", "other"}
 
 
+def test_expected_starts_are_measured_though_nobody_waits_any_more() -> None:
+    jobs = [Job(f"j{n}", "t", "q", Request(4), float(n), run_time=30.0, time_limit=60.0) for n in range(120)]
+    found = simulate(jobs, Setup("x", NODES, queues=[Queue("q")])).measures
+    assert found["expected_intervals"] and found["expected_kept_ratio"] is not None
+
+
 def test_progress_counts_the_jobs_that_are_over() -> None:
     told: list[int] = []
     jobs = [Job(f"j{number}", "t", "q", Request(1), 10.0 * number, run_time=5.0) for number in range(250)]
