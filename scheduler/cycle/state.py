@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
@@ -103,19 +103,7 @@ class JobClass:
         return self._told
 
 
-FOUND = (
-    "tested_at",
-    "retry_at",
-    "unpromised_at",
-    "unpromised",
-    "search_again_at",
-    "verdict",
-    "tested_after",
-    "shortest",
-    "why",
-    "explained_at",
-    "vain_at",
-)
+FOUND = tuple(one.name for one in fields(JobClass) if one.default is not MISSING)
 """What a cycle finds of a class."""
 _found = attrgetter(*FOUND)
 

@@ -101,8 +101,7 @@ class Trial:
         way.
         """
         self.kept_back = False
-        closed = self._closed(tenant, self.now, until)
-        concerned = [p for p in self.promises if p.start < until and (p.entitled or not entitled)]
+        closed, concerned = self._in_the_way(tenant, until, entitled)
         if not closed and not concerned:
             return place_gang(self.cluster, request, replicas, self.state.placement)
         mark = self.cluster.mark()
@@ -128,14 +127,18 @@ class Trial:
         self, grants: tuple[Grant, ...], request: Request, tenant: str, until: float, entitled: bool = False
     ) -> tuple[Grant, ...] | None:
         """Takes these very grants, respecting the same as `place`; None: they are not free."""
-        closed = self._closed(tenant, self.now, until)
-        concerned = [p for p in self.promises if p.start < until and (p.entitled or not entitled)]
+        closed, concerned = self._in_the_way(tenant, until, entitled)
         if closed.intersection(grant.node for grant in grants) or not self._is_free(grants, request):
             return None
         if not all(self._leaves(promise, grants, request) for promise in concerned):
             return None
         self._take(grants, request)
         return grants
+
+    def _in_the_way(self, tenant: str, until: float, entitled: bool) -> tuple[set[int], list[Promise]]:
+        """Nodes that windows keep from the tenant until then, and promises to mind."""
+        concerned = [p for p in self.promises if p.start < until and (p.entitled or not entitled)]
+        return self._closed(tenant, self.now, until), concerned
 
     def place_reserved(self, request: Request, replicas: int, tenant: str, until: float) -> tuple[Grant, ...] | None:
         """The same on nodes only that a reservation keeps for the tenant, for as long as it does. Promises that begin

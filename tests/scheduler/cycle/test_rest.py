@@ -24,16 +24,21 @@ SECONDS = 2.0
 """Of a cycle."""
 
 
-def drawn_world(dice: random.Random) -> tuple[Core, list[Job]]:
-    """A cluster of 8 or 12 devices, of which tenants and queues are guaranteed some, and jobs that want more."""
-    flat = dice.random() < 0.5
-    policies = Policies(
+def drawn_policies(dice: random.Random, fairness: float) -> Policies:
+    """fairness: the part of them in which it may preempt."""
+    return Policies(
         backfill=dice.choice([1, None, 0]),
         between_queues=dice.choice(["priority", "fair_share"]),
         preempt_by_priority=dice.choice(["never", "queue", "tenant", "all", "all"]),
         elastic_hold_seconds=1.0,
-        preempt_for_fairness=dice.random() < 0.7,
+        preempt_for_fairness=dice.random() < fairness,
     )
+
+
+def drawn_world(dice: random.Random) -> tuple[Core, list[Job]]:
+    """A cluster of 8 or 12 devices, of which tenants and queues are guaranteed some, and jobs that want more."""
+    flat = dice.random() < 0.5
+    policies = drawn_policies(dice, fairness=0.7)
     count, each = dice.choice([(3, 4), (2, 4), (1, 8)])
     if flat:
         queues = [Queue("q", dice.choice(["priority", "fair_share", "fifo"]))]
@@ -56,13 +61,7 @@ def drawn_world(dice: random.Random) -> tuple[Core, list[Job]]:
 def drawn_pools(dice: random.Random) -> tuple[Core, list[Job]]:
     """Two pools, of which one, both or none have quotas of their own, and jobs that ask for one or any."""
     flat = dice.random() < 0.6
-    policies = Policies(
-        backfill=dice.choice([1, None, 0]),
-        between_queues=dice.choice(["priority", "fair_share"]),
-        preempt_by_priority=dice.choice(["never", "queue", "tenant", "all", "all"]),
-        elastic_hold_seconds=1.0,
-        preempt_for_fairness=dice.random() < 0.6,
-    )
+    policies = drawn_policies(dice, fairness=0.6)
     sizes = {pool: dice.choice([3, 4]) for pool in "pr"}
     total = sum(sizes.values())
     if flat:
