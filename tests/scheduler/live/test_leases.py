@@ -20,6 +20,10 @@ COURSE = {"name": "course", "nodes": ["p-0"], "tenants": ["speech"], "idle": "5m
           "start": "1970-01-01T00:16:40Z", "end": "1970-01-01T01:00:00Z"}  # fmt: skip
 
 
+PLANS = 0.02
+"""Plans of one instant are a millisecond apart, and so are the leases that begin with them."""
+
+
 def told(living: Living) -> list[tuple[str, str]]:
     return [
         (entry.job_id, entry.body["cause"]["reason"])
@@ -84,7 +88,7 @@ def test_leases_in_drawn_histories_end_when_an_independent_reckoning_says(tmp_pa
     living = Living(tmp_path, executor=Slow())
     expected: dict[str, float] = {}
     ended: dict[str, float] = {}
-    for number in range(60):
+    for number in range(150):
         living.now += dice.choice([0, 5, 30, 100])
         running = [name for name in expected if name in living.service.book.jobs]
         what = dice.choice(["submit", "renew", "suspend", "time"])
@@ -110,7 +114,7 @@ def test_leases_in_drawn_histories_end_when_an_independent_reckoning_says(tmp_pa
                 ended.setdefault(name, living.now)
                 assert expected[name] <= living.now, f"{name} was stopped too soon"
             if live.status == "running":
-                assert living.now < expected[name], f"{name} still runs"
+                assert living.now < expected[name] + PLANS, f"{name} still runs"
     assert ended
 
 
