@@ -194,13 +194,13 @@ class _Cycle:
         if verdict:
             self._note(kind, verdict)
             return False
-        own, restore = self.promises.get(job.job_id), self._withdraw_promise(job.job_id)
+        restore = self._withdraw_promise(job.job_id)
         if self._start_reserved(kind, job):
             return True
         if kind.amount > self.state.accounts.room(kind.account):
             verdict = self._short_of(kind, job)
         else:
-            if self._start_here(kind, job, own):
+            if self._start_here(kind, job):
                 return True
             verdict = reasons.KEPT if self.trial.kept_back else NO_ROOM
         if verdict != reasons.EXCEEDS_QUOTA and self._start_by_eviction(kind, job):
@@ -224,10 +224,10 @@ class _Cycle:
             return reasons.WAITING_FOR_QUOTA
         return reasons.KEPT if self.trial.kept_back else NO_ROOM
 
-    def _start_here(self, kind: JobClass, job: Job, own: Promise | None = None) -> bool:
+    def _start_here(self, kind: JobClass, job: Job) -> bool:
         """On what is free; if placement finds nothing there, at the places that it is promised for now. A job within
         its guarantee need not mind promises to those that would borrow."""
-        account, until = kind.account, self.trial.until(job.time_limit)
+        account, until, own = kind.account, self.trial.until(job.time_limit), self.promises.get(job.job_id)
         entitled = self.state.accounts.covers(account, kind.amount)
         grants = self.trial.place(kind.request, kind.replicas, account.tenant, until, entitled)
         if grants is None and own is not None and own.start <= self.now:
