@@ -108,11 +108,11 @@ def job(dice: random.Random) -> dict[str, Any]:
 Step = Callable[[Living], object]
 
 
-def draw_step(dice: random.Random, living: Living, number: int) -> Step:
+def draw_step(dice: random.Random, living: Living, number: int, never: Iterable[str] = ()) -> Step:
     """Something that happens, drawn from what is there; the same to whomever it is done then."""
     kinds = ["submit"] * 6 + ["finish"] * 3 + ["cancel", "hold", "release", "node", "over", "over", "time", "time"]
     kinds += ["suspend", "suspend", "resume", "resume", "renew", "configure", "demand", "demand", "ready"]
-    what, names = dice.choice(kinds), sorted(living.service.book.jobs)
+    what, names = dice.choice([kind for kind in kinds if kind not in never]), sorted(living.service.book.jobs)
     name = dice.choice(names) if names else "nobody"
     service = living.service
     match what:
