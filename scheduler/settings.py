@@ -627,7 +627,7 @@ class Settings(Part):
         self.build_reservations(nodes, where)
 
     def apply(self, state: State, now: float, where: str = "settings") -> None:
-        """These settings from now on, in a state that goes on running. Its nodes and placement stay as they are."""
+        """These settings from now on, in a state that goes on running. Nodes and placement are not among them."""
         reservations = self.build_reservations(state.cluster.nodes, where)
         state.reconfigure(self.build_tenants(), self.build_queues(), self.build_policies(), reservations, now)
 

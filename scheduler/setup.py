@@ -57,12 +57,13 @@ class Setup:
             self.queues,
             self.policies,
             self.reservations,
-            self._placement(demand),
+            self.placing(demand),
             explain,
             now,
         )
 
-    def _placement(self, demand: Demand) -> Policy:
+    def placing(self, demand: Demand) -> Policy:
+        """demand: what is typically asked for, which some placements look at."""
         chosen = PLACEMENTS[self.placement](demand, self.seed)
         return AntiInterference(self.speeds, chosen) if self.speeds else chosen
 

@@ -295,9 +295,8 @@ def _calling_back(service: Service, interval: float) -> Iterator[None]:
 
 def _loop(service: Service, step: Callable[[], bool], config: Path, interval: float, deliver: Deliver | None) -> None:
     """Rounds until SIGINT or SIGTERM; at once again while there is something to do. Settings are read again when their
-    file changes; what cannot be used is told, and the ones in force stay."""
+    file changes, and until they could be written down; what cannot be used is told, and the ones in force stay."""
     from gpuledger.serve import collect_seldom
-    from scheduler.settings import load_settings
 
     collect_seldom()
     stop = threading.Event()
@@ -310,10 +309,7 @@ def _loop(service: Service, step: Callable[[], bool], config: Path, interval: fl
     try:
         while not stop.is_set():
             try:
-                changed_at = config.stat().st_mtime_ns
-                if changed_at != read_at:
-                    read_at = changed_at
-                    service.configure(load_settings(config))
+                read_at = _read_again(service, config, read_at)
                 if step():
                     continue
                 if deliver is not None and time.monotonic() - measured_at >= LEVELS_SECONDS:
@@ -325,6 +321,22 @@ def _loop(service: Service, step: Callable[[], bool], config: Path, interval: fl
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _read_again(service: Service, config: Path, read_at: int) -> int:
+    """Applies settings that are newer than `read_at`. Answers as of when they are in force, or were found unusable."""
+    from scheduler.settings import SettingsError, load_settings
+
+    changed_at = config.stat().st_mtime_ns
+    if changed_at != read_at:
+        try:
+            service.configure(load_settings(config))
+        except SettingsError as error:
+            log.error("%s", error)
+        except LedgerError as error:
+            log.error("%s", error)
+            return read_at
+    return changed_at
 
 
 def _levels(service: Service) -> list[Row]:

@@ -357,17 +357,34 @@ class Service:
             return self.executor.answer(node).model_dump(mode="json")
 
     def configure(self, settings: Settings) -> None:
-        """Other settings from now on.   Errors: LedgerError if nodes changed; settings as they were do nothing."""
+        """Other settings from now on; those as they were do nothing.   Errors: SettingsError if nodes are missing
+        or others, LedgerError if it cannot be written down; the settings are as before."""
         with self._lock:
             wanted = settings.model_dump(mode="json")
-            before = self.log.of_kind("configured")
-            if before[-1].body["settings"] == wanted:
+            configurations = self.log.of_kind("configured")
+            if configurations[-1].body["settings"] == wanted:
                 return
-            if settings.nodes() != tuple(self.restored.setup.nodes):
-                raise LedgerError("pools", "have changed", "Start the scheduler again to add nodes")
-            settings.check(self.restored.setup.nodes)
+            configurations.append(Entry("configured", self._now(), body={"settings": wanted}))
+            nodes = records.check_nodes(configurations)
+            settings.check(nodes)
+            if len(nodes) > len(self.restored.setup.nodes):
+                self._add_nodes(configurations)
             self._happen("configured", body={"settings": wanted})
             self.callbacks.configure(settings, self.log.of_kind("configured"))
+
+    def _add_nodes(self, configurations: Sequence[Entry]) -> None:
+        """The same state with nodes that the last of the configurations names first; they open when it happens."""
+        known = self.log.last
+
+        def tell(record: str, rows: Sequence[Row]) -> None:
+            if self.outbox.number > known:
+                self._tell(record, rows)
+
+        freed = self.log.last_freed()
+        self.restored = records.restore(self._counted(), configurations, self.cluster, tell, freed)
+        self.book = self.restored.book
+        for node in self.restored.setup.nodes:
+            self._node_states.setdefault(node.name, node.state)
 
     # What is known
 

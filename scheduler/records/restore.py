@@ -1,8 +1,8 @@
 """Restores the state from a log's entries, exactly as it was; and a plan from the state before it.
 
 All that decisions depend on went through the log, so the same entries make the same state, and the same state at the
-same instant the same plan. Nodes are numbered in the order of the configuration: a later one may add nodes after the
-others, never take any away (set their state instead).
+same instant the same plan. Nodes are numbered in the order in which configurations first name them: a later one may add
+nodes, never take any away (set their state instead).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from scheduler.records.cycles import decisive, plan_cycle, recall_cycle
 from scheduler.records.events import NO_CAUSE, Cause, Writer, instant
 from scheduler.records.log import FREED_AT_END, FREEING, Entry
 from scheduler.serverless import Services
-from scheduler.settings import Settings, parse_settings
-from scheduler.setup import Setup, setup_of
+from scheduler.settings import Settings, SettingsError, parse_settings
+from scheduler.setup import WHOLE_GPUS, Setup, setup_of
 from warehouse.errors import LedgerError
 from warehouse.json_text import parse_json
 from warehouse.private_files import users_file
 
 CYCLES = ("plan", "cycle")
-ADD_ONLY = "Keep them and add new ones after them; a node that is gone is set to failed or maintenance"
+KEEP = "Keep nodes as they were, and add new ones; one that is gone is set to failed or maintenance"
 
 WHOLE = "Take the log, or its snapshot, whole and as it was written"
 
@@ -141,6 +141,8 @@ class Restored:
         if self.last:
             settings.apply(self.core, entry.at)
             setup = setup_of(self.setup.name, settings, self.setup.nodes)
+            if (setup.placement, setup.speeds) != (self.setup.placement, self.setup.speeds):
+                self.core.placement = setup.placing(WHOLE_GPUS)
             self.book.meter.reconfigured(setup.tenants, setup.queues, entry.at)
             self.settings, self.setup = settings, setup
             self.services.reconfigure(settings.build_services())
@@ -169,14 +171,17 @@ def cause_body(cause: Cause) -> dict[str, Any]:
 
 
 def check_nodes(configurations: Sequence[Entry]) -> tuple[Node, ...]:
-    """The nodes of the last configuration.   Errors: LedgerError if it took away any of an earlier one."""
-    settings = [parse_settings(entry.body["settings"], f"entry {entry.sequence}") for entry in configurations]
-    nodes = settings[-1].nodes()
-    for older, entry in zip(settings, configurations, strict=True):
-        before = older.nodes()
-        if nodes[: len(before)] != before:
-            raise LedgerError("pools", f"nodes of the configuration of entry {entry.sequence} are not there", ADD_ONLY)
-    return nodes
+    """All nodes in the order in which configurations first named them.   Errors: SettingsError if one has not all of
+    those before it, or not as they were."""
+    known: dict[str, Node] = {}
+    for entry in configurations:
+        nodes = {node.name: node for node in parse_settings(entry.body["settings"], f"entry {entry.sequence}").nodes()}
+        for name, node in known.items():
+            if nodes.get(name) != node:
+                what = f"node {name} is {'described otherwise' if name in nodes else 'missing'}"
+                raise SettingsError("pools", what, KEEP)
+        known.update(nodes)
+    return tuple(known.values())
 
 
 def restore(

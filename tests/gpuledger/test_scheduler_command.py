@@ -192,3 +192,28 @@ def test_an_explanation_reads_as_text() -> None:
     assert lines[1] == "  X: short by 2 [nodes 3] (held by b)"
     assert "off by p50 5 s, p95 90 s" in lines[2]
     assert '{"actor": "ada"}' in lines[-1]
+
+
+def test_settings_are_read_again_until_they_could_be_written_down(tmp_path: Path) -> None:
+    """A full disk; what is no settings at all is told once."""
+    config, known, asked = tmp_path / "config.yaml", 1, list[Any]()
+
+    class Full:
+        answers = iter([LedgerError("log", "cannot be written (disk is full)"), None])
+
+        def configure(self, settings: Any) -> None:
+            asked.append(settings)
+            if (problem := next(self.answers)) is not None:
+                raise problem
+
+    config.write_text(CONFIG)
+    changed_at = config.stat().st_mtime_ns
+    full: Any = Full()
+    known = scheduler._read_again(full, config, known)
+    assert known == 1, "not in force"
+    known = scheduler._read_again(full, config, known)
+    assert (known, len(asked)) == (changed_at, 2)
+    assert scheduler._read_again(full, config, known) == changed_at and len(asked) == 2
+    config.write_text("pools: 7")
+    os.utime(config, ns=(changed_at + 1, changed_at + 1))
+    assert scheduler._read_again(full, config, known) == changed_at + 1 and len(asked) == 2

@@ -42,6 +42,7 @@ class Living:
     def __init__(self, folder: Path, settings: dict[str, Any] = SETTINGS, executor: Executor | None = None) -> None:
         self.folder, self.now = folder, 1000.0
         self.rows: list[tuple[str, Row]] = []
+        self.configured_by_restart = False
         self.executor: Executor = executor or Recorder()
         self.settings: Settings = parse_settings(settings)
         self.open()
@@ -54,9 +55,13 @@ class Living:
         self.rows += [(record, row) for row in rows]
 
     def configure(self, settings: Settings) -> None:
-        """As when its file has changed."""
-        self.service.configure(settings)
-        self.settings = settings
+        """As when its file has changed, while it runs or while it is down."""
+        if self.configured_by_restart:
+            self.settings = settings
+            self.restart()
+        else:
+            self.service.configure(settings)
+            self.settings = settings
 
     def restart(self, executor: Executor | None = None) -> None:
         """As after a kill: nothing is told to the old service."""

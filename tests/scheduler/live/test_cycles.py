@@ -152,7 +152,8 @@ def draw_step(dice: random.Random, living: Living, number: int, never: Iterable[
             state = dice.choice(["maintenance", "available", "available"])
             return lambda of: of.service.set_node(node, state)
         case "configure":
-            settings = parse_settings(site(dice, len(service.restored.setup.nodes)))
+            more = dice.choice([0, 0, 0, 1, 2])
+            settings = parse_settings(site(dice, len(service.restored.setup.nodes) + more))
             return lambda of: of.configure(settings)
         case "over":
             stopping = [one for one, live in service.book.jobs.items() if live.status == "stopping"]
@@ -172,6 +173,7 @@ def one_history(seed: int, folder: Path) -> tuple[int, int]:
     dice = random.Random(seed)
     settings = site(dice, dice.randint(1, 3))
     steady, killed = (Living(folder / name, settings, Slow()) for name in ("steady", "killed"))
+    killed.configured_by_restart = True
     for number in range(dice.randint(10, 60)):
         step, seconds, kill = draw_step(dice, steady, number), dice.choice([0, 0, 1, 5, 15, 40]), dice.random() < 0.3
         full = dice.random() < 0.2
@@ -260,3 +262,31 @@ def test_killed_at_any_moment_or_never_or_replayed_the_same_is_decided(tmp_path:
         if promised and seed >= asked.stop - 1:  # one draw of eight in five has none
             break
     assert promised, f"histories {asked.start} to {asked.stop + 99}"
+
+
+def test_settings_that_came_before_the_first_job_are_as_those_of_the_start(tmp_path: Path) -> None:
+    """Whatever they change: placement too."""
+    for seed in seeds(8):
+        dice = random.Random(seed)
+        nodes = dice.randint(1, 3)
+        before, after = site(dice, dice.randint(1, nodes)), site(dice, nodes)
+        changed, steady = (Living(tmp_path / f"{seed}-{name}", one, Slow()) for name, one in
+                           (("changed", before), ("steady", after)))  # fmt: skip
+        changed.configured_by_restart = dice.random() < 0.5
+        changed.configure(parse_settings(after))
+        changed.rows.clear()
+        steady.rows.clear()
+        for number in range(20):
+            step = draw_step(dice, steady, number)
+            seconds = dice.choice([0, 1, 5, 15, 40])
+            for of in (changed, steady):
+                of.now += seconds
+                with contextlib.suppress(RefusedError):
+                    step(of)
+                of.settle()
+            assert happened(changed) == happened(steady), f"history {seed}, step {number}"
+
+
+def happened(living: Living) -> list[Row]:
+    """Without numbers of entries and decisions."""
+    return [{key: row[key] for key in row if key != "message"} for record, row in living.rows if record == "events"]

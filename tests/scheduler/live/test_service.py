@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -356,28 +357,48 @@ def test_settings_are_read_again_while_running_and_after_a_restart(tmp_path: Pat
     living.restart()
     assert picture(living) == before
     assert len(living.log.of_kind("configured")) == 2
-    changed["pools"][0]["nodes"] = 3
-    with pytest.raises(LedgerError, match="Start the scheduler again"):
-        living.service.configure(type(living.settings).model_validate(changed))
 
 
-def test_nodes_may_be_added_at_a_restart_but_not_taken_away(tmp_path: Path) -> None:
-    living = Living(tmp_path)
-    for name in ("a", "b", "c"):
+def grown(settings: dict[str, Any]) -> dict[str, Any]:
+    """A node more in the first pool, and a pool more."""
+    more = copy.deepcopy(settings)
+    more["pools"][0]["nodes"] += 1
+    more["pools"].append({"name": "r", "nodes": 1, "devices": 4, "model": "A100"})
+    return more
+
+
+@pytest.mark.parametrize("by_restart", [False, True])
+def test_nodes_may_be_added_but_not_taken_away(by_restart: bool, tmp_path: Path) -> None:
+    settings = SETTINGS | {"pools": [*SETTINGS["pools"], {"name": "q", "nodes": 1, "devices": 4, "model": "A100"}]}
+    living = Living(tmp_path, settings)
+    living.configured_by_restart = by_restart
+    for name in ("a", "b", "c", "d", "e", "f"):
         living.submit(name)
     living.settle()
-    assert living.status("c") == "pending"
-    more = copy.deepcopy(SETTINGS)
-    more["pools"].append({"name": "q", "nodes": 1, "devices": 4, "model": "A100"})
-    living.settings = type(living.settings).model_validate(more)
-    living.restart()
+    assert [living.status(name) for name in "abcdef"] == ["running"] * 3 + ["pending"] * 3
+    living.now = 1010.0
+    living.configure(parse_settings(grown(settings)))
     living.settle()
-    assert living.status("c") == "running"
-    assert {row["node"] for record, row in living.rows if record == "devices"} == {"p-0", "p-1", "q-0"}
+    assert [living.status(name) for name in "abcdef"] == ["running"] * 5 + ["pending"]
+    devices = Counter((row["node"], row["ts"].timestamp()) for record, row in living.rows if record == "devices")
+    assert devices == {("p-0", 1000): 4, ("p-1", 1000): 4, ("q-0", 1000): 4, ("p-2", 1010): 4, ("r-0", 1010): 4}
+    assert [line["total"] for line in living.service.pools()] == [12, 4, 4]
+    living.service.set_node("p-2", "failed")
+    living.settle()
+    before = picture(living)
+    living.restart()
+    assert picture(living) == before
     entries = list(living.log.entries())
     assert all(done.same for done in replays(entries, [e for e in entries if e.kind == "plan"]))
-    living.settings = type(living.settings).model_validate(SETTINGS)
-    with pytest.raises(LedgerError, match="Keep them and add new ones"):
+    living.configured_by_restart = False
+    fewer, other = parse_settings(settings), grown(settings)
+    other["pools"][0]["model"] = "H100"
+    with pytest.raises(LedgerError, match=r"pools: node p-2 is missing\. Keep nodes as they were"):
+        living.configure(fewer)
+    with pytest.raises(LedgerError, match="node p-0 is described otherwise"):
+        living.configure(parse_settings(other))
+    living.settings = fewer
+    with pytest.raises(LedgerError, match="node p-2 is missing"):
         living.restart()
 
 
