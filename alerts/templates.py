@@ -32,6 +32,20 @@ def _seconds(value: Any) -> Any:
     return parse_duration(value) if is_duration(value) else value
 
 
+def _duration(value: float, window: Any = None) -> str:
+    """window: as far as the rule looks back. What reaches that far may have lasted longer: `at least 3h`."""
+    return f"{'at least ' if _reaches(value, window) else ''}{say_duration(value)}"
+
+
+def _or_longer(value: float | None, window: Any) -> str:
+    """Behind an instant since when something lasts."""
+    return " or longer" if _reaches(value, window) else ""
+
+
+def _reaches(value: float | None, window: Any) -> bool:
+    return bool(value) and window is not None and value >= _seconds(window)
+
+
 def _percent(value: float) -> str:
     return f"{value * 100:.0f} %"
 
@@ -62,7 +76,14 @@ def _in_words(context: Context, value: Any) -> Any:
 
 _ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, finalize=_in_words)
 _ENVIRONMENT.filters.update(
-    duration=say_duration, seconds=_seconds, bytes=_bytes, percent=_percent, number=_number, gpus=_gpus, money=_money
+    duration=_duration,
+    or_longer=_or_longer,
+    seconds=_seconds,
+    bytes=_bytes,
+    percent=_percent,
+    number=_number,
+    gpus=_gpus,
+    money=_money,
 )
 _ENVIRONMENT.globals.clear()
 _KNOWN: Mapping[str, Any] = {"xid_advice": advice}
