@@ -99,13 +99,11 @@ class Fetcher:
         except (httpx.HTTPError, httpx.InvalidURL) as mistake:
             if time.monotonic() > deadline:
                 raise TooMuchError(url, late) from mistake
-            next_step = "Give the CA that signed its certificate" if "CERTIFICATE_VERIFY" in str(mistake) else ""
-            raise SourceError(url, f"{type(mistake).__name__}: {mistake}", next_step) from mistake
+            raise SourceError(url, f"{type(mistake).__name__}: {mistake}", _next_step(mistake)) from mistake
         if response.status_code != httpx.codes.OK:
             said = " ".join(bytes(body[:200]).decode("utf-8", "replace").split())
             kind = TooMuchError if response.status_code in TOO_MUCH else SourceError
-            next_step = "Give a token or login that it accepts" if response.status_code in REFUSED else ""
-            raise kind(url, f"HTTP {response.status_code} {said}".rstrip(), next_step)
+            raise kind(url, f"HTTP {response.status_code} {said}".rstrip(), _next_step(response))
         if encoding != "identity":
             raise SourceError(url, f"answers in {encoding}, which was not asked for")
         return Answer(bytes(body), response.headers.get("content-type", ""))
@@ -153,6 +151,20 @@ class Pages:
     def close(self) -> None:
         for _, fetcher in self._pages:
             fetcher.close()
+
+
+def _next_step(found: Exception | httpx.Response) -> str:
+    if isinstance(found, httpx.Response):
+        if found.status_code in REFUSED:
+            return "Give a token or login that it accepts"
+        if found.status_code == httpx.codes.NOT_FOUND:
+            return "Check the path: most exporters have /metrics"
+        return "Give the URL that it redirects to" if found.is_redirect else ""
+    if "CERTIFICATE_VERIFY" in str(found):
+        return "Give the CA that signed its certificate"
+    if isinstance(found, (httpx.ConnectError, httpx.ConnectTimeout)):
+        return "Check that it runs, and its host, port and http or https"
+    return ""
 
 
 def trusted(access: Access, tls: bool) -> ssl.SSLContext:

@@ -333,6 +333,14 @@ class Profile(_Strict, Named):
                 rule.check(unit)
         return self
 
+    @model_validator(mode="after")
+    def _expected_read(self) -> Profile:
+        read = {name for rule in self.metrics for name in (rule.metric, rule.per_interval) if rule.scope != "workload"}
+        for name in self.expected:
+            if name not in read:
+                raise ValueError(f"expected: no metric here is {name} of a device, so it would always be missing")
+        return self
+
     @property
     def labels(self) -> frozenset[str]:
         """The labels that it reads, in lower case."""

@@ -17,6 +17,8 @@ from collectors.exporters.scrape import checked_url, recognised
 from collectors.exporters.tracker import Measurement, Tracker
 from collectors.exporters.units import SourceUnits
 
+NO_DEVICE = "Check that it has devices, and that its labels are those of the profile's identity (docs/exporters.md)"
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -76,7 +78,7 @@ def look(
     finally:
         fetcher.close()
     if not observed:
-        raise SourceError(url, f"answers without a device that profile {chosen.name} knows")
+        raise SourceError(url, f"answers without a device that profile {chosen.name} knows", NO_DEVICE)
     versions = {part for one in seen.devices for part in one.version.split(",") if "=" in part}
     lines = tuple(_line(metric, rules, observed, reader.prefix, units) for metric, rules in _metrics(chosen).items())
     lost = tuple(line.metric for line in lines if line.metric in chosen.expected and not line.values)

@@ -89,7 +89,7 @@ class Terms:
 
     def why_not(self, cluster: str, ts: int) -> str:
         if not self.earliest <= ts <= self.latest:
-            return "a time that is not now, nor lately"
+            return "a time more than an hour ahead, or before 2000"
         return "" if self.allowed(cluster) else f"cluster {cluster[:100]!r} is not the sender's"
 
 

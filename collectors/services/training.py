@@ -1,8 +1,8 @@
 """Receives the progress of trainings (collectors/progress.py): rows of their rates.
 
 The kernel says which process sent a datagram, so whose training it is need not be believed: where the agent sees the
-host's processes, `workload_of` knows. Rates are between the first and the last totals of a run that came within the
-interval; a run that says nothing has no row, for whether it is slow or has ended cannot be known.
+host's processes, `workload_of` knows. Rates are between the last totals of a run before the interval (or its first) and
+the last within it; a run that says nothing has no row, for whether it is slow or has ended cannot be known.
 """
 
 from __future__ import annotations

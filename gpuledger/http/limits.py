@@ -38,7 +38,7 @@ class HttpLimits:
 
     tls_seconds: float = 10
     head_seconds: float = 10
-    idle_seconds: int = 5
+    idle_seconds: int = 15  # longer than Prometheus (5 s) and our agents (10 s) wait between two pushes
     head_bytes: int = 64 * KIB
     url_bytes: int = 32 * KIB
     headers: int = 100

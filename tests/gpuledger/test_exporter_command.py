@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -87,6 +88,18 @@ def test_what_cannot_be_used_is_one_line(
     done = run(exporter.url, *arguments)
     assert isinstance(done.exception, LedgerError), done.output
     assert said in str(done.exception) and "\n" not in str(done.exception)
+
+
+def test_an_exporter_that_does_not_answer_has_a_next_step(exporter: Exporter) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = f"http://127.0.0.1:{taken.getsockname()[1]}/metrics"
+    refused = str(run(nobody).exception)
+    assert "Connection refused" in refused and refused.endswith(
+        "Check that it runs, and its host, port and http or https"
+    )
+    for status, said in ((404, "Check the path"), (302, "Give the URL that it redirects to"), (401, "Give a token")):
+        exporter.status = status
+        assert said in str(run(exporter.url).exception)
 
 
 def test_a_url_that_is_none_says_what_fits() -> None:

@@ -55,6 +55,7 @@ def test_a_profile_of_the_users_own_needs_no_code(tmp_path: Path) -> None:
             ": metrics[0] (acme_busy): range [0, 255] x factor 1 is more than 0 to 1, which gpu_utilization is",
         ),
         ("[0, 255]", "[255, 0]", "range [255, 0] is empty"),
+        ("metrics:", "expected: [power_watts]\nmetrics:", "expected: no metric here is power_watts of a device"),
         ('"^acme_"', '"^acme_("', ": recognise: '^acme_(' is not a pattern"),
         ("identity: {device_id: serial}", "identity: {}", ": identity.device_id: missing"),
         ("range: [0, 255]", "range: [0, 255], scope: pod", ".scope: found 'pod'; Input should be 'each', 'device'"),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from collectors.agent.settings import DeliverSettings
 from gpuledger.http.limits import HttpLimits
 from tests.gpuledger.http.serving import QUICK, Served, answer, is_ended, over_tls, serving
 from tests.patience import PATIENCE_SECONDS, until
@@ -47,6 +48,12 @@ def hasty() -> Iterator[Served]:
 def served() -> Iterator[Served]:
     with serving(PATIENT) as found:
         yield found
+
+
+def test_a_connection_outlasts_the_pause_between_two_pushes() -> None:
+    """As found: Prometheus sends what it has every 5 s, on a connection that was closed after 5 s: a reset a minute."""
+    prometheus_sends_seconds = 5  # batch_send_deadline, by default
+    assert HttpLimits().idle_seconds > max(prometheus_sends_seconds, DeliverSettings().every_seconds)
 
 
 def post(path: str, body: bytes, *more: str, length: int | None = None) -> bytes:
