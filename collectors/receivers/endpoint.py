@@ -72,7 +72,8 @@ class MetricsEndpoint:
             push = await self._taken(request, sender, lambda body, terms: _read(body, message, terms))
             headers = _written(push) if message == remote_write.V2 else {}
             if push.refused:
-                return PlainTextResponse(f"{_refused(push)}; the others were taken\n", 400, headers)
+                others = "the others were taken" if push.accepted.total() else "nothing was taken"
+                return PlainTextResponse(f"{_refused(push)}; {others}\n", 400, headers)
             return Response(status_code=204, headers=headers)
 
         return await self._door.answered(request, "samples", work)

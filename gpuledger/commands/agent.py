@@ -84,7 +84,8 @@ def agent(
         problems = []
         for looked in look_once(settings, stop):
             _print(looked.collected.rows)
-            problems += [f"{looked.source}: {problem}" for problem in looked.problems]
+            source = f"{looked.source}: "
+            problems += [source + problem.removeprefix(source) for problem in looked.problems]
         for problem in problems:
             say(f"agent: {problem}")
         if problems:

@@ -226,8 +226,11 @@ def test_a_sender_speaks_for_its_cluster_and_its_node_alone(pushed: Pushed) -> N
     assert pushed.write(snappy(write_v1([own, foreign])), token=ONE_NODE).status_code == 204
     elsewhere = util([(0, 50)], "GPU-8", cluster="c2")
     answer = pushed.write(snappy(write_v2([elsewhere, memory([(0, 1024)])])), V2, token=ONE_NODE)
-    assert answer.status_code == 400 and "cluster 'c2' is not the sender's (1)" in answer.text
+    assert answer.status_code == 400
+    assert answer.text == "refused: cluster 'c2' is not the sender's (1); the others were taken\n"
     assert answer.headers["X-Prometheus-Remote-Write-Samples-Written"] == "1"
+    alone = pushed.write(snappy(write_v2([elsewhere])), V2, token=ONE_NODE)
+    assert alone.status_code == 400 and alone.text.endswith("; nothing was taken\n")
     pushed.assemble()
     found = pushed.store.rows("SELECT DISTINCT cluster, node, device_id FROM samples ORDER BY ALL")
     assert found == [{"cluster": "c1", "node": "n1", "device_id": "GPU-0"}]
