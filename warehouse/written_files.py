@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from warehouse.errors import LedgerError
 from warehouse.named_files import read_named
@@ -144,7 +145,15 @@ def known_keys(location: Sequence[int | str], whole: type[BaseModel]) -> list[st
             here = [model for annotation in fields for model in _models(annotation)] or here
         else:  # a key that people choose, or which kind of several it is
             here = [model for model in here if step in _kinds(model)] or here
-    return list(dict.fromkeys(one.alias or name for model in here for name, one in model.model_fields.items()))
+    fields_here = ((name, field) for model in here for name, field in model.model_fields.items())
+    return list(dict.fromkeys(key for name, field in fields_here for key in _keys(name, field)))
+
+
+def _keys(name: str, field: FieldInfo) -> Iterable[str]:
+    """What a field may be called."""
+    if isinstance(field.validation_alias, AliasChoices):
+        return [str(choice) for choice in field.validation_alias.choices]
+    return [field.alias or name]
 
 
 def _kinds(model: type[BaseModel]) -> set[Any]:

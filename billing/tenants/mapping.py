@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from billing.rates.globs import expression
 from billing.rates.matching import Pattern, can_both_fit, specificity
@@ -40,7 +40,7 @@ class OwnerMatch(Part):
     """
 
     tenant: str | None = None
-    project: str | None = None
+    project: Annotated[str | None, Field(validation_alias=AliasChoices("project", "namespace"))] = None
     queue: str | None = None
     cluster: str | None = None
     source: str | None = None
@@ -49,10 +49,8 @@ class OwnerMatch(Part):
     @model_validator(mode="before")
     @classmethod
     def _namespace_is_project(cls, value: object) -> object:
-        if isinstance(value, dict) and "namespace" in value:
-            if "project" in value:
-                raise ValueError("namespace and project are the same thing; leave one out")
-            return {("project" if key == "namespace" else key): glob for key, glob in value.items()}
+        if isinstance(value, dict) and {"project", "namespace"} <= value.keys():
+            raise ValueError("namespace and project are the same thing; leave one out")
         return value
 
 

@@ -107,6 +107,7 @@ def test_dates_are_local_to_the_mapping_and_their_end_is_exclusive() -> None:
         ({"rules": 1}, "rules: found 1; expected a list"),
         ({"rules": [{"match": {"label": "x"}, "tenant": "a"}]}, r"match\.label: unknown key.*known here: tenant, proj"),
         ({"rules": [{"match": {}}]}, "a rule names a tenant, a project, a cost_center"),
+        ({"rules": [{"match": {"nmespace": "x"}, "tenant": "a"}]}, "did you mean namespace"),
         ({"rules": [{"match": {"namespace": "a", "project": "b"}, "tenant": "t"}]}, "are the same thing"),
         ({"rules": [], "timezone": "Mars"}, "timezone: found 'Mars'; expected an IANA time zone"),
         ({"rules": [{"match": {"queue": 1}, "tenant": "t"}]}, r"rules\[0\]\.match\.queue: found 1; expected text"),
