@@ -7,7 +7,7 @@ full), aware times are shown in the zone they are in, a `href` is where the colu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -132,19 +132,20 @@ def money(field: str, header: str, currency: str, tip: str = "") -> Column:
 
 
 def duration(field: str, header: str, tip: str = "") -> Column:
-    """Seconds, said as dashboards.format.duration does; sorts as a number."""
+    """Seconds, said as dashboards.format.duration does, or as the row's FIELD_said; sorts as a number."""
     d3 = "d3.format('{}')(params.value / {})"
-    shown = (
+    length = (
         f"params.value == null ? '–' : params.value < 60 ? {d3.format(',.0f', 1)} + ' s' : "
         f"params.value < 3600 ? {d3.format(',.0f', 60)} + ' min' : "
         f"params.value < 172800 ? {d3.format(',.1f', 3600)} + ' h' : {d3.format(',.1f', 86400)} + ' d'"
     )
+    shown = f"params.data.{field}_said || ({length})"
     column = {**text(field, header, tip, 84), "type": "rightAligned", "valueFormatter": {"function": shown}}
     return {**column, "context": {"unit": "s"}}
 
 
 def moment(field: str, header: str, tip: str = "", minimum: int = 124, flex: float = 1.0) -> Column:
-    """An aware time, said in its own zone; sorts, and is exported, as an instant."""
+    """An aware time, said in its own zone, or as the row's FIELD_said; sorts, and is exported, as an instant."""
     return _at(text(field, header, tip, minimum, flex))
 
 
@@ -157,6 +158,19 @@ def _at(column: Column) -> Column:
     return {**column, "cellDataType": False, "valueFormatter": {"function": shown}, "context": {"unit": "UTC"}}
 
 
+def instant(at: datetime) -> str:
+    """As programs read it: UTC, to the second."""
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def dated(field: str, at: datetime | None, words: Language) -> dict[str, Any]:
+    """A time of any year for a row, to the minute, or as a day that begins then.   at: in the zone to say it in."""
+    if at is None:
+        return {field: None}
+    is_day = at.timetz().replace(tzinfo=None) == time()
+    return {field: at, f"{field}_said": words.day(at) + ("" if is_day else f", {at:%H:%M}")}
+
+
 def sorted_by(column: Column, order: str = "desc") -> Column:
     """The column by which the table is sorted at first."""
     return {**column, "initialSort": order}
@@ -167,6 +181,6 @@ def _plain(row: Mapping[str, Any], words: Language) -> dict[str, Any]:
     for key, value in row.items():
         plain[key] = float(value) if isinstance(value, Decimal) else value
         if isinstance(value, datetime):
-            plain[key] = value.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-            plain[f"{key}_said"] = words.moment(value)
+            plain[key] = instant(value)
+            plain[f"{key}_said"] = row.get(f"{key}_said") or words.moment(value)
     return plain

@@ -122,7 +122,7 @@ def bar(page: Page | None, filters: Filters, path: str, words: Language) -> list
     if page is not None:
         shown += [_filter(name, filters, words) for name in page.filters]
         if any(name in filters.address.chosen for name in page.filters):
-            cleared = filters.href(path, **dict.fromkeys(page.filters))
+            cleared = filters.href(path, **dict.fromkeys(page.filters), **filters.more)
             shown.append(dcc.Link(words("bar.clear"), href=cleared, className="gl-clear"))
     if filters.example:
         shown.append(parts.chip(words("bar.example"), words("frame.example", of=filters.example)))

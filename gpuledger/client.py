@@ -34,6 +34,13 @@ class ApiError(Exception):
         self.where, self.what, self.next_step, self.status = where, what, next_step, status
 
 
+def next_step(error: Exception) -> str:
+    """What to do where no server answers."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "Name the authority of its certificate: SSL_CERT_FILE=ca.pem"
+    return "Is the server running?"
+
+
 class Client:
     """Asks a server. Safe to use from several threads; close it, or use it in a `with`.
 
@@ -511,7 +518,7 @@ class Client:
             raise ApiError(self.url, what, "Use the same version on both sides") from error
 
     def _unreachable(self, error: httpx.HTTPError) -> ApiError:
-        return ApiError(self.url, f"cannot be reached ({error})", "Is the server running?")
+        return ApiError(self.url, f"cannot be reached ({error})", next_step(error))
 
     def _refused(self, answer: httpx.Response) -> ApiError:
         try:

@@ -18,6 +18,7 @@ import typer
 
 from gpuledger.options import Format
 from warehouse.csv_cells import write_csv
+from warehouse.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,34 +66,25 @@ class Lines(tuple[str, ...]):
     __slots__ = ()
 
 
-_ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What a terminal or a reader's eye obeys: escape sequences, ends of lines, turns of the writing direction."""
-
-
-def printable(text: str) -> str:
-    """A text with nothing in it that acts: users name jobs and tenants, and what a name draws is not our answer."""
-    return _ACTING.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
-
-
 def complain(line: str) -> None:
     """One line on stderr."""
     print("gpuledger: " + printable(" ".join(line.split())), file=sys.stderr)  # noqa: T201
 
 
-def say(text: str) -> None:
-    """Lines for people, on stderr, so that a pipe gets the data alone."""
-    _write(text, sys.stderr)
+def say(*lines: str) -> None:
+    """Lines for people, on stderr, so that a pipe gets the data alone. A name in one does not begin another."""
+    _write(lines, sys.stderr)
 
 
-def print_lines(text: str = "") -> None:
-    """Lines that are the answer, on stdout."""
-    _write(text, sys.stdout)
+def print_lines(*lines: str) -> None:
+    """Lines that are the answer, on stdout; without any, an empty one."""
+    _write(lines or ("",), sys.stdout)
 
 
-def _write(text: str, stream: TextIO) -> None:
+def _write(lines: Sequence[str], stream: TextIO) -> None:
     """Each line in as many as the terminal needs, between words; the next ones begin below its first word."""
     width = _terminal_width(stream)
-    for line in map(printable, text.split("\n")):
+    for line in map(printable, lines):
         indent = " " * (len(line) - len(line.lstrip()))
         folded = [line] if width is None or len(line) <= width else textwrap.wrap(
             line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, tabsize=1,

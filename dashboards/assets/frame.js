@@ -154,6 +154,14 @@
       return "?" + query.toString();
     },
 
+    // Days or hours, where somebody chooses others than those that are drawn.
+    grain: function (value, drawn, search) {
+      if (value === drawn) return dash.no_update;
+      var query = new URLSearchParams(search || "");
+      query.set("grain", value);
+      return "?" + query.toString();
+    },
+
     // A click on a point whose customdata is a link, or begins with one.
     follow: function (click) {
       ((click && click.points) || []).some(function (point) {

@@ -20,6 +20,7 @@ from billing.insights.savings import Recommendation
 from dashboards.advice import sentence, waste_reported
 from dashboards.languages import Language
 from dashboards.reports.report import ADVISED, Report
+from warehouse.printable import printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -44,8 +45,9 @@ def as_html(report: Report, words: Language, image: str) -> str:
 
 
 def as_text(report: Report, words: Language) -> str:
-    """For readers without HTML."""
-    return _templates().get_template("report.txt").render(**_said(report, words), padded=padded)
+    """For readers without HTML; a name in it makes no line of its own."""
+    names = _templates().overlay(finalize=lambda value: printable(value) if isinstance(value, str) else value)
+    return names.get_template("report.txt").render(**_said(report, words), padded=padded)
 
 
 def padded(text: str, columns: int) -> str:

@@ -87,7 +87,7 @@ def _print(findings: Mapping[str, Any]) -> None:
     print_lines()
     if findings["quarantine"]:
         rows = [
-            {**group, "newest": Lines(_example(example) for example in group["examples"])}
+            {**group, "newest": Lines(line for example in group["examples"] for line in _example(example))}
             for group in findings["quarantine"]
         ]
         print_rows(rows, ("record_type", "reason", "rows", "newest"), options.Format.table, "Quarantine")
@@ -113,8 +113,8 @@ def _last_close(run: Mapping[str, Any] | None) -> str:
     return f"{run['finished_at']:%F %T}Z, closed until {run['closed_until']:%F %R}Z"
 
 
-def _example(example: Mapping[str, Any]) -> str:
-    return f"{example['source']} row {example['row']}: {example['detail']}\n  {example['raw'][:200]}"
+def _example(example: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{example['source']} row {example['row']}: {example['detail']}", f"  {example['raw'][:200]}"
 
 
 def _flat(findings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def _flat(findings: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "name": group["record_type"],
                 "reason": group["reason"],
                 "count": group["rows"],
-                "detail": _example(group["examples"][0]),
+                "detail": "\n".join(_example(group["examples"][0])),
             }
             for group in findings["quarantine"]
         ),

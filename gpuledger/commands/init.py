@@ -46,7 +46,7 @@ def init(
     users = tenant_users(tenant or ())
     if dry_run:
         for _, name, text in migrations():
-            print_lines(f"-- {name}\n{text}")
+            print_lines(f"-- {name}", *text.split("\n"))
         if accounts:
             _print_accounts(
                 database_of(store) if urlsplit(store).scheme.startswith("clickhouse") else DATABASE, users, cluster
@@ -75,4 +75,4 @@ def _print_accounts(database: str, users: tuple[TenantUser, ...], cluster: str) 
     """To paste, as who may manage accounts. In place of passwords stands what a server refuses."""
     print_lines("-- accounts")
     for statement in statements(database, None, users, cluster):
-        print_lines(f"{statement};")
+        print_lines(*f"{statement};".split("\n"))

@@ -181,7 +181,7 @@ def _print_asked(server: str, file: str, other: str, period: str, fmt: options.F
     elif not found.new:
         say(f"cards {found.before} and {found.version} say the same")
     else:
-        print_lines("\n".join(found.changes))
+        print_lines(*found.changes)
         columns = [name for name in EFFECT if any(row[name] not in (None, "") for row in found.effect)]
         print_rows(found.effect, columns, fmt, "what the closed hours hold")
 

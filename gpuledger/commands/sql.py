@@ -95,6 +95,7 @@ def _embedded(store: Store, text: str, wanted: str) -> Generator[bytes, None, No
 def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> Generator[bytes, None, None]:
     import httpx
 
+    from gpuledger.client import next_step
     from ingest.prompt_client import PromptClient
 
     token = remote.token(token_file)
@@ -112,7 +113,7 @@ def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> G
         what = f"the answer broke off ({error}): the statement failed, or its time or the server's was over"
         raise LedgerError("sql", what, "With --as JSON the server answers with the reason") from error
     except httpx.HTTPError as error:
-        raise LedgerError(url, f"cannot be reached ({error})", "Is the server running?") from error
+        raise LedgerError(url, f"cannot be reached ({error})", next_step(error)) from error
 
 
 def _refused(url: str, answer: httpx.Response) -> LedgerError:

@@ -9,8 +9,8 @@ tenant, in any order, by two at once; documents are credited, voided and issued 
 command may be killed at any of its writes, and is run again. After every few steps the documents and the next draft
 must come to what `reckoning.py` makes of all that happened. A history is named by its seed:
 
-    GPULEDGER_HISTORIES=0-999 GPULEDGER_VERIFIED=99 make test PYTEST="-k history"  # these seeds, all verified
-    GPULEDGER_HISTORY=4711 make test PYTEST="-k history"                           # this one alone
+    GPULEDGER_HISTORIES=0-999 GPULEDGER_VERIFIED=99 make check PYTEST="-k history"  # these seeds, all verified
+    GPULEDGER_HISTORY=4711 make check PYTEST="-k history"                           # this one alone
 """
 
 from __future__ import annotations

@@ -28,11 +28,12 @@ from billing.tenants.mapping import load_mapping
 from collectors.agent.settings import read_settings
 from collectors.services.profile import read_profile
 from dashboards.reports.schedule import load_schedule
+from gpuledger.commands import COMMANDS
 from ingest.senders import Senders
 from scheduler.settings import load_settings
 from tests.conftest import REPO
 from tests.deploy.command_lines import of_document, understood
-from tests.exhaustive import EXHAUSTIVE
+from tests.exhaustive import EXHAUSTIVE, is_exhaustive
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
@@ -281,6 +282,23 @@ def test_the_views_of_sql_have_the_columns_that_it_names(store: Store) -> None:
     for view, columns in rows:
         there = [row["name"] for row in store.rows(f"DESCRIBE TABLE {view}")]
         assert re.findall(r"`(\w+)`", columns) == there, view
+
+
+def test_the_readme_lists_every_command() -> None:
+    listed = "".join(line for line in (REPO / "README.md").read_text().splitlines(True) if line.startswith("| `"))
+    assert [name for name in COMMANDS if not re.search(rf"`{name}\b", listed)] == []
+
+
+def test_longer_runs_of_what_make_test_leaves_out_are_of_make_check() -> None:
+    """`make test` would take none of them."""
+    texts = {path: path.read_text(encoding="utf-8") for path in [*DOCUMENTS, *REPO.glob("tests/**/*.py")]}
+    read_by: dict[str, list[str]] = {}
+    for path, text in texts.items():
+        for name in re.findall(r'environ[^\n]*"(GPULEDGER_\w+)"', text):
+            read_by.setdefault(name, []).append(str(path.relative_to(REPO)))
+    for path, text in texts.items():
+        for name in re.findall(r"(GPULEDGER_[A-Z]+)=\S+ (?:GPULEDGER_\S+ )*make test\b", text):
+            assert not all(map(is_exhaustive, read_by[name])), f"{path.name}: {name} with make test"
 
 
 def test_every_exhaustive_test_is_there() -> None:

@@ -65,7 +65,7 @@ def test_quarantined_rows_are_counted_and_doctor_shows_them(
     assert findings["last_close"] is None
     for fmt in ("table", "csv"):
         _, out, _ = run(capsys, "doctor", "--store", url, "--format", fmt)
-        assert "unknown_state" in out
+        assert "unknown_state" in out and r"\n" not in out
 
 
 def test_an_unusable_file_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str], tmp_path: Path, url: str) -> None:

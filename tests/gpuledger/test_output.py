@@ -31,6 +31,16 @@ def test_a_complaint_is_one_line_whatever_it_names(capsys: pytest.CaptureFixture
     assert said.count("\n") == 1 and "\x1b" not in said and "\x9b" not in said and r"\x1b[2Kb" in said
 
 
+def test_a_name_in_a_line_begins_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """As found: the heading of an invoice of a tenant with an end of a line in its name was two lines."""
+    output.print_lines(f"draft  {HOSTILE}  2026-09", "and", "")
+    output.say(f"{HOSTILE} is not closed")
+    printed = capsys.readouterr()
+    shown = r"a\x1b[2Kb\r\nml  0.00\x9b31m\u202edecrof\u2028\x07[red]"
+    assert printed.out.split("\n") == [f"draft  {shown}  2026-09", "and", "", ""]
+    assert printed.err == f"{shown} is not closed\n"
+
+
 @pytest.mark.parametrize("name", ["none.csv", "folder.csv"])
 @pytest.mark.parametrize("command", ["export check", "rates show", "tenants check"])
 def test_a_file_that_is_not_there_is_unusable_input_in_one_line(

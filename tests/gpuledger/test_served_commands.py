@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.conftest import REPO
 from tests.dashboards.site import BUDGETS, CARD, fill, serving, token_of
 from tests.draws import drawn, seldom
 from tests.gpuledger.running import listed, refused, run
+from tests.ingest.test_deliver import certificate, web
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import open_store
@@ -268,3 +270,12 @@ def test_every_command_asks_the_server_or_says_in_one_line_why_it_does_not(
         else:
             assert isinstance(error, SystemExit | None) and done.exit_code in (0, 1), (words, done.output, error)
         assert "\n" not in str(error or "")
+
+
+@pytest.mark.parametrize("command", ["ledger", "tokens list", "sql x"])
+def test_a_server_of_an_unknown_authority_is_told_from_one_that_does_not_run(tmp_path: Path, command: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate(tmp_path, "localhost"))
+    with web(lambda *_: (200, {}, b"")) as unknown:
+        unknown.socket = context.wrap_socket(unknown.socket, server_side=True)
+        assert "SSL_CERT_FILE" in refused(command, "--store", f"https://localhost:{unknown.server_port}")

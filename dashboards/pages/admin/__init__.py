@@ -55,7 +55,7 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
     find = filters.more.get("find", "")
     found = store.rows(read_sql(__file__, "audit"), {"find": find, "most": MOST})
     columns = [
-        grids.text("at", words("admin.at"), minimum=130),
+        grids.moment("at", words("admin.at"), minimum=156),
         grids.text("actor", words("admin.actor"), minimum=110),
         grids.text("action", words("admin.action"), minimum=120),
         grids.text("object", words("admin.object"), minimum=140),
@@ -65,7 +65,7 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
     rows = [
         {
             **{name: row[name] for name in ("actor", "action", "object", "reason")},
-            "at": f"{filters.local(row['at']):%Y-%m-%d %H:%M}",
+            **grids.dated("at", filters.local(row["at"]), words),
             "inputs": ", ".join(f"{key}: {_said(value)}" for key, value in json.loads(row["inputs"] or "{}").items()),
         }
         for row in found

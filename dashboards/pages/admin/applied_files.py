@@ -42,8 +42,8 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
         grids.text("match", words("admin.match"), words("admin.match_is"), 220, 2.4),
         grids.number("price", words("admin.price"), shape=",.4~f", minimum=110),
         grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
-        grids.text("from", words("fleet.from"), minimum=110),
-        grids.text("to", words("fleet.until"), minimum=110),
+        grids.moment("from", words("fleet.from"), minimum=110),
+        grids.moment("to", words("fleet.until"), minimum=110),
     ]
     rows = [
         {
@@ -51,8 +51,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
             "match": _matches(rule.match, words),
             "price": float(rule.price_per_gpu_hour),
             "windows": in_words(rule.windows) if rule.windows else "",
-            "from": _day(rule.effective_from, filters, words),
-            "to": _day(rule.effective_to, filters, words),
+            **_since(rule.effective_from, rule.effective_to, filters, words),
         }
         for rule in card.card.rates
     ]
@@ -72,8 +71,9 @@ def _matches(match: Any, words: Language) -> str:
     return ", ".join(f"{key} {value}" for key, value in given.items() if value is not None) or words("admin.anything")
 
 
-def _day(at: datetime | None, filters: Filters, words: Language) -> str:
-    return "" if at is None else words.day(filters.local(at))
+def _since(start: datetime | None, end: datetime | None, filters: Filters, words: Language) -> dict[str, Any]:
+    start, end = (at and filters.local(at) for at in (start, end))
+    return grids.dated("from", start, words) | grids.dated("to", end, words)
 
 
 def _policies(card: AppliedCard, words: Language) -> Component | None:
@@ -118,24 +118,24 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
         grids.text("tenant", words("filter.tenant")),
         grids.text("project", words("filter.project")),
         grids.text("cost_center", words("admin.cost_center")),
-        grids.text("from", words("fleet.from"), minimum=110),
-        grids.text("to", words("fleet.until"), minimum=110),
+        grids.moment("from", words("fleet.from"), minimum=110),
+        grids.moment("to", words("fleet.until"), minimum=110),
     ]
     rows = [
         {
             "match": rule.words,
             **{name: getattr(rule, name) or words("admin.as_reported") for name in ("tenant", "project")},
             "cost_center": rule.cost_center or "",
-            "from": _day(rule.effective_from, filters, words),
-            "to": _day(rule.effective_to, filters, words),
+            **_since(rule.effective_from, rule.effective_to, filters, words),
         }
         for rule in found.mapping.rules
     ]
     owner = found.mapping.unmapped_owner or words("admin.as_reported")
     said = words("admin.mapping_is", version=found.version, author=found.author, owner=owner)
     table = grids.grid(columns, rows, words, "admin-mapping")
+    tool = exports.of_grid("admin-mapping", f"mapping-{found.version}", replace(filters, period=None), words)
     return [
-        parts.card(words("admin.mapping"), said, table, class_name="gl-table-card"),
+        parts.card(words("admin.mapping"), said, table, tool=tool, class_name="gl-table-card"),
         _unmapped_card(filters, words),
         form_card(applied_files.TENANTS, found.mapping, words),
         _history_card(applied_files.versions(store, applied_files.TENANTS), filters, words, found.version, ""),
@@ -178,14 +178,14 @@ def unmapped_table(store: Store, filters: Filters, words: Language) -> Component
         grids.text("owner", words("admin.owner"), words("admin.owner_is")),
         grids.number("allocations", words("admin.allocations"), shape=",d"),
         grids.sorted_by(grids.number("gpu_hours", words("workload.quantity"))),
-        grids.text("until", words("admin.last"), minimum=156),
+        grids.moment("until", words("admin.last"), minimum=156),
     ]
     names = ("reported_tenant", "reported_project", "queue", "cluster", "allocations", "gpu_hours")
     rows = [
         {
             **{name: row[name] for name in names},
             "owner": row["owner"] or words("no_name"),
-            "until": f"{filters.local(row['until']):%Y-%m-%d %H:%M}",
+            **grids.dated("until", filters.local(row["until"]), words),
         }
         for row in unmapped(store)
     ]

@@ -17,7 +17,6 @@ from alerts.reading import alerts
 from alerts.silences import silences
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import duration
 from dashboards.languages import Language
 from dashboards.pages.alerts import silencing
 from dashboards.pages.alerts.active import OPENS, WHY, active_card, why
@@ -149,13 +148,12 @@ def _columns(words: Language) -> list[grids.Column]:
         grids.link("name", words("alerts.rule"), minimum=150, flex=1.1),
         grids.text("summary", words("alerts.summary"), minimum=240, flex=3),
         grids.text("owner", words("alerts.owner"), minimum=100, flex=0.8),
-        grids.text("lasted", words("alerts.lasted"), words("alerts.lasted_is"), minimum=90, flex=0.6),
+        grids.duration("lasted", words("alerts.lasted"), words("alerts.lasted_is")),
     ]
 
 
 def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str, Any]:
     ended = row["resolved_at"]
-    lasted = duration((ended - row["since"]).total_seconds()) if ended else words.of(f"alerts.{row['state']}", "–")
     return {
         "since": filters.local(row["since"]),
         "severity": words(f"severity.{row['severity']}"),
@@ -163,7 +161,8 @@ def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str,
         "href": filters.href("/alerts", rule=row["rule"]),
         "summary": row["summary"],
         "owner": row["owner"],
-        "lasted": lasted,
+        "lasted": (ended - row["since"]).total_seconds() if ended else None,
+        "lasted_said": "" if ended else words.of(f"alerts.{row['state']}", ""),
     }
 
 

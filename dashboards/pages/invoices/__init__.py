@@ -143,7 +143,7 @@ def _issued_card(rows: Rows, month: str, filters: Filters, words: Language) -> C
         grids.text("tenant", words("filter.tenant")),
         grids.text("type", words("invoices.type"), minimum=96, flex=0.8),
         grids.text("status", words("invoices.status"), minimum=84, flex=0.7),
-        grids.text("at", words("invoices.at"), minimum=156),
+        grids.moment("at", words("invoices.at"), minimum=156),
         grids.number("net", words("invoices.net"), words("invoices.net_is"), ",.2f"),
         grids.number("tax", words("invoices.tax"), shape=",.2f"),
         grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f", minimum=96),
@@ -157,7 +157,7 @@ def _issued_card(rows: Rows, month: str, filters: Filters, words: Language) -> C
             "href": filters.href("/invoices", number=row["number"]),
             "type": words(f"invoices.{row['document_type']}"),
             "status": words(f"invoices.is_{row['status']}"),
-            "at": f"{filters.local(row['issued_at']):%Y-%m-%d %H:%M}",
+            **grids.dated("at", filters.local(row["issued_at"]), words),
         }
         for row in rows
     ]

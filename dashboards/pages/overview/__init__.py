@@ -29,7 +29,7 @@ Tenants = Sequence[tuple[str, Amounts]]
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     assert filters.period is not None
-    grain: figures.Grain = "day" if filters.period.is_long else "hour"
+    grain = chosen_grain(filters)
     rows = filters.rows(store, __file__, "by_tenant")
     total, tenants = amounts(rows), by_tenant(rows)
     quality = quality_of(store, filters)
@@ -51,6 +51,13 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         parts.split(_cost_card(tenants, filters, words), alerts_card(store, filters, words)),
         parts.split(waits_card(store, filters, words), quality_card(filters, quality, total, words)),
     )
+
+
+def chosen_grain(filters: Filters) -> figures.Grain:
+    """`?grain=day` or `hour`; else days of a long period, and hours of a short one."""
+    asked = filters.more.get("grain")
+    is_long = filters.period is not None and filters.period.is_long
+    return "hour" if asked == "hour" or (asked != "day" and not is_long) else "day"
 
 
 def by_tenant(rows: Sequence[Mapping[str, Any]]) -> Tenants:
@@ -133,6 +140,7 @@ def _fleet_card(store: Store, grain: figures.Grain, filters: Filters, total: Amo
         words("overview.fleet"),
         words("overview.fleet_is"),
         parts.legend(kinds, words),
+        dcc.Store(id="overview-drawn", data=grain),
         parts.graph(
             fleet_over_time(store, filters, words, grain),
             words("overview.fleet_says", split=split),
@@ -288,15 +296,14 @@ def _sum(several: Sequence[Amounts]) -> Amounts:
 
 
 def callbacks(app: Dash, ask: Ask) -> None:
-    async def another_grain(grain: str, search: str) -> Any:
-        return await ask(fleet_over_time, search, "hour" if grain == "hour" else "day")
-
-    app.callback(
-        Output("overview-fleet", "figure"),
+    app.clientside_callback(
+        ClientsideFunction("gl", "grain"),
+        Output("url", "search", allow_duplicate=True),
         Input("overview-grain", "value"),
+        State("overview-drawn", "data"),
         State("url", "search"),
         prevent_initial_call=True,
-    )(another_grain)
+    )
     app.clientside_callback(ClientsideFunction("gl", "follow"), Input("overview-fleet", "clickData"))
 
 

@@ -36,6 +36,14 @@ def expected(row: Row, filters: Filters, words: Language) -> str:
     return words("queues.between", first=words.moment(first), last=words.moment(last))
 
 
+def _interval(row: Row) -> str | None:
+    """The same for programs: two instants as ISO 8601 joins them."""
+    found = reported(row)
+    if found.earliest is None or found.latest is None:
+        return None
+    return f"{grids.instant(found.earliest)}/{grids.instant(found.latest)}"
+
+
 def waiters_card(rows: Sequence[Row], filters: Filters, words: Language) -> Component:
     in_all = rows[0]["in_all"] if rows else 0
     columns = [
@@ -45,7 +53,7 @@ def waiters_card(rows: Sequence[Row], filters: Filters, words: Language) -> Comp
         grids.text("reason", words("queues.reason"), words("queues.reason_is"), minimum=140, flex=1.2),
         grids.text("details", words("queues.details"), words("queues.details_is"), minimum=160, flex=2),
         grids.duration("waited", words("queues.waited"), words("queues.waited_is")),
-        grids.text("expected", words("queues.expected"), words("queues.expected_is"), minimum=110),
+        grids.moment("expected", words("queues.expected"), words("queues.expected_is"), minimum=110),
         grids.number("gpus", words("waits.gpus"), "", ",.4~g", minimum=70),
         grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.8),
         grids.text("project", words("filter.project"), minimum=84, flex=0.8),
@@ -78,7 +86,8 @@ def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
         "reason": row["reason"] or words("queues.no_reason"),
         "details": reported(row).text,
         "waited": row["waited_seconds"],
-        "expected": expected(row, filters, words),
+        "expected": _interval(row),
+        "expected_said": expected(row, filters, words),
         **{name: row[name] for name in ("gpus", "tenant", "project", "priority")},
         "since": filters.local(row["since"]),
     }

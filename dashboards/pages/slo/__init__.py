@@ -12,7 +12,7 @@ from dash.development.base_component import Component
 from alerts.slo.status import BURNING, SeriesStatus, slo_status
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, percent
+from dashboards.format import UNKNOWN, percent
 from dashboards.languages import Language
 from dashboards.pages.slo.disturbed import interference_part
 from dashboards.parts import Figure
@@ -145,7 +145,7 @@ def _table(series: Series, filters: Filters, words: Language) -> Component:
         ],
         grids.text("burning", words("slo.burning"), words("slo.burning_is"), minimum=72, flex=0.6),
         grids.percent("coverage", words("overview.coverage"), words("slo.coverage_is")),
-        grids.text("window", words("slo.window"), minimum=72, flex=0.6),
+        grids.duration("window", words("slo.window")),
         *([grids.text("owner", words("alerts.owner"), minimum=96)] if any(one.owner for one in series) else []),
     ]
     return grids.grid(columns, [_row(one, filters, words) for one in series], words, "slo-objectives")
@@ -163,7 +163,7 @@ def _row(one: SeriesStatus, filters: Filters, words: Language) -> dict[str, Any]
         **{f"burn_{key}": getattr(one, f"burn_{key}") for key in ("1h", "6h", "3d")},
         "burning": words(f"slo.{one.burning}") if one.burning else UNKNOWN if one.sli is None else "",
         "coverage": one.coverage,
-        "window": duration(one.window_seconds),
+        "window": one.window_seconds,
         "owner": one.owner,
     }
 

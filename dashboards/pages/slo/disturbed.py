@@ -109,7 +109,8 @@ def _victims_card(
         for one in hurt
     ]
     content = grids.grid(columns, rows, words, "slo-victims") if rows else states.nothing_here(words("slo.no_victims"))
-    return parts.card(words("slo.victims"), said, content, class_name="gl-table-card" if rows else "")
+    tool = exports.of_grid("slo-victims", "victims", filters, words) if rows else None
+    return parts.card(words("slo.victims"), said, content, tool=tool, class_name="gl-table-card" if rows else "")
 
 
 def _aggressors_card(named: Sequence[Aggressor], of: Mapping[str, str], filters: Filters, words: Language) -> Component:
@@ -132,7 +133,8 @@ def _aggressors_card(named: Sequence[Aggressor], of: Mapping[str, str], filters:
         for one in named
     ]
     content = grids.grid(columns, rows, words, "slo-aggressors") if rows else states.nothing_here(words("slo.nobody"))
-    return parts.card(words("slo.aggressors"), words("slo.aggressors_is"), content,
+    tool = exports.of_grid("slo-aggressors", "aggressors", filters, words) if rows else None
+    return parts.card(words("slo.aggressors"), words("slo.aggressors_is"), content, tool=tool,
                       class_name="gl-table-card" if rows else "")  # fmt: skip
 
 

@@ -102,6 +102,7 @@ def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(st
         assert len(told) == len(State)
     bare = replace(made, workloads=[{**row, "project": ""} for row in made.workloads])
     assert "w-vision (p-vision): " in as_text(made, EN) and "w-vision: " in as_text(bare, EN)
+    assert as_text(replace(made, tenant="a\x1b[2K\nb"), EN).startswith(r"a\x1b[2K\nb: ")
 
 
 def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(store: Store) -> None:
