@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from access import sign_in
 from access.authenticator import Authenticator
@@ -112,6 +112,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         add_log_handler=False,
         on_error=frame.failed,
     )
+    server.add_middleware(Heads)
     server.add_middleware(CallbackDoor, pages=app)
     server.add_middleware(SqlDoor, engine=Engine(store, Limits()))
     server.add_middleware(
@@ -142,6 +143,23 @@ def action_of(scope: Scope) -> Action | None:
     if scope["type"] == "http" and asks_sql(scope):
         return Action.sql
     return Action.see
+
+
+class Heads:
+    """Answers HEAD as GET, without the body: load balancers and `curl -I` ask so, and routes know GET alone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def bare(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        await self._app({**scope, "method": "GET"}, receive, bare)
 
 
 class Failures:

@@ -41,6 +41,13 @@ def test_healthz_says_the_version(store: Store) -> None:
     assert answer.json() == {"status": "ok", "version": "9"}
 
 
+def test_a_head_is_answered_as_a_get_without_its_body(store: Store) -> None:
+    for path in ("/healthz", "/", "/alerts", "/assets/frame.js", "/metrics", "/api/v1/health", "/nothing-here.js"):
+        head, whole = ask(store, ("HEAD", path, None), ("GET", path, None))
+        assert (head.status_code, head.content) == (whole.status_code, b""), path
+        assert head.headers["content-type"] == whole.headers["content-type"], path
+
+
 def test_nothing_that_is_served_names_another_host(filled: Store) -> None:
     index, layout, css, script = ask(
         filled,
