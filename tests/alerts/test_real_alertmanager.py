@@ -117,6 +117,9 @@ def test_a_rule_of_ours_reaches_the_receiver_behind_an_alertmanager_once_and_res
     (known,) = httpx.get(f"{alertmanager}/api/v2/alerts").json()
     assert known["startsAt"].startswith(f"{start:%Y-%m-%dT%H:%M:%S}")
     minute(1, 12.0)
+    deliver(facts, route, datetime.now(UTC) + timedelta(minutes=5))  # what still fires is told again, as it is now
+    (still,) = httpx.get(f"{alertmanager}/api/v2/alerts").json()
+    assert (still["annotations"]["summary"], still["startsAt"]) == ("chat is at 12", known["startsAt"])
     assert minute(2, 1.0) == ["sent"]
     (resolved,) = comes(lambda: reported(behind, "too-high", "resolved"))
     assert resolved["fingerprint"] == alert["fingerprint"]
