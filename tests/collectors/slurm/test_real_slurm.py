@@ -48,6 +48,7 @@ SLACK_SECONDS = 5
 EVERY_SECONDS = 2
 A100_UNITS = 7
 WHOLE_GPUS = {"node1": 4, "node2": 4}
+NEVER = datetime.max.replace(tzinfo=UTC)
 SHARDED, SHARDS = ("GPU-4-0", "GPU-4-1"), 4
 DEVICES = [
     *(
@@ -82,7 +83,7 @@ class Lives:
     lengths: dict[int, float] = field(default_factory=dict)
     instances: dict[int, Fraction] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    restarted_at: datetime = datetime.max.replace(tzinfo=UTC)
+    restarted_at: datetime = NEVER
 
     def step(self) -> None:
         actions: list[tuple[int, Callable[[], object]]] = [
