@@ -49,8 +49,8 @@ def opened(path: Path, folder: Path | None = None) -> Store:
 
 
 def content(store: Store) -> dict[str, tuple[int, int]]:
-    """Of each table how many rows there are, and what they say: of rows that replace each other the last ones, merged or
-    not."""
+    """Of each table how many rows there are, and what they say: of rows that replace each other the last ones,
+    merged or not."""
     names = "SELECT name FROM system.tables WHERE database = currentDatabase() AND endsWith(engine, 'MergeTree')"
     statement = "SELECT count() AS rows, sum(cityHash64(*)) AS said FROM {} SETTINGS final = 1"
     found = {row["name"]: store.rows(statement.format(identifier(row["name"])))[0] for row in store.rows(names)}
