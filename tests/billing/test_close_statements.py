@@ -583,11 +583,12 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
         claims.append(
             claim | {"end_ms": FOREVER if truth(dice, 0.8) else newest, "workload_id": dice.choice(["a", "b", "c", ""])}
         )
+    some = [{name: one[name] for name in ("cluster", "device_id")} for one in claims]
     samples: list[Row] = [
-        {"cluster": dice.choice("ab"), "device_id": dice.choice("abc"), "batch": dice.choice([1, 1, 1, 2]),
+        {**dice.choice(some), "batch": dice.choice([1, 1, 1, 2]),
          "workload_id": dice.choice(["a", "b", "c", "", ""]),
          "ts": newest - dice.choice([silence, silence + 1, silence - 1, dice.randint(0, 60) * HOUR_MS])}
-        for _ in range(12)
+        for _ in range(30)
     ]  # fmt: skip
     # Of one the device's last sample comes just so long after its own.
     own = dice.choice(claims)
