@@ -654,3 +654,16 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
     assert [(row["cluster"], row["workload_id"], row["device_id"]) for row in named] == sorted(
         {(one["cluster"], one["workload_id"], one["device_id"]) for one in read if one["workload_id"] in ("a", "c")}
     )
+
+
+def test_the_last_close_is_that_of_the_last_run(books: Store, dice: Random) -> None:
+    runs = dice.sample(range(1, 99), 5)
+    numbers = {name: [dice.choice([None, 0, run]) for run in runs] for name in ("allocations", "refused_claims")}
+    texts = {name: [f"{name} {run}" for run in runs] for name in ("rate_card", "tenant_mapping")}
+    columns = {name: pa.array(values, pa.uint64()) for name, values in {"run": runs, **numbers}.items()}
+    books.insert("close_runs", pa.table(columns | texts))
+    last = runs.index(max(runs))
+    assert rows_of(books, "last_close") == [
+        {"card": texts["rate_card"][last], "mapping": texts["tenant_mapping"][last],
+         **{name: values[last] for name, values in numbers.items()}}
+    ]  # fmt: skip
