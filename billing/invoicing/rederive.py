@@ -22,7 +22,7 @@ from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import drafts_of
 from billing.invoicing.invoices import issued
 from billing.invoicing.month import VALIDITIES, books_of
-from billing.periods import Period, parse_month, whole_hour
+from billing.periods import Period, parse_month
 from billing.rates import ALWAYS_HOURS, rate_card_of
 from billing.scratch import facts_away
 from billing.verify import Failure, chain_failures
@@ -103,14 +103,13 @@ def _computed(
 ) -> tuple[Invoice, int]:
     """The invoice as the facts make it, and from how many hours. Errors: LedgerError if they make none."""
     own, corrected = _period(invoice), _corrected(invoice)
-    needed = max(period.end for period in (own, *corrected))
     checked = 0
     with store.scratch() as scratch:
         _prepare(store, scratch, invoice, (own, *corrected))
         for one in closes:
             _show_facts(store, scratch, one)
-            until = min(one.until, whole_hour(needed))
-            checked += close(scratch, until, until, on_progress=on_progress, takes_back=False).checked
+            # It goes as far as any close that is recorded there, whatever is asked for.
+            checked += close(scratch, one.until, one.until, on_progress=on_progress, takes_back=False).checked
         (again,) = drafts_of(scratch, own, invoice.tenant, books_of(scratch), corrected)
     return again, checked
 

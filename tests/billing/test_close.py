@@ -119,6 +119,8 @@ def test_what_no_device_of_the_node_can_hold_is_refused_and_units_left_out_are_a
     put(store, "events", left_out, batch=2)
     close(store, until=at(3))
     assert held(store) == {("a", "GPU-0"): 1, ("b", "GPU-7"): 1}
+    (left,) = store.rows("SELECT closed_until, horizon FROM close_carried")
+    assert (left["closed_until"], left["horizon"]) == (at(3), at(3 - 24))
     assert store.rows("SELECT allocation_id, reason, detail FROM refused_claims") == [
         {
             "allocation_id": "a",

@@ -73,6 +73,8 @@ def test_a_credit_is_a_line_of_negative_cost_that_says_who_why_and_from_what(acc
     ]
     assert credit_lines(accounts, "2026-11") == []
     assert credit_lines(accounts, "2026-10", "physics-lab") == []
+    add_credit(accounts, credit(month="2026-12", author=""), NOW)
+    assert [line.description for line in credit_lines(accounts, "2026-12")] == ["Credit: switch down"]
 
 
 def test_the_same_credit_twice_is_one_whoever_adds_it_and_another_under_its_id_is_refused(accounts: Store) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from billing.accounts.credits import Credit, add_credit
 from billing.documents.invoice_files import write_statement
 from billing.documents.statement import Statement, platform_statement, tenant_statements
 from billing.documents.statement_page import as_html, as_pdf, chart_of, platform_page, tenant_page
@@ -182,3 +184,10 @@ def test_statements_are_files_of_three_formats(october: Store, tmp_path: Path) -
     assert {"long", "66.7 %", "dark", "unknown"} <= set(Texts(as_html(found[0])).texts)
     assert as_pdf(found[0]) == as_pdf(found[0])
     assert {"(no pool)", "7.00", "By pool"} <= set(Texts(as_html(found[-1])).texts)
+
+
+def test_a_tenant_that_held_nothing_has_a_statement_without_workloads(october: Store) -> None:
+    add_credit(october, Credit("bio", "2026-10", Decimal("5.00"), "EUR", "paid twice", author="me"), NOW)
+    fill(october, [], closed=[at("2026-10-31 22:00")])
+    (statement,) = tenant_statements(october, OCTOBER, "bio")
+    assert (statement.document["workloads"], statement.document["workloads_in_all"]) == ([], 0)

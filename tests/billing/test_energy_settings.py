@@ -62,3 +62,13 @@ def test_each_hour_has_its_own_figure_of_a_series(series: list[int], begins: int
     stated = parse_energy_settings({"intensity": [rule]})
     figures = [stated.grid("c", "p", start + timedelta(hours=hour))[0] for hour in range(-2, 70)]
     assert figures == [None, None, *series, *[None] * (70 - len(series))]
+
+
+def test_a_figure_is_in_force_from_its_first_hour_until_its_end() -> None:
+    hours = [datetime(2026, 10, 1, hour, tzinfo=UTC) for hour in range(6)]
+    for since in (None, hours[2]):
+        for until in (None, hours[4]):
+            rule = {"effective_from": since and since.isoformat(), "effective_to": until and until.isoformat()}
+            stated = parse_energy_settings({"intensity": [{"grams_per_kwh": "7", "source": "s", **rule}]})
+            in_force = [at for at in hours if (since is None or at >= since) and (until is None or at < until)]
+            assert [at for at in hours if stated.grid("c", "p", at) == (7, None)] == in_force

@@ -26,6 +26,7 @@ from tests.billing.golden import compare
 from tests.billing.hand_ledger import at
 from tests.billing.test_held_effect import CLOSED, MARCH, NOW, fleet, held
 from tests.billing.test_issued_fence import let_through
+from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -51,6 +52,15 @@ def test_every_figure_of_what_a_yes_would_change_is_that_of_the_golden_file(stor
     found = effect(store, held(store, "events", LONG))
     assert found.known
     compare("held", "effect", json.loads(json.dumps([asdict(one) for one in found.changes], default=str)))
+
+
+@seldom(4, "what nobody named holds is shown")
+def test_what_nobody_named_holds_is_shown_with_what_of_it_was_used(store: Store) -> None:
+    """Nothing was sampled on that device."""
+    nobodys = job("new", "", "g2", "2026-02-28 10:20", "2026-02-28 12:20", **IN_C1)
+    (change,) = [one for one in effect(store, held(store, "events", nobodys)).changes if one.tenant == ""]
+    assert change.gpu_hours_after > change.gpu_hours_before == 0
+    assert (change.used_gpu_hours_before, change.used_gpu_hours_after) == (0, 0)
 
 
 def test_what_a_close_lets_wait_is_what_the_golden_file_says(store: Store) -> None:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.invoicing import invoices
-from billing.invoicing.changes import changed_entries
+from billing.invoicing import changes, invoices
+from billing.invoicing.changes import changed_entries, with_changes
 from billing.invoicing.credit_notes import Creditable, credit_note
 from billing.invoicing.documents import Invoice, instant
 from billing.invoicing.explain import explain
@@ -221,6 +221,21 @@ def test_a_close_while_the_drafts_are_computed_is_refused(october: Store, monkey
         issue_all(october, OCTOBER, NOW)
     assert issued(october) == []
     assert issue_all(october, OCTOBER, NOW) == issued(october) != []
+
+
+def test_a_correction_names_the_three_allocations_that_changed_most(
+    books: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways, and by name where they changed alike; and says how many there are."""
+    about = {"device_units": 1, "from_at": NOON, "to_at": NOW, "again": 1, "was_micro_ms": 0}
+    hours = {"e": 1, "d": -2, "c": 3, "b": 2, "a": 0}
+    entries = [about | {"allocation_id": name, "now_micro_ms": one * HOUR_MS * 10**6} for name, one in hours.items()]
+    monkeypatch.setattr(changes, "changed_entries", lambda *_: entries)
+    line = {"charge_class": "Correction", "reference": {"month": "2026-09"}}
+    (draft,) = with_changes(books, [Invoice({"tenant": "chem", "lines": [line]})])
+    (change,) = draft.document["changes"]
+    assert [(one["allocation"], float(one["gpu_hours"])) for one in change["first"]] == [("c", 3), ("b", 2), ("d", -2)]
+    assert (change["month"], change["allocations"]) == ("2026-09", 5)
 
 
 # --- documents beside each other --------------------------------------------------------------------------------------

@@ -530,3 +530,105 @@ def test_what_a_later_close_says_otherwise_is_what_was_and_is_of_each_allocation
             for key, (one, other, again, since, until) in expected.items()
             if one != other
         }
+
+
+SUBJECT = ("cluster", "allocation_id", "device_id", "partition_id")
+
+
+def drawn_use(dice: Random) -> tuple[list[Entry], list[Entry]]:
+    """Allocations one after the other on few devices and parts, and samples of everybody and of workloads on them."""
+    held: list[Entry] = []
+    samples: list[Entry] = []
+    for number in range(24):
+        start = START + (dice.randint(0, 60) if number else -9) * HOUR_MS + number
+        end = None if dice.random() < 0.2 else start + dice.choice([1, HOUR_MS - number, HOUR_MS, 9 * HOUR_MS])
+        held.append({
+            "claim": number + 1, "cluster": "c", "allocation_id": f"a{number % 14}", "workload_id": dice.choice("xy"),
+            "device_id": dice.choice("gh"), "partition_id": dice.choice(["", "", "p"]), "units": dice.choice([1, 4, 4]),
+            "partition_profile": dice.choice(["", "", "1g"]), "start": start, "end": end,
+        })  # fmt: skip
+    for _ in range(300):
+        one = dice.choice(held)
+        last = one["end"] or END
+        samples.append({
+            "ts": dice.choice([START, START + 1, END, one["start"], one["start"] + 1, last, last + 1,
+                               *(dice.randint(START, START + 70 * HOUR_MS) for _ in range(9))]),
+            "cluster": "c", "device_id": one["device_id"], "partition_id": one["partition_id"],
+            "workload_id": dice.choice(["", one["workload_id"]]),
+            "interval_seconds": dice.choice([60.0, 3600.0, 0.001]),
+            "state": dice.choice(["ok", "ok", "idle", "unsupported"]),
+            "utilization": dice.choice([None, 0.0, 0.01, 0.010001, 0.25, 0.2504, 0.999, 1.0]),
+            "memory_used_bytes": dice.choice([None, 0, dice.randint(1, 99)]),
+            "memory_total_bytes": dice.choice([None, 80, 96]), "utilization_source": dice.choice(["", "sm", "gr"]),
+        })  # fmt: skip
+    # Of several records of a stream and instant the engine may drop all but one.
+    key = ("ts", "device_id", "partition_id", "workload_id")
+    return held, list({tuple(one[name] for name in key): one for one in samples}.values())
+
+
+def test_use_is_that_of_the_stream_which_speaks_of_most_of_it(books: Store, drawn: Drawn) -> None:
+    dice = drawn[0]
+    held, samples = drawn_use(dice)
+    books.insert("allocations", pa.table({
+        **{name: [one[name] for one in held] for name in ("cluster", "allocation_id", "workload_id", "device_id",
+                                                           "partition_id", "partition_profile")},
+        **{name: pa.array([one[name] for one in held], pa.uint64()) for name in ("claim", "units")},
+        "start_at": times(one["start"] for one in held),
+        "end_at": pa.array([one["end"] for one in held], pa.timestamp("ms", "UTC")),
+    }))  # fmt: skip
+    columns = [name for name in samples[0] if name != "ts"]
+    as_given = {name: [one[name] for one in samples] for name in columns}
+    books.insert("samples", pa.table(as_given | {"ts": times(one["ts"] for one in samples)}))
+    whole = {("c", device): 4 for device in "gh"}
+    books.insert("devices", pa.table({
+        "ts": times([START, START]), "cluster": ["c", "c"], "device_id": ["g", "h"],
+        "units": pa.array([4, 4], pa.uint32()), "state": ["available"] * 2,
+    }))  # fmt: skip
+    least, idle_below = dice.choice([1, HOUR_MS]), 10_000
+    asked_for = dice.sample([f"a{number}" for number in range(14)], 8)
+    for every in (0, 1):
+        spoken: dict[Any, list[tuple[int, int, Entry]]] = defaultdict(list)
+        for one in held:
+            since, until = max(one["start"], START), min(one["end"] or END, END)
+            is_whole = one["units"] == whole[one["cluster"], one["device_id"]]
+            is_asked = every or one["allocation_id"] in asked_for
+            if is_asked and until > START and until - since >= least and (is_whole or one["partition_profile"]):
+                for workload in (one["workload_id"], ""):
+                    spoken[one["device_id"], one["partition_id"], workload].append((since, until, one))
+        found: dict[Any, list[tuple[int, int, Entry]]] = defaultdict(list)
+        for sample in samples:
+            at = sample["ts"]
+            before = [span for span in spoken[sample["device_id"], sample["partition_id"], sample["workload_id"]]
+                      if span[0] < at]  # fmt: skip
+            if not (START < at <= END and sample["state"] in ("ok", "idle") and before):
+                continue
+            since, until, one = max(before, key=lambda span: span[0])
+            if at <= until:
+                weight = min(round(sample["interval_seconds"] * 1000), at - since)
+                key = (*(one[name] for name in SUBJECT), sample["workload_id"] != "")
+                value = -(-round((sample["utilization"] or 0) * 10**6) // 1000)
+                found[key].append((value, weight, sample))
+        chosen: dict[Any, Any] = {}
+        for key, some in found.items():
+            covered = sum(weight for _, weight, _ in some)
+            chosen[key[:4]] = max(chosen.get(key[:4], (-1, False)), (covered, key[4]))
+        rows = keyed(asked(books, "insights/use", allocations=asked_for, every=every, least_ms=least,
+                           idle_below=idle_below), *SUBJECT)  # fmt: skip
+        assert list(rows) == sorted(chosen)
+        for key, (covered, named) in chosen.items():
+            some, row = sorted(found[*key, named], key=lambda one: one[:2]), rows[key]
+            assert (row["covered_ms"], row["samples"]) == (covered, len(some))
+            for name, level in (("p50", 50), ("p95", 95), ("p99", 99)):
+                sums = [sum(weight for value, weight, _ in some if value <= one[0]) for one in some]
+                assert row[name] == next(one[0] for one, sum_ in zip(some, sums, strict=True)
+                                         if sum_ * 100 >= covered * level)  # fmt: skip
+            idle = [
+                one for *_, one in some if one["utilization"] is not None and one["utilization"] * 10**6 <= idle_below
+            ]
+            for name, of_these, column in (
+                ("max_memory_bytes", [one for *_, one in some], "memory_used_bytes"),
+                ("memory_total_bytes", [one for *_, one in some], "memory_total_bytes"),
+                ("idle_memory_bytes", idle, "memory_used_bytes"),
+            ):
+                assert row[name] == max((one[column] for one in of_these if one[column] is not None), default=None)
+            assert list(row["sources"]) == sorted({one["utilization_source"] for *_, one in some})
