@@ -462,8 +462,7 @@ def migrate(store: Store) -> list[str]:
         return []
     store.command(
         "CREATE TABLE IF NOT EXISTS schema_migrations (number UInt32, name String, "
-        "applied_at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')) ENGINE = ReplacingMergeTree ORDER BY number "
-        "COMMENT 'One row: a migration that was applied. Source: init, or whoever opened the store.'"
+        "applied_at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')) ENGINE = ReplacingMergeTree ORDER BY number"
     )
     done = {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
     known = {number for number, _, _ in migrations()}

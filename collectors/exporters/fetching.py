@@ -20,6 +20,7 @@ from ingest.answer_time import ended_in_time
 REFUSED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 TOO_MUCH = (httpx.codes.UNPROCESSABLE_ENTITY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
 """As a Prometheus, or a proxy before it, says that a query reads too many samples or takes too long."""
+NO_METRICS = "Check the path: most exporters have /metrics, and a Prometheus is named without one"
 ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 AT_ONCE = 32
 """Pages that are asked for at the same time: each may hold as much memory as an answer may have bytes."""
@@ -158,7 +159,7 @@ def _next_step(found: Exception | httpx.Response) -> str:
         if found.status_code in REFUSED:
             return "Give a token or login that it accepts"
         if found.status_code == httpx.codes.NOT_FOUND:
-            return "Check the path: most exporters have /metrics"
+            return NO_METRICS
         return "Give the URL that it redirects to" if found.is_redirect else ""
     if "CERTIFICATE_VERIFY" in str(found):
         return "Give the CA that signed its certificate"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.errors import CollectorError
-from collectors.exporters.fetching import Access, SourceError, TooMuchError
+from collectors.exporters.fetching import NO_METRICS, Access, SourceError, TooMuchError
 from collectors.exporters.inventory import ExporterInventory
 from collectors.exporters.memory import Memory
 from collectors.exporters.profile import FILES
@@ -184,7 +184,8 @@ class History:
         try:
             probe.query("vector(1)", datetime.now(UTC).timestamp())
         except SourceError as mistake:
-            hint = mistake.next_step or "Give a Prometheus's address, like http://prometheus:9090"
+            other = "Give a Prometheus's address, like http://prometheus:9090"
+            hint = other if mistake.next_step in ("", NO_METRICS) else mistake.next_step
             raise SourceError(mistake.where, mistake.what, hint) from mistake
 
     def _beginning(self, probe: PrometheusCollector, now: datetime) -> _Position:

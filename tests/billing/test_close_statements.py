@@ -261,8 +261,11 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
             for _ in range(count)
         ]  # fmt: skip
 
-    events = drawn(25, event="started")
-    devices = [one for one in drawn(12, state="available") if one["device_id"]]
+    # Of rows with one key the store keeps one.
+    events = list(
+        {(*session(one), one["ts"], one["device_id"], one["node"]): one for one in drawn(25, event="started")}.values()
+    )
+    devices = list({(*place(one), one["ts"]): one for one in drawn(12, state="available") if one["device_id"]}.values())
     for one in devices:
         del one["allocation_id"]
     held = [one for one in drawn(14) if one["device_id"]]
