@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+from random import Random
+
 import pytest
 
 from tests.stores import emptied
@@ -12,3 +16,11 @@ from warehouse.store import Store
 def books(shared_store: Store) -> Store:
     """A store with empty books."""
     return emptied(shared_store)
+
+
+@pytest.fixture
+def dice(request: pytest.FixtureRequest) -> Random:
+    """Other draws in each run and file; GPULEDGER_SEED repeats them."""
+    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    print(f"GPULEDGER_SEED={seed}")
+    return Random(f"{request.path.stem} {seed}")

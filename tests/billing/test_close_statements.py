@@ -3,8 +3,6 @@ who is looked at again, which batches are read, what has moved, who fell silent.
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -32,13 +30,6 @@ INTEGERS = {"claim": pa.uint64(), "units": pa.uint32(), "start_ms": pa.int64(), 
             "source_claim": pa.uint64(), "priority": pa.int64(), "batch": pa.uint64()}  # fmt: skip
 
 Row = dict[str, Any]
-
-
-@pytest.fixture
-def dice() -> Random:
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
-    print(f"GPULEDGER_SEED={seed}")
-    return Random(f"close {seed}")
 
 
 @pytest.fixture
@@ -214,11 +205,11 @@ def test_claims_are_believed_doubted_or_left_to_the_next_close(books: Store, sta
         assert {
             name: settled[claim][name] for name in (*TEXTS, "units", "start_ms", "end_ms", "preemptible", "priority")
         } == {name: one[name] for name in (*TEXTS, "units", "start_ms", "end_ms", "preemptible", "priority")}
-        streams = {"device": (one["cluster"], one["device_id"])}
+        streams: dict[str, tuple[str, ...]] = {"device": (one["cluster"], one["device_id"])}
         for number, (part, workload) in enumerate(
             [(one["partition_id"], one["workload_id"]), (one["partition_id"], ""), ("", one["workload_id"]), ("", "")]
         ):
-            streams[f"stream_{number + 1}"] = (one["cluster"], one["device_id"], part, workload)  # type: ignore[assignment]
+            streams[f"stream_{number + 1}"] = (one["cluster"], one["device_id"], part, workload)
         for name, texts in streams.items():
             text = ", ".join(f"'{text}'" for text in texts)
             assert settled[claim][name] == books.value(f"SELECT cityHash64({text}) AS hash")

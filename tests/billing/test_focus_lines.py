@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections import defaultdict
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from random import Random
 from typing import Any
-
-import pytest
 
 from billing.exports.lines import Statement, statement_of, usage_row
 from billing.invoicing.documents import Invoice
@@ -26,13 +22,6 @@ KINDS = {
 METERS = {"energy": "Energy", "memory": "GPU Memory"}
 
 Line = dict[str, Any]
-
-
-@pytest.fixture
-def dice() -> Random:
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
-    print(f"GPULEDGER_SEED={seed}")
-    return Random(f"focus lines {seed}")
 
 
 def hours(dice: Random) -> str:
