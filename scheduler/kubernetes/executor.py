@@ -116,6 +116,8 @@ class _Attempt:
         self.there |= own.keys()
         self.done |= {called for called, pod in own.items() if pods.has_finished(pod)}
         self.whole |= len(self.there) == len(ranks)
+        if self.whole:
+            self.refused = ""  # one that was created unheard has been seen by now
         self.begun |= all(called in own and pods.has_begun(own[called]) for called in ranks)
         if self.result == "failed" and any(map(pods.was_disrupted, own.values())):
             self.result = "lost"  # a rank ends when its peer is gone; that this one was taken is known only now
@@ -269,16 +271,12 @@ class Pods:
             attempt, called = self._attempts.get(step.attempt), f"{step.body['kind'].lower()} {name(step.body)}"
             if attempt is None:
                 return ""
-            is_service = step.body["kind"] == "Service"
             if not isinstance(outcome, Exception):
                 attempt.refused = ""
-                if is_service:
+                if step.body["kind"] == "Service":
                     self._met.add(attempt.uid)
                 return ""
             if isinstance(outcome, Conflict):
-                if is_service:
-                    self._met.add(attempt.uid)
-                    return ""
                 now = self._clock()
                 if now - attempt.taken.setdefault(name(step.body), now) < CONFLICT_SECONDS:
                     return ""

@@ -80,7 +80,8 @@ class Operator:
         if seen is None:
             return did
         steps = self._executor.steps()
-        outcomes = self._cluster.carry_out([_call(step) for step in steps])
+        answers = self._cluster.carry_out([_call(step) for step in steps])
+        outcomes = [_outcome(step, answer) for step, answer in zip(steps, answers, strict=True)]
         acted = any(not isinstance(outcome, Exception) for outcome in outcomes)
         for step, outcome in zip(steps, outcomes, strict=True):
             self._tell(outcome, self._executor.carried(step, outcome))
@@ -261,6 +262,13 @@ def _call(step: Step) -> Call:
         plural = f"{step.body['kind'].lower()}s"
         return Call("POST", f"/api/v1/namespaces/{namespace(step.body)}/{plural}", step.body)
     return _deletion(f"/api/v1/namespaces/{step.namespace}/pods/{step.name}", step.uid, step.version)
+
+
+def _outcome(step: Step, answer: Outcome) -> Outcome:
+    """A service that is there already is as good as one that was created: its creation may not have been heard of."""
+    if isinstance(answer, Conflict) and isinstance(step, Create) and step.body["kind"] == "Service":
+        return step.body
+    return answer
 
 
 def _deletion(path: str, identity: str, version: str = "") -> Call:

@@ -307,6 +307,26 @@ def test_a_refusal_that_is_final_ends_the_job_and_others_are_waited_out(tmp_path
         assert len(site.pods_of(job)) == (state == "Starting")
 
 
+@pytest.mark.parametrize("unheard", range(6))
+def test_what_was_done_unheard_does_not_wait_for_another_change(tmp_path: Path, unheard: int) -> None:
+    site, calls = Site(tmp_path), 0
+
+    def answer(call: Call) -> str:
+        nonlocal calls
+        calls += 1
+        return "unheard" if calls == unheard + 1 else "done"
+
+    site.cluster.answer = answer
+    job = site.create("train", least=2)
+    site.operator.step()
+    site.settle()
+    assert len(site.pods_of(job)) == 2
+    assert "unheard" not in condition(job, "PodsReady")["message"]
+    site.run()
+    site.settle()
+    assert job["status"]["state"] == "Running"
+
+
 def test_nodes_that_take_nothing_get_nothing(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.cluster.put("nodes", node("p-0", ready=False))
