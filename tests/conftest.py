@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import httpx._config
 import httpx._transports.default
+import hypothesis.core
 import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
@@ -68,6 +69,7 @@ keep_seed()
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gpuledger")
+hypothesis.core.global_force_seed = int(keep_seed())
 
 REPO = Path(__file__).resolve().parent.parent
 with (REPO / "pyproject.toml").open("rb") as _project:

@@ -22,6 +22,15 @@ def keep_seed() -> str:
     return os.environ.setdefault(SEED, str(secrets.randbits(32)))
 
 
+def drawn_seed(of: str = "") -> int:
+    """What a drawn test draws with, below 2^32: GPULEDGER_SEED, or its own of the run, whose seed so says all.
+
+    of: outside a test, whose it is.
+    """
+    of = of or os.environ["PYTEST_CURRENT_TEST"].partition(" (")[0]
+    return int(os.environ.get("GPULEDGER_SEED") or random.Random(f"{keep_seed()} seed of {of}").getrandbits(32))
+
+
 def one_run_in(runs: int, what: str) -> bool:
     """Whether this run has a dear test: one in so many does."""
     return ALL in os.environ or random.Random(f"{keep_seed()} of {what}").randrange(runs) == 0

@@ -123,7 +123,8 @@ class Began:
             return []
         states = [job.state for job in self.records if self._ended_at_once(job) and job.state in ENDINGS]
         requeued = any(job.state == "REQUEUED" and self._is_ended_by(job) for job in self.records)
-        return states or ["REQUEUED"] * requeued
+        given_back = any(map(self._has_lost_it, self.records))
+        return states or ["REQUEUED"] * requeued or ["RESIZING"] * given_back
 
     @property
     def _resubmitted(self) -> Iterator[tuple[datetime, str]]:
@@ -163,6 +164,12 @@ class Began:
             later is not job and later.submitted_at is not None and later.submitted_at >= self.at
             for later in self.records
         )
+
+    def _has_lost_it(self, job: Job) -> bool:
+        """Whether a record of its run names its node no more: given back in the second of the start, for a later resize
+        leaves a record that names it."""
+        is_first = job.started_at == self.at and job.submitted_at is not None and job.submitted_at <= self.at
+        return is_first and job.holds and self.row["allocation_id"] not in job.allocations
 
     def _is_ended_by(self, job: Job) -> bool:
         """Whether a record that ends at its start, or has no length and lies just before it, is its own."""

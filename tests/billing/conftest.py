@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from random import Random
 
 import pytest
 
+from tests.draws import drawn_seed
 from tests.stores import emptied
 from warehouse.store import Store
 
@@ -21,6 +20,6 @@ def books(shared_store: Store) -> Store:
 @pytest.fixture
 def dice(request: pytest.FixtureRequest) -> Random:
     """Other draws in each run and file; GPULEDGER_SEED repeats them."""
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     return Random(f"{request.path.stem} {seed}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -20,6 +18,7 @@ from billing.exact import rounded
 from billing.insights.changes import Held, changes, walk
 from billing.periods import parse_period
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from tests.draws import drawn_seed
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -165,7 +164,7 @@ def reckoned(before: list[Row], now: list[Row]) -> dict[str, Any]:
 
 
 def test_any_days_are_compared_by_any_dimensions_as_reckoned(books: Store) -> None:
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     dice = Random(f"changes {seed}")
     until = at("2026-10-06 00:00") + timedelta(hours=dice.choice([5, 24, 48]))

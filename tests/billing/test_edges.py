@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
@@ -30,7 +28,7 @@ from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from tests.billing.facts import job, put_all, samples
 from tests.billing.hand_ledger import at
-from tests.draws import seldom
+from tests.draws import drawn_seed, seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -139,7 +137,7 @@ MINUTE = timedelta(minutes=1)
 
 def test_what_is_held_and_drawn_around_a_midnight_is_of_the_day_on_which_it_was(store: Store) -> None:
     """Where midnight cuts an hour of the books: time, energy and memory on each side of it, by the minute."""
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     dice = Random(f"midnight {seed}")
     zone, midnight = dice.choice(((ZONE, "18:30"), ("Asia/Kathmandu", "18:15"), ("America/St_Johns", "02:30")))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +30,7 @@ from billing.rates import RateCard, apply_rate_card, parse_rate_card
 from billing.verify import verify
 from gpuledger.cli import build
 from tests.billing.test_close import START, at, device, event, put
-from tests.draws import seldom
+from tests.draws import drawn_seed, seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -656,7 +654,7 @@ class Reported:
 
 def test_the_parts_of_a_device_and_hour_sum_to_what_its_samples_say(store: Store) -> None:
     """Twelve random devices, each of a model of its own, half of which have an idle power."""
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     dice = Random(f"energy {seed}")
     rows: Rows = []

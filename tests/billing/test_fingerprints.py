@@ -6,7 +6,6 @@ tells which columns the fingerprint sees.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ import billing.energy
 from billing.close.issued import SETTLED
 from billing.close.resolve import FOREVER
 from tests.billing.hand_ledger import HOUR_MS
+from tests.draws import drawn_seed
 from warehouse.store import Store, read_sql
 
 CLOSE, ENERGY = (Path(str(module.__file__)) for module in (billing.close, billing.energy))
@@ -89,7 +89,7 @@ OF_BEFORE = {"cluster", "allocation_id", "device_units", "tenant", "project", "s
 
 @pytest.fixture(scope="module")
 def dice() -> Random:
-    seed = secrets.randbits(32)
+    seed = drawn_seed()
     print(f"GPULEDGER_SEED={seed}")
     return Random(seed)
 

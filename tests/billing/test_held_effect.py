@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
@@ -23,7 +22,7 @@ from ingest.place import Doubt
 from tests.billing.facts import SAMPLE, Facts, job, put_all, samples
 from tests.billing.hand_ledger import at
 from tests.billing.test_issued_fence import let_through
-from tests.draws import seldom
+from tests.draws import drawn_seed, seldom
 from tests.stores import fresh_store
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
@@ -33,7 +32,7 @@ FEBRUARY, MARCH = (parse_month(month, ZONE) for month in ("2026-02", "2026-03"))
 CLOSED, NOW = MARCH.end, at("2026-04-05 00:00")
 YESES = int(os.environ.get("GPULEDGER_YESES", "1"))
 """Random held pushes; ad hoc many more."""
-SEED = os.environ.get("GPULEDGER_SEED") or str(secrets.randbits(32))
+SEED = str(drawn_seed(__name__))
 CARD: dict[str, Any] = {
     "currency": "EUR",
     "timezone": ZONE,

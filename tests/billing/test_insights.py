@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -39,7 +37,7 @@ from tests.billing.small_fleet import (
     run,
     whole_days,
 )
-from tests.draws import drawn, seldom
+from tests.draws import drawn, drawn_seed, seldom
 from tests.stores import emptied
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -92,7 +90,7 @@ def test_unmetered_time_lowers_the_coverage_and_not_the_efficiency(books: Store)
 
 def test_a_holder_is_what_it_was_last(books: Store) -> None:
     """Whatever changes from entry to entry, within an hour too; how a device is divided changes between hours."""
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     dice = Random(f"last {seed}")
     names = ("queue", "workload", "node", "model", "contracted")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from datetime import datetime, timedelta
 from random import Random
 
@@ -11,6 +9,7 @@ import pyarrow as pa
 
 from billing.insights.now.held import LATE, Moment, moment
 from tests.billing.hand_ledger import at, close
+from tests.draws import drawn_seed
 from warehouse.store import Store
 
 NOON = at("2026-10-25 12:00:00")
@@ -33,7 +32,7 @@ def test_a_moment_is_stopped_or_unmetered_a_quarter_of_an_hour_after_the_last_fa
 
 def test_the_newest_facts_of_a_moment_are_those_within_a_day_before_what_is_known_of_it(books: Store) -> None:
     """Nothing that is later than the clock; and no fact without an hour or an evaluation is too old."""
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     dice = Random(f"moment {seed}")
     assert moment(books, NOON) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -33,6 +32,7 @@ from billing.accounts.prepaid import (
 )
 from tests.billing.account_books import NOW, hours, issue, void, without_prices
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
+from tests.draws import drawn_seed
 from warehouse.store import Store
 
 D = Decimal
@@ -342,7 +342,7 @@ def _grants(drawn: list[tuple[int, int, int]]) -> list[Grant]:
 
 
 def test_grants_less_draws_less_expired_is_the_balance_and_the_order_of_granting_does_not_matter(books: Store) -> None:
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     dice = Random(f"grants {seed}")
     store = without_prices(books)

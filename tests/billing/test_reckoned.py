@@ -3,8 +3,6 @@ month's ends, devices of several units, prices that are not known, and quantitie
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -21,6 +19,7 @@ import pytest
 import billing
 from billing.periods import parse_month
 from tests.billing.hand_ledger import HOUR_MS, close
+from tests.draws import drawn_seed
 from tests.stores import emptied
 from warehouse.store import Store, read_sql
 
@@ -118,7 +117,7 @@ def fill(store: Store, entries: Sequence[Entry]) -> None:
 
 @pytest.fixture(scope="module")
 def drawn() -> tuple[Random, list[Entry]]:
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     dice = Random(f"reckoned {seed}")
     return dice, [entry(dice) for _ in range(400)]

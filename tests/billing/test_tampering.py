@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -18,9 +17,10 @@ from billing.verify import verify
 from billing.verify.tables import NOT_VOUCHED, VOUCHED
 from tests.billing.rich_books import rich_books
 from tests.billing.tampering import changed, columns_of, replaced, some_row
+from tests.draws import drawn_seed
 from warehouse.store import Store, identifier
 
-SEED = int(os.environ.get("GPULEDGER_SEED", secrets.randbits(32)))
+SEED = drawn_seed(__name__)
 ALL = os.environ.get("GPULEDGER_TAMPER") == "all"
 CELLS, ROWS = 5, 2
 """Of a run that does not try all: changed cells, and rows that go missing and that are doubled."""

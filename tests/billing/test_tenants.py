@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -34,7 +33,7 @@ from billing.tenants.owners import EVER_MS
 from billing.verify import verify
 from tests.billing.test_close import HOUR, START, at, device, event, put, sample
 from tests.billing.test_examples import gpuledger
-from tests.draws import seldom
+from tests.draws import drawn_seed, seldom
 from tests.stores import fresh_store
 from warehouse.store import Store, open_store
 
@@ -294,7 +293,7 @@ def test_an_end_that_was_lost_is_found_also_where_the_mapping_cuts_the_claim(sto
 
 
 def test_the_sum_over_tenants_is_the_same_whatever_the_mapping(store: Store) -> None:
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     random = Random(f"mappings {seed}")
     names = ["", "a", "ab", "chem", "k8s"]

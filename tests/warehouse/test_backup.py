@@ -28,7 +28,7 @@ from gpuledger.cli import build
 from tests.billing.facts import put, samples
 from tests.billing.hand_ledger import at
 from tests.billing.rich_books import rich_books
-from tests.draws import seldom
+from tests.draws import drawn_seed, seldom
 from tests.stores import fresh_store
 from warehouse.backup import MANIFEST, UNFINISHED, WHOLE, Backup, BackupError, back_up, backups, forget, restore
 from warehouse.errors import LedgerError
@@ -123,7 +123,7 @@ def test_what_was_acknowledged_before_a_backup_is_in_it_whole(tmp_path: Path, fo
 @seldom(3, "a backup is killed")
 def test_a_backup_that_is_killed_anywhere_harms_none_and_hinders_none(tmp_path: Path, folder: Path) -> None:
     fresh_store(tmp_path / "store").close()
-    seed = random.SystemRandom().randrange(10**6)
+    seed = drawn_seed() % 1_000_000
     print(f"seed {seed}")
     dice, finished, killed = random.Random(seed), 0, 0
     store = f"chdb://{tmp_path / 'store'}"

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.draws import seldom
+from tests.draws import drawn_seed, seldom
 from tests.patience import PATIENCE_SECONDS
 from tests.warehouse.engine_over_http import served
 from warehouse.errors import StoreError
@@ -45,7 +45,7 @@ def process(url: str) -> Iterator[Callable[..., TurnsBetween]]:
 
 @seldom(4, "whoever is alone is alone and others")
 def test_whoever_is_alone_is_alone_and_others_are_together(process: Callable[..., TurnsBetween]) -> None:
-    seed = random.SystemRandom().randrange(1_000_000)
+    seed = drawn_seed() % 1_000_000
     inside: list[bool] = []
     seen: list[list[bool]] = []
     lock = threading.Lock()

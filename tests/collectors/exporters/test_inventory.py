@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from collectors.exporters.scrape import ExporterCollector
 from collectors.exporters.tracker import Tracker
 from collectors.readings import Row
 from tests.collectors.exporters.serving import Exporter
+from tests.draws import drawn_seed
 
 START = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
@@ -191,7 +190,7 @@ def test_an_exporter_that_is_away_leaves_its_devices_as_they_are(exporter: Expor
 def test_random_lives_of_devices_against_a_reckoning() -> None:
     """The rows, replayed, say of each device what it truly was, but for the hour that a disappearance takes to be told,
     which begins anew with the process; and there are no more rows than changes, silences and restarts explain."""
-    seed = os.environ.get("GPULEDGER_SEED") or str(secrets.randbits(32))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     rng = random.Random(seed)
     site = Site()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
@@ -17,6 +15,7 @@ from collectors.exporters.observations import Holder, Observation, Observations,
 from collectors.exporters.profile import ALLOWED, FILES, Profile, profile_of, recognise
 from collectors.exporters.tracker import Tracker
 from collectors.readings import Reading
+from tests.draws import drawn_seed
 
 NOW = 1_790_000_000.0
 H100 = 'gpu="0",UUID="GPU-a",modelName="NVIDIA H100 80GB HBM3",Hostname="n1"'
@@ -350,7 +349,7 @@ def page(draw: Random, forged: Iterable[str], mig: bool, host: bool, uid: bool) 
 
 
 def test_whatever_labels_a_pod_has_its_page_says_the_same_as_without_them() -> None:
-    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    seed = str(drawn_seed())
     print(f"GPULEDGER_SEED={seed}")
     draw, profile = Random(seed), profile_of("dcgm")
     for _ in range(300):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from collectors.exporters.profile import profile_of
 from collectors.exporters.tracker import Tracker
 from collectors.exporters.units import VOTES, SourceUnits
 from collectors.readings import Reading
+from tests.draws import drawn_seed
 
 NOW = 1_790_000_000.0
 UTIL, RATIO = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO"
@@ -361,8 +361,8 @@ def truths(gpu: Gpu) -> dict[str, float]:
 
 def test_random_fleets_are_measured_right_or_blank_with_a_finding() -> None:
     right = unknown = 0
-    for _ in range(FLEETS):
-        seed = os.environ.get("GPULEDGER_SEED") or str(secrets.randbits(32))
+    for number in range(FLEETS):
+        seed = str(drawn_seed(f"{__name__} fleet {number}"))
         print(f"GPULEDGER_SEED={seed}")
         some = try_fleet(random.Random(seed))
         right, unknown = right + some[0], unknown + some[1]

@@ -565,15 +565,21 @@ def compare(store: Store, day: Day, seen: Seen) -> None:
     for some in samples.values():
         check_samples(some, seen)
     books = {cluster: booked(store, cluster) for cluster in samples}
-    by_hand = reckoned(day, seen, samples["pushed"])
-    report(day, books["pushed"], books["scraped"], by_hand)
+    by_hand = {cluster: reckoned(day, seen, some) for cluster, some in samples.items()}
+    report(day, books["pushed"], books["scraped"], by_hand["pushed"])
     alike = [key for key, row in samples["pushed"].items() if samples["scraped"].get(key) == row]
     print(f"{len(samples['pushed'])} samples, {len(alike)} of them the same in all columns")
-    assert books["pushed"].keys() == books["scraped"].keys() == by_hand.keys()
-    for holder, kinds in by_hand.items():
-        assert books["pushed"][holder] == pytest.approx(kinds, abs=0.002), holder
+    assert books["pushed"].keys() == books["scraped"].keys()
+    for cluster, due in by_hand.items():
+        assert books[cluster].keys() == due.keys(), cluster
+        for holder, kinds in due.items():
+            assert books[cluster][holder] == pytest.approx(kinds, abs=0.002), (cluster, holder)
+    # A page shows at once that a device's best measure is gone; of what is pushed nobody knows for a while.
+    blank = {key[1] for some in samples.values() for key, row in some.items() if row["state"] == "blank"}
+    for holder, kinds in books["scraped"].items():
         # Periods that are learned from gaps that jitter, where one was missed.
-        assert books["pushed"][holder] == pytest.approx(books["scraped"][holder], rel=0.01, abs=2 * SLACK), holder
+        alike = pytest.approx(kinds, rel=0.01, abs=2 * SLACK)
+        assert books["pushed"][holder] == alike or holder[0] in blank, (holder, kinds)
 
 
 def check_samples(some: dict[Key, dict[str, Any]], seen: Seen) -> None:

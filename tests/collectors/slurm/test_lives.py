@@ -12,7 +12,6 @@ GPULEDGER_WORLDS=60 tries more; GPULEDGER_SEED repeats some.
 from __future__ import annotations
 
 import os
-import secrets
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -32,10 +31,11 @@ from collectors.slurm.nodes import Node
 from collectors.slurm.parsed import Parsed
 from tests.collectors.slurm.records import accounted, controlled
 from tests.collectors.slurm.test_books import put
+from tests.draws import drawn_seed
 from warehouse.records import DEVICES, EVENTS
 from warehouse.store import Store
 
-SEED = os.environ.get("GPULEDGER_SEED") or str(secrets.randbits(32))
+SEED = str(drawn_seed(__name__))
 BEGUN = datetime(2026, 10, 5, 10, tzinfo=UTC)
 SECOND = int(BEGUN.timestamp())
 WORLDS = int(os.environ.get("GPULEDGER_WORLDS", "3"))

@@ -6,8 +6,6 @@ be stamped a second after its GPUs were given to the next.
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,10 +22,11 @@ from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
 from collectors.slurm.tres import Gres
 from tests.collectors.slurm.test_books import put
+from tests.draws import drawn_seed
 from warehouse.records import DEVICES, EVENTS
 from warehouse.store import Store
 
-SEED = os.environ.get("GPULEDGER_SEED") or str(secrets.randbits(32))
+SEED = str(drawn_seed(__name__))
 BEGUN = datetime(2026, 10, 1, 10, tzinfo=UTC)
 SITE = Site(cluster="alpha")
 NODES, GPUS, JOBS = 5, 4, 12

@@ -13,6 +13,7 @@ import pytest
 from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies
 from scheduler.model import Job, Preempt, Queue, Request, Tenant
+from tests.draws import drawn_seed
 from tests.scheduler.cycle.queueing import drawn_queues, leaves
 from tests.scheduler.cycle.scenes import core, decide, job, nodes, preempted
 
@@ -91,7 +92,7 @@ def drawn_pools(dice: random.Random) -> tuple[Core, list[Job]]:
 @pytest.mark.parametrize("seed", [11263, *(None,) * (WORLDS // 2)])
 def test_nor_do_jobs_of_several_pools(seed: int | None) -> None:
     """11263: who waited was judged by the quotas of the pool of the one that asked."""
-    seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    seed = drawn_seed() if seed is None else seed
     print(f"seed {seed}")
     dice = random.Random(seed)
     state, jobs = drawn_pools(dice)
@@ -103,7 +104,7 @@ def test_jobs_that_never_end_do_not_evict_each_other_for_ever(seed: int | None) 
     """23845: priority took what a tenant borrowed, another job of the tenant called it back, and the first one its
     queue's.   40181, 51725: a guarantee took two victims, of whom one came back by its queue's, or by its priority.
     105628: fairness took a whole job because another of its tenant had grown, which priority then evicted."""
-    seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    seed = drawn_seed() if seed is None else seed
     print(f"seed {seed}")
     dice = random.Random(seed)
     state, jobs = drawn_world(dice)
