@@ -157,12 +157,12 @@ class Began:
         return None if now.started_at is None or self.row["allocation_id"] in now.allocations else now.started_at
 
     def _ended_at_once(self, job: Job) -> bool:
-        """Whether a record of no length is all that there is; of a job that was resized the next one is more."""
+        """Whether a record of no length is all that there is; of a job that was resized the next one is more, which is
+        submitted in that second."""
         if not job.started_at == self.at == job.ended_at:
             return False
         return job.state != "RESIZING" or any(
-            later is not job and later.submitted_at is not None and later.submitted_at >= self.at
-            for later in self.records
+            later is not job and later.submitted_at == self.at for later in self.records
         )
 
     def _has_lost_it(self, job: Job) -> bool:
