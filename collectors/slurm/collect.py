@@ -169,7 +169,7 @@ class SlurmCollector:
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
         collected += self._new(self._changed_ends(lives, now))
         reported = lifecycle_rows(lives, self._site, now)
-        self._move(reported.rows.get("events", []), lives)
+        self._move(reported.rows.get("events", []), lives, jobs)
         reported += placement_rows(jobs, self._site, self._inventory, now)
         self._remember(reported.rows.get("events", []), now)
         self._runs.save()  # starts, before they are handed on: who is killed then must still end them
@@ -257,10 +257,11 @@ class SlurmCollector:
             if starts[start]["ts"] == row["ts"]:
                 self._handed_on.add(start)
 
-    def _move(self, events: Sequence[Row], jobs: Iterable[Job]) -> None:
+    def _move(self, events: Sequence[Row], accounted: Iterable[Job], controlled: Iterable[Job]) -> None:
         """Where a job was resized in the second of its start, the controller may have placed it on a node before that
-        it has no more: what accounting says of that start then comes after."""
-        resized = {(job.job_id, job.ended_at) for job in jobs if job.state == "RESIZING" and job.is_momentary}
+        it has no more: what accounting says of that start then comes after, unless the controller says more."""
+        resized = {(job.job_id, job.ended_at) for job in accounted if job.state == "RESIZING" and job.is_momentary}
+        resized -= {(job.job_id, job.started_at) for job in controlled if job.placed}
         for row in events:
             if row["event"] != "started" or (row["workload_id"], row["ts"]) not in resized:
                 continue
