@@ -19,10 +19,13 @@ from unittest.mock import patch
 from bench.apart import load_libraries, peak_bytes, reset_peak
 from bench.fleet import BenchFleet
 from billing.close import close
+from billing.rates import apply_rate_card, parse_rate_card
 from warehouse.store import Store, migrate, open_store, read_sql
 
 SAMPLED_DAYS = 2
 """The last days, of which the samples are there."""
+MINUTE = timedelta(minutes=1)
+CARD = {"currency": "EUR", "rates": [{"sku": "gpu", "price_per_gpu_hour": "1.75"}]}
 START = datetime.fromisoformat("2020-01-01T00:00:00+00:00")
 
 
@@ -33,34 +36,54 @@ def make_year(folder: str, devices: int, days: int) -> dict[str, Any]:
     params = {"devices": devices, "start": START, "days": fleet.days}
     with open_store(f"chdb://{folder}/store") as store:
         migrate(store)
+        apply_rate_card(store, parse_rate_card(CARD), "bench", "", START)
         store.command(read_sql(__file__, "fleet_devices"), params)
-        store.command(
-            read_sql(__file__, "year_events"),
-            {**params, "after": START - timedelta(days=1), "until": end},
-            {"max_partitions_per_insert_block": 0},
-        )
-        sampled = days - SAMPLED_DAYS
+        reset_peak()
+        began, sampled = START - timedelta(days=1), days - SAMPLED_DAYS
+        lately = START + timedelta(days=sampled)
+
+        def tell_events(after: datetime, until: datetime) -> None:
+            store.command(
+                read_sql(__file__, "year_events"),
+                {**params, "after": after, "until": until},
+                {"max_partitions_per_insert_block": 0},
+            )
+
+        tell_events(began, lately)
         store.command(read_sql(__file__, "year_touches"), {**params, "from_minute": 0, "minutes": sampled * 1440})
-        for day in range(sampled, days):
-            store.command(read_sql(__file__, "year_samples"), {**params, "from_minute": day * 1440, "minutes": 1440})
-        store.command(read_sql(__file__, "year_acknowledged"), {"after": START - timedelta(days=1), "at": START})
+        _acknowledge(store, began, MINUTE)
         for table in ("events", "touched_hours", "ingest_batches"):
             store.command(f"OPTIMIZE TABLE {table} FINAL")
-        reset_peak()
-        began = time.process_time()
-        close(store, until=end, now=end)
-        cpu = time.process_time() - began
+        cpu = _close(store, lately)
         store.command(
             "ALTER TABLE close_named UPDATE named_at = {at:DateTime64(3, 'UTC')} WHERE true "
             "SETTINGS mutations_sync = 2",
             {"at": START},
         )
+        # What came lately is read by a close of its own, as at a site whose hours are closed one by one.
+        tell_events(lately, end)
+        for day in range(sampled, days):
+            store.command(read_sql(__file__, "year_samples"), {**params, "from_minute": day * 1440, "minutes": 1440})
+        _acknowledge(store, lately, datetime.now(UTC) - end)
+        cpu += _close(store, end)
         for table in ("ledger_entries", "energy_entries"):
             store.command(f"OPTIMIZE TABLE {table} FINAL")
         (size,) = store.rows(
             "SELECT (SELECT count() FROM events) AS events, (SELECT count() FROM ingest_batches) AS batches"
         )
         return {**size, "cpu": cpu, "peak": peak_bytes()}
+
+
+def _acknowledge(store: Store, after: datetime, later: timedelta) -> None:
+    told = {"after": after, "later_ms": later // timedelta(milliseconds=1)}
+    store.command(read_sql(__file__, "year_acknowledged"), told)
+
+
+def _close(store: Store, until: datetime) -> float:
+    """CPU seconds."""
+    began = time.process_time()
+    close(store, until=until, now=until)
+    return time.process_time() - began
 
 
 def close_hours(folder: str, devices: int, days: int, hours: int) -> dict[str, Any]:
@@ -75,7 +98,7 @@ def close_hours(folder: str, devices: int, days: int, hours: int) -> dict[str, A
             store.command(read_sql(__file__, "year_events"), {**params, "after": since, "until": until})
             minutes = {"from_minute": days * 1440 + (hour - 1) * 60, "minutes": 60}
             store.command(read_sql(__file__, "year_samples"), {**params, **minutes})
-            store.command(read_sql(__file__, "year_acknowledged"), {"after": since, "at": datetime.now(UTC)})
+            _acknowledge(store, since, datetime.now(UTC) - until)
             closes[f"new hour {hour}"] = _measured(store, lambda until=until: close(store, until, until))
         closes["nothing new"] = _measured(store, lambda: close(store, until, until))
     return {"closes": closes}

@@ -45,7 +45,7 @@ def write(
     about = {"record_type": record.name, "batch": batch.id}
     if store.rows(read_sql(__file__, "batch_done"), about):
         return IngestReport(batch.rows, 0, len(batch.table), reasons)
-    written = 0
+    written, table = 0, batch.table
     if len(batch.table):
         with store.staged(batch.table) as staged:
             keys, known = _counted(store, record, batch, staged)
@@ -56,6 +56,7 @@ def write(
             elif not known:
                 _write(store, record, batch, staged, keys)
         if known and (fresh := _fresh(store, record, batch, source, sender)):
+            table = fresh.table
             with store.staged(fresh.table) as staged:
                 _write(store, record, fresh, staged, _counted(store, record, fresh, staged)[0], otherwise=True)
     if batch.rejects:
@@ -72,9 +73,17 @@ def write(
             "rows_written": written,
             "duplicates": duplicate,
             "quarantined": len(batch.rejects),
+            "hours": _hours(table) if record.name == "samples" else [],
         },
     )
     return IngestReport(batch.rows, written, duplicate, reasons)
+
+
+def _hours(samples: pa.Table) -> list[int]:
+    """The hours since the epoch in which samples end, as touched_hours has them: one at 10:00:00.000 ends in 09."""
+    ends_ms = samples["ts"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    hours: list[int] = pc.unique(pc.divide(pc.subtract(ends_ms, 1), 3_600_000)).to_pylist()
+    return hours
 
 
 def _counted(store: Store, record: RecordType, batch: Batch, staged: str) -> tuple[int, int]:
@@ -140,7 +149,8 @@ def forget(store: Store, record: RecordType, batch: int) -> None:
 
 def unacknowledge(store: Store, record: RecordType, batch: int) -> None:
     """Makes it a batch that nobody finished, no close reads, and sent again is written; and takes its rows out."""
-    store.command(_filled("forget_batch", {"table": "ingest_batches"}), {"batch": batch})
+    for table in ("ingest_batches", "recent_batches"):
+        store.command(_filled("forget_batch", {"table": table}), {"batch": batch})
     forget(store, record, batch)
 
 

@@ -2,6 +2,6 @@
 INSERT INTO {alive:Identifier}
 SELECT arrayJoin(carried) AS allocation FROM close_carried WHERE run = {last:UInt64}
 UNION ALL
-SELECT DISTINCT cityHash64(toString(cluster), allocation_id) AS allocation
+SELECT DISTINCT allocation_hash AS allocation
 FROM events
 WHERE batch = 0 OR batch IN (SELECT batch FROM {fresh:Identifier})

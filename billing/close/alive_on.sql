@@ -1,5 +1,5 @@
 -- One row: an allocation that ever held a device of whose past a new fact may tell.
 INSERT INTO {alive:Identifier}
-SELECT DISTINCT cityHash64(toString(cluster), allocation_id) AS allocation
+SELECT DISTINCT allocation_hash AS allocation
 FROM allocations
 WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {reached:Identifier})

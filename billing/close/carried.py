@@ -24,11 +24,12 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from billing.close.claims import OF_RECENT, SILENCE_MS, WHICH, Published
+from billing.close.claims import OF_RECENT, SILENCE_MS
 from billing.close.facts import close_before, read_too
+from billing.close.published import Month, Months, Published, published, stage_months, touched_months
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
 from billing.energy import attribution
@@ -47,7 +48,8 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Carried:
-    """run: the close that left it.   rules, prices: by which it computed (`rules_of`, `prices_of`)."""
+    """run: the close that left it.   rules, prices: by which it computed (`rules_of`, `prices_of`).
+    months: of `allocations`, whose fingerprint is the sum of theirs."""
 
     run: int
     closed_until: datetime
@@ -58,6 +60,7 @@ class Carried:
     facts: int
     hours: int
     allocations: int
+    months: Months
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,16 @@ class Looked:
         return {"firsts": list(self.firsts), "nexts": list(self.nexts)}
 
     @property
+    def first_month(self) -> int:
+        """Of the first hour, as 202610."""
+        first = datetime.fromtimestamp(self.firsts[0] * 3600 if self.firsts else 0, UTC)
+        return first.year * 100 + first.month
+
+    @property
     def touching(self) -> str:
         """A condition on touched_hours, with `params`: the hours that are looked at, and those after them, whose
         samples may reach into them."""
         return "true" if self == EVERY_HOUR else _TOUCHING
-
-    def has(self, hour: int) -> bool:
-        return any(first <= hour < end for first, end in zip(self.firsts, self.nexts, strict=True))
 
 
 EVERY_HOUR = Looked((0,), (1 << 31,))
@@ -86,7 +92,7 @@ _TOUCHING = (
     "touched_hours.hour IN (SELECT toDateTime(arrayJoin(arrayFlatten(arrayMap((first, next) -> range(first, next + 1), "
     "{firsts:Array(UInt32)}, {nexts:Array(UInt32)}))) * 3600, 'UTC'))"
 )
-OF_ALIVE = f"SELECT batch FROM devices UNION ALL SELECT batch FROM events WHERE {WHICH}"
+OF_ALIVE = "SELECT batch FROM devices UNION ALL SELECT batch FROM {events_of_alive:Identifier}"
 """Batches of all that claims and states of a close are made from."""
 
 
@@ -106,26 +112,30 @@ def carried_over(store: Store, stage: Stage, mapping: AppliedMapping | None) -> 
     rows = store.rows(read_sql(__file__, "carried_last"))
     if not rows:
         return None
-    carried = Carried(**rows[0])
+    (row,) = rows
+    of_months = (row.pop("names"), row.pop("parts"), row.pop("fingerprints"))
+    carried = Carried(**row, months={name: Month(*both) for name, *both in zip(*of_months, strict=True)})
     if carried.run != close_before(store, stage) or carried.rules != rules_of(mapping):
         return None
     if (carried.facts, carried.hours) != (_facts(store), _hours(store)):
         return None
-    found = store.rows(
-        read_sql(__file__, "published"), {"allocations": "allocations", "refused_claims": "refused_claims"}
-    )
-    return carried if carried.allocations == found[0]["allocations"] else None
+    return carried if carried.allocations == published(store, known=carried.months).allocations else None
 
 
 def stage_alive(store: Store, stage: Stage, carried: Carried) -> None:
-    """Fills the working table `alive` with the allocations to look at."""
+    """Fills the working tables `alive` with the allocations to look at, and `events_of_alive` with their events."""
     params = {
-        **stage.names("alive", "fresh", "reached"),
+        **stage.names("alive", "events_of_alive", "fresh", "late", "reached"),
         "last": carried.run,
         "horizon_ms": epoch_ms(carried.horizon),
     }
-    for name in ("stage_alive", "alive", "reached", "alive_on"):
+    for name in ("stage_alive", "alive", "late", "reached"):
         store.command(read_sql(__file__, name), params)
+    if store.value("SELECT count() AS late FROM {late:Identifier}", params):
+        store.command(read_sql(__file__, "reached_late"), params)
+    for name in ("alive_on", "events_of_alive"):
+        store.command(read_sql(__file__, name), params)
+    stage_months(store, stage)
     read_too(store, stage, f"{OF_ALIVE} UNION ALL {OF_RECENT}", {**params, "silence_ms": SILENCE_MS})
 
 
@@ -135,9 +145,11 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
     names = stage.names("settled", "alive", "fresh")
     looked = EVERY_HOUR
     if carried.prices == prices_of(store, card):
-        moved = store.rows(read_sql(__file__, "moved"), {**names, "until_ms": epoch_ms(limit), "forever": FOREVER})
+        touched = [month for month, is_touched in touched_months(store, stage).items() if is_touched]
+        compared = {**names, "touched": touched, "until_ms": epoch_ms(limit), "forever": FOREVER}
+        moved = store.rows(read_sql(__file__, "moved"), compared)
         runs = [(row["first"], row["next"]) for row in moved]
-        runs += [(row["hour"], row["hour"] + 1) for row in store.rows(read_sql(__file__, "sampled_anew"), names)]
+        runs += [(hour, hour + 1) for hour in _sampled_anew(store, stage)]
         until = epoch_ms(limit) // HOUR_MS
         told = store.value(read_sql(__file__, "told_of_devices"), names)
         runs += [
@@ -145,9 +157,16 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
         ]
         looked = _looked(runs, until)
     read_too(store, stage, f"SELECT batch FROM touched_hours WHERE {looked.touching}", looked.params)
-    kept = subject_params(card.card if card else None)
-    store.command(read_sql(__file__, "held_then"), {**names, **kept, **looked.params, "forever": FOREVER})
+    then = {**subject_params(card.card if card else None), **looked.params, "first_month": looked.first_month}
+    store.command(read_sql(__file__, "held_then"), {**names, **then, "forever": FOREVER})
     return looked
+
+
+def _sampled_anew(store: Store, stage: Stage) -> list[int]:
+    names = stage.names("fresh")
+    unsaid = store.rows("SELECT batch FROM {fresh:Identifier} WHERE is_of_samples AND empty(hours)", names)
+    asked = {**names, "unsaid": [row["batch"] for row in unsaid]}
+    return [row["hour"] for row in store.rows(read_sql(__file__, "sampled_anew"), asked)]
 
 
 def carry(
@@ -156,7 +175,7 @@ def carry(
     limit: datetime,
     card: AppliedCard | None,
     mapping: AppliedMapping | None,
-    published: Published,
+    left: Published,
     read_at: datetime,
 ) -> None:
     """Leaves what this close found to the next one; to be called when all of it is published."""
@@ -172,7 +191,10 @@ def carry(
             "prices": prices_of(store, card),
             "facts": _facts(store),
             "hours": _hours(store),
-            "allocations": published.allocations,
+            "allocations": left.allocations,
+            "names": [*left.months],
+            "parts": [month.parts for month in left.months.values()],
+            "fingerprints": [month.fingerprint for month in left.months.values()],
         },
     )
 

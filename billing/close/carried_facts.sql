@@ -4,7 +4,7 @@ SELECT
     (
         SELECT sum(cityHash64(table, mutation_id, command))
         FROM system.mutations
-        WHERE database = currentDatabase() AND table IN ('events', 'devices', 'samples', 'touched_hours', 'ingest_batches')
+        WHERE database = currentDatabase() AND table IN ('events', 'devices', 'samples', 'touched_hours', 'ingest_batches', 'recent_batches')
     )
     + (
         SELECT sum(cityHash64(name, toString(uuid), engine))

@@ -1,10 +1,10 @@
 -- Leaves to the next close which allocations it has to look at again: those that hold something now or did lately, and those
 -- whose claims cannot simply be believed. Of all others what is published stays as it is.
--- Params:  claims, states, disputed: of this close; horizon_ms: what ended before it is not looked at again.
-INSERT INTO close_carried (run, closed_until, read_at, horizon, rules, prices, facts, hours, allocations, carried)
+-- Params:  claims, states, disputed: of this close; horizon_ms: what ended before it is not looked at again; names, parts, fingerprints: of the months of allocations.
+INSERT INTO close_carried (run, closed_until, read_at, horizon, rules, prices, facts, hours, allocations, `months.month`, `months.parts`, `months.fingerprint`, carried)
 SELECT
     {run:UInt64}, {closed_until:DateTime64(3, 'UTC')}, {read_at:DateTime64(3, 'UTC')}, fromUnixTimestamp64Milli({horizon_ms:Int64}, 'UTC'), {rules:String}, {prices:String},
-    {facts:UInt64}, {hours:UInt64}, {allocations:UInt64},
+    {facts:UInt64}, {hours:UInt64}, {allocations:UInt64}, {names:Array(String)}, {parts:Array(UInt64)}, {fingerprints:Array(UInt64)},
     groupUniqArray(cityHash64(toString(cluster), allocation_id))
 FROM {claims:Identifier}
 WHERE end_ms > {horizon_ms:Int64}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from billing.close.facts import read_too
 from billing.close.resolve import FOREVER, Claim, DeviceState, LastSeen, Refusal, Resolution, resolve
@@ -21,9 +21,9 @@ SILENCE_MS = 24 * 3_600_000
 def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     """Fills the working tables `states` and `settled`. Answers what was refused, with reasons."""
     names = stage.names("batches", "claims", "states", "settled", "disputed", "decided", "alive")
-    params = {**names, "forever": FOREVER}
+    params = {**names, "events": stage("events_of_alive") if stage.of_alive else "events", "forever": FOREVER}
     for name in ("stage_claims", "claims", "states", "disputed", "stage_decided"):
-        store.command(read_sql(__file__, name).replace("{which}", WHICH if stage.of_alive else "true"), params)
+        store.command(read_sql(__file__, name), params)
     doubts: dict[str, list[Claim]] = defaultdict(list)
     for row in store.rows(read_sql(__file__, "doubtful"), params):
         doubts[row.pop("doubt")].append(Claim(**row))
@@ -46,10 +46,6 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     ]
 
 
-WHICH = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
-"""The allocations that are looked at, where not all are."""
-
-
 OF_WORKLOADS = "SELECT batch FROM samples WHERE workload_id IN {workloads:Array(String)}"
 OF_RECENT = (
     "SELECT batch FROM touched_hours WHERE hour >= (SELECT toStartOfHour(max(ts)) - INTERVAL 1 HOUR FROM samples)"
@@ -60,38 +56,6 @@ OF_SILENT = (
     " AND ts > (SELECT fromUnixTimestamp64Milli(min(start_ms), 'UTC') FROM {silent:Identifier})"
 )
 """Batches of samples that say when somebody was last alive, and where: disputed claims, all lately, silent ones."""
-
-
-class Published(NamedTuple):
-    """Fingerprints of what a close publishes besides entries."""
-
-    allocations: int
-    refused_claims: int
-
-
-def prepare_claims(store: Store, stage: Stage, refused: Sequence[Refusal]) -> Published:
-    """Fills what `publish_claims` puts in place. Answers the fingerprints of it."""
-    new = _new(stage)
-    for table in Published._fields:
-        store.create_like(new[table], table)
-    names = {"new": new["allocations"], **stage.names("settled", "alive"), "forever": FOREVER}
-    which = WHICH if stage.of_alive else "true"
-    store.command(read_sql(__file__, "publish_allocations").replace("{which}", which), names)
-    if stage.of_alive:
-        store.command(read_sql(__file__, "keep_allocations"), names)
-    if refused:
-        store.insert(new["refused_claims"], _refusals(refused))
-    return Published(**store.rows(read_sql(__file__, "published"), new)[0])
-
-
-def publish_claims(store: Store, stage: Stage) -> None:
-    """Replaces `allocations` and `refused_claims` by what this close found; readers see the old or the new."""
-    for table, new in _new(stage).items():
-        store.exchange(new, table)
-
-
-def _new(stage: Stage) -> dict[str, str]:
-    return {table: stage(f"new_{table}") for table in Published._fields}
 
 
 def _last_seen(store: Store, stage: Stage) -> LastSeen:
@@ -159,24 +123,3 @@ def _end_lost(store: Store, stage: Stage) -> None:
     names = stage.names("settled", "lost", "ended")
     store.command(read_sql(__file__, "end_lost"), names)
     store.exchange(stage("ended"), stage("settled"))
-
-
-def _refusals(refused: Sequence[Refusal]) -> pa.Table:
-    import pyarrow as pa
-
-    claims = [refusal.claim for refusal in refused]
-    instant = pa.timestamp("ms", "UTC")
-    return pa.table(
-        {
-            "reason": [refusal.reason for refusal in refused],
-            "detail": [refusal.detail for refusal in refused],
-            "cluster": [claim.cluster for claim in claims],
-            "allocation_id": [claim.allocation_id for claim in claims],
-            "tenant": [claim.tenant for claim in claims],
-            "device_id": [claim.device_id for claim in claims],
-            "partition_id": [claim.partition_id for claim in claims],
-            "units": pa.array([claim.units for claim in claims], pa.uint32()),
-            "start_at": pa.array([claim.start_ms for claim in claims], instant),
-            "end_at": pa.array([None if claim.end_ms >= FOREVER else claim.end_ms for claim in claims], instant),
-        }
-    )

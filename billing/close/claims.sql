@@ -3,7 +3,7 @@
 -- Shape:   a claim for each device row of started, resized or resumed; cut by what replaces or ends it:
 --          a terminal event, a later full set of rows (resized, resumed with devices), a later row of the same
 --          device; suspended time is taken out, unless a resumption never came.
--- Params:  which: a condition, of which allocations (billing.close.claims.WHICH).
+-- Params:  events: the table of them, or those of the allocations that are looked at.
 -- Reads:   the least of a group of tuples is the first of them sorted, which is twice as fast as min. Events are few
 --          beside samples: without the settings the engine would read them with one core.
 -- Traps:   a terminal event in the same millisecond as a start ends that start (a job of no length), except
@@ -28,8 +28,8 @@ WITH
             max(preemptible) AS some_preemptible,
             max(gpus) AS some_gpus,
             max(priority) AS some_priority
-        FROM events
-        WHERE batch IN {batches:Identifier} AND {which}
+        FROM {events:Identifier}
+        WHERE batch IN {batches:Identifier}
         GROUP BY cluster, allocation_id
         HAVING notEmpty(placings)
     ),
@@ -46,8 +46,8 @@ WITH
             leadInFrame(start_ms, 1, {forever:Int64}) OVER (
                 PARTITION BY cluster, allocation_id, device_id, partition_id ORDER BY start_ms
                 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS reported_again
-        FROM events
-        WHERE batch IN {batches:Identifier} AND event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '') AND {which}
+        FROM {events:Identifier}
+        WHERE batch IN {batches:Identifier} AND event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '')
         GROUP BY cluster, allocation_id, device_id, partition_id, event, start_ms
     ),
     ended AS

@@ -21,19 +21,22 @@ MARGIN = timedelta(days=1)
 def stage_facts(store: Store, stage: Stage) -> None:
     """Fills the working tables `batches` with what this close reads, and `fresh` with what no close before it read."""
     params = {**stage.names("fresh"), **_read_before(store, stage)}
-    store.command("CREATE TABLE {fresh:Identifier} (batch UInt64) ENGINE = Memory", params)
+    store.command(read_sql(__file__, "stage_fresh"), params)
     store.command(read_sql(__file__, "fresh").replace("{read}", _READ), params)
     _stage(store, stage, f"{_READ} UNION ALL SELECT batch FROM {{fresh:Identifier}}", params)
 
 
-def fresh_since(store: Store, read_at: datetime) -> int:
-    """From when on (ms) acknowledgements may be such that a close which began to read at `read_at` missed; 0: all may,
-    for the first close of a UTC day looks at all of them, or which closes have read since then is not known."""
-    if read_at.date() != datetime.now(UTC).date():
-        return 0
+def fresh_since(store: Store, stage: Stage, read_at: datetime) -> int:
+    """From when on (ms) acknowledgements may be such that a close which began to read at `read_at` missed; 0: all may.
+    The first close of a UTC day makes sure that none did before, whatever their times say."""
     fresh_ms = epoch_ms(read_at - MARGIN)
     known = {"since_ms": fresh_ms - epoch_span(MARGIN)}
-    return fresh_ms if store.value(read_sql(__file__, "all_are_dated"), known) else 0
+    if not store.value(read_sql(__file__, "all_are_dated"), known):
+        return 0
+    if read_at.date() != datetime.now(UTC).date():
+        params = {**known, **_read_before(store, stage), "fresh_ms": fresh_ms}
+        return fresh_ms if store.value(read_sql(__file__, "all_are_read").replace("{read}", READ_BY), params) else 0
+    return fresh_ms
 
 
 def stage_fresh_facts(store: Store, stage: Stage) -> None:
@@ -41,7 +44,7 @@ def stage_fresh_facts(store: Store, stage: Stage) -> None:
     `batches` with these; what else the close needs of what was read before it has to ask for (`read_too`)."""
     params = {**stage.names("fresh", "lately"), **_read_before(store, stage), "fresh_ms": stage.fresh_ms}
     params["since_ms"] = stage.fresh_ms - epoch_span(MARGIN)
-    store.command("CREATE TABLE {fresh:Identifier} (batch UInt64) ENGINE = Memory", params)
+    store.command(read_sql(__file__, "stage_fresh"), params)
     store.command(read_sql(__file__, "stage_lately"), params)
     store.command(read_sql(__file__, "lately").replace("{read}", READ_BY), params)
     store.command(read_sql(__file__, "fresh_lately"), params)

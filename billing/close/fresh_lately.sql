@@ -1,5 +1,6 @@
 -- The batches that were acknowledged since {fresh_ms:Int64} and that no close has read.
 INSERT INTO {fresh:Identifier}
-SELECT DISTINCT batch
-FROM ingest_batches
+SELECT batch, any(record_type) = 'samples', groupUniqArrayArray(hours)
+FROM recent_batches
 WHERE ingested_at >= fromUnixTimestamp64Milli({fresh_ms:Int64}, 'UTC') AND batch NOT IN {lately:Identifier}
+GROUP BY batch

@@ -1,5 +1,6 @@
 -- Fills settled with what allocations held that nobody has to look at again, in the hours that are looked at.
--- Params:  firsts, nexts: those hours, [first, next) each; by_queue, by_preemptible, priority_bounds as in paid.sql.
+-- Params:  firsts, nexts: those hours, [first, next) each; first_month: of the first (allocations lie by the month of their end);
+--          by_queue, by_preemptible, priority_bounds as in paid.sql.
 INSERT INTO {settled:Identifier}
 (
     claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, priority, node, device_id,
@@ -24,5 +25,6 @@ SELECT
         toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
         toUInt8(if({by_preemptible:UInt8}, preemptible, false))) AS payer
 FROM allocations
-WHERE arrayExists((first, next) -> start_ms < toInt64(next) * 3600000 AND end_ms > toInt64(first) * 3600000, {firsts:Array(UInt32)}, {nexts:Array(UInt32)})
-    AND cityHash64(toString(cluster), allocation_id) NOT IN {alive:Identifier}
+WHERE (_partition_id = '0' OR toUInt32(_partition_id) >= {first_month:UInt32})
+    AND arrayExists((first, next) -> start_ms < toInt64(next) * 3600000 AND end_ms > toInt64(first) * 3600000, {firsts:Array(UInt32)}, {nexts:Array(UInt32)})
+    AND allocation_hash NOT IN {alive:Identifier}

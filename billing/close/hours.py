@@ -107,21 +107,14 @@ def _fingerprint(text: str) -> int:
 
 
 def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: datetime) -> None:
-    """The card's prices for every combination of what prices depend on that occurs, from the first device on."""
+    """The card's prices for every combination of what prices depend on that is held in the hours that are looked at,
+    from the first device on."""
     first = store.value("SELECT min(start_ms) AS first_ms FROM {states:Identifier}", stage.names("states"))
     kept = subject_params(card.card if card else None)
-    held = read_sql(__file__, "subjects").replace("{held}", HELD + HELD_BEFORE if stage.of_alive else HELD)
-    subjects = store.rows(held, {**stage.names("settled", "states", "alive"), **kept}) if card else []
+    asked = {**stage.names("settled", "states"), **kept}
+    subjects = store.rows(read_sql(__file__, "subjects"), asked) if card else []
     tables = stage.names("prices", "price_subjects", "price_schedules")
     stage_prices(store, tables, card.card if card else None, subjects, datetime.fromtimestamp(first / 1000, UTC), limit)
-
-
-HELD = "SELECT cluster, device_id, partition_profile, tenant, queue, priority, preemptible FROM {settled:Identifier}"
-HELD_BEFORE = (
-    " UNION ALL SELECT cluster, device_id, partition_profile, tenant, queue, priority, preemptible FROM allocations"
-    " WHERE cityHash64(toString(cluster), allocation_id) NOT IN {alive:Identifier}"
-)
-"""What is held, by whoever a close looks at, and by all others."""
 
 
 def portions(hours: Sequence[Hour]) -> list[list[Hour]]:

@@ -19,7 +19,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 from billing.close.carried import HOUR_MS
-from billing.close.claims import WHICH
 from billing.close.facts import stage_facts_without
 from billing.close.hours import (
     Hour,
@@ -30,7 +29,7 @@ from billing.close.hours import (
     stage_claims_and_prices,
 )
 from billing.close.resolve import FOREVER
-from billing.close.stage import Stage
+from billing.close.stage import WHICH, Stage
 from billing.rates import AppliedCard
 from billing.tenants import AppliedMapping
 from ingest import held

@@ -1,5 +1,5 @@
--- Copies what allocations held that nobody has to look at again, as it was published.
+-- Copies what allocations held that nobody has to look at again, as it was published, of months in which others are.
 INSERT INTO {new:Identifier}
 SELECT *
 FROM allocations
-WHERE cityHash64(toString(cluster), allocation_id) NOT IN {alive:Identifier}
+WHERE _partition_id IN {touched:Array(String)} AND allocation_hash NOT IN {alive:Identifier}

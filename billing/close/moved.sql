@@ -1,6 +1,7 @@
 -- One row: hours [first, next) in which something is held that was not, or no more, or otherwise than the close before
 -- published it.
 -- Params:  settled: what is held now by the allocations in alive, which are compared; until_ms: what is later is not closed.
+--          touched: months of allocations in which any of those in alive is.
 SELECT DISTINCT toUInt32(intDiv(from_ms, 3600000)) AS first, toUInt32(intDiv(to_ms - 1, 3600000) + 1) AS next
 FROM
 (
@@ -24,7 +25,7 @@ FROM
             toUInt8(preemptible), toString(node), toString(device_id), toString(partition_id), toString(partition_profile), toUInt32(units), toString(estimated),
             toString(cost_center), toString(reported_tenant), toString(reported_project), ifNull(toString(priority), ''), toUInt8(unmapped)) AS what
         FROM allocations
-        WHERE cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}
+        WHERE _partition_id IN {touched:Array(String)} AND allocation_hash IN {alive:Identifier}
     )
     GROUP BY what, start_ms
     HAVING now != before

@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from billing.close.carried import EVERY_HOUR, HOUR_MS, Carried, Looked, carried_over, carry, stage_alive
-from billing.close.claims import prepare_claims, publish_claims
 from billing.close.facts import fresh_since, name_facts, present_facts, stage_facts, stage_fresh_facts
 from billing.close.hours import (
     PORTIONS_AT_ONCE,
@@ -28,6 +27,7 @@ from billing.close.hours import (
     stage_claims_and_prices,
 )
 from billing.close.issued import Fence
+from billing.close.published import prepare_claims, publish_claims
 from billing.close.resolve import Refusal
 from billing.close.stage import Stage
 from billing.energy import attribution
@@ -112,7 +112,7 @@ def _close(
         progress("claims", 0, 0)
         carried = None if whole else carried_over(store, stage, mapping)
         if carried is not None:
-            stage = replace(stage, of_alive=True, fresh_ms=fresh_since(store, carried.read_at))
+            stage = replace(stage, of_alive=True, fresh_ms=fresh_since(store, stage, carried.read_at))
             refused, dirty, cutoff = _staged(store, stage, limit, card, mapping, carried)
             if takes_back and not fence.is_open(stage, {hour.hour for hour in dirty}, limit):
                 drop_stage(store, stage)
@@ -132,8 +132,9 @@ def _close(
         for hours, changed_hours in _close_portions(store, stage, portions(dirty), card):
             done, changed = done + hours, changed + changed_hours
             progress("attributing", done, len(dirty))
-        published = prepare_claims(store, stage, refused)
-        outcome = Outcome(card.version if card else "", mapping.version if mapping else "", *published)
+        published = prepare_claims(store, stage, refused, carried.months if carried else None)
+        versions = (card.version if card else "", mapping.version if mapping else "")
+        outcome = Outcome(*versions, published.allocations, published.refused_claims)
         if dirty or _goes_on(store, limit) or outcome != _last_outcome(store):
             _record_run(store, stage.run, cutoff, limit, outcome, len(dirty), changed)
         # Last: killed before it, the tables are as the close before recorded them, and the next close replaces them.
@@ -222,14 +223,8 @@ def _next_run(store: Store) -> int:
 
 def _dirty(store: Store, hours: Sequence[Hour], limit: datetime, looked: Looked = EVERY_HOUR) -> list[Hour]:
     """Those whose inputs are others than they were closed with, in order; of those that are looked at."""
-    known = {
-        row["hour"]: row["inputs"]
-        for row in store.rows(
-            "SELECT toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS hour, argMax(inputs, checked_by) AS inputs "
-            "FROM closed_hours GROUP BY hour"
-        )
-        if looked.has(row["hour"])
-    }
+    closed = store.rows(read_sql(__file__, "inputs_of_closed"), looked.params)
+    known = {row["hour"]: row["inputs"] for row in closed}
     dirty = [hour for hour in hours if known.get(hour.hour) != hour.inputs]
     # An hour that has lost everything it was computed from (a device row corrected away) must be emptied.
     gone = set(known) - {hour.hour for hour in hours}

@@ -1,8 +1,15 @@
 -- One row: an hour (since the epoch) of which samples tell that no close has read, or the hour before, into which such may reach.
+-- Params:  fresh: batches that no close has read.   unsaid: of those of samples, such as do not say their hours.
 SELECT DISTINCT arrayJoin([ends_in, ends_in - 1]) AS hour
 FROM
 (
-    SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS ends_in
-    FROM touched_hours
-    WHERE batch = 0 OR batch IN (SELECT batch FROM {fresh:Identifier})
+    SELECT toUInt32(intDiv(toUnixTimestamp(told), 3600)) AS ends_in
+    FROM
+    (
+        SELECT arrayJoin(hours) AS told FROM {fresh:Identifier}
+        UNION ALL
+        SELECT hour AS told FROM touched_hours WHERE batch = 0
+        UNION ALL
+        SELECT hour AS told FROM touched_hours WHERE batch IN {unsaid:Array(UInt64)}
+    )
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+WHICH = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
+"""A condition: the allocations that are looked at, where not all are."""
+
 
 @dataclass(frozen=True)
 class Stage:

@@ -2,7 +2,7 @@
 -- priority, and is not preemptible.
 -- Shape:   priority_level = 0 where no priority was reported, else 1 + how many of the bounds it reaches; priority = one of
 --          those in the level.
--- Params:  held: a SELECT of what is held.
+-- Params:  settled: what is held.
 --          by_queue, by_preemptible = 1 if a price depends on it; priority_bounds, in order (see billing.rates.staging).
 SELECT model, pool, partition_profile, tenant, queue, priority_level, preemptible, min(reported_priority) AS priority
 FROM
@@ -19,7 +19,7 @@ FROM
             toUInt16(if(isNull(settled.priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= settled.priority, {priority_bounds:Array(Int64)}))) AS priority_level,
             toUInt8(if({by_preemptible:UInt8}, settled.preemptible, false)) AS preemptible,
             min(settled.priority) AS reported_priority
-        FROM ({held}) AS settled
+        FROM {settled:Identifier} AS settled
         GROUP BY cluster, device_id, partition_profile, tenant, queue, priority_level, preemptible
     ) AS claims
     INNER JOIN (SELECT DISTINCT cluster, device_id, model, pool FROM {states:Identifier}) AS states

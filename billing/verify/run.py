@@ -10,6 +10,7 @@ from string import Template
 from typing import Any
 
 from billing import close, energy
+from billing.close.published import published as fingerprints
 from billing.close.resolve import FOREVER
 from billing.rates import rate_card_of
 from billing.rates.staging import DEPENDENT_TABLES, stage_prices, subject_params
@@ -163,10 +164,9 @@ def closed_hours(store: Store) -> Iterator[Failure]:
 
 
 def published(store: Store) -> Iterator[Failure]:
-    found = read_sql(close.__file__, "published")
-    for table in ("allocations", "refused_claims"):
-        found = found.replace(f"{{{table}:Identifier}}", table)
-    for row in store.rows(_filled("published", found=found)):
+    found = fingerprints(store)
+    asked = {"allocations": found.allocations, "refused_claims": found.refused_claims}
+    for row in store.rows(read_sql(__file__, "published"), asked):
         step = "The next gpuledger close writes it anew"
         yield Failure(row["table"], "all of it", "it is not what the last close published", step)
 

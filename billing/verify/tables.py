@@ -31,7 +31,15 @@ NOT_VOUCHED: Mapping[str, str] = {
     **dict.fromkeys(("samples", "events", "devices", "service_levels", "metrics", "findings"), _FACT),
     **dict.fromkeys(
         (
-            *("ingest_batches", "touched_hours", "stream_hours", "quarantine", "held_rows", "sender_days"),
+            *(
+                "ingest_batches",
+                "recent_batches",
+                "touched_hours",
+                "stream_hours",
+                "quarantine",
+                "held_rows",
+                "sender_days",
+            ),
             *("pushed_points", "pushed_instants", "pushed_memory"),
         ),
         _INGEST,

@@ -31,7 +31,7 @@ from tests.draws import drawn_seed, seldom
 from tests.stores import emptied, fresh_store
 from warehouse.store import Store
 
-START = datetime(2026, 3, 1, tzinfo=UTC)
+START = datetime(2026, 2, 26, tzinfo=UTC)
 DAYS = 5
 END = START + timedelta(days=DAYS)
 AFTER = END + timedelta(days=60)
@@ -266,10 +266,23 @@ def test_a_batch_is_read_once_it_is_acknowledged_and_not_before(
         assert used == (1.5 if acknowledged else 1.0)
 
 
-def test_the_first_close_of_a_day_compares_all_batches(empty: Store) -> None:
-    now = datetime.now(UTC)
-    assert facts.fresh_since(empty, now - timedelta(days=1)) == 0
-    assert facts.fresh_since(empty, datetime.now(UTC)) > 0 or datetime.now(UTC).date() != now.date()
+def test_the_first_close_of_a_day_finds_what_was_acknowledged_long_ago_and_never_read(empty: Store) -> None:
+    """By a clock that is days behind: the closes of the day look at the last day's acknowledgements."""
+    store = quiet(without_the_dead(empty))
+
+    def knows(read_at: datetime) -> bool:
+        return facts.fresh_since(store, Stage(_next_run(store)), read_at) > 0
+
+    now, yesterday = datetime.now(UTC), datetime.now(UTC) - timedelta(days=1)
+    assert knows(yesterday)
+    ago = {"at": now - timedelta(days=9)}
+    store.command(
+        "INSERT INTO ingest_batches (batch, record_type, ingested_at) SELECT 4712, 'samples', {at:DateTime64(3)}", ago
+    )
+    assert knows(now) or datetime.now(UTC).date() != now.date()
+    assert not knows(yesterday)
+    close(store, END, AFTER, whole=True)
+    assert knows(yesterday)
 
 
 def test_events_that_somebody_deleted_are_missed_though_nothing_new_was_told(empty: Store) -> None:

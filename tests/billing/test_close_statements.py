@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import billing.close
-from billing.close.facts import read_too, stage_facts, stage_fresh_facts
+from billing.close.facts import READ_BY, read_too, stage_facts, stage_fresh_facts
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
 from tests.billing.hand_ledger import HOUR_MS
@@ -218,8 +218,10 @@ def test_claims_are_believed_doubted_or_left_to_the_next_close(books: Store, sta
     horizon = dice.choice([one["end_ms"] for one in claims if one["end_ms"] != FOREVER]) - dice.choice([0, 0, 1])
     about: Row = {"closed_until": NOW - 3 * HOUR_MS, "read_at": NOW + 123, "rules": "1 m", "prices": "2 e"}
     numbers = {"run": 5, "facts": 7, "hours": 8, "allocations": 9}
+    months: Row = {"names": ["0", "202610"], "parts": [3, 4], "fingerprints": [5, 4]}
     literals = {name: datetime.fromtimestamp(about[name] / 1000, UTC) for name in ("closed_until", "read_at")}
-    ask(books, "carry", **names, **{**about, **literals}, **numbers, horizon_ms=horizon)
+    ask(books, "carry", **names, **{**about, **literals}, **numbers, **months, horizon_ms=horizon)
+    assert {name: rows_of(books, "carried_last")[0][name] for name in months} == months
     (row,) = books.rows("SELECT * FROM close_carried")
     assert {name: row[name] for name in numbers} == numbers
     assert (row["rules"], row["prices"], row["closed_until"], row["read_at"]) == ("1 m", "2 e", *literals.values())
@@ -237,7 +239,7 @@ def instant(ms: int) -> datetime:
 
 
 def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage: Stage, dice: Random) -> None:
-    names = stage.names("alive", "fresh", "reached")
+    names = stage.names("alive", "fresh", "late", "reached", "events_of_alive")
     horizon = NOW - 24 * HOUR_MS
     new = {3, 4}
 
@@ -268,8 +270,13 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
         fill(books, table, rows)
     for run, carried in ((4, [1, 2]), (5, [2, 3])):
         books.command(f"INSERT INTO close_carried (run, carried) SELECT {run}, {carried}")
-    books.command("CREATE TABLE {fresh:Identifier} (batch UInt64) ENGINE = Memory", names)
-    fill(books, stage("fresh"), [{"batch": one} for one in new])
+    # One of the two says its hours, and the other has to be looked for.
+    said = {one: sorted({row["hour"] for row in samples if row["batch"] == one}) for one in new}
+    (unsaid,) = dice.sample(sorted(new), 1)
+    ask(books, "stage_fresh", **names)
+    for one in new:
+        hours = [] if one == unsaid else [hour // 1000 for hour in said[one]]
+        books.command(f"INSERT INTO {stage('fresh')} SELECT {one}, true, CAST({hours}, 'Array(DateTime(''UTC''))')")
 
     def is_new(one: Row) -> bool:
         return one["batch"] in {0, *new}
@@ -286,18 +293,19 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     for name in ("stage_alive", "alive"):
         ask(books, name, **params)
     assert members(books, stage("alive"), [1, 2, 3, *all_of.values()]) == {2, 3} | {all_of[one] for one in told}
-    for name in ("reached", "alive_on"):
+    for name in ("late", "reached", "reached_late", "alive_on", "events_of_alive"):
         ask(books, name, **params)
-    found = [place(row) for row in books.rows("SELECT * FROM {reached:Identifier}", names)]
-    assert set(found) == reached and len(found) == len(reached)
+    assert {place(row) for row in books.rows("SELECT * FROM {reached:Identifier}", names)} == reached
     told |= {session(one) for one in held if place(one) in reached}
     assert members(books, stage("alive"), all_of.values()) == {all_of[one] for one in told}
+    of_alive = books.rows("SELECT * FROM {events_of_alive:Identifier}", names)
+    assert sorted(map(session, of_alive)) == sorted(session(one) for one in events if session(one) in told)
 
     its = [one["ts"] for one in devices if is_new(one)]
     (answer,) = rows_of(books, "told_of_devices", **names)
     assert answer["hour"] == (hour_of(min(its)) if its else None)
     ends_in = {hour_of(one["hour"]) for one in samples if is_new(one)}
-    anew = [row["hour"] for row in rows_of(books, "sampled_anew", **names)]
+    anew = [row["hour"] for row in rows_of(books, "sampled_anew", unsaid=[unsaid], **names)]
     assert sorted(anew) == sorted(ends_in | {hour - 1 for hour in ends_in})
 
 
@@ -360,6 +368,20 @@ def test_a_close_reads_what_those_before_it_read_and_what_is_acknowledged(
         assert books.value(read_sql(CLOSE, "all_are_dated"), {"since_ms": since}) == are_dated
         books.command("ALTER TABLE close_batches DELETE WHERE run = 60")
 
+    # A close that has read all that was acknowledged before, and some of what was since; then one that missed some.
+    before = sorted(one for one, at in acknowledged.items() if at < NOW)
+    since = sorted(set(acknowledged) - set(before))[:2]
+    asked = {"last": 100, "others": [], "fresh_ms": NOW, "since_ms": NOW - day}
+    whole = read_sql(CLOSE, "all_are_read").replace("{read}", READ_BY)
+    missed = dice.sample(before, 1) if truth(dice) else []
+    strange = [dice.choice([*batches, 99])] if truth(dice) else []
+    for known in ([0, *before, *since], [0, *since, *(one for one in before if one not in missed), *strange]):
+        books.command("TRUNCATE TABLE close_batches")
+        books.command("TRUNCATE TABLE close_named")
+        books.command(f"INSERT INTO close_batches SELECT 100, 0, CAST({known}, 'Array(UInt64)')")
+        fill(books, "close_named", [{"run": 100, "named_at": NOW}])
+        assert books.value(whole, asked) == (sorted(known) == sorted([0, *before, *since]))
+
 
 PUBLISHED = ("claim", *TEXTS, "units", "preemptible", "priority", "cost_center", "reported_tenant", "reported_project",
              "unmapped")  # fmt: skip
@@ -368,7 +390,8 @@ PUBLISHED = ("claim", *TEXTS, "units", "preemptible", "priority", "cost_center",
 
 def drawn_allocation(dice: Random, claim: int) -> Row:
     start = NOW + dice.choice([0, 1, -1]) + dice.randint(-9, 9) * HOUR_MS
-    end = dice.choice([FOREVER, *(start + dice.choice([1, HOUR_MS, 5 * HOUR_MS]) for _ in range(5))])
+    lengths = [1, HOUR_MS, 5 * HOUR_MS, 800 * HOUR_MS]
+    end = dice.choice([FOREVER, *(start + dice.choice(lengths) for _ in range(5))])
     found: Row = {name: dice.choice("abc") for name in TEXTS}
     return found | {
         "claim": claim, "units": dice.randint(1, 4), "preemptible": truth(dice),
@@ -387,6 +410,11 @@ def otherwise(dice: Random, one: Row) -> Row:
     if isinstance(value, bool):
         return one | {name: not value}
     return one | {name: f"{value}z" if isinstance(value, str) else 1 + (value or 0)}
+
+
+def month_of(one: Row) -> str:
+    """The partition of allocations in which it lies."""
+    return "0" if one["end_ms"] == FOREVER else f"{instant(one['end_ms']):%Y%m}"
 
 
 def as_published(one: Row) -> Row:
@@ -416,7 +444,7 @@ def test_what_has_moved_is_where_those_looked_at_hold_another_thing_than_was_pub
     books: Store, stage: Stage, dice: Random
 ) -> None:
     make_settled(books, stage)
-    names = stage.names("settled", "alive")
+    names = stage.names("settled", "alive", "months")
     before = [drawn_allocation(dice, number) for number in range(30)]
     before += [one | {"end_ms": one["start_ms"] + 2 * HOUR_MS} for one in before[:3]]  # the same twice, of two lengths
     ask(books, "stage_alive", **names)
@@ -443,7 +471,11 @@ def test_what_has_moved_is_where_those_looked_at_hold_another_thing_than_was_pub
             to = min(max(*new_ends, *old_ends, 0), until)
             if since < to:
                 expected.add((hour_of(since), hour_of(to - 1) + 1))
-    moved = rows_of(books, "moved", **names, until_ms=until, forever=FOREVER)
+    ask(books, "months_alive", **names)
+    touched = {month_of(one) for one in old}
+    months = {row["month"]: row["is_touched"] for row in books.rows("SELECT * FROM {months:Identifier}", names)}
+    assert months == {month_of(one): month_of(one) in touched for one in before}
+    moved = rows_of(books, "moved", **names, touched=sorted(touched), until_ms=until, forever=FOREVER)
     assert sorted((row["first"], row["next"]) for row in moved) == sorted(expected)
 
     # What the others held in some hours, and what is published of both.
@@ -452,7 +484,7 @@ def test_what_has_moved_is_where_those_looked_at_hold_another_thing_than_was_pub
     bounds, by_queue, by_preemptible = dice.choice([[], [0], [1, 5]]), truth(dice), truth(dice)
     ask(books, "held_then", **names, forever=FOREVER, firsts=[first for first, _ in looked],
         nexts=[end for _, end in looked], by_queue=int(by_queue), by_preemptible=int(by_preemptible),
-        priority_bounds=bounds)  # fmt: skip
+        priority_bounds=bounds, first_month=int(f"{instant(runs[0] * HOUR_MS):%Y%m}"))  # fmt: skip
     others = [one for one in before if session(one) not in alive]
     spans = [(first * HOUR_MS, end * HOUR_MS) for first, end in looked]
     then = [one for one in others if any(one["start_ms"] < end and one["end_ms"] > first for first, end in spans)]
@@ -483,7 +515,9 @@ def test_what_has_moved_is_where_those_looked_at_hold_another_thing_than_was_pub
     condition = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
     publish = read_sql(CLOSE, "publish_allocations").replace("{which}", condition)
     books.command(publish, {**names, "new": stage("new"), "forever": FOREVER})
-    ask(books, "keep_allocations", **names, new=stage("kept"))
+    # Of months in which none is looked at, the close takes over the parts.
+    ask(books, "keep_allocations", **names, new=stage("kept"), touched=sorted(touched))
+    others = [one for one in others if month_of(one) in touched]
     for table, rows in ((stage("new"), [one for one in now if session(one) in alive]), (stage("kept"), others)):
         found = books.rows("SELECT * FROM {table:Identifier}", {"table": table})
         for row in found:

@@ -24,9 +24,9 @@ OTHERS = (
     "devices_at", "energy_settings", "findings", "grants", "held_rows", "held_streams",
     "holders", "ingest_batches", "interference", "interference_baselines", "interference_episodes",
     "interference_hours", "interference_runs", "interference_samples", "interference_versions", "ledger_days",
-    "metrics", "quarantine", "rate_cards", "refused_claims", "samples", "sender_days", "service_levels",
-    "slo_definitions", "slo_files", "slo_hours", "slo_measured", "slo_objectives", "slo_points", "slo_series",
-    "slo_status", "stream_hours", "summed_days", "tenant_mappings", "touched_hours", "waiters",
+    "metrics", "quarantine", "rate_cards", "recent_batches", "refused_claims", "samples", "sender_days",
+    "service_levels", "slo_definitions", "slo_files", "slo_hours", "slo_measured", "slo_objectives", "slo_points",
+    "slo_series", "slo_status", "stream_hours", "summed_days", "tenant_mappings", "touched_hours", "waiters",
 )  # fmt: skip
 """What else analysts read; it may change (docs/sql.md)."""
 ALERTS = ("alerts", "alert_evidence", "alert_history", "alert_transitions", "alert_runs")
@@ -41,9 +41,9 @@ AGENT_RECORDS = ("samples", "metrics", "findings", "devices", "service_levels", 
 """What an agent may insert. Not events: agents measure, schedulers tell."""
 AGENT_NOTES = ("ingest_batches",)
 """Where it acknowledges what it inserted, without which no close reads it."""
-FOLLOWS_SAMPLES = ("touched_hours_of_samples", "stream_hours_of_samples")
-"""Materialized views: they write what follows from samples with the writer's rights, so that an agent needs none there.
-Without, its insert would leave the samples and fail at what follows."""
+FOLLOWS = ("touched_hours_of_samples", "stream_hours_of_samples", "recent_batches_of_ingest")
+"""Materialized views: they write what follows from an agent's rows with the writer's rights, so that it needs none
+there. Without, its insert would leave the samples and fail at what follows."""
 SCRATCH = "scratch_*"
 """Databases in which the writer derives a close anew (warehouse.store.Store.scratch)."""
 HOUR = 3600

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from warehouse.accounts.declaration import (
-    FOLLOWS_SAMPLES,
+    FOLLOWS,
     HOUR,
     Account,
     Setting,
@@ -63,7 +63,7 @@ def statements(
         if account.name in users and account.name in passwords:
             yield from _user(account.name, passwords[account.name], on)
             yield _member(account.role, account.name, on)
-    for view in FOLLOWS_SAMPLES:
+    for view in FOLLOWS:
         yield f"ALTER TABLE {database}.{view}{on} MODIFY DEFINER = gpuledger_writer SQL SECURITY DEFINER"
     if tenants:
         yield from _tenants(database, tenants, passwords, on)

@@ -35,7 +35,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for one in statements("gpuledger", {}, [TenantUser("vera", ("vision",))])
         if one.startswith(("CREATE DATABASE", "CREATE OR REPLACE VIEW", "ALTER TABLE"))
     ]
-    assert len(made) == 2 + 2 + 8
+    assert len(made) == 2 + 3 + 8
     with asked_as(None, folder / "store", folder) as admin:
         for one in made:
             admin.ask(one)
