@@ -89,12 +89,11 @@ def touched_months(store: Store, stage: Stage) -> Mapping[str, bool]:
 def _keep(store: Store, stage: Stage, names: Params) -> None:
     """Copies what is published of the allocations that are not looked at."""
     months = touched_months(store, stage)
-    for month, is_touched in months.items():
-        if not is_touched:
-            # The engine's own name of a partition: digits.
-            new = identifier(names["new"])
-            store.command(f"ALTER TABLE {new} ATTACH PARTITION ID '{int(month)}' FROM allocations")
     touched = [month for month, is_touched in months.items() if is_touched]
+    # The engine's own names of partitions: digits.
+    parts = [f"ATTACH PARTITION ID '{int(month)}' FROM allocations" for month in months if month not in touched]
+    if parts:
+        store.command(f"ALTER TABLE {identifier(names['new'])} {', '.join(parts)}")
     store.command(read_sql(__file__, "keep_allocations"), {**names, "touched": touched}, ANY_NUMBER)
 
 
