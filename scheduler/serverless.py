@@ -116,11 +116,13 @@ class Scaling:
 
 @dataclass(slots=True)
 class ServiceState:
-    """What is remembered of a service. waiting, working: requests.   high_at: when each level of demand was last seen,
+    """What is remembered of a service. is_removed: it is in the settings no more, and its last replicas still go.
+    waiting, working: requests.   high_at: when each level of demand was last seen,
     as (replicas needed, when), the highest first.   utilization, used_at, used_by: of the replicas that were ready, so
     many, as it was told then; None: nobody has.   serial: replicas made so far."""
 
     service: Service
+    is_removed: bool = False
     replicas: dict[str, Replica] = field(default_factory=dict)
     waiting: int = 0
     working: int = 0
@@ -270,12 +272,18 @@ class Services:
         self.states = {service.name: ServiceState(service) for service in services}
 
     def reconfigure(self, services: Iterable[Service]) -> None:
-        """One that is no more asks for no replicas."""
+        """One that is no more asks for no replicas, and is forgotten when the last is gone."""
         told = {service.name: service for service in services}
-        for name, state in self.states.items():
+        for name, state in [*self.states.items()]:
+            state.is_removed = name not in told
             state.service = told.get(name) or replace(state.service, min_replicas=0, max_replicas=0)
+            self._forget(state)
         for name, service in told.items():
             self.states.setdefault(name, ServiceState(service))
+
+    def _forget(self, state: ServiceState) -> None:
+        if state.is_removed and not state.replicas:
+            del self.states[state.service.name]
 
     def submitted(self, job: Job, now: float) -> None:
         state = self.states.get(job.service)
@@ -305,6 +313,7 @@ class Services:
             state.ended(job.job_id, now)
             if failed:
                 state.failed(now)
+            self._forget(state)
 
     def _of(self, job: Job) -> ServiceState | None:
         state = self.states.get(job.service)

@@ -253,7 +253,7 @@ class Service:
         """
         with self._lock:
             state = self.restored.services.states.get(service)
-            if state is None:
+            if state is None or state.is_removed:
                 raise RefusedError(f"service {service}", "is not in the settings", "Add it under services:", 404)
             if waiting is None and working is None and state.service.use is None:
                 where = f"service {service}"
@@ -672,7 +672,7 @@ class Service:
 
     def _scale(self) -> None:
         """Replicas of services come and go with their queues."""
-        for state in self.restored.services.states.values():
+        for state in [*self.restored.services.states.values()]:
             scaling = state.scale(self._now(), self._is_known)
             for job in scaling.submit:
                 body = {"job": plain(job), "actor": "autoscaler", "payload": dict(state.service.payload)}

@@ -122,8 +122,9 @@ class Restored:
             case "node":
                 book.set_node(body["node"], body["state"], at)
             case "demand":
-                state = self.services.states[body["service"]]
-                state.observe(body["waiting"], body["working"], at, body.get("utilization"))
+                state = self.services.states.get(body["service"])
+                if state is not None:  # the settings had it no more, as logs of before may say
+                    state.observe(body["waiting"], body["working"], at, body.get("utilization"))
             case "ready":
                 self.services.ready(book.jobs[job_id].job, at)
                 book.ready(job_id, at, number)

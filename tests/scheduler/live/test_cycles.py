@@ -271,7 +271,7 @@ def test_killed_at_any_moment_or_never_or_replayed_the_same_is_decided(tmp_path:
 
 def test_settings_that_came_before_the_first_job_are_as_those_of_the_start(tmp_path: Path) -> None:
     """Whatever they change: placement too."""
-    for seed in seeds(8):
+    for seed in sorted({601000008, *seeds(8)}):
         dice = random.Random(seed)
         nodes = dice.randint(1, 3)
         before, after = site(dice, dice.randint(1, nodes)), site(dice, nodes)
@@ -293,5 +293,9 @@ def test_settings_that_came_before_the_first_job_are_as_those_of_the_start(tmp_p
 
 
 def happened(living: Living) -> list[Row]:
-    """Without numbers of entries and decisions."""
-    return [{key: row[key] for key in row if key != "message"} for record, row in living.rows if record == "events"]
+    """Without numbers of entries and decisions; entries of one instant are a millisecond apart."""
+    return [
+        {key: row[key] for key in row if key != "message"} | {"ts": row["ts"].replace(microsecond=0)}
+        for record, row in living.rows
+        if record == "events"
+    ]

@@ -84,6 +84,29 @@ def test_a_restart_remembers_services_their_demand_and_what_is_warm(tmp_path: Pa
     assert len(found.service.list()) == 3
 
 
+def test_a_service_that_the_settings_have_no_more_takes_no_demand_and_is_forgotten_with_its_last_replica(
+    tmp_path: Path,
+) -> None:
+    found = living(tmp_path)
+    found.service.demand("chat", 2, 0)
+    found.settle()
+    with_it = found.settings
+    found.service.configure(with_it.model_copy(update={"services": ()}))
+    assert [line["service"] for line in found.service.services()] == ["chat"], "its replica is still there"
+    with pytest.raises(RefusedError, match="not in the settings"):
+        found.service.demand("chat", 9, 0)
+    found.settle()
+    (stopping,) = found.service.list()
+    found.executor.over(stopping["job_id"], stopping["attempt"])
+    found.settle()
+    assert found.service.services() == []
+    found.service.configure(with_it)
+    found.settle()
+    assert [(line["waiting"], line["desired"]) for line in found.service.services()] == [(0, 0)], "as a new one"
+    found.restart(Slow())
+    assert [(line["waiting"], line["desired"]) for line in found.service.services()] == [(0, 0)]
+
+
 def test_utilization_is_told_kept_and_explained_and_when_unknown_nothing_goes(tmp_path: Path) -> None:
     found = living(tmp_path, utilization={"target": 0.5, "fresh": 60}, min_replicas=1, keep=0, target=None)
     found.settle()
