@@ -155,6 +155,7 @@ DARK = {
     "alerts": (f"/alerts?{DAY}", "#alerts-fired .bars path"),
     "queues": (f"/queues?{DAY}", "#queues-why .bars path"),
     "capacity": (f"/capacity?{DAY}", "#capacity-demand .bars path"),
+    "savings": (f"/savings?{DAY}", "#savings-report .gl-headline"),
     "slo": (f"/objectives?{DAY}", "#slo-episodes .ag-row[row-id]"),
     "invoices": ("/invoices?month=2026-10", "#invoices-issued .ag-row[row-id]"),
     "invoice": ("/invoices?number=GL-2026-00001&line=1", "#invoice-explained .ag-row[row-id]"),
