@@ -25,6 +25,8 @@ from warehouse.store import Store
 READS = "\n".join((*STATEMENTS, "rate_cards", "closed_hours"))
 """Names what is asked, for whoever caches answers."""
 CENT = Decimal("0.01")
+MOST_DAYS = timedelta(days=62)
+"""Of a longer period its end is simulated."""
 SECONDS = 120
 """That somebody waits for an answer, with those before it."""
 
@@ -46,17 +48,14 @@ class Priced:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A question and what it rests on. workload: what is simulated, so many of its `jobs` jobs, the last ones."""
+    """A question and what it rests on. workload: what is simulated, so many jobs of it; is_cut: it is the last part of
+    what was asked about, which is too much."""
 
     workload: Workload
     simulated: int
-    jobs: int
+    is_cut: bool
     change: Change
     price: Priced
-
-    @property
-    def is_cut(self) -> bool:
-        return self.jobs > self.simulated
 
 
 def what_if(store: Store, period: Period | None, group: Group, change: Change, most: int = MOST_JOBS) -> WhatIf:
@@ -72,19 +71,28 @@ def what_if(store: Store, period: Period | None, group: Group, change: Change, m
         raise LedgerError("gpus", f"{change.gpus:+,} of {len(chosen.devices):,} leaves none", "Take away fewer")
     end = datetime.fromtimestamp(chosen.end, UTC)
     work = latest(chosen, most)
-    return WhatIf(work, min(most, len(chosen.jobs)), len(chosen.jobs), change, priced(store, chosen.group, end))
+    is_cut = work.start > _span(store, period)[0].timestamp()
+    return WhatIf(work, min(most, len(chosen.jobs)), is_cut, change, priced(store, chosen.group, end))
 
 
 def workloads_of(store: Store, period: Period | None) -> list[Workload]:
-    """Of each group of GPUs that are not under MIG, the most first, in what is closed of a period (None: all).
+    """Of each group of GPUs that are not under MIG, the most first, in what is closed of a period (None: all), of its
+    last MOST_DAYS.
 
     Errors: LedgerError if nothing is.
     """
+    start, end, until = _span(store, period)
+    start = max(start, end - MOST_DAYS)
+    return [one for one in read_workloads(store, start, end, until) if one.devices]
+
+
+def _span(store: Store, period: Period | None) -> tuple[datetime, datetime, datetime]:
+    """From when until when something of the period is closed; and the end of the books."""
     closed = closed_part(store, period)
     if closed is None or not closed.closed_hours:
         raise LedgerError("period", "has no closed hours", "Run gpuledger close, or ask for another period")
-    start, end = max(closed.period.start, closed.books.start), min(closed.period.end, closed.books.end)
-    return [one for one in read_workloads(store, start, end, closed.books.end) if one.devices]
+    books = closed.books
+    return max(closed.period.start, books.start), min(closed.period.end, books.end), books.end
 
 
 def asked_apart(asked: WhatIf) -> Future[tuple[Outcome, ...]]:
@@ -102,7 +110,7 @@ def simulation_document(asked: WhatIf, outcomes: Sequence[Outcome]) -> documents
         currency=asked.price.currency or None, list_price=asked.price.list_price,
         as_it_was=_outcome(outcomes[0], asked.price), simulated=_outcome(outcomes[1], asked.price),
         changed=_outcome(outcomes[2], asked.price),
-        jobs=asked.jobs, jobs_simulated=asked.simulated,
+        jobs_simulated=asked.simulated, cut=asked.is_cut,
         left_out=dict(work.left_out), left_out_gpu_hours=work.left_out_hours, mig_devices=work.mig_devices,
         assumed=dict(work.assumed),
         reasons=dict(work.reasons), waiting=work.waiting, gave_up=work.gone, partly_there=work.partly,
@@ -128,9 +136,11 @@ ASSUMED = {
 def notes(document: documents.CapacitySimulation) -> list[str]:
     """What the figures leave out and assume, in sentences."""
     found = []
-    if document.jobs_simulated < document.jobs:
-        since = documents.instant(document.start)
-        found.append(f"simulated: the last {document.jobs_simulated:,} of {document.jobs:,} jobs, from {since} on")
+    if document.cut:
+        since, most = documents.instant(document.start), f"{MOST_DAYS.days} days and {MOST_JOBS:,} jobs of a model"
+        found.append(
+            f"simulated: the period from {since} on alone, {document.jobs_simulated:,} jobs: at most {most} are"
+        )
     found += [f"left out: {count:,} jobs that {LEFT_OUT[why]}" for why, count in document.left_out.items()]
     if document.left_out:
         found.append(f"left out: {document.left_out_gpu_hours:,.0f} GPU-hours that these jobs held")

@@ -410,12 +410,12 @@ class CapacitySimulation(Document):
     """as_it_was: from the books; simulated: the same jobs and GPUs on the simulator; changed: with other GPUs. What the
     first two have in common tells how far to trust the third.
 
-    start, end: of what was simulated, the last jobs_simulated of the period's jobs.   list_price: of a GPU-hour.
-    left_out: jobs by reason (mig, several, uneven) that ran and are not in it, with their GPU-hours; mig_devices
-    likewise. assumed: jobs of which something is (unsubmitted, open, resized, restarted, priority).   reasons: jobs
-    that waited, by what was reported as the reason.   waiting, gave_up: jobs of the cluster that never started, so that
-    nobody knows how long they run.   partly_there: GPUs that were there for a part of the period.   down_gpu_hours:
-    that were unavailable, and are available here.   docs/simulate.md says more.
+    start, end: of what was simulated, jobs_simulated jobs; cut: not all of the period, but its end.   list_price: of a
+    GPU-hour. left_out: jobs by reason (mig, several, uneven) that ran and are not in it, with their GPU-hours;
+    mig_devices likewise. assumed: jobs of which something is (unsubmitted, open, resized, restarted, priority).
+    reasons: jobs that waited, by what was reported as the reason.   waiting, gave_up: jobs of the cluster that never
+    started, so that nobody knows how long they run.   partly_there: GPUs that were there for a part of the period.
+    down_gpu_hours: that were unavailable, and are available here.   docs/simulate.md says more.
     """
 
     cluster: str
@@ -430,8 +430,8 @@ class CapacitySimulation(Document):
     as_it_was: SimulatedOutcome
     simulated: SimulatedOutcome
     changed: SimulatedOutcome
-    jobs: int
     jobs_simulated: int
+    cut: bool
     left_out: dict[str, int]
     left_out_gpu_hours: float
     mig_devices: int

@@ -248,11 +248,12 @@ def test_a_question_names_its_gpus_and_what_they_cost_a_month(books: Store) -> N
     assert document.list_price == 2  # the list price, not vision's own
     assert document.as_it_was.month_cost == 1461 * len(some.devices)  # 730.5 hours x 2.00
     assert document.changed.month_cost == 1461 * (len(some.devices) + 2)
-    assert (document.jobs, document.jobs_simulated) == (len(some.jobs), len(some.jobs))
+    assert (document.cut, document.jobs_simulated) == (False, len(some.jobs))
     few = what_if(books, period, some.group, Change(), most=2)
-    assert few.simulated == min(2, len(some.jobs)) and few.is_cut == (len(some.jobs) > 2)
+    assert few.simulated == min(2, len(some.jobs)) and few.is_cut == (few.workload.start > some.start)
     if few.is_cut:
-        assert f"simulated: the last 2 of {len(some.jobs)} jobs" in notes(simulation_document(few, outcomes))[0]
+        said = notes(simulation_document(few, outcomes))[0]
+        assert said.startswith("simulated: the period from 2026-10-0") and "Z on alone, 2 jobs: at most 62 days" in said
     for group, change, said in (
         (Group("", "", "H200"), Change(), "no such GPUs"),
         (Group("", "", ""), Change(), "kinds of GPUs"),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -142,7 +143,7 @@ def begun(store: Store, filters: Filters, words: Language) -> tuple[Future[Outco
     asked, future = filters.data_version.cached(store, key, READS, ask)
     if future.done() and future.exception() is not None:  # such as that it took too long: what was cached is no answer
         asked, future = ask()
-    return future, lambda outcomes: answer(asked, outcomes, filters.currency, words)
+    return future, lambda outcomes: answer(asked, outcomes, filters, words)
 
 
 def _group(text: str) -> Group:
@@ -164,10 +165,10 @@ def _change(filters: Filters) -> Change:
     return Change(**found)
 
 
-def answer(asked: WhatIf, outcomes: Outcomes, currency: str, words: Language) -> Component:
+def answer(asked: WhatIf, outcomes: Outcomes, filters: Filters, words: Language) -> Component:
     """Side by side: as it was, on the simulator, and with the change."""
     was, same, changed = outcomes
-    currency = asked.price.currency or currency
+    currency = asked.price.currency or filters.currency
     named = change_name(asked.change, words)
     columns = [was, same] if asked.change == Change() else [was, same, changed]
     heads = ["", words("capacity.as_it_was"), words("capacity.simulated"), named][: len(columns) + 1]
@@ -190,7 +191,7 @@ def answer(asked: WhatIf, outcomes: Outcomes, currency: str, words: Language) ->
             html.P(verdict(asked, outcomes, currency, words), className="gl-formula"),
             parts.table(heads, cells, "gl-compare"),
             html.P(trust(was, same, words), className="gl-note"),
-            html.Ul([html.Li(note) for note in _notes(asked, words)], className="gl-note"),
+            html.Ul([html.Li(note) for note in _notes(asked, filters, words)], className="gl-note"),
         ]
     )
 
@@ -237,12 +238,13 @@ def trust(was: Outcome, same: Outcome, words: Language) -> str:
     )  # fmt: skip
 
 
-def _notes(asked: WhatIf, words: Language) -> list[str]:
+def _notes(asked: WhatIf, filters: Filters, words: Language) -> list[str]:
     """What the figures leave out and assume."""
     work = asked.workload
     found = []
     if asked.is_cut:
-        found.append(words("capacity.note_cut", n=f"{asked.simulated:,}", all=f"{asked.jobs:,}"))
+        since = words.moment(filters.local(datetime.fromtimestamp(work.start, UTC)))
+        found.append(words("capacity.note_cut", n=f"{asked.simulated:,}", since=since))
     if work.reasons:
         named = Counter(dict(sorted(work.reasons.items()))).most_common(MOST_REASONS)
         found.append(words("capacity.note_reasons", reasons=", ".join(f"{why} {count:,}" for why, count in named)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,7 +17,7 @@ from access.roles import Role
 from access.scope import ScopedStore
 from api.capacity import Priced, WhatIf
 from dashboards.data_version import DataVersion, Memory
-from dashboards.filters import Filters, filters_of
+from dashboards.filters import Address, Filters, filters_of
 from dashboards.languages import language
 from dashboards.pages import capacity as page
 from dashboards.pages.capacity import what_if
@@ -29,6 +30,7 @@ from warehouse.store import Store
 EN, ZH = language("en"), language("zh")
 TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
 GROUP = "c1|train|H100"
+FILTERS = Filters(Address(), "UTC", (), None)
 WAS = Outcome(8, 20, 20, 0, 10, 3600.0, 0.0, 7200.0, 9000.0, 100.0, 0.5)
 SAME = Outcome(8, 20, 20, 0, 8, 1800.0, 0.0, 3600.0, 9000.0, 50.0, 0.5)
 MORE = Outcome(16, 20, 18, 2, 0, 0.0, 0.0, 60.0, 90.0, 10.0, 0.25)
@@ -52,26 +54,26 @@ def text_of(part: Any) -> str:
 
 def asked(change: Change, price: Decimal | None = Decimal("2.00"), **workload: Any) -> WhatIf:
     work = Workload(Group("c1", "train", "H100"), 0.0, 86400.0, (), (), **workload)
-    return WhatIf(work, 20, 20, change, Priced(price, "EUR"))
+    return WhatIf(work, 20, False, change, Priced(price, "EUR"))
 
 
 def test_an_answer_compares_simulated_with_simulated_and_says_how_far_that_is_from_what_was() -> None:
-    said = text_of(what_if.answer(asked(Change(8)), (WAS, SAME, MORE), "EUR", EN))
+    said = text_of(what_if.answer(asked(Change(8)), (WAS, SAME, MORE), FILTERS, EN))
     assert said.startswith("With +8 GPUs, the simulated P95 of waits goes from 1.0 h to 1 min")
     assert "GPU-hours waited change by −40.0. The GPUs cost €11,688 more a month at list price." in said
     assert "jobs really waited 100 GPU-hours; with the same GPUs the simulator has 50.0 (50.0 % of that)" in said
     assert "Jobs that fit nowhere 0 0 2" in said
     assert "List price of the GPUs a month €11,688 €11,688 €23,376" in said
-    fewer = text_of(what_if.answer(asked(Change(-8, 4)), (WAS, MORE, SAME), "EUR", EN))
+    fewer = text_of(what_if.answer(asked(Change(-8, 4)), (WAS, MORE, SAME), FILTERS, EN))
     assert "With -8 GPUs, up to 4 jobs on a GPU" in fewer and "cost €11,688 less a month" in fewer
     assert "known average usage is at most 1/4" in fewer
 
 
 def test_an_unknown_price_is_no_price_of_zero_and_no_change_is_no_third_column() -> None:
-    said = text_of(what_if.answer(asked(Change(8), None), (WAS, SAME, MORE), "EUR", EN))
+    said = text_of(what_if.answer(asked(Change(8), None), (WAS, SAME, MORE), FILTERS, EN))
     assert "The rate card has no price for them." in said
     assert "List price of the GPUs a month – – –" in said
-    same = text_of(what_if.answer(asked(Change()), (WAS, SAME, SAME), "EUR", EN))
+    same = text_of(what_if.answer(asked(Change()), (WAS, SAME, SAME), FILTERS, EN))
     assert "Nothing is changed" in same and "List price of the GPUs a month €11,688 €11,688 How far" in same
 
 
@@ -82,12 +84,17 @@ def test_all_that_is_left_out_or_assumed_is_counted_in_both_languages() -> None:
         down_hours=1.5,
     )  # fmt: skip
     for words in (EN, ZH):
-        notes = what_if._notes(full, words)
+        notes = what_if._notes(full, FILTERS, words)
         assert len(notes) == len({*notes}) == 1 + len(LEFT_OUT) + 1 + 1 + len(ASSUMED) + 1 + 1 + 1 + 1 + 1
-    said = " ".join(what_if._notes(full, EN))
+    said = " ".join(what_if._notes(full, FILTERS, EN))
     assert "InsufficientCapacity 9, WaitingForQuota 7" in said
     assert "Left out: 3 jobs that held MIG instances." in said and "the 12.5 GPU-hours" in said
     assert "4 waiting at the end, 5 that gave up" in said
+
+
+def test_a_part_of_the_period_is_said_to_be_one() -> None:
+    part = replace(asked(Change()), is_cut=True)
+    assert "Simulated: the period from 1 Jan, 00:00 on alone, with 20 jobs" in what_if._notes(part, FILTERS, EN)[0]
 
 
 def test_a_tenant_sees_its_own_demand_and_neither_what_is_free_nor_the_form(house: Store) -> None:
