@@ -27,7 +27,7 @@ READS = "\n".join((*STATEMENTS, "rate_cards", "closed_hours"))
 CENT = Decimal("0.01")
 MOST_DAYS = timedelta(days=62)
 """Of a longer period its end is simulated."""
-SECONDS = 120
+SECONDS = 300
 """That somebody waits for an answer, with those before it."""
 
 

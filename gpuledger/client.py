@@ -23,7 +23,7 @@ from gpuledger.documents import MOST_ROWS, PREFIX
 Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 60.0
 LONG_SECONDS = 3600.0
-"""For what may take so long: a close, an export."""
+"""For what may take so long: a close, an export, a simulation that waits for its turn."""
 
 
 class ApiError(Exception):
@@ -115,7 +115,7 @@ class Client:
         """What more, fewer or shared GPUs of a model would have changed. only: pool, cluster, where the model does not
         tell which are meant."""
         asked = {"period": period, "model": model, "gpus": gpus, "shares": shares, **only}
-        return self._get(documents.CapacitySimulation, "/capacity/simulation", **asked)
+        return self._get(documents.CapacitySimulation, "/capacity/simulation", LONG_SECONDS, **asked)
 
     def anomalies(self, period: str = "", tenant: str | None = None) -> documents.Anomalies:
         """Days that cost other than expected."""

@@ -22,9 +22,9 @@ from billing.rates import apply_rate_card, parse_rate_card
 from scheduler.simulate.books.apart import Simulations
 from scheduler.simulate.books.reading import read_workloads
 from scheduler.simulate.books.what_if import as_it_was, simulated
-from scheduler.simulate.books.workload import Change, Group, Workload
+from scheduler.simulate.books.workload import BookJob, Change, Group, Slot, Workload
 from tests.api.drawn_capacity import BOOKS, HOUR, PERIOD, UNTIL, Cluster, Device, Drawn, clusters, write
-from tests.draws import keep_seed
+from tests.draws import keep_seed, seldom
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -283,6 +283,14 @@ def test_a_simulation_that_takes_too_long_or_cannot_be_says_so(books: Store) -> 
         Simulations(0.01).submit(work, [Change()]).result(60)
     with pytest.raises(LedgerError, match="make 0"):
         Simulations().submit(work, [Change(-len(work.devices))]).result(60)
+
+
+@seldom(6, "a simulation is ended by its CPU time")
+def test_a_simulation_that_computes_for_too_long_is_ended() -> None:
+    jobs = [BookJob(f"j{number}", number * 1.0, 0.0, 9e4 + number, devices=1 + number % 8) for number in range(6000)]
+    work = Workload(Group("", "", ""), 0.0, 1e5, [Slot(f"n{number // 8}") for number in range(800)], jobs)
+    with pytest.raises(LedgerError, match=r"takes more than 1 s"):
+        Simulations(1).submit(work, [Change()]).result(60)
 
 
 def test_more_than_a_few_do_not_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
