@@ -34,7 +34,7 @@ class Device:
 @dataclass
 class Drawn:
     """waits, holds: spans, the last one until UNTIL where it goes on.   places: (device, units).   events: name, time.
-    gpus: requested; None: not reported."""
+    gpus: requested; None: not reported.   reason: of its waiting."""
 
     name: str
     tenant: str
@@ -49,6 +49,7 @@ class Drawn:
     over: bool = False
     rejected: bool = False
     events: list[tuple[str, datetime]] = field(default_factory=list)
+    reason: str = ""
 
     @property
     def share(self) -> float:
@@ -68,10 +69,10 @@ def clusters(seed: str, count: int = 5) -> list[Cluster]:
 
 def _cluster(name: str, draw: random.Random) -> Cluster:
     cluster = Cluster(name)
-    for number in range(draw.randint(2, 4)):
+    for number in range(draw.randint(3, 5)):
         model, pool = draw.choice((("H100", "train"), ("H100", "dev"), ("L4", "dev")))
         units = draw.choice((1, 1, 1, 4)) if model == "L4" else draw.choice((1, 1, 1, 7))
-        for place in range(draw.randint(1, 3)):
+        for place in range(draw.randint(1, 4)):
             down = None
             if draw.random() < 0.2:
                 since = BOOKS + draw.randint(0, 50 * 60) * MINUTE
@@ -80,7 +81,7 @@ def _cluster(name: str, draw: random.Random) -> Cluster:
                 Device(f"n{number}", f"{name}-{number}-{place}", model, pool, units, mig=units == 7, down=down)
             )
     free_from = {device.name: BOOKS for device in cluster.devices}
-    for number in range(draw.randint(15, 30)):
+    for number in range(draw.randint(40, 60)):
         cluster.jobs.append(_job(f"{name}-a{number}", cluster, free_from, draw))
     for number in range(draw.randint(1, 4)):
         cluster.jobs.append(_never(f"{name}-never{number}", draw))
@@ -94,6 +95,7 @@ def _asked(name: str, draw: random.Random) -> Drawn:
         draw.choice(("main", "night")),
         draw.choice((None, 1, 2, 8)),
         draw.choice((None, 0, 5, 10)),
+        reason=draw.choice(("", "Resources", "WaitingForQuota")),
     )
 
 
@@ -108,7 +110,7 @@ def _job(name: str, cluster: Cluster, free_from: dict[str, datetime], draw: rand
         fits = cluster.devices  # of several groups
     chosen = draw.sample(fits, min(len(fits), draw.choice((1, 1, 1, 2, 3))))
     even = draw.randint(1, kinds.units)
-    job.places = [(one, min(one.units, even) if draw.random() < 0.93 else draw.randint(1, one.units)) for one in chosen]
+    job.places = [(one, min(one.units, even) if draw.random() < 0.7 else draw.randint(1, one.units)) for one in chosen]
     start = max(free_from[one.name] for one in chosen) + draw.randint(0, 180) * MINUTE + timedelta(milliseconds=7)
     downs = [one.down for one in chosen if one.down]
     while meets := [down for down in downs if down[0] - 13 * HOUR < start < down[1]]:
@@ -180,7 +182,7 @@ def write(store: Store, drawn: Sequence[Cluster]) -> None:
     rows = [row for cluster in drawn for job in cluster.jobs for row in _rows(cluster.name, job)]
     store.command(
         "INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, priority, "
-        f"gpus, node, device_id, partition_id, partition_profile, units) VALUES {', '.join(rows)}"
+        f"gpus, node, device_id, partition_id, partition_profile, units, reason) VALUES {', '.join(rows)}"
     )
 
 
@@ -194,10 +196,11 @@ def _rows(cluster: str, job: Drawn) -> list[str]:
                 part = f"'MIG-{device.name}', '{units}g.10gb'" if device.mig else "'', ''"
                 place = f"'{device.node}', '{device.name}', {part}, {units}"
             gpus = "NULL" if job.gpus is None else job.gpus
+            why = job.reason if event == "submitted" else ""
             priority = "NULL" if job.priority is None else job.priority
             found.append(
                 f"('{_at(at)}', '{cluster}', 's', '{job.name}', 'w-{job.name}', '{event}', '{job.tenant}', "
-                f"'p-{job.tenant}', '{job.queue}', {priority}, {gpus}, {place})"
+                f"'p-{job.tenant}', '{job.queue}', {priority}, {gpus}, {place}, '{why}')"
             )
     return found
 

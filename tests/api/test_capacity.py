@@ -110,6 +110,8 @@ def test_waits_by_what_was_free_are_what_is_reckoned_by_hand(books: Store, drawn
         assert {number: replace(one, unsubmitted=0) for number, one in found.by_free.items() if one.jobs} == {
             number: reckoned(jobs) for number, jobs in by_band.items()
         }
+        sizes = [line.gpus for line in found.groups]
+        assert sizes == sorted(sizes, reverse=True)  # type: ignore[type-var]
         for line in found.groups:
             ours = [job for job in known if kind(job) == (line.pool, line.model)]
             none = [job for job in unknown if kind(job) == (line.pool, line.model)]
@@ -175,6 +177,19 @@ def test_a_workload_has_each_job_as_it_was_drawn_or_counts_why_not(books: Store,
             per_node = Counter(device.node for device, _ in job.places)
             assert all(count % as_read.devices == 0 for count in per_node.values())
             seen += 1
+        named: Counter[str] = Counter()
+        for job in kept.values():
+            first = job.submitted
+            if first and PERIOD[0] <= first < PERIOD[1] and job.holds[0][0] - first >= timedelta(minutes=1):
+                named[job.reason] += 1
+        assert sum((Counter(one.reasons) for one in ours), Counter()) == Counter(
+            {reason: count for reason, count in named.items() if reason}
+        )
+        plain = [one for one in cluster.devices if one.name not in mig_of(cluster)]
+        assert sum(one.down_hours for one in ours) == pytest.approx(
+            sum(within(one.down, *PERIOD) for one in plain if one.down)
+        )
+        assert sum(one.partly for one in ours) == 0
         for one in ours:
             assert [job.submitted_at for job in one.jobs] == sorted(job.submitted_at for job in one.jobs)
             waits = [job for job in cluster.jobs if not job.holds and job.submitted and not job.rejected]
@@ -193,13 +208,21 @@ def last(job: Drawn) -> datetime:
     return job.holds[-1][1]
 
 
+def mig_of(cluster: Cluster) -> set[str]:
+    """Devices of which an instance was held before the period's end."""
+    return {
+        device.name
+        for job in cluster.jobs
+        for device, _ in job.places
+        if device.mig and any(within(span, BOOKS, PERIOD[1]) for span in job.holds)
+    }
+
+
 def why_not(cluster: Cluster, job: Drawn) -> str:
     groups = {(device.pool, device.model, device.units) for device, _ in job.places}
     if len(groups) > 1:
         return "several"
-    mig = {one.name for other in cluster.jobs if other.holds for one, _ in other.places if one.mig
-           and any(within(span, BOOKS, PERIOD[1]) for span in other.holds)}  # fmt: skip
-    if any(device.name in mig for device, _ in job.places):
+    if any(device.name in mig_of(cluster) for device, _ in job.places):
         return "mig"
     return "uneven" if len({units for _, units in job.places}) > 1 else ""
 
