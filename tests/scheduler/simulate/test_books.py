@@ -177,6 +177,8 @@ def test_more_come_as_whole_nodes_and_fewer_go_from_the_last_one() -> None:
     assert (found.gpus, found.started, found.never_started) == (3, 0, 2)
     assert (found.p50, found.mean, found.waited_gpu_hours) == (None, None, 0)
     assert wait_at(work, Change(-5), 0.5) is None
+    one = replace(work, jobs=[BookJob("one", 0.0, 0.0, 10.0)])
+    assert simulated(one, Change(-7)).started == 1  # a node of one is left
     many = replace(work, jobs=[replace(four, job_id=f"f{number}") for number in range(5)])
     assert simulated(many, Change(12)).waited_gpu_hours == 0  # five nodes of four
     assert simulated(many, Change(11)).longest == 10.0  # one of them has three
@@ -196,6 +198,7 @@ def test_jobs_of_before_fill_the_cluster_and_are_in_no_wait() -> None:
     expected = Outcome(1, 1, 1, 0, 1, 90.0, 90.0, 90.0, 90.0, 90 / 3600, 130 / 200)
     assert as_it_was(work) == expected
     assert simulated(work, Change()) == expected
+    assert wait_at(work, Change(), 0.0) == 90.0
 
 
 def test_of_too_many_jobs_the_last_are_taken_and_what_held_something_then() -> None:
