@@ -172,8 +172,14 @@ def _cells(waits: Waits) -> list[str]:
 
 
 def _groups_card(lines: Sequence[GroupLine], may_see: bool, filters: Filters, words: Language) -> Component:
+    tip = words("capacity.gpu_hours_waited_is")
     columns = [
-        grids.link("name", words("capacity.group"), minimum=220, flex=2.4),
+        grids.link("name", words("capacity.group"), minimum=180, flex=2.4),
+        grids.sorted_by(grids.number("gpu_hours", words("capacity.gpu_hours_waited"), tip, minimum=138)),
+        grids.duration("p95", words("capacity.p95"), words("capacity.wait_is")),
+        grids.duration("p50", words("capacity.p50"), words("capacity.wait_is")),
+        grids.number("jobs", words("capacity.jobs"), words("capacity.jobs_is"), ",d"),
+        grids.percent("waited", words("capacity.waited"), words("capacity.waited_is")),
         *(
             [
                 grids.number("gpus", words("unit.gpus"), words("capacity.gpus_is"), ",d", minimum=70),
@@ -183,15 +189,6 @@ def _groups_card(lines: Sequence[GroupLine], may_see: bool, filters: Filters, wo
             ]
             if may_see
             else []
-        ),
-        grids.number("jobs", words("capacity.jobs"), words("capacity.jobs_is"), ",d"),
-        grids.percent("waited", words("capacity.waited"), words("capacity.waited_is")),
-        grids.duration("p50", words("capacity.p50"), words("capacity.wait_is")),
-        grids.duration("p95", words("capacity.p95"), words("capacity.wait_is")),
-        grids.sorted_by(
-            grids.number(
-                "gpu_hours", words("capacity.gpu_hours_waited"), words("capacity.gpu_hours_waited_is"), minimum=138
-            )
         ),
     ]
     rows = [

@@ -106,21 +106,17 @@ def _card(
     if not found:
         return parts.card(title, subtitle, states.nothing_here(words(f"savings.no_{which}")), tool=now)
     currency, id = report.currency or "", f"savings-{which}-grid"
+    saves = {**grids.money("saves", words("advice.saves"), currency, words("advice.saves_is")), "minWidth": 160}
+    runs = grids.number("runs", words("savings.runs"), words("savings.runs_is"), ",d", minimum=70)
     columns = [
         grids.link("name", words("workload.name"), minimum=150),
+        grids.sorted_by(saves),
+        grids.money("past", words("savings.past"), currency, words("savings.past_is")),
         grids.text("tenant", words("filter.tenant"), minimum=90, flex=0.8),
         grids.text("kind", words("advice.what"), minimum=158),
         {**grids.text("why", words("advice.why"), minimum=260, flex=3), **WRAPPED},
-        *(
-            [grids.number("runs", words("savings.runs"), words("savings.runs_is"), ",d", minimum=70)]
-            if which == "recurs"
-            else []
-        ),
-        grids.text("confidence", words("advice.confidence"), minimum=90, flex=0.6),
-        grids.money("past", words("savings.past"), currency, words("savings.past_is")),
-        grids.sorted_by(
-            {**grids.money("saves", words("advice.saves"), currency, words("advice.saves_is")), "minWidth": 160}
-        ),
+        *([runs] if which == "recurs" else []),
+        grids.text("confidence", words("advice.confidence"), minimum=106, flex=0.6),
     ]
     rows = [_row(one, filters, words) for one in found]
     return parts.card(
