@@ -17,6 +17,7 @@ from api.routes import (
     alerts,
     backups,
     books,
+    capacity,
     files,
     held,
     invoices,
@@ -34,6 +35,7 @@ ROUTERS = tuple(
     for module in (
         ledger,
         now,
+        capacity,
         invoices,
         rules,
         files,

@@ -70,6 +70,8 @@ def pages(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
         "fleet": ("/fleet", month),
         "a device": ("/fleet", f"{month}&device={found['device']}"),
         "queues": ("/queues", month),
+        "capacity": ("/capacity", month),
+        "savings": ("/savings", month),
         "objectives": ("/objectives", month),
         "invoices": ("/invoices", month),
         "alerts": ("/alerts", month),

@@ -47,6 +47,8 @@ FIGURES = {
     "fleet": ("/fleet", HEADLINE),
     "a device": ("/fleet?device={device}", HEADLINE),
     "queues": ("/queues", HEADLINE),
+    "capacity": ("/capacity", HEADLINE),
+    "savings": ("/savings", HEADLINE),
     "objectives": ("/objectives", "main .gl-card h2"),
     "invoices": ("/invoices", HEADLINE),
     "an invoice": ("/invoices?number={invoice}", HEADLINE),

@@ -23,7 +23,7 @@ from gpuledger.documents import MOST_ROWS, PREFIX
 Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 60.0
 LONG_SECONDS = 3600.0
-"""For what may take so long: a close, an export."""
+"""For what may take so long: a close, an export, a simulation that waits for its turn."""
 
 
 class ApiError(Exception):
@@ -104,6 +104,18 @@ class Client:
         """Jobs that wait, with reason, rank and expected start."""
         asked = {"tenant": tenant, "queue": queue, "workload": workload, "limit": limit}
         return self._get(documents.Waiting, "/waiting", **asked)
+
+    def capacity(self, period: str = "", tenant: str | None = None, **only: str) -> documents.Demand:
+        """GPUs allocated, available and waited for by hour, and waits by what was free. only: pool, model, cluster."""
+        return self._get(documents.Demand, "/capacity", period=period, tenant=tenant, **only)
+
+    def simulate_capacity(
+        self, model: str = "", gpus: int = 0, shares: int = 1, period: str = "", **only: str
+    ) -> documents.CapacitySimulation:
+        """What more, fewer or shared GPUs of a model would have changed. only: pool, cluster, where the model does not
+        tell which are meant."""
+        asked = {"period": period, "model": model, "gpus": gpus, "shares": shares, **only}
+        return self._get(documents.CapacitySimulation, "/capacity/simulation", LONG_SECONDS, **asked)
 
     def anomalies(self, period: str = "", tenant: str | None = None) -> documents.Anomalies:
         """Days that cost other than expected."""

@@ -326,6 +326,123 @@ class Now(Document):
     rows_in_all: int = 0
 
 
+class Waits(Document):
+    """Of jobs that were submitted and started in a period.   waited: those that waited a minute or more.
+    median_seconds, p95_seconds: of all; null: there are none.   unsubmitted: that started, and nobody reported when
+    they were submitted: they are in no other figure."""
+
+    jobs: int
+    waited: int
+    median_seconds: float | None
+    p95_seconds: float | None
+    waited_gpu_hours: float
+    unsubmitted: int
+
+
+class DemandHour(Document):
+    """hour: its start; hours: what of it lies in the period.   allocated, available, waiting: GPUs on average;
+    available is null to who sees some tenants only.   waiting_unsized: jobs that waited, and nobody reported for how
+    many GPUs."""
+
+    hour: Instant
+    hours: float
+    allocated: float
+    available: float | None
+    waiting: float
+    waiting_unsized: float
+
+
+class DemandGroup(Document):
+    """The GPUs of one model in one pool of a cluster.   available, allocated: GPUs on average.   full_hours: of its
+    hours, those in which less than 5 % was free.   least_free: in the fullest hour, 0-1."""
+
+    cluster: str
+    pool: str
+    model: str
+    gpus: int | None
+    hours: int | None
+    available: float | None
+    allocated: float | None
+    full_hours: int | None
+    least_free: float | None
+    waits: Waits
+
+
+class FreeBand(Document):
+    """Jobs that were submitted while so much of the available GPUs of their kind was free, 0-1."""
+
+    free_from: float
+    free_to: float
+    waits: Waits
+
+
+class Demand(Document):
+    """by_free: null to who sees some tenants only."""
+
+    period: ClosedSpan
+    hours: list[DemandHour] = []
+    groups: list[DemandGroup] = []
+    by_free: list[FreeBand] | None = None
+    waits: Waits | None = None
+
+
+class SimulatedOutcome(Document):
+    """Waits in seconds; null: no job started.   never_started: jobs that fit on none of the GPUs.   waited: jobs that
+    waited a minute or more.   utilization: allocated part of the GPUs in the period, 0-1.   shared: jobs that shared a
+    GPU because of the change.   month_cost: of the GPUs, held or not, at list price for 730.5 hours; null: no price."""
+
+    gpus: int
+    jobs: int
+    started: int
+    never_started: int
+    waited: int
+    mean: float | None
+    p50: float | None
+    p95: float | None
+    longest: float | None
+    waited_gpu_hours: float
+    utilization: float | None
+    shared: int
+    month_cost: Amount | None
+
+
+class CapacitySimulation(Document):
+    """as_it_was: from the books; simulated: the same jobs and GPUs on the simulator; changed: with other GPUs. What the
+    first two have in common tells how far to trust the third.
+
+    start, end: of what was simulated, jobs_simulated jobs; cut: not all of the period, but its end.   list_price: of a
+    GPU-hour. left_out: jobs by reason (mig, several, uneven) that ran and are not in it, with their GPU-hours;
+    mig_devices likewise. assumed: jobs of which something is (unsubmitted, open, resized, restarted, priority).
+    reasons: jobs that waited, by what was reported as the reason.   waiting, gave_up: jobs of the cluster that never
+    started, so that nobody knows how long they run.   partly_there: GPUs that were there for a part of the period.
+    down_gpu_hours: that were unavailable, and are available here.   docs/simulate.md says more.
+    """
+
+    cluster: str
+    pool: str
+    model: str
+    start: Instant
+    end: Instant
+    gpus: int
+    shares: int
+    currency: str | None
+    list_price: Amount | None
+    as_it_was: SimulatedOutcome
+    simulated: SimulatedOutcome
+    changed: SimulatedOutcome
+    jobs_simulated: int
+    cut: bool
+    left_out: dict[str, int]
+    left_out_gpu_hours: float
+    mig_devices: int
+    assumed: dict[str, int]
+    reasons: dict[str, int]
+    waiting: int
+    gave_up: int
+    partly_there: int
+    down_gpu_hours: float
+
+
 class WaitingJob(Document):
     """rank: its place among the `queued` of its queue, by priority and then by how long it waits.   reason: a code;
     text: the same for people.   earliest_start, latest_start: when its scheduler expects to start it; null: it gives

@@ -45,6 +45,8 @@ from warehouse.sql import text_literal
 from warehouse.store import Store, read_sql
 
 NO_RULES = Rules()
+READS = "ledger allocations samples devices closed_hours rate_cards"
+"""The tables that savings are read from, for whoever caches them."""
 ROW_COLUMNS = (
     "id", "kind", "tenant", "project", "workload", "devices", "what", "hours", "p50", "p95", "p99", "max_memory_bytes",
     "coverage", "monthly_amount", "past_amount", "currency", "confidence", "still_held", "runs", "basis", "priced_by",

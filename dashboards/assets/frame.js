@@ -70,6 +70,15 @@
 
   setTimeout(look, LOOK_MS);
 
+  // A form with this class puts its fields into the address, which draws the page again; the reader stays where they are.
+  document.addEventListener("submit", function (event) {
+    var form = event.target;
+    if (!form.classList || !form.classList.contains("gl-query")) return;
+    event.preventDefault();
+    history.pushState({}, "", form.getAttribute("action") + "?" + new URLSearchParams(new FormData(form)));
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+  });
+
   // Links with this class, wherever they are drawn (tables, heat maps), change the page as dcc.Link does.
   document.addEventListener("click", function (event) {
     var link = event.target.closest && event.target.closest("a.gl-go");

@@ -118,15 +118,69 @@ def trace(
 
 
 def capacity(
-    path: TracePath,
-    wait_bound: Annotated[float, typer.Option("--wait-bound", min=0.0, help="Seconds.")],
-    model: Annotated[str, typer.Option("--model", help="Of the GPUs that are counted.")] = "GPU",
-    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1)] = 8,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[TRACE]", help="A list of jobs (docs/simulate.md).", show_default="the books"),
+    ] = None,
+    wait_bound: Annotated[
+        float | None, typer.Option("--wait-bound", min=0.0, help="Find the fewest GPUs with such waits: seconds.")
+    ] = None,
+    model: Annotated[str, typer.Option("--model", help="Of the GPUs that are counted.", show_default="")] = "",
+    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, help="With a trace.")] = 8,
     quantile: Annotated[float, typer.Option("--quantile", min=0.0, max=1.0, help="Of the waits.")] = 0.95,
-    config: Annotated[Path | None, typer.Option("--config", help="Tenants, queues, policies.", dir_okay=False)] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="With a trace: tenants, queues, policies.", dir_okay=False)
+    ] = None,
     limit_factor: LimitFactor = 2.0,
     first: First = 0,
+    store: options.Store = "",
+    period: Annotated[
+        str,
+        typer.Option(
+            "--period",
+            help="With the books: a month (2026-10), a day or START..END, in the billing time zone.",
+            show_default="all that is closed",
+        ),
+    ] = "",
+    pool: Annotated[str, typer.Option("--pool", help="With the books: GPUs of this pool.")] = "",
+    cluster: Annotated[str, typer.Option("--cluster", help="With the books: GPUs of this cluster.")] = "",
+    gpus: Annotated[
+        int, typer.Option("--gpus", help="With the books: what so many more, or fewer (-8), would change.")
+    ] = 0,
+    shares: Annotated[
+        int,
+        typer.Option("--shares", min=1, max=16, help="With the books: so many jobs that use little share a GPU."),
+    ] = 1,
     output: options.OutputFormat = options.Format.table,
+) -> None:
+    """What more, fewer or shared GPUs would have changed for the jobs in the books; or how few keep waits short."""
+    if path is None:
+        from gpuledger.commands.simulate_books import from_books
+        from scheduler.simulate.books.workload import Change, Group
+
+        if config is not None:
+            raise LedgerError("--config", "is for traces", "The books are simulated as docs/simulate.md says")
+        bound = None if wait_bound is None else (quantile, wait_bound)
+        from_books(store, period, Group(cluster, pool, model), Change(gpus, shares), bound, output)
+        return
+    asked = {"--period": period, "--pool": pool, "--cluster": cluster, "--gpus": gpus, "--shares": shares - 1}
+    if meant := [name for name, value in asked.items() if value]:
+        raise LedgerError(meant[0], "is for the books of a store", "Leave the trace out, or this")
+    if wait_bound is None:
+        raise LedgerError("--wait-bound", "is missing", "Say how long the jobs of the trace may wait, in seconds")
+    _of_trace(path, wait_bound, model or "GPU", gpus_per_node, quantile, config, limit_factor, first, output)
+
+
+def _of_trace(
+    path: Path,
+    wait_bound: float,
+    model: str,
+    gpus_per_node: int,
+    quantile: float,
+    config: Path | None,
+    limit_factor: float,
+    first: int,
+    output: options.Format,
 ) -> None:
     """The fewest nodes of a model with which a trace keeps a bound on waiting; every size that was tried is shown."""
     from scheduler.settings import Settings, load_settings

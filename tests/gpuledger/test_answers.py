@@ -24,6 +24,7 @@ OTHERS = (
     "alerts rules",
     "alerts history",
     "alerts silence list",
+    "simulate capacity --period 2026-10",
     "slo list",
     "slo status --at 2026-11-05T00:00Z",
     "slo credits --month 2026-10",
@@ -44,7 +45,8 @@ OTHERS = (
 ASKED = [one for one in (*COMMANDS, *OTHERS) if "--out" not in one]
 ELSEWHERE = {
     "scheduler": "asks a scheduler that runs",
-    "simulate": "reads a trace",
+    "simulate trace": "reads a trace",
+    "simulate fragmentation": "reads an experiment",
     "exporter": "asks an exporter",
     "acceptance": "starts loads",
     "backup": "writes a folder",

@@ -30,7 +30,7 @@ READS = (
     "ledger --by tenant,day", "savings", "verify", "audit", "invoice draft --period 2026-10",
     "invoice explain 1 --number GL-2026-00001", "interference status",
     "interference speeds", "alerts list",
-    "slo status --at 2026-11-05T00:00Z",
+    "slo status --at 2026-11-05T00:00Z", "simulate capacity --gpus 1 --shares 2",
 )  # fmt: skip
 STATUS = {"invoice verify GL-2026-00001": 1}
 """Exits other than 0: it was issued by hand here, and does not follow from the facts."""

@@ -1,19 +1,25 @@
-"""`gpuledger simulate fragmentation` as a user runs it, on four pods and two nodes."""
+"""`gpuledger simulate fragmentation` as a user runs it, on four pods and two nodes; `simulate capacity` on the books of
+a small cluster."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from billing.close import close
+from billing.rates import apply_rate_card, parse_rate_card
 from gpuledger.commands import simulate
 from tests.scheduler.test_fragmentation_experiment import SMALL
+from tests.stores import fresh_store
 from warehouse.errors import LedgerError
+from warehouse.store import Store
 
 
 @pytest.fixture
@@ -77,3 +83,87 @@ def test_a_folder_without_the_data_says_what_is_missing(app: typer.Typer, tmp_pa
     found = CliRunner().invoke(app, arguments(tmp_path))
     assert isinstance(found.exception, LedgerError)
     assert "openb_pod_list_tiny.csv: no such file" in str(found.exception)
+
+
+def waits_its_turn(store: Store) -> None:
+    """Two H100s of one node, and four jobs of both for an hour each that come at once; one's submission is unknown."""
+    devices = ", ".join(f"('2026-10-01', 'c', 'n', '{name}', 'NVIDIA', 'H100', 1, 'p', 'available')" for name in "ab")
+    columns = "ts, cluster, node, device_id, vendor, model, units, pool, state"
+    store.command(f"INSERT INTO devices ({columns}) VALUES {devices}")
+    rows = []
+    for number in range(4):
+        start = f"2026-10-01 {2 + number:02}:00:00"
+        rows += [f"('{start}', 'c', '{number}', 'w{number}', 'started', 't', 'q', 2, 'n', '{name}')" for name in "ab"]
+        rows.append(
+            f"('2026-10-01 {3 + number:02}:00:00', 'c', '{number}', 'w{number}', 'finished', 't', 'q', 2, '', '')"
+        )
+        if number:
+            rows.append(f"('2026-10-01 02:00:00', 'c', '{number}', 'w{number}', 'submitted', 't', 'q', 2, '', '')")
+    columns = "ts, cluster, allocation_id, workload_id, event, tenant, queue, gpus, node, device_id"
+    store.command(f"INSERT INTO events ({columns}) VALUES {', '.join(rows)}")
+    at = datetime(2026, 10, 2, tzinfo=UTC)
+    card = {"currency": "EUR", "rates": [{"sku": "h", "match": {"model": "H100"}, "price_per_gpu_hour": "2.00"}]}
+    apply_rate_card(store, parse_rate_card(card, "card"), "test", "", at)
+    close(store, until=at, now=at)
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("simulate") / "store"
+    with fresh_store(folder, waits_its_turn):
+        pass
+    return f"chdb://{folder}"
+
+
+def asked(books: str, *more: str) -> list[str]:
+    return ["simulate", "capacity", "--store", books, "--period", "2026-10-01", *more]
+
+
+@pytest.mark.usefixtures("engine_stays")
+def test_other_gpus_are_compared_with_what_was_and_with_the_simulator(app: typer.Typer, books: str) -> None:
+    """Three of four jobs wait one, two and three hours for two GPUs each; with two more, two wait an hour."""
+    found = CliRunner().invoke(app, asked(books, "--gpus", "2", "--format", "json"))
+    assert found.exit_code == 0, found.output
+    answer = json.loads(found.stdout)
+    for name, gpus, hours, cost in (
+        ("as_it_was", 2, 12.0, "2922.00"), ("simulated", 2, 12.0, "2922.00"), ("changed", 4, 4.0, "5844.00"),
+    ):  # fmt: skip
+        outcome = answer[name]
+        assert (outcome["gpus"], outcome["jobs"], outcome["waited_gpu_hours"]) == (gpus, 3, hours), name
+        assert outcome["month_cost"] == cost
+    assert (answer["as_it_was"]["p50"], answer["as_it_was"]["p95"]) == (7200.0, 10800.0)
+    assert answer["as_it_was"]["utilization"] == pytest.approx(4 / 24)
+    assert "assumed: 1 jobs, nobody reported when they were submitted" in found.stderr
+    table = CliRunner().invoke(app, asked(books, "--gpus", "2")).stdout.splitlines()
+    assert table[0].split() == ["measure", "as", "it", "was", "simulated", "+2", "GPUs"]
+    assert next(line for line in table if line.startswith("GPU-hours")).split()[2:] == ["12.0", "12.0", "4.0"]
+
+
+@pytest.mark.usefixtures("engine_stays")
+def test_each_model_has_a_row_and_the_fewest_gpus_are_found(app: typer.Typer, books: str) -> None:
+    (row,) = csv.DictReader(io.StringIO(CliRunner().invoke(app, asked(books, "--format", "csv")).stdout))
+    assert (row["model"], row["gpus"], row["jobs"], row["waited_gpu_hours"]) == ("H100", "2", "3", "12.0")
+    found = CliRunner().invoke(app, asked(books, "--wait-bound", "3600", "--quantile", "1", "--format", "csv"))
+    tried = {row["gpus"]: row for row in csv.DictReader(io.StringIO(found.stdout))}
+    assert {gpus: (row["wait_seconds"], row["answer"]) for gpus, row in tried.items()} == {
+        "2": ("10800.0", "False"), "4": ("3600.0", "True"),
+    }  # fmt: skip
+    assert tried["4"]["month_cost"] == "5844.00"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("trace.csv", "--gpus", "2"), "is for the books"),
+        (("trace.csv",), "--wait-bound: is missing"),
+        (("--config", "x.yaml"), "is for traces"),
+        (("--model", "H200"), "no such GPUs in the period"),
+        (("--gpus", "-2"), "leaves none"),
+    ],
+)
+@pytest.mark.usefixtures("engine_stays")
+def test_what_cannot_be_asked_says_why(app: typer.Typer, books: str, more: tuple[str, ...], said: str) -> None:
+    words = ["simulate", "capacity", *more] if more[0] == "trace.csv" else asked(books, *more)
+    found = CliRunner().invoke(app, words)
+    assert isinstance(found.exception, LedgerError)
+    assert said in str(found.exception)

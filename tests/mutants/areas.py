@@ -20,6 +20,7 @@ TESTS = {
         "tests/gpuledger/test_allocation_command.py",
         "tests/gpuledger/test_written_files.py",
         "tests/api/test_opencost.py",
+        "tests/api/test_capacity.py",
         "tests/alerts/slo/test_credits.py",
         "tests/collectors/slurm/test_books.py",
         "tests/ingest/test_past.py",
@@ -31,7 +32,12 @@ TESTS = {
         "tests/api",
         "tests/dashboards/test_app.py",
     ),
-    "scheduler": ("tests/scheduler", "tests/gpuledger/test_scheduler_command.py"),
+    "scheduler": (
+        "tests/scheduler",
+        "tests/gpuledger/test_scheduler_command.py",
+        "tests/api/test_capacity.py",
+        "tests/gpuledger/test_simulate_command.py",
+    ),
     "alerts": ("tests/alerts", "tests/gpuledger/test_alerts_command.py", "tests/api/test_alerts.py"),
 }
 """The folder of an area, its tests, and tests elsewhere that go through it."""

@@ -96,6 +96,7 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
             "",
             words("overview.waste_is", share=percent(idle, total.allocated_cost)),
             "idle",
+            filters.href("/savings"),
         ),
         Figure(
             words("overview.coverage"),

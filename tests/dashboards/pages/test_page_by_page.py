@@ -102,6 +102,12 @@ PAGES = {
         ("Tenant", "vision", "tenant = 'vision'"), ("#queues-grid a >> text=main", {"queue": "main"}),
         ("gpuledger-queues-2026-10-02.csv", 1),
     ),
+    "capacity": Used(
+        "/capacity", headline("Allocated"), "{:,.1f}".format,
+        "SELECT toFloat64(sum(allocated_gpu_hours)) / 24 FROM v_usage_hourly WHERE toDate(hour) = '2026-10-02' AND {}",
+        ("Pool", "research", "pool = 'research'"), ("#capacity-grid a >> text=H100 · train", {"pool": "train"}),
+        ("gpuledger-capacity-2026-10-02.csv", 2),
+    ),
     "slo": Used(
         "/objectives", headline("Missed"), COUNT, MISSED,
         ("Tenant", "vision", "tenant = 'vision'"),
@@ -148,6 +154,8 @@ DARK = {
     "device": (f"/fleet?device=GPU-m&{DAY}", "#device-time .bars path"),
     "alerts": (f"/alerts?{DAY}", "#alerts-fired .bars path"),
     "queues": (f"/queues?{DAY}", "#queues-why .bars path"),
+    "capacity": (f"/capacity?{DAY}", "#capacity-demand .bars path"),
+    "savings": (f"/savings?{DAY}", "#savings-report .gl-headline"),
     "slo": (f"/objectives?{DAY}", "#slo-episodes .ag-row[row-id]"),
     "invoices": ("/invoices?month=2026-10", "#invoices-issued .ag-row[row-id]"),
     "invoice": ("/invoices?number=GL-2026-00001&line=1", "#invoice-explained .ag-row[row-id]"),

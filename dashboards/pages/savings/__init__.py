@@ -1,0 +1,187 @@
+"""Savings: what could be held cheaper, what is still held apart from what ended but recurs; and where the rest of the
+idle cost comes from, of which nothing can be saved any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
+
+from access.current import current
+from access.roles import Action
+from billing.insights.savings import READS, Recommendation, SavingsReport, savings
+from dashboards import exports, grids, parts, states
+from dashboards.advice import looked_at, sentence
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, hours, money, percent
+from dashboards.languages import Language
+from dashboards.parts import Figure
+from dashboards.registry import Ask, Page
+from warehouse.store import Store
+
+WRAPPED = {"wrapText": True, "autoHeight": True, "cellStyle": {"lineHeight": "1.45", "padding": "9px 17px"}}
+"""Of a column of sentences."""
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    """The report reads samples of a month: it comes after the page."""
+    return parts.page(
+        parts.titles(filters, words, words("savings.title")),
+        dcc.Store(id="savings-asked", data=filters.href("/savings")),
+        html.Div(
+            [dmc.Skeleton(height=118, radius=14), dmc.Skeleton(height=300, radius=14)],
+            id="savings-report",
+            className="gl-page",
+            **{"aria-live": "polite"},
+        ),
+    )
+
+
+def callbacks(app: Dash, ask: Ask) -> None:
+    async def reported(_: str, search: str) -> Any:
+        return await ask(answer, search)
+
+    app.callback(Output("savings-report", "children"), Input("savings-asked", "data"), State("url", "search"))(reported)
+
+
+def answer(store: Store, filters: Filters, words: Language) -> Component:
+    span, tenant = looked_at(filters), filters.only("tenant") or ""
+    report: SavingsReport = filters.data_version.cached(
+        store, ("savings", span, tenant), READS, lambda: savings(store, span, tenant=tenant)
+    )
+    if report.waste is None:
+        return states.nothing_here(words("savings.nothing_closed"))
+    held = [one for one in report.recommendations if one.still_held]
+    recurs = [one for one in report.recommendations if not one.still_held]
+    by = f"{words.moment(filters.local(span.start))} – {words.moment(filters.local(span.end))}"
+    return html.Div(
+        [
+            _headline(report, held, recurs, words),
+            _card("held", held, report, filters, words),
+            _card("recurs", recurs, report, filters, words),
+            _waste_card(report, filters, words),
+            html.P(words("workload.judged", by=by), className="gl-note"),
+        ],
+        className="gl-page",
+    )
+
+
+def known(found: Sequence[Recommendation]) -> Decimal | None:
+    """Their monthly amounts; None: there are some, and none has an amount."""
+    amounts = [one.monthly_amount for one in found if one.monthly_amount is not None]
+    return sum(amounts, Decimal(0)) if amounts or not found else None
+
+
+def _headline(
+    report: SavingsReport, held: Sequence[Recommendation], recurs: Sequence[Recommendation], words: Language
+) -> Component:
+    assert report.waste is not None
+    waste, currency = report.waste.total, report.currency or ""
+    covered = float(waste.covered) if waste.covered is not None else None
+    idle = float(waste.idle_cost) if waste.idle_cost is not None else None
+    return parts.headline(
+        [
+            Figure(words("savings.monthly"), money(report.monthly_amount, currency), words("savings.a_month"),
+                   words.count("advice.count", len(report.recommendations))),
+            Figure(words("savings.held"), money(known(held), currency), words("savings.a_month"),
+                   words.count("savings.act", len(held))),
+            Figure(words("savings.recurs"), money(known(recurs), currency), words("savings.a_month"),
+                   words.count("savings.prevent", len(recurs))),
+            Figure(words("savings.idle"), money(waste.idle_cost, currency), "",
+                   words("overview.gpu_hours", n=hours(float(waste.idle_gpu_hours))), "idle"),
+            Figure(words("savings.covered"), percent(covered, idle), "", money(waste.covered, currency)),
+        ]
+    )  # fmt: skip
+
+
+def _card(
+    which: str, found: Sequence[Recommendation], report: SavingsReport, filters: Filters, words: Language
+) -> Component:
+    title, subtitle = words(f"savings.{which}"), words(f"savings.{which}_is")
+    now = dcc.Link(words("savings.to_now"), href=filters.href("/now")) if which == "held" else None
+    if not found:
+        return parts.card(title, subtitle, states.nothing_here(words(f"savings.no_{which}")), tool=now)
+    currency, id = report.currency or "", f"savings-{which}-grid"
+    saves = {**grids.money("saves", words("advice.saves"), currency, words("advice.saves_is")), "minWidth": 160}
+    runs = grids.number("runs", words("savings.runs"), words("savings.runs_is"), ",d", minimum=70)
+    columns = [
+        grids.link("name", words("workload.name"), minimum=150),
+        grids.sorted_by(saves),
+        grids.money("past", words("savings.past"), currency, words("savings.past_is")),
+        grids.text("tenant", words("filter.tenant"), minimum=90, flex=0.8),
+        grids.text("kind", words("advice.what"), minimum=158),
+        {**grids.text("why", words("advice.why"), minimum=260, flex=3), **WRAPPED},
+        *([runs] if which == "recurs" else []),
+        grids.text("confidence", words("advice.confidence"), minimum=106, flex=0.6),
+    ]
+    rows = [_row(one, filters, words) for one in found]
+    return parts.card(
+        title, subtitle, grids.grid(columns, rows, words, id),
+        tool=parts.tools(now, exports.of_grid(id, f"savings-{which}", filters, words)), class_name="gl-table-card",
+    )  # fmt: skip
+
+
+def _row(one: Recommendation, filters: Filters, words: Language) -> dict[str, Any]:
+    first, *more = one.workloads
+    return {
+        "name": f"{first} +{len(more)}" if more else first,
+        "href": filters.href("/workloads", workload=first),
+        "tenant": one.tenant or words("no_name"),
+        "kind": words.of(f"advice.{one.kind}", one.kind),
+        "why": sentence(one.sentence, words),
+        "runs": one.runs,
+        "confidence": words.of(f"confidence.{one.confidence}", one.confidence),
+        "past": one.past_amount,
+        "saves": one.monthly_amount,
+    }
+
+
+def _waste_card(report: SavingsReport, filters: Filters, words: Language) -> Component:
+    """The idle cost by what can be done about it; its parts add up to it."""
+    assert report.waste is not None
+    waste, currency = report.waste.total, report.currency or ""
+    idle = float(waste.idle_cost) if waste.idle_cost is not None else None
+    named = [(words("savings.by_recommendations"), waste.covered)]
+    named += [(words(f"wasted.{reason}"), amount) for reason, amount in waste.not_covered.items()]
+    named.append((words("savings.idle"), waste.idle_cost))
+    heads = [words("savings.from"), words("savings.amount"), words("savings.share")]
+    cells = [
+        [name, money(amount, currency), percent(float(amount) if amount is not None else None, idle)]
+        for name, amount in named
+    ]
+    notes = []
+    if waste.unpriced_gpu_hours:
+        notes.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
+    if waste.unmetered_gpu_hours:
+        amount = money(waste.unmetered_cost, currency)
+        notes.append(words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount))
+    unallocated = report.waste.unallocated_gpu_hours if current().may(Action.see_fleet) else None
+    if unallocated:
+        cost = report.waste.unallocated_cost
+        notes.append(
+            words("savings.unallocated", hours=f"{unallocated:,.0f}", amount=money(cost, currency) if cost else UNKNOWN)
+        )
+    if report.not_judged:
+        notes.append(words.count("savings.not_judged", len(report.not_judged)))
+    return parts.card(
+        words("savings.waste"),
+        words("savings.waste_is"),
+        parts.table(heads, cells, "gl-compare gl-last-sum"),
+        html.P(" ".join(notes), className="gl-note") if notes else None,
+        tool=exports.of_rows("waste", heads[:2], [[name, amount] for name, amount in named], filters, words),
+    )
+
+
+PAGE = Page(
+    "/savings",
+    "savings.title",
+    57,
+    layout,
+    icon="M12 3v18M16.5 7.5c0-1.7-2-3-4.5-3s-4.5 1.3-4.500 3c0 4.5 9 3 9 7.5 0 1.7-2 3-4.5 3s-4.5-1.3-4.5-3",
+    callbacks=callbacks,
+    filters=("tenant",),
+)

@@ -1,0 +1,124 @@
+"""Simulations in a process of their own, so that a server answers everybody else meanwhile, and bounded in time.
+
+The process is started afresh with a question on its standard input, answers on its standard output and is gone. One
+runs at a time; a few may wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, astuple
+from pathlib import Path
+from typing import Any
+
+from scheduler.simulate.books.workload import BookJob, Change, Group, Outcome, Slot, Workload
+from warehouse.errors import LedgerError
+
+SECONDS = 60
+"""Of CPU time that a simulation may take."""
+BUSY = 4
+"""So many times as long it may take by the clock: a machine may have more to do, and this comes last."""
+MOST_WAITING = 8
+NICE = 5
+STEP = "Ask for a shorter period"
+_BEGIN = (
+    "import sys; sys.path[:] = sys.argv[2:]; from scheduler.simulate.books.apart import start; start(int(sys.argv[1]))"
+)
+
+
+class Simulations:
+    """Those of a process.   seconds: of CPU time that one may take."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="simulation")
+        self._places = threading.Semaphore(1 + MOST_WAITING)
+
+    def submit(self, workload: Workload, changes: Sequence[Change]) -> Future[tuple[Outcome, ...]]:
+        """The outcome as it was, and then of each change, when it is there.
+
+        Errors: LedgerError if too many wait already; the future's, if it takes too long, or the change cannot be.
+        """
+        if not self._places.acquire(blocking=False):
+            raise LedgerError("simulation", "too many wait already", "Try again in a minute")
+        question = question_of(workload, changes)
+        try:
+            future = self._pool.submit(ask, question, self._seconds)
+        except BaseException:
+            self._places.release()
+            raise
+        future.add_done_callback(lambda _: self._places.release())
+        return future
+
+
+SIMULATIONS = Simulations()
+"""Of this process, whoever asks."""
+
+
+def question_of(workload: Workload, changes: Sequence[Change]) -> str:
+    """As the process reads it."""
+    return json.dumps(
+        {
+            "span": [workload.start, workload.end],
+            "devices": [astuple(slot) for slot in workload.devices],
+            "jobs": [[getattr(job, name) for name in BookJob.__slots__] for job in workload.jobs],
+            "changes": [asdict(change) for change in changes],
+        }
+    )
+
+
+def answer_of(question: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The outcomes, in the process."""
+    from scheduler.simulate.books.what_if import as_it_was, simulated
+
+    start, end = question["span"]
+    devices, jobs = [Slot(*one) for one in question["devices"]], [BookJob(*one) for one in question["jobs"]]
+    workload = Workload(Group("", "", ""), start, end, devices, jobs)
+    changes = [Change(**one) for one in question["changes"]]
+    return [asdict(as_it_was(workload)), *(asdict(simulated(workload, change)) for change in changes)]
+
+
+def ask(question: str, seconds: float = SECONDS) -> tuple[Outcome, ...]:
+    """What the process answers. Errors: LedgerError if it takes longer, or the question has no answer."""
+    paths = [path for path in sys.path if path and Path(path).exists()]
+    try:
+        done = subprocess.run(  # noqa: S603 (this very Python, with our own arguments)
+            [sys.executable, "-I", "-S", "-c", _BEGIN, str(math.ceil(seconds)), *paths],
+            input=question, capture_output=True, text=True, encoding="utf-8", timeout=seconds * BUSY, check=False,
+            env={"LC_ALL": "C.UTF-8", "TZ": "UTC", "OPENBLAS_NUM_THREADS": "1"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise _too_long(seconds) from None
+    if done.returncode == -signal.SIGXCPU:
+        raise _too_long(seconds)
+    if done.returncode:
+        raise LedgerError("simulation", f"ended with {done.returncode}: {done.stderr.strip()[-300:]}", STEP)
+    answer = json.loads(done.stdout)
+    if "error" in answer:
+        raise LedgerError(*answer["error"])
+    return tuple(Outcome(**one) for one in answer["outcomes"])
+
+
+def _too_long(seconds: float) -> LedgerError:
+    return LedgerError("simulation", f"takes more than {seconds:g} s", STEP)
+
+
+def start(seconds: int) -> None:
+    """The process."""
+    import resource
+
+    os.nice(NICE)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    try:
+        answer: dict[str, Any] = {"outcomes": answer_of(json.load(sys.stdin))}
+    except LedgerError as error:
+        answer = {"error": [error.where, error.what, error.next_step]}
+    json.dump(answer, sys.stdout)
