@@ -292,8 +292,13 @@ def key_of(row: Row) -> tuple[int, int, int, int]:
 
 
 def tell(store: Store, streams: Mapping[Stream, Sequence[Row]], batch: int) -> None:
-    """Writes the samples of a batch."""
+    """Writes the samples of a batch in two parts, so that an hour's sums are of several rows."""
     rows = [(stream, one) for stream, samples in streams.items() for one in samples]
+    for part in (rows[::2], rows[1::2]):
+        write(store, part, batch)
+
+
+def write(store: Store, rows: Sequence[tuple[Stream, Row]], batch: int) -> None:
     names = ("state", "utilization", "power_watts", "energy_joules", "memory_used_bytes")
     types = {"memory_used_bytes": pa.int64(), **dict.fromkeys(names[1:4], pa.float64())}
     columns: dict[str, Any] = {name: pa.array([one[name] for _, one in rows], types.get(name)) for name in names}

@@ -191,6 +191,29 @@ def test_a_copy_is_not_closed_when_the_time_is_over_and_a_close_stops_when_it_is
     assert begun == ["one", "two"]
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_no_month_is_computed_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Nor a document, when it is over once the month is there."""
+    module = sys.modules["billing.held.effect"]
+    done = list[str]()
+
+    def check() -> None:
+        if len(done) == steps:
+            raise TimeoutError
+
+    def does(what: str, answer: Any) -> Callable[..., Any]:
+        return lambda *_: done.append(what) or answer
+
+    platform = dict.fromkeys(("unallocated_cost", "unallocated_gpu_hours"))
+    monkeypatch.setattr(module, "books_of", lambda _: SimpleNamespace(card=CARD))
+    monkeypatch.setattr(module, "ledger_report", does("report", SimpleNamespace(rows=[], platform=platform)))
+    monkeypatch.setattr(module, "month_of", does("month", SimpleNamespace(lines={"chem": ()})))
+    monkeypatch.setattr(module, "document_of", does("document", None))
+    with pytest.raises(TimeoutError):
+        module._owed(Copy(), MARCH, check)
+    assert done == ["report", "month"][:steps]
+
+
 @seldom(6, "energy alone is shown with its tax")
 def test_energy_alone_is_shown_with_its_tax(store: Store) -> None:
     drawn = {**SAMPLE, "ts": at("2026-02-10 10:30"), "interval_seconds": 1800.0, "device_id": "g1", "cluster": "c1"}
