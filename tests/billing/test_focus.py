@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -420,6 +421,11 @@ def test_what_is_no_table_or_no_file_is_refused_in_one_line(books: Store, tmp_pa
         with pytest.raises(ExportError, match="cannot be read") as error:
             check_focus(books, tmp_path / name)
         assert "\n" not in str(error.value)
+    lines = b'"a\r\nb",c\r\n'
+    for name, content in (("lines.csv", lines), ("lines.csv.gz", gzip.compress(lines))):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ExportError, match=re.escape(r"not an identifier: 'a\r\nb'")):
+            check_focus(books, tmp_path / name)
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(ExportError, match="is not a file"):
         check_focus(books, tmp_path / "pipe.csv")

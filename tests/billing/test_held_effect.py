@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,6 +148,70 @@ def check(store: Store, record: str, rows: list[dict[str, Any]]) -> dict[tuple[s
     moved = {key: after.get(key, Decimal(0)) - before.get(key, Decimal(0)) for key in keys}
     assert {key: one for key, one in shown.items() if one} == {key: one for key, one in moved.items() if one}, rows
     return shown
+
+
+class Copy:
+    """A scratch store that holds nothing."""
+
+    database = "copy"
+
+    @contextmanager
+    def scratch(self) -> Iterator[Copy]:
+        yield self
+
+    def command(self, sql: str) -> None:
+        """Does nothing."""
+
+    def value(self, sql: str) -> int:
+        return 1
+
+
+def test_a_copy_is_not_closed_when_the_time_is_over_and_a_close_stops_when_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = sys.modules["billing.held.effect"]
+    books, begun = SimpleNamespace(closed_until=CLOSED), list[str]()
+    left = iter([True, True, False, False])
+
+    def check() -> None:
+        if not next(left):
+            raise TimeoutError
+
+    def closes(*_: object, on_progress: Callable[[str, int, int], None], **__: object) -> None:
+        for step in ("one", "two", "three"):
+            begun.append(step)
+            on_progress(step, 1, 3)
+
+    monkeypatch.setattr(module, "close", closes)
+    monkeypatch.setattr(module, "facts_away", lambda _: None)
+    for _ in range(2):
+        with pytest.raises(TimeoutError), module._closed(Copy(), Copy(), books, check):
+            pytest.fail("nothing is there to be read")
+    # The first stopped at its second step, before which the time was looked at twice; the other did not begin.
+    assert begun == ["one", "two"]
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_no_month_is_computed_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Nor a document, when it is over once the month is there."""
+    module = sys.modules["billing.held.effect"]
+    done = list[str]()
+
+    def check() -> None:
+        if len(done) == steps:
+            raise TimeoutError
+
+    def does(what: str, answer: Any) -> Callable[..., Any]:
+        return lambda *_: done.append(what) or answer
+
+    platform = dict.fromkeys(("unallocated_cost", "unallocated_gpu_hours"))
+    monkeypatch.setattr(module, "books_of", lambda _: SimpleNamespace(card=CARD))
+    monkeypatch.setattr(module, "ledger_report", does("report", SimpleNamespace(rows=[], platform=platform)))
+    monkeypatch.setattr(module, "month_of", does("month", SimpleNamespace(lines={"chem": ()})))
+    monkeypatch.setattr(module, "document_of", does("document", None))
+    with pytest.raises(TimeoutError):
+        module._owed(Copy(), MARCH, check)
+    assert done == ["report", "month"][:steps]
 
 
 @seldom(6, "energy alone is shown with its tax")
