@@ -6,7 +6,8 @@
 -- Params:  events: the table of them, or those of the allocations that are looked at.
 -- Reads:   the least of a group of tuples is the first of them sorted, which is twice as fast as min. Events are few
 --          beside samples: without the settings the engine would read them with one core.
--- Traps:   a terminal event in the same millisecond as a start ends that start (a job of no length), except
+-- Traps:   a start and a resize of a device may share a millisecond; both are replaced by the next row after it.
+--          a terminal event in the same millisecond as a start ends that start (a job of no length), except
 --          when an earlier start is still open: then it ends the earlier one (a restart).
 INSERT INTO {claims:Identifier}
 WITH
@@ -43,9 +44,9 @@ WITH
             event,
             toUnixTimestamp64Milli(ts) AS start_ms,
             arraySort(groupArray((tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus, priority)))[1] AS reported,
-            leadInFrame(start_ms, 1, {forever:Int64}) OVER (
+            minOrNull(start_ms) OVER (
                 PARTITION BY cluster, allocation_id, device_id, partition_id ORDER BY start_ms
-                ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS reported_again
+                RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS reported_again
         FROM {events:Identifier}
         WHERE batch IN {batches:Identifier} AND event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '')
         GROUP BY cluster, allocation_id, device_id, partition_id, event, start_ms
@@ -60,7 +61,7 @@ WITH
             event = 'started' AND placed_before > 0 AND ended_before < placed_before AS is_restart,
             arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND NOT is_restart), ends), {forever:Int64})) AS end_event,
             arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND event = 'started'), replacings), {forever:Int64})) AS replaced_at,
-            if(reported_again = start_ms, {forever:Int64}, reported_again) AS next_row,
+            ifNull(reported_again, {forever:Int64}) AS next_row,
             least(end_event, replaced_at, next_row) AS stop_ms,
             arrayFilter(x -> x >= start_ms, suspensions) AS pauses,
             arrayMap(x -> arrayMin(arrayPushBack(arrayFilter(y -> y > x, resumptions), {forever:Int64})), pauses) AS restarts,

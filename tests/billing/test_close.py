@@ -262,6 +262,17 @@ def test_a_restart_in_the_millisecond_of_its_own_end_goes_on_and_a_job_of_no_len
     assert held(store) == {("a", "GPU-0"): 3.0}
 
 
+def test_a_start_and_a_resize_of_one_millisecond_are_both_replaced_by_the_next_start(store: Store) -> None:
+    """One unit of four for an hour, then two for another: of many, since which of the two comes first is anybody's."""
+    names = [f"{number}" for number in range(40)]
+    put(store, "devices", [device(f"GPU-{name}", units=4) for name in names])
+    lives = [(0, "started", 1), (0, "resized", 1), (1, "started", 2), (2, "finished", None)]
+    put(store, "events", [event(hour, name, kind, units=units, device_id=f"GPU-{name}" if units else "")
+                          for name in names for hour, kind, units in lives])  # fmt: skip
+    close(store, at(3), at(48))
+    assert held(store) == {(name, f"GPU-{name}"): 0.75 for name in names}
+
+
 @pytest.mark.parametrize("until", [datetime(2026, 10, 1), datetime(2999, 1, 1, tzinfo=UTC)])  # noqa: DTZ001
 def test_a_close_needs_an_instant_that_has_been(store: Store, until: datetime) -> None:
     with pytest.raises(LedgerError, match=r"time zone|in the future"):
