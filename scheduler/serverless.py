@@ -140,11 +140,18 @@ class ServiceState:
     def observe(self, waiting: int, working: int, now: float, utilization: float | None = None) -> None:
         """The queue's length, the requests in work, and how used those replicas are that are ready, 0-1; None: nobody
         knows."""
+        self._was_needed(now)  # what was told before held until now
+        if self.waiting or self.working:
+            self.busy_at = now
         self.waiting, self.working = waiting, working
         if utilization is not None:
             self.utilization, self.used_at, self.used_by = utilization, now, self.by_state()["warm"]
         if waiting or working or utilization:
             self.busy_at = now
+        self._was_needed(now)
+
+    def _was_needed(self, now: float) -> None:
+        """Notes the level of demand as seen now."""
         needed = max((needed for needed, _ in self._rules(now)), default=0)
         self.high_at = [one for one in self.high_at if one[0] > needed and now - one[1] < self.service.keep_seconds]
         self.high_at.append((needed, now))

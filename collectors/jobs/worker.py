@@ -153,7 +153,7 @@ class Worker:
                     tail="" if end is None or tails > MOST_TAILS else self.processes.tail(run),
                 )
             )
-            if run.port is not None and run.alive:
+            if run.port is not None:  # of one that is over too: a scheduler that is new asks the others to join it
                 ports.append(PortOf(job=one.job, attempt=one.attempt, world=run.world, port=run.port))
         return Report(
             instance=self._instance,

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -260,8 +261,9 @@ def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
     """HTTP on a thread of its own; the signals stay with the main thread."""
     from gpuledger.http.limits import limits_here
     from gpuledger.http.server import Server
+    from scheduler.live.http import AGENTS, MOST_AGENT_BYTES
 
-    server = Server(app, limits_here())
+    server = Server(app, replace(limits_here(), own_body_bytes={AGENTS: MOST_AGENT_BYTES}))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
     thread.start()
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from scheduler.cycle import reasons
@@ -417,9 +417,14 @@ class _Cycle:
         self.trial.lay(found)
 
     def _promise_again(self) -> None:
-        """What was promised before, before anybody is tried."""
+        """What was promised before, before anybody is tried. Where its time has come and its places have not, because
+        somebody stays beyond a limit, it gets another time before the later promises do."""
         for one in self.kept:
-            found = self.trial.promise_again(one, self.state.pending[one.job_id][1])
+            job, kind = self.state.pending[one.job_id]
+            found = self.trial.promise_again(one, kind)
+            if found is None and one.start <= self.now:
+                another = self.trial.promise(one.job_id, kind, job.time_limit)
+                found = another and replace(another, made_at=one.made_at)
             if found is not None:
                 self._is_promised(found)
 

@@ -19,8 +19,9 @@ from scheduler.model import Grant, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
 
-OVERDUE_SECONDS = 60.0
-"""A job that has run past its limit is expected to be gone so long from now."""
+LEAST_OVERDUE_SECONDS, OVERDUE_SECONDS = 1.0, 60.0
+"""A job that has run past its limit is expected to need as long again as it is late, within these. At first it is being
+stopped; what is free for a minute meanwhile would go to others, and whoever waits for all of it would wait for them."""
 
 
 CAREFUL_STEPS = 256
@@ -272,7 +273,8 @@ class Trial:
             grants = self.grants(job_id)
             if grants:
                 request = self.state.running[job_id].job.request
-                events.append((end if end > self.now else self.now + OVERDUE_SECONDS, grants, request))
+                late = max(LEAST_OVERDUE_SECONDS, self.now - end)
+                events.append((end if end > self.now else self.now + min(late, OVERDUE_SECONDS), grants, request))
         if not self.changed:
             self._ends = events.copy()
         return events

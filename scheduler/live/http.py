@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, get_args
 
 from fastapi import Body, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -73,16 +74,24 @@ def build_app(
         if request.method == "POST":
             if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
                 return _problem(415, "send application/json")
-            if not (request.headers.get("content-length") or "x").isdigit():
+            length = request.headers.get("content-length", "")
+            if not (length.isascii() and length.isdigit()):
                 return _problem(411, "say the content-length")
             most = MOST_AGENT_BYTES if path.startswith(AGENTS) else MOST_BYTES
-            if int(request.headers["content-length"]) > most:
+            if len(length) > 20 or int(length) > most:
                 return _problem(413, f"at most {most:,} bytes are accepted")
         return await go_on(request)
 
     @app.exception_handler(RefusedError)
     async def refused(_: Request, error: RefusedError) -> JSONResponse:
         return _problem(error.status, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def not_understood(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        what = first["ctx"]["error"] if first["type"] == "json_invalid" else first["msg"]
+        return _problem(422, f"{where}: {what}"[:300].encode("ascii", "backslashreplace").decode())
 
     @app.exception_handler(LedgerError)
     async def broken(_: Request, error: LedgerError) -> JSONResponse:

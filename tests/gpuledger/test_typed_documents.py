@@ -59,6 +59,8 @@ STANDS_FOR: tuple[tuple[str, str], ...] = (
     (r"^(credits (?!import).*)2026-10", r"\g<1>2026-11"),  # a month that is not issued yet
     (r"2026-10-01T00:00:00Z,2026-10-02T00:00:00Z", "2026-09-01T22:00:00Z,2026-09-02T22:00:00Z"),
     (r"2026-10", "2026-09"),
+    (r"^(simulate capacity --period .*--model) 'NVIDIA H100'", r"\1 'NVIDIA H100 80GB HBM3'"),
+    (r"^(simulate capacity --period .*) --pool \w+", r"\1"),
     (r"physics", "vision"),
     (r"invoice explain 3 ", "invoice explain 1 "),
     (r"GL-2026-00007", "GL-2026-00001"),

@@ -263,3 +263,24 @@ def test_settings_say_what_is_missing(tmp_path: Path) -> None:
     assert read_settings(None).run_jobs.url is None, "off by default"
     with pytest.raises(CollectorError, match="no url"), node.running_jobs(AgentSettings()):
         pass
+
+
+def test_where_a_world_meets_is_said_also_when_its_rank_0_is_over(tmp_path: Path) -> None:
+    """A scheduler that is new asks the other node to join it: without the port its rank would never begin, nor end."""
+    said: dict[str, Any] = {}
+    reports: list[Report] = []
+
+    def exchange(report: Report) -> Answer:
+        reports.append(report)
+        return Answer.model_validate(said)
+
+    processes = Processes(tmp_path / "jobs", 5)
+    worker = Worker(processes, Place("127.0.0.1"), exchange)
+    ranks = [{"rank": 0, "devices": []}]
+    said = answer(1, run=[part(tmp_path, "", world=1, size=2, ranks=ranks, command=["/bin/true"])])
+    until(lambda: worker.round() and processes.look() and not processes.look()[0].alive)
+    worker.round()
+    assert [one.port for one in reports[-1].ports] == [processes.look()[0].port]
+    said = answer(2)
+    until(lambda: worker.round() and not processes.look())
+    processes.close()

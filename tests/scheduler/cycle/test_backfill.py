@@ -207,12 +207,35 @@ def test_a_head_is_not_put_off_by_short_jobs_that_keep_coming(policies: Policies
 
 
 def test_a_promise_counts_on_each_end_when_it_comes() -> None:
-    """However near; only who is over its limit already is given a minute."""
+    """However near; who is over its limit already is given as long again."""
     state = core(nodes(1, 4))
     decide(state, 0, job("soon", gpus=2, limit=20), job("over", gpus=2, limit=5))
     plan = decide(state, 10, job("half", gpus=2, limit=9, at=10), job("whole", gpus=4, limit=9, at=11))
-    assert plan.expected["half"] == 20
+    assert plan.expected["half"] == 15
     assert decide(state, 19.5).expected["half"] == 20
+
+
+@pytest.mark.parametrize("promises", [1, None])
+def test_the_head_does_not_starve_behind_jobs_that_take_a_moment_to_stop_at_their_limit(promises: int | None) -> None:
+    """Jobs of one GPU come all the time, each is gone 0.4 s after its limit; the head needs all eight."""
+    state = core(nodes(1, 8), policies=Policies(backfill=promises))
+    ends: dict[str, float] = {}
+    for tick in range(150):
+        now = round(tick * 0.2, 1)
+        for name in [name for name, at in ends.items() if at <= now]:
+            state.end(name, now, True)
+            del ends[name]
+        if tick % 3 == 0:
+            state.submit(job(f"j{tick}", limit=5, at=now), now)
+        if tick == 30:
+            state.submit(job("head", gpus=8, limit=5, at=now), now)
+        for action in state.plan(now).actions:
+            state.apply(action, now)
+            ends[action.job_id] = now + 5.4
+            if action.job_id == "head":
+                assert now <= 6 + 5.4 + 0.4
+                return
+    raise AssertionError("it still waits")
 
 
 @pytest.mark.parametrize("explain", [True, False])

@@ -53,10 +53,10 @@ def test_a_dip_costs_no_replica_and_a_lasting_one_does() -> None:
     warm(state, 10.0)
     state.observe(3, 0, 30.0)
     assert scaled(state, 30.0).stop == ()
-    state.observe(3, 0, 59.0)
-    assert scaled(state, 59.0).stop == ()
-    state.observe(3, 0, 61.0)
-    assert len(scaled(state, 61.0).stop) == 3
+    state.observe(3, 0, 89.0)
+    assert scaled(state, 89.0).stop == ()
+    state.observe(3, 0, 91.0)
+    assert len(scaled(state, 91.0).stop) == 3, "the most of it was asked for until 30"
 
 
 def test_the_last_replica_goes_after_long_idleness_only() -> None:
@@ -66,10 +66,10 @@ def test_the_last_replica_goes_after_long_idleness_only() -> None:
     warm(state, 20.0)
     state.observe(0, 1, 100.0)
     state.observe(0, 0, 101.0)
-    assert scaled(state, 399.0).stop == ()
-    assert scaled(state, 400.0).stop == ("chat-1",)
-    state.ended("chat-1", 400.0)
-    assert scaled(state, 401.0) == scaled(state, 900.0) and not scaled(state, 401.0).submit
+    assert scaled(state, 400.0).stop == ()
+    assert scaled(state, 401.0).stop == ("chat-1",)
+    state.ended("chat-1", 401.0)
+    assert scaled(state, 402.0) == scaled(state, 900.0) and not scaled(state, 402.0).submit
 
 
 def test_cold_time_is_measured_for_each_replica_and_summed() -> None:
@@ -94,7 +94,7 @@ def test_who_serves_nobody_yet_goes_first() -> None:
     state.ready("chat-1", 2.0)
     state.started("chat-2", 1, 1.0)
     state.observe(0, 0, 1000.0)
-    assert scaled(state, 1000.0).stop == ("chat-3", "chat-2", "chat-1")
+    assert scaled(state, 1400.0).stop == ("chat-3", "chat-2", "chat-1")
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.floats(0.1, 200)), max_size=20), st.integers(0, 2))
@@ -147,7 +147,7 @@ def test_in_drawn_histories_the_replicas_are_those_of_an_independent_reckoning()
 
 
 def reckoned(service: Service, told: list[tuple[float, int, int, float | None]], there: int, now: float) -> int:
-    """From all that was ever told: (when, requests, replicas that were ready, utilization)."""
+    """From all that was ever told: (when, requests, replicas that were ready, utilization). It holds until the next."""
 
     def asked(upto: int, when: float) -> int:
         wanted = 0
@@ -161,10 +161,12 @@ def reckoned(service: Service, told: list[tuple[float, int, int, float | None]],
         return wanted
 
     times = [at for at, *_ in told]
-    recent = [asked(number, at) for number, at in enumerate(times, 1) if now - at < service.keep_seconds]
+    seen = [*enumerate(times, 1), *enumerate(times[1:], 1)]
+    recent = [asked(number, at) for number, at in seen if now - at < service.keep_seconds]
     wanted = max([asked(len(told), now), *recent])
     busy = [at for at, requests, _, use in told if requests or use]
-    if not wanted and there and busy and now - busy[-1] < service.idle_seconds:
+    busy += [at for at, (_, requests, *_) in zip(times[1:], told, strict=False) if requests]
+    if not wanted and there and busy and now - max(busy) < service.idle_seconds:
         wanted = 1
     uses = [at for at, _, _, use in told if use is not None]
     if service.use and (not uses or now - uses[-1] > service.use.fresh_seconds):

@@ -78,6 +78,17 @@ def test_what_is_wrong_is_told_in_one_line(url: str, path: str, body: object, ma
     assert "\n" not in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("path", ["jobs", "services/chat", "nodes/p-0", "jobs/x/finish"])
+@pytest.mark.parametrize("body", ["NaN", "Infinity", "1e999", '"\\ud800"', "[]", "nothing", "", "{"])
+def test_a_body_that_is_no_object_is_told_in_one_line(url: str, path: str, body: str) -> None:
+    kind = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+    answer = httpx.post(f"{url}/api/v1/{path}", content=body, headers=kind)
+    assert answer.status_code == 422
+    assert "\n" not in answer.json()["detail"]
+    asked = httpx.get(f"{url}/api/v1/jobs?limit=abc", headers=kind)
+    assert (asked.status_code, asked.json()["detail"][:11]) == (422, "query.limit")
+
+
 def test_without_the_token_only_health_is_told(url: str) -> None:
     assert httpx.get(url + "/healthz").json() == {"status": "ok", "problem": "", "events_waiting": 8}
     for path in ("/metrics", "/api/v1/jobs"):

@@ -71,6 +71,22 @@ def test_cold_and_warm_are_told_apart_in_the_books(tmp_path: Path) -> None:
     assert len(told(found, "resized")) == 2, "once, a row for each of its devices"
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_what_was_needed_until_now_is_kept_for_its_time_however_seldom_it_is_told(tmp_path: Path, again: bool) -> None:
+    """Replicas for 10 s, the last for 100 s."""
+    found = living(tmp_path)
+    found.service.demand("chat", 12, 0)
+    for _ in range(150):
+        found.now += 1
+        if again:
+            found.service.demand("chat", 12, 0)
+        found.settle()
+    assert found.service.demand("chat", 0, 0)["desired"] == 3
+    for seconds, desired in ((9.9, 3), (0.2, 1), (89.8, 1), (0.2, 0)):
+        found.now += seconds
+        assert found.service.service("chat")["desired"] == desired
+
+
 def test_a_restart_remembers_services_their_demand_and_what_is_warm(tmp_path: Path) -> None:
     found = living(tmp_path)
     found.service.demand("chat", 9, 0)
