@@ -30,6 +30,12 @@ class Received:
         return [json.loads(body) for _, _, body in self.requests]
 
 
+class ManyAtOnce(ThreadingHTTPServer):
+    """The fortieth of those who come together need not knock again: that takes seconds."""
+
+    request_queue_size = 128
+
+
 @contextlib.contextmanager
 def http_receiver(port: int = 0) -> Iterator[Received]:
     received = Received()
@@ -47,7 +53,7 @@ def http_receiver(port: int = 0) -> Iterator[Received]:
         def log_message(self, *_: object) -> None:
             """Quiet."""
 
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+    with ManyAtOnce(("127.0.0.1", port), Handler) as server:
         received.port = server.server_address[1]
         received.url = f"http://127.0.0.1:{received.port}"
         with _serving(server):

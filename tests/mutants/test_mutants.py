@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.draws import seldom
+from tests.mutants.areas import TESTS
 from tests.mutants.draw import draw
 from tests.mutants.fault import Fault
 from tests.mutants.python import faults_of_python
@@ -200,9 +201,9 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
         "scheduler/__init__.py": "",
         "scheduler/rounding.py": MODULE,
         "tests/scheduler/test_rounding.py": TEST,
-        "tests/gpuledger/test_scheduler_command.py": "def test_nothing(): pass\n",
         "pytest.ini": "[pytest]\n",
     }
+    files |= {name: "def test_nothing(): pass\n" for name in TESTS["scheduler"] if name.endswith(".py")}
     root = tmp_path / "root"
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
