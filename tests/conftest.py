@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -124,6 +125,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if "store_of_all" not in getattr(item, "fixturenames", ()):
         REUSED.close()
+    random.seed(f"{keep_seed()} of {item.nodeid}")
 
 
 def pytest_sessionfinish() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +24,7 @@ from collectors.exporters.tracker import Tracker
 from collectors.exporters.units import SourceUnits
 from ingest import ingest_tables
 from tests.collectors.receivers.pushing import Given, receiving, snappy, write_v1
+from tests.draws import drawn_seed
 from tests.ingest.receiving import tokens_file
 from tests.stores import fresh_store
 from warehouse.records import EVENTS, RECORD_TYPES
@@ -33,7 +33,7 @@ from warehouse.store import Store
 PERIOD = 60
 DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
 HOURS = int(os.environ.get("GPULEDGER_HOURS", "3"))
-SEED = int(os.environ.get("GPULEDGER_HISTORY") or secrets.randbelow(10**6))
+SEED = int(os.environ.get("GPULEDGER_HISTORY") or drawn_seed("books of receivers"))
 DEVICE_COUNT = 3
 INSTANTS = HOURS * 3600 // PERIOD
 

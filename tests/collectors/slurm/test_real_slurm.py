@@ -13,7 +13,6 @@ import json
 import os
 import random
 import re
-import secrets
 import signal
 import subprocess
 import sys
@@ -35,13 +34,14 @@ from collectors.slurm.hostlists import hosts
 from ingest import ingest_tables
 from tests.collectors.slurm import hostile
 from tests.collectors.slurm.real_cluster import ACCOUNTS, PATIENCE_SECONDS, USERS, Cluster, missing, running
+from tests.draws import drawn_seed
 from tests.stores import emptied
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=f"no Slurm here: {missing()}")]
 LIFE_SECONDS = float(os.environ.get("GPULEDGER_SLURM_SECONDS", "25"))
-SEED = int(os.environ.get("GPULEDGER_SEED") or secrets.randbelow(10**6))
+SEED = drawn_seed("a real Slurm")
 LEAST_JOBS = LIFE_SECONDS / 2
 LONGEST = 20
 SLACK_SECONDS = 5
