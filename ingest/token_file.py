@@ -40,12 +40,12 @@ class Reread:
         self._stamp = self._now()
 
     def if_changed(self, read: Callable[[], None]) -> None:
-        """Calls `read` once after each change; others wait for it meanwhile."""
+        """Calls `read` once after each change, and again where that fails; others wait for it meanwhile."""
         with self._lock:
             stamp = self._now()
             if stamp != self._stamp:
-                self._stamp = stamp
                 read()
+                self._stamp = stamp
 
     def _now(self) -> tuple[int, int, int] | None:
         try:

@@ -86,6 +86,7 @@ class Rank:
             self._reap()
             if self._is_over():
                 self._tell_start(patiently=True)
+                trim(self.folder, self.spec["log_bytes"])
                 return self._end("")
 
     def _start(self) -> None:

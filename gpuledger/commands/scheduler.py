@@ -24,6 +24,7 @@ from warehouse.errors import LedgerError
 
 if TYPE_CHECKING:
     from collectors.readings import Row
+    from ingest.token_file import Reread
     from scheduler.live.client import Client
     from scheduler.live.executors import Executor
     from scheduler.live.node_tokens import NodeTokens
@@ -146,6 +147,7 @@ def serve(
     if config is None or data is None:
         raise LedgerError("gpuledger scheduler", "needs --config FILE and --data FOLDER", "`--help` shows the rest")
     from gpuledger.serve import listen, url_of
+    from ingest.token_file import Reread
     from scheduler.live.client import read_token
     from scheduler.live.http import build_app
     from scheduler.live.service import Service
@@ -161,6 +163,7 @@ def serve(
     if events and executor is ExecutorKind.kubernetes:
         why = "would count every pod twice: `gpuledger watch kubernetes` reports them, with their devices"
         raise LedgerError("--events with --executor kubernetes", why, "Leave --events out")
+    changes = Reread(config)
     settings = load_settings(config)
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE, alone=True)))
@@ -174,7 +177,7 @@ def serve(
         stack.enter_context(_calling_back(service, interval))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
         say(f"  Log         {journal.path}, {journal.last:,} entries")
-        _loop(service, step, config, interval, deliver)
+        _loop(service, step, lambda: _read_again(service, config, changes), interval, deliver)
     say("stopped; whatever runs goes on, and a later start finds it")
 
 
@@ -295,14 +298,19 @@ def _calling_back(service: Service, interval: float) -> Iterator[None]:
             one.join(max(0.0, until - time.monotonic()))
 
 
-def _loop(service: Service, step: Callable[[], bool], config: Path, interval: float, deliver: Deliver | None) -> None:
-    """Rounds until SIGINT or SIGTERM; at once again while there is something to do. Settings are read again when their
-    file changes, and until they could be written down; what cannot be used is told, and the ones in force stay."""
+def _loop(
+    service: Service,
+    step: Callable[[], bool],
+    read_again: Callable[[], None],
+    interval: float,
+    deliver: Deliver | None,
+) -> None:
+    """Rounds until SIGINT or SIGTERM; at once again while there is something to do."""
     from gpuledger.serve import collect_seldom
 
     collect_seldom()
     stop = threading.Event()
-    read_at, measured_at = config.stat().st_mtime_ns, time.monotonic()
+    measured_at = time.monotonic()
 
     def end(number: int, frame: FrameType | None) -> None:
         stop.set()
@@ -311,7 +319,7 @@ def _loop(service: Service, step: Callable[[], bool], config: Path, interval: fl
     try:
         while not stop.is_set():
             try:
-                read_at = _read_again(service, config, read_at)
+                read_again()
                 if step():
                     continue
                 if deliver is not None and time.monotonic() - measured_at >= LEVELS_SECONDS:
@@ -325,20 +333,21 @@ def _loop(service: Service, step: Callable[[], bool], config: Path, interval: fl
             signal.signal(number, handler)
 
 
-def _read_again(service: Service, config: Path, read_at: int) -> int:
-    """Applies settings that are newer than `read_at`. Answers as of when they are in force, or were found unusable."""
+def _read_again(service: Service, config: Path, changes: Reread) -> None:
+    """Applies the settings where their file has changed, and until they could be written down. Of settings that are
+    gone or unusable it says so once, and the ones in force stay."""
     from scheduler.settings import SettingsError, load_settings
 
-    changed_at = config.stat().st_mtime_ns
-    if changed_at != read_at:
+    def configure() -> None:
         try:
             service.configure(load_settings(config))
         except SettingsError as error:
-            log.error("%s", error)
-        except LedgerError as error:
-            log.error("%s", error)
-            return read_at
-    return changed_at
+            log.error("%s; the previous settings stay in force", error)
+
+    try:
+        changes.if_changed(configure)
+    except LedgerError as error:
+        log.error("%s", error)
 
 
 def _levels(service: Service) -> list[Row]:

@@ -12,16 +12,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from gpuledger.commands import scheduler
+from ingest.token_file import Reread
 from scheduler.live.client import Client
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.errors import LedgerError
+
+if TYPE_CHECKING:
+    from scheduler.live.service import Service
 
 RUN = """
 import sys, typer
@@ -194,12 +198,14 @@ def test_an_explanation_reads_as_text() -> None:
     assert '{"actor": "ada"}' in lines[-1]
 
 
-def test_settings_are_read_again_until_they_could_be_written_down(tmp_path: Path) -> None:
-    """A full disk; what is no settings at all is told once."""
-    config, known, asked = tmp_path / "config.yaml", 1, list[Any]()
+def test_settings_are_read_again_until_they_could_be_written_down(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk; what is no settings at all, or gone, is reported once, and keeps nothing from being decided."""
+    config, asked = tmp_path / "config.yaml", list[Any]()
 
     class Full:
-        answers = iter([LedgerError("log", "cannot be written (disk is full)"), None])
+        answers = iter([LedgerError("log", "cannot be written (disk is full)"), None, None])
 
         def configure(self, settings: Any) -> None:
             asked.append(settings)
@@ -207,13 +213,24 @@ def test_settings_are_read_again_until_they_could_be_written_down(tmp_path: Path
                 raise problem
 
     config.write_text(CONFIG)
-    changed_at = config.stat().st_mtime_ns
-    full: Any = Full()
-    known = scheduler._read_again(full, config, known)
-    assert known == 1, "not in force"
-    known = scheduler._read_again(full, config, known)
-    assert (known, len(asked)) == (changed_at, 2)
-    assert scheduler._read_again(full, config, known) == changed_at and len(asked) == 2
+    changes, full = Reread(config), cast("Service", Full())
+
+    def rounds() -> tuple[int, list[str]]:
+        """How often settings were applied in three rounds, and what was logged."""
+        caplog.clear()
+        asked.clear()
+        for _ in range(3):
+            scheduler._read_again(full, config, changes)
+        return len(asked), [record.getMessage() for record in caplog.records]
+
+    assert rounds() == (0, [])
+    config.write_text(CONFIG + "# another\n")
+    assert rounds() == (2, ["log: cannot be written (disk is full)"])
     config.write_text("pools: 7")
-    os.utime(config, ns=(changed_at + 1, changed_at + 1))
-    assert scheduler._read_again(full, config, known) == changed_at + 1 and len(asked) == 2
+    applied, logged = rounds()
+    assert (applied, len(logged)) == (0, 1) and "the previous settings stay in force" in logged[0]
+    config.unlink()
+    applied, logged = rounds()
+    assert (applied, len(logged)) == (0, 1) and str(config) in logged[0]
+    config.write_text(CONFIG)
+    assert rounds() == (1, [])

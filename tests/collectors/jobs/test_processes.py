@@ -259,6 +259,15 @@ def test_what_it_says_stays_within_bounds_and_keeps_its_end(tmp_path: Path) -> N
     assert sum(path.stat().st_size for path in folder.glob("output*")) <= 1 << 16
 
 
+def test_what_it_says_at_its_end_stays_within_bounds(tmp_path: Path) -> None:
+    """More than all bounds, between two looks at it."""
+    kept = Processes(tmp_path / "jobs", log_bytes=1 << 16)
+    folder = start(kept, "exec seq 1 200000")
+    run = over(kept)
+    assert kept.tail(run).endswith("199999\n200000\n")
+    assert sum(path.stat().st_size for path in folder.glob("output*")) <= 1 << 16
+
+
 def test_only_its_user_can_read_what_it_said_and_was_told(kept: Processes) -> None:
     folder = start(kept, "echo secret; sleep 300")
     until(lambda: (folder / "output").exists() and (folder / "output").stat().st_size)
