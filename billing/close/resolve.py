@@ -110,8 +110,9 @@ def resolve(
     for claim in (claim for claim in ordered if claim.device_id):
         _cut_to_fit(admitted[claim.device], by_device[claim.device], claim.start_ms, resolution)
         _admit(claim, by_device[claim.device], admitted[claim.device], resolution, last_seen)
+    reported = {claim.claim: claim for claim in ordered}
     for claim in (claim for claim in ordered if not claim.device_id):
-        _place(claim, by_device, admitted, resolution, named)
+        _place(claim, by_device, admitted, resolution, named, reported)
     for device, claims_of_device in admitted.items():
         _cut_to_fit(claims_of_device, by_device[device], FOREVER, resolution)
     for claims_of_device in admitted.values():
@@ -197,8 +198,12 @@ def _place(
     admitted: dict[DeviceKey, list[Claim]],
     resolution: Resolution,
     named: Mapping[tuple[str, str], Sequence[str]],
+    reported: Mapping[int, Claim],
 ) -> None:
-    """Gives a claim on a node its devices, instant by instant; time for which the node has none is refused."""
+    """Gives a claim on a node its devices, instant by instant; time for which the node has none is refused.
+
+    reported: claims by their number, as they were before others came in their way.
+    """
     known = set(named.get((claim.cluster, claim.workload_id), ()))
     rooms = [
         _Room(device, _units_at(states, claim.start_ms), [other for other in admitted[device] if _meet(other, claim)])
@@ -234,8 +239,11 @@ def _place(
                 part = wanted + pieces
             at_ms = until_ms
     for (start_ms, end_ms), count in sorted(homeless.items()):
-        if pieces and _is_a_stamp(start_ms, end_ms) and (start_ms == claim.start_ms or end_ms == claim.end_ms):
-            continue  # the second in which one holder followed another, stamped on both
+        if pieces and _is_a_stamp(start_ms, end_ms):
+            # The second in which one holder followed another, stamped on both.
+            count -= sum(room.changed_hands(claim, start_ms, end_ms, reported) for room in rooms)
+        if count <= 0:
+            continue
         rest = replace(claim, start_ms=start_ms, end_ms=end_ms)
         detail = f"node {claim.node} has no free device for {count} of {claim.gpus:g} GPUs"
         resolution.refused.append(Refusal(rest, "no_free_device", detail))
@@ -254,6 +262,12 @@ class _Room:
         if claim.units or claim.gpus >= 1:
             return claim.units or self.capacity
         return max(1, round(claim.gpus * self.capacity))
+
+    def changed_hands(self, claim: Claim, start_ms: int, end_ms: int, reported: Mapping[int, Claim]) -> bool:
+        """Whether a holder ended in the claim's first second, or began in its last.   reported: as in `_place`."""
+        others = [reported[holder.source_claim] for holder in self.holders if holder.source_claim != claim.claim]
+        came = start_ms == claim.start_ms and any(other.end_ms == end_ms for other in others)
+        return came or (end_ms == claim.end_ms and any(other.start_ms == start_ms for other in others))
 
     def free_until(self, claim: Claim, at_ms: int) -> int:
         """Until when there is room from an instant on, the claim's end at the latest; `at_ms`: there is none."""

@@ -115,6 +115,46 @@ def test_each_second_is_held_whoever_knows_the_devices() -> None:
         assert all(refused.claim.end_ms - refused.claim.start_ms <= 1000 for refused in resolution.refused)
 
 
+def test_no_second_is_lost_without_a_refusal_beside_one_that_lost_its_end() -> None:
+    """Only where another began or ended in the same second may both have it stamped, and one go without."""
+    print(f"GPULEDGER_SEED={SEED}")
+    draw = Random(SEED)
+    states = [DeviceState("c", f"d{index}", "n", 1, 0, FOREVER) for index in range(GPUS)]
+    refused_seconds = 0
+    for _ in range(200):
+        runs = [replace(run, known=False) for run in lives(draw, 0) if run.seconds]
+        lost = [
+            Claim(number, "c", f"lost{number}", "lost", "t", "n", f"d{number}", "", 0, 1.0, 1000 * since, FOREVER)
+            for number, since in enumerate(draw.sample(range(20), draw.randrange(1, GPUS)))
+        ]
+        resolution = resolve([*lost, *(claim for run in runs for claim in claims(run))], states, lambda *_: None, {})
+        for run in runs:
+            for second in run.seconds:
+                got = covering(resolution.kept, run, second)
+                refused = sum(
+                    int(one.detail.split(" for ")[1].split()[0]) * covering([one.claim], run, second)
+                    for one in resolution.refused
+                )
+                neighbours = [
+                    len(other.indices)
+                    for other in runs
+                    if other.job != run.job and (other.start == second or other.end == second + 1)
+                ]
+                taken = sum(claim.start_ms == 1000 * second for claim in lost)
+                without = len(run.indices) - got - refused
+                assert 0 <= without <= sum(neighbours) + taken, (run, second, got, refused)
+                refused_seconds += refused
+    assert refused_seconds
+
+
+def covering(some: list[Claim], run: Run, second: int) -> int:
+    """How many of these are the run's and hold something throughout a second."""
+    begin = 1000 * second
+    return sum(
+        one.allocation_id == str(run.job) and one.start_ms <= begin and one.end_ms >= begin + 1000 for one in some
+    )
+
+
 def claims(run: Run) -> list[Claim]:
     devices = [(f"d{index}", 1.0) for index in run.indices] if run.known else [("", float(len(run.indices)))]
     return [
