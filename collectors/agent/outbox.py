@@ -17,7 +17,7 @@ from warehouse.records import RECORD_TYPES
 log = logging.getLogger(__name__)
 
 AGAIN = timedelta(minutes=10)
-"""A loss that goes on is told so often."""
+"""How often a loss that goes on is reported."""
 
 
 class Outbox:

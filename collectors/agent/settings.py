@@ -1,4 +1,4 @@
-"""What an agent is told: a YAML file, over it the environment and flags. Nothing in it is needed but where to deliver.
+"""An agent's settings: a YAML file, over it the environment and flags. Nothing in it is needed but where to deliver.
 
     cluster: c1
     deliver: {url: "https://ledger.example:8443", token_file: /etc/gpuledger/token}
@@ -70,8 +70,8 @@ class NvmlSettings(_Section):
 
 class ExporterSettings(_Section):
     """Exporters of devices. profile: a name or a file; None: by the names of their metrics.   believe_labels: False
-    where NVML or the kubelet tells who holds a device.   inventory: whether their devices are told of as devices; None:
-    but for NVIDIA's where this agent's NVML tells of them.   pool: of its device rows."""
+    where NVML or the kubelet tells who holds a device.   inventory: whether they are reported as devices; None: but for
+    NVIDIA's where this agent's NVML reports them.   pool: of its device rows."""
 
     urls: Annotated[tuple[Url, ...], Field(min_length=1)]
     profile: str | None = None

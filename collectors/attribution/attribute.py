@@ -20,7 +20,7 @@ list."""
 MPS_SERVER = "nvidia-cuda-mps"
 """What Linux keeps of nvidia-cuda-mps-server in 15 characters; older drivers book its clients' work on it."""
 SERVICES = frozenset({MPS_SERVER, "nv-hostengine", "dcgm-exporter", "nvidia-persiste", "nvidia-smi"})
-"""Commands that belong on a device without an allocation. Anybody can take such a name: they are told, as `info`."""
+"""Commands that belong on a device without an allocation. Anybody can take such a name: it is an `info` finding."""
 
 _BYTES = ("memory_used_bytes", "memory_total_bytes")
 _COLUMNS = ("sm_active", "tensor_active", "dram_active", *_BYTES, "power_watts", "energy_joules", "temperature_celsius")

@@ -130,7 +130,7 @@ class ExporterInventory:
         return rows
 
     def _whole(self, observed: Iterable[Measurement], profile: Profile) -> Iterator[tuple[Measurement, Facts]]:
-        if not profile.inventory.told:
+        if not profile.inventory.reported:
             return
         some = list(observed)
         seen = {one.reading.device_id for one in some if one.seen}

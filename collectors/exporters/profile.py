@@ -250,10 +250,10 @@ class OwnLabels(_Strict):
 
 
 class Inventory(_Strict):
-    """What the exporter's devices are to the books (`inventory.py`). told: false where something else tells of the same
-    devices, and of more.   units: profile of its partitions (globs, in lower case) -> units of a divided device."""
+    """What the exporter's devices are to the books (`inventory.py`). reported: false where something else reports
+    them, and more.   units: profile of its partitions (globs, in lower case) -> units of a divided device."""
 
-    told: bool = True
+    reported: bool = True
     units: Mapping[str, Annotated[int, Field(ge=1, le=MAX_UNITS)]] = Field(default_factory=dict)
 
 

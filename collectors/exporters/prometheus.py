@@ -3,7 +3,7 @@
 Raw samples with their own timestamps are asked for (a range selector in an instant query), neither values at an instant
 nor query_range: both repeat a value for up to five minutes where Prometheus did not see its exporter die. (A long
 history may be read more coarsely, `every_seconds`, by a subquery that repeats it once.) How the labels that Prometheus
-adds are told from the exporter's is said at `observations.Reader._holder`; `up` tells what each target's own are.
+adds differ from the exporter's is said at `observations.Reader._holder`; `up` has each target's own.
 Source: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
@@ -114,7 +114,7 @@ def target_states(up: Result) -> dict[str, bool]:
 def dead_targets(up: Mapping[str, bool], known: Iterable[str], late: Mapping[str, int]) -> dict[str, str]:
     """Target -> what is the matter with it.
 
-    up: as `target_states`; empty if it could not be told.   known: targets that had devices, now or in earlier lives.
+    up: as `target_states`; empty if unknown.   known: targets that had devices, now or in earlier lives.
     late: target -> how many of its devices should have been heard of by now.
     Those of which nothing is known count where their job has none but targets with devices.
     """
@@ -151,7 +151,7 @@ class PrometheusCollector:
 
     selector: more matchers for every query, e.g. `cluster="a"`.   period_seconds: how often Prometheus scrapes the
     exporters.   every_seconds: no more than the newest sample of so many seconds counts, on a grid; 0: every sample.
-    honor_labels: as its scrape job has it; None: told from the labels, series by series.
+    honor_labels: as its scrape job has it; None: inferred from the labels, series by series.
     Errors: CollectorError for a URL, a profile or a file that cannot be used.
     """
 

@@ -35,7 +35,7 @@ class Scrape:
 
 
 class Trouble:
-    """A source's trouble, told when it begins, when it becomes another, and every AGAIN_SECONDS."""
+    """A source's trouble, reported when it begins, when it becomes another, and every AGAIN_SECONDS."""
 
     def __init__(self) -> None:
         self._said, self._at = "", -math.inf
@@ -70,7 +70,7 @@ class ExporterCollector:
     node: where the exporters run, which is known better here than by their labels (`Hostname` may be localhost).
     period_seconds: how often `collect` is called.   honor_timestamps: whether samples' own timestamps count.
     partition_id: UUIDs of partitions, which exporters do not tell.   memory: of the units of each URL, and of the
-    devices told of.
+    reported devices.
     Errors: CollectorError for a URL, a profile or a file that cannot be used.
     """
 

@@ -198,7 +198,7 @@ class Tracker:
     def _in_unit(
         self, counted: Counted, gained: float, elapsed: float, at: float, power: Reading | None
     ) -> float | None:
-        """The gain in our unit: that in which it is believable, and near to the power where that is told; None where
+        """The gain in our unit: that in which it is believable, and near to the power where that is known; None where
         several are, and none is remembered."""
         rule, watts = counted.rule, power.value if power is not None and power.usable else None
         rates = {unit.name: (unit, unit.scaled(gained) / elapsed) for unit in counted.units}

@@ -34,7 +34,7 @@ MOST_TARGETS = 20_000
 MOST_DEVICES = 4096
 """Devices of a target whose last readings are remembered."""
 AGAIN_SECONDS = 3600.0
-"""How often a field that is undecided is told."""
+"""How often an undecided field is reported."""
 NAMED = 3
 """Targets that a finding names."""
 
@@ -181,7 +181,7 @@ class SourceUnits:
     def notes(self, at: float, *, reported: bool = True, **whose: str) -> list[Row]:
         """The findings since the last time: one for each field and what is the matter, however many targets.
 
-        told: False where nobody is told of them: what is still undecided is then told with what comes next.
+        told: False where nobody is told of them: what is still undecided is then reported with what comes next.
         """
         for note in self._notes if not reported else ():
             one = self._targets.get(note.target)

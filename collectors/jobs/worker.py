@@ -213,12 +213,12 @@ class Worker:
         for rank in missing:
             if any(set(rank.devices) & set(run.devices) for run in leaving):
                 if rank.rank == 0:
-                    return  # the others are told where it is met
+                    return  # the others learn where it is met
                 continue
             self._start(one, rank, meet)
 
     def _own_meeting(self, one: Assignment, first: Run | None) -> Rendezvous:
-        """Where rank 0, which is here, is met in this world. It is the first to be told, so all are told the same."""
+        """Where rank 0, which is here, is met in this world. It learns first, so all learn the same."""
         if first is not None and first.world == one.world and first.port is not None:
             return Rendezvous(address=self.place.address, port=first.port)
         taken = {run.port for run in self.processes.look() if run.alive}

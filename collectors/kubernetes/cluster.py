@@ -31,7 +31,7 @@ from collectors.readings import Collected, Row
 
 Stream = Literal["pods", "nodes", "claims", "slices", "workloads"]
 Inventory = Mapping[str, Sequence[Row]]
-"""Node -> the latest row of each device that others (its agent) told of."""
+"""Node -> the latest row of each device that others (its agent) reported."""
 
 TROUBLE_TO_TELL = 5
 """Failures in a row after which the API is said to be unreachable."""

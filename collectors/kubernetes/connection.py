@@ -24,7 +24,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class KubernetesError(CollectorError):
-    """The API cannot be used as we are told to: a file, a right or a kind of login that is missing."""
+    """The API cannot be used as configured: a file, a right or a kind of login that is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ def _when(
     first: datetime | None,
     now: datetime,
 ) -> datetime:
-    """Since when a device is in the state that is to be told."""
+    """Since when a device is in the state to be reported."""
     if first is not None and wanted == "available":
         return first
     if state is None or not usable:

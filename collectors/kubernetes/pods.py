@@ -1,11 +1,11 @@
 """Pods as event rows: pure functions of what was reported of a pod so far, and of its current object.
 
-    submitted   at the pod's creation; told again at each time from which the scheduler finds no place for it, with the
+    submitted   at the pod's creation; reported again whenever the scheduler finds no place for it, with the
                 scheduler's reason (Unschedulable, SchedulingGated) and its words
     started     at its binding, by the stamp of PodScheduled: from then on the scheduler gives its devices to nobody
                 else. One row for each device that the API names (ResourceClaims, HAMi and Volcano), else one with the
                 node alone
-    the end     see `endings`; told when the phase is final, or the object is gone
+    the end     see `endings`; reported when the phase is final, or the object is gone
 
 Almost all stamps are the object's own, so whoever sees it, in whatever version, tells the same rows. Where nothing in
 it tells the end, that is the second in which we hear of it; or, if it came to pass while nobody listened, the last at
@@ -79,18 +79,18 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was told of a pod, and what would have to be told if it were gone.
+    """What was reported of a pod, and what would have to be if it were gone.
 
-    base: columns that all of its rows share.   allocations: their ids.   told: which rows, so that each is told once.
-    waiting: its claims have not been seen yet, so nothing could be told.   earliest: the end is not before this.
+    base: columns that all of its rows share.   allocations: their ids.   reported: which rows, each once.
+    waiting: its claims have not been seen yet, so nothing could be reported.   earliest: the end is not before this.
     admitted, lingers: as in `endings.Before`.   held: by its claims; that is its last allocation.   shares: what was
-    told of that last, as (place, units).   end_at: empty if nothing tells when it would have ended.
+    reported of that last, as (place, units).   end_at: empty if nothing tells when it would have ended.
     """
 
     node: str = ""
     base: dict[str, Any] = field(default_factory=dict)
     allocations: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     waiting: bool = False
     earliest: str = ""
     admitted: bool = False
@@ -105,12 +105,12 @@ class Known:
 
     @property
     def ended(self) -> bool:
-        return "ended" in self.told
+        return "ended" in self.reported
 
     @property
     def holds(self) -> bool:
         """It holds devices of its node."""
-        return "started" in self.told and not self.ended
+        return "started" in self.reported and not self.ended
 
     def plain(self) -> dict[str, Any]:
         """As JSON; `Known.of` reads it again."""
@@ -120,8 +120,9 @@ class Known:
     def of(plain: Mapping[str, Any]) -> Known:
         known = {each.name: plain[each.name] for each in fields(Known) if each.name in plain}
         known["held"] = tuple(Held(**each) for each in known.get("held", ()))
+        reported = plain["reported"] if "reported" in plain else plain["told"]  # as states of November 2026 have it
         known["shares"] = tuple((tuple(place), units) for place, units in known.get("shares", ()))
-        return Known(**{**known, "allocations": tuple(plain["allocations"]), "told": tuple(plain["told"])})
+        return Known(**{**known, "allocations": tuple(plain["allocations"]), "reported": tuple(reported)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,8 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """rows: to be told now.   known: to be remembered; None for a pod without accelerators, or that is gone.
-    dropped: why something could not be told."""
+    """rows: to be reported now.   known: to be remembered; None for a pod without accelerators, or that is gone.
+    dropped: why something could not be reported."""
 
     rows: tuple[Row, ...] = ()
     known: Known | None = None
@@ -149,7 +150,7 @@ class Observed:
 
 
 def observe(known: Known | None, pod: Object, around: Around, settings: Settings, heard: Heard) -> Observed:
-    """The rows that this version of the pod's object adds to what was told."""
+    """The rows that this version of the pod's object adds to what was reported."""
     identity, made = uid(pod), created(pod)
     over = heard.gone or terminal(pod)
     asked = requests(pod, settings.resources, settings.share_by)
@@ -173,14 +174,14 @@ def observe(known: Known | None, pod: Object, around: Around, settings: Settings
         allocations=tuple(identity if index == 0 else f"{identity}/{index + 1}" for index in range(len(placed))),
         waiting=False,
     )
-    rows, told = _submitted(known, pod, made, placed, settings)
+    rows, added = _submitted(known, pod, made, placed, settings)
     lingers = known.lingers or takes_time(pod) or (heard.listed and deletion_requested(pod) is not None)
     before = Before(known.admitted, lingers, heard.since or heard.at)
     started = None if rejected(pod, before) else bound_at(pod)
-    if started is not None and "started" not in known.told:
+    if started is not None and "started" not in known.reported:
         if over or (claimed is not None and claimed.allocated):
             rows += _started(known, started, placed)
-            told.append("started")
+            added.append("started")
             known = known_shares(replace(known, held=_held(claimed, around)), shares(_held(claimed, around), "", {}))
         else:
             known = replace(known, waiting=True)  # it is bound, so its claims are allocated: that has not been seen yet
@@ -189,7 +190,7 @@ def observe(known: Known | None, pod: Object, around: Around, settings: Settings
         earliest = max(earliest, datetime.fromisoformat(known.earliest))
     known = replace(
         known,
-        told=(*known.told, *told),
+        reported=(*known.reported, *added),
         earliest=earliest.isoformat(),
         admitted=known.admitted or (_admitted(pod) and not rejected(pod, before)),
         lingers=lingers,
@@ -209,20 +210,20 @@ def observe(known: Known | None, pod: Object, around: Around, settings: Settings
         )
     if over:
         rows += _end_rows(known, heard.at, known.end_reason, known.end_message)
-        known = replace(known, told=(*known.told, "ended"))
+        known = replace(known, reported=(*known.reported, "ended"))
     return Observed(tuple(rows), None if heard.gone else known)
 
 
-def known_shares(known: Known, told: Shares) -> Known:
-    return replace(known, shares=tuple(told.items()))
+def known_shares(known: Known, reported: Shares) -> Known:
+    return replace(known, shares=tuple(reported.items()))
 
 
-def share_rows(known: Known, told: Shares, ts: datetime) -> list[Row]:
+def share_rows(known: Known, reported: Shares, ts: datetime) -> list[Row]:
     """What it holds by its claims from now on: all of it, for a resized allocation replaces what was there."""
     rows = []
-    for (device_id, partition_id, profile), units in sorted(told.items()):
+    for (device_id, partition_id, profile), units in sorted(reported.items()):
         row = _row(known, known.allocations[-1], "resized" if known.shares else "started", ts, node=known.node)
-        _put(row, gpus=gpus(known.held, told), device_id=device_id, partition_id=partition_id)
+        _put(row, gpus=gpus(known.held, reported), device_id=device_id, partition_id=partition_id)
         _put(row, partition_profile=profile, units=units)
         rows.append(row)
     return rows
@@ -244,10 +245,10 @@ def _units(device: SliceDevice, around: Around) -> tuple[int | None, int]:
     return None if device.part is None or device.part >= 1 else max(1, int(device.part * of)), of
 
 
-def _when(told: datetime | None, earliest: datetime | None, heard: Heard) -> tuple[datetime, bool]:
+def _when(stamp: datetime | None, earliest: datetime | None, heard: Heard) -> tuple[datetime, bool]:
     """When it ended, and whether that is an estimate. Stamps are of whole seconds; so is what we hear."""
-    if told is not None:
-        return told, False
+    if stamp is not None:
+        return stamp, False
     when = heard.at.replace(microsecond=0) if heard.since is None else heard.since
     return max(when, earliest or when), heard.since is not None
 
@@ -257,7 +258,7 @@ def vanished(known: Known, last_seen_at: datetime, missed_at: datetime) -> Obser
 
     It ended when its last container did, if that was seen; else it was last known to be there at `last_seen_at`.
     """
-    if known.ended or not known.told:
+    if known.ended or not known.reported:
         return Observed(dropped="" if known.ended else "claims_never_seen")
     if known.end_at:
         return Observed(tuple(_end_rows(known, last_seen_at, known.end_reason, known.end_message)))
@@ -337,7 +338,7 @@ def _parts(
     if claimed is None:  # its claims were known, and are gone
         placed += [_Placed(Part(None), None)] * (len(known.allocations) - len(placed))
     elif claimed.asked:
-        # Devices without a UUID cannot be named: then the node is told, and how many.
+        # Devices without a UUID cannot be named: then the node is reported, and how many.
         held = _held(claimed, around)
         devices = tuple((*place, units) for place, units in sorted(shares(held, "", {}).items()))
         count = float(sum(device.part or 1 for device in claimed.devices)) if held else float(claimed.asked)
@@ -372,23 +373,23 @@ def _submitted(
 ) -> tuple[list[Row], list[str]]:
     """Its creation, and since when the scheduler finds no place for it."""
     rows: list[Row] = []
-    told: list[str] = []
-    if "submitted" not in known.told:
+    added: list[str] = []
+    if "submitted" not in known.reported:
         owner = next(iter(items(child(pod, "metadata"), "ownerReferences")), {})
         of = f" of {text(owner, 'kind')}/{text(owner, 'name')}" if owner else ""
         said = {"message": f"pod {namespace(pod)}/{name(pod)}{of}", "actor": mark(pod, settings.user_marks)}
         rows += _per_part(known, "submitted", made, placed, said)
-        told.append("submitted")
+        added.append("submitted")
     unplaced = condition(pod, "PodScheduled")
     since = at(unplaced.get("lastTransitionTime"))
     reason = text(unplaced, "reason")
     if unplaced.get("status") == "False" and since is not None and since > made and reason:
         label = f"unplaced {since.isoformat()}"
-        if label not in known.told:
+        if label not in known.reported:
             said = {"reason": reason, "message": text(unplaced, "message")}
             rows += _per_part(known, "submitted", since, placed, said)
-            told.append(label)
-    return rows, told
+            added.append(label)
+    return rows, added
 
 
 def _per_part(

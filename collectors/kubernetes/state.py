@@ -1,7 +1,7 @@
 """A watch's position in one SQLite file: a restart continues from it without losing or repeating anything.
 
 The rows go to the sink first, then the state is committed: a crash in between tells the same rows again, with the
-same keys; only an end that no stamp tells is told as it is heard, which is later or an estimate. A transaction is whole
+same keys; only an end without a stamp is reported as it is heard, which is later or an estimate. A transaction is whole
 or absent after a crash.
 """
 
@@ -38,7 +38,7 @@ class State:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None, timeout=1.0)
-            # Two watches with one state would each forget what the other told.
+            # Two watches with one state would each forget what the other reported.
             self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")

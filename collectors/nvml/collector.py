@@ -272,7 +272,7 @@ class NvmlCollector:
         return [xid for xid in found if now - LOOK_BACK <= xid.at <= now]
 
     def _xid_reading(self, device: Device) -> dict[str, Reading]:
-        """The last XID since the start; 0 and idle if none came and they are told."""
+        """The last XID since the start; 0 and idle if none came and they are reported."""
         last = self._last_xids.get(device.uuid)
         if last is not None:
             return {"xid_last": Reading("ok", float(last.code), last.source)}

@@ -47,7 +47,7 @@ class XidWatch:
         self._thread: threading.Thread | None = None
         self._uuids: dict[int, str] = {}
         self.states: dict[str, State] = {}
-        """Whether XIDs of a device are told, by its UUID."""
+        """Whether XIDs of a device are reported, by its UUID."""
         self.lost = 0
         """Events that came while the queue was full."""
 

@@ -238,7 +238,7 @@ class Nvml:
     # --- what a device is ---
 
     def uuid(self, handle: Handle) -> str:
-        """Empty where it cannot be told (a handle from before a reconfiguration)."""
+        """Empty where it is unknown (a handle from before a reconfiguration)."""
         return _text(self.ask("nvmlDeviceGetUUID", handle).value)
 
     def name(self, handle: Handle) -> str:

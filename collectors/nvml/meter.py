@@ -141,7 +141,7 @@ class Meter:
 
 
 def silent(device: Device) -> tuple[DeviceReading, ...]:
-    """A device and its MIG instances of which nothing can be told: what they should have is blank."""
+    """A device and its MIG instances of which nothing can be read: what they should have is blank."""
     blank = Reading("blank", source="nvml")
 
     def names(mode: str) -> dict[str, Reading]:

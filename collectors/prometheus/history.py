@@ -119,7 +119,7 @@ class History:
 
     @property
     def has_holders(self) -> bool:
-        """Whether kube-state-metrics told of a pod that asks for an accelerator."""
+        """Whether kube-state-metrics reported a pod that asks for an accelerator."""
         return self._holders.seen_any
 
     def next(self, now: datetime) -> Collected | None:

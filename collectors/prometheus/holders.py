@@ -21,7 +21,16 @@ from typing import Any
 from collectors.exporters.prometheus import Result
 from collectors.kubernetes.pods import Around, Heard, Known, observe, vanished
 from collectors.kubernetes.settings import Settings
-from collectors.prometheus.pods import FACTS, REQUESTS, RESOURCES, Told, pod_object, sanitized_marks, target_of, told_of
+from collectors.prometheus.pods import (
+    FACTS,
+    REQUESTS,
+    RESOURCES,
+    PodReport,
+    pod_object,
+    pod_reports,
+    sanitized_marks,
+    target_of,
+)
 from collectors.readings import Collected
 
 GONE_SCRAPES = 3
@@ -39,7 +48,7 @@ Target = tuple[str, str]
 
 @dataclass
 class _Pod:
-    """known: what was told of it.   last: when it was seen last.   missed: scrapes without it since, and when the
+    """known: what was reported of it.   last: when it was seen last.   missed: scrapes without it since, and when the
     first of them was.   since: from when its name is its own."""
 
     known: Known
@@ -66,7 +75,7 @@ class Answers:
     a pod that is over was last seen before it was; absent if never."""
 
     start: float
-    told: Mapping[str, Told]
+    reports: Mapping[str, PodReport]
     scraped: Mapping[Target, list[float]]
     alive: Mapping[str, float]
 
@@ -96,8 +105,8 @@ class Holders:
             return Answers(start, {}, {}, {})
         facts = self._series(f'__name__=~"{"|".join(FACTS)}"')
         said = ask(f"last_over_time({facts}{span}) and on (uid) last_over_time({wanted}{span})", end)
-        told = told_of(samples, [one for some in said.at.values() for one in some])
-        targets = {one.target for one in told.values()} | {pod.target for pod in self._pods.values()}
+        reports = pod_reports(samples, [one for some in said.at.values() for one in some])
+        targets = {one.target for one in reports.values()} | {pod.target for pod in self._pods.values()}
         jobs = sorted({job for job, _ in targets})
         scraped: dict[Target, set[float]] = defaultdict(set)
         up = ask(f"{self._series(_one_of('up', 'job', jobs))}{span}", end)
@@ -106,9 +115,9 @@ class Holders:
                 scraped[target_of(series)] |= {at} if series.value == 1 else set()
         for at, one in samples:
             scraped[target_of(one)].add(at)
-        over = [uid for uid, one in told.items() if one.phase in ENDED.split("|") and not self._is_over(uid)]
+        over = [uid for uid, one in reports.items() if one.phase in ENDED.split("|") and not self._is_over(uid)]
         alive = self._alive(ask, over, span, end)
-        return Answers(start, told, {target: sorted(some) for target, some in scraped.items()}, alive)
+        return Answers(start, reports, {target: sorted(some) for target, some in scraped.items()}, alive)
 
     def _series(self, matchers: str) -> str:
         return f"{{{matchers}{',' if self.selector else ''}{self.selector}}}"
@@ -130,19 +139,19 @@ class Holders:
     def take(self, answers: Answers) -> Collected:
         """The events that these answers add; pieces are to be taken in the order of time."""
         collected = Collected()
-        for uid, told in sorted(answers.told.items()):
+        for uid, report in sorted(answers.reports.items()):
             self.seen_any = True
             pod = self._pods.get(uid)
-            if pod is not None and told.last <= pod.last:
+            if pod is not None and report.last <= pod.last:
                 continue
-            known = self._observe(pod, told, answers, collected)
+            known = self._observe(pod, report, answers, collected)
             if known is None:
                 continue
-            namespace, name = told.label("namespace"), told.label("pod")
+            namespace, name = report.label("namespace"), report.label("pod")
             if pod is None:
-                since = told.stamp("kube_pod_created") or told.first
-                pod = self._pods[uid] = _Pod(known, namespace, name, since, told.last, told.target)
-            pod.known, pod.last, pod.target, pod.missed = known, told.last, told.target, 0
+                since = report.stamp("kube_pod_created") or report.first
+                pod = self._pods[uid] = _Pod(known, namespace, name, since, report.last, report.target)
+            pod.known, pod.last, pod.target, pod.missed = known, report.last, report.target, 0
         self._names = {}
         for uid, pod in self._pods.items():
             self._names.setdefault((pod.namespace, pod.name), []).append((pod.since, uid))
@@ -155,16 +164,16 @@ class Holders:
                 del self._pods[uid]
         return collected
 
-    def _observe(self, pod: _Pod | None, told: Told, answers: Answers, collected: Collected) -> Known | None:
-        heard, since = datetime.fromtimestamp(told.last, UTC), None
-        if told.phase in ENDED.split("|"):
-            completed = told.stamp("kube_pod_completion_time")
+    def _observe(self, pod: _Pod | None, report: PodReport, answers: Answers, collected: Collected) -> Known | None:
+        heard, since = datetime.fromtimestamp(report.last, UTC), None
+        if report.phase in ENDED.split("|"):
+            completed = report.stamp("kube_pod_completion_time")
             if pod is None and completed is not None and completed <= self.not_before:
                 return None  # it was over before the history began
             before = pod.last if pod is not None else self.not_before
-            since = datetime.fromtimestamp(max(answers.alive.get(told.uid, before), before), UTC)
+            since = datetime.fromtimestamp(max(answers.alive.get(report.uid, before), before), UTC)
         known = pod.known if pod is not None else None
-        found = pod_object(told, self.not_before)
+        found = pod_object(report, self.not_before)
         observed = observe(known, found, Around(), self.settings, Heard(heard, since))
         for row in observed.rows:
             collected.add("events", row)
@@ -173,7 +182,7 @@ class Holders:
         return observed.known
 
     def _is_gone(self, pod: _Pod, answers: Answers) -> bool:
-        """Whether its series ended while who told of it went on."""
+        """Whether its series ended while their target went on answering."""
         mine = answers.scraped.get(pod.target)
         if mine:
             without = mine[bisect_right(mine, max(pod.last, answers.start)) :]

@@ -90,7 +90,7 @@ def target_of(one: Series) -> tuple[str, str]:
 
 
 @dataclass
-class Told:
+class PodReport:
     """What was said of one pod. first, last: when its requests were seen, in seconds.   target: who said so, as (job,
     instance).   asked: (container, whether it is an init container, resource) -> how much.   facts: name -> (labels,
     value), the last of each.   phase, reason: those that are 1."""
@@ -121,19 +121,19 @@ class Told:
         return next((text for labels, _ in self.facts.values() if (text := own(labels, name))), "")
 
 
-def told_of(requests: Iterable[tuple[float, Series]], facts: Iterable[Series]) -> dict[str, Told]:
+def pod_reports(requests: Iterable[tuple[float, Series]], facts: Iterable[Series]) -> dict[str, PodReport]:
     """By UID what was said of the pods that ask for accelerators. requests: with their instants, in their order."""
-    found: dict[str, Told] = {}
+    found: dict[str, PodReport] = {}
     for at, one in requests:
         uid = own(one.labels, "uid")
         if not uid:
             continue
         target = target_of(one)
-        told = found.setdefault(uid, Told(uid, at, at, target))
-        told.last, told.target = at, target
+        report = found.setdefault(uid, PodReport(uid, at, at, target))
+        report.last, report.target = at, target
         is_init = one.name == REQUESTS[1]
-        told.asked[own(one.labels, "container"), is_init, own(one.labels, "resource")] = float(one.value)
-        told.facts[one.name] = one.labels, float(one.value)
+        report.asked[own(one.labels, "container"), is_init, own(one.labels, "resource")] = float(one.value)
+        report.facts[one.name] = one.labels, float(one.value)
     for one in facts:
         named = found.get(own(one.labels, "uid"))
         # What another target said before kube-state-metrics was moved is older.
@@ -142,22 +142,22 @@ def told_of(requests: Iterable[tuple[float, Series]], facts: Iterable[Series]) -
     return found
 
 
-def pod_object(told: Told, not_before: float) -> Object:
+def pod_object(report: PodReport, not_before: float) -> Object:
     """not_before: what came to be earlier counts from then."""
 
     def at(*names: str) -> str:
-        stamps = (told.stamp(name) for name in names)
+        stamps = (report.stamp(name) for name in names)
         stamp = next((one for one in stamps if one is not None), None)
         return "" if stamp is None else _written(max(stamp, not_before))
 
     scheduled = at("kube_pod_status_scheduled_time", "kube_pod_start_time")
     created = at("kube_pod_created", "kube_pod_start_time", "kube_pod_status_scheduled_time")
-    completed = told.stamp("kube_pod_completion_time")
-    is_over = told.phase in ("Succeeded", "Failed")
-    labels, _ = told.facts.get("kube_pod_labels", ({}, 0.0))
-    owner = {"kind": told.label("created_by_kind"), "name": told.label("created_by_name")}
+    completed = report.stamp("kube_pod_completion_time")
+    is_over = report.phase in ("Succeeded", "Failed")
+    labels, _ = report.facts.get("kube_pod_labels", ({}, 0.0))
+    owner = {"kind": report.label("created_by_kind"), "name": report.label("created_by_name")}
     ended = {"terminated": {"finishedAt": _written(max(completed or 0, not_before)), "exitCode": 0}}
-    status: dict[str, Any] = {"phase": told.phase, "reason": told.reason}
+    status: dict[str, Any] = {"phase": report.phase, "reason": report.reason}
     if scheduled:
         status |= {
             "startTime": scheduled,
@@ -167,25 +167,25 @@ def pod_object(told: Told, not_before: float) -> Object:
         status["containerStatuses"] = [{"name": "", "state": ended}]
     return {
         "metadata": {
-            "uid": told.uid,
-            "namespace": told.label("namespace"),
-            "name": told.label("pod"),
-            "creationTimestamp": created or _written(max(told.first, not_before)),
+            "uid": report.uid,
+            "namespace": report.label("namespace"),
+            "name": report.label("pod"),
+            "creationTimestamp": created or _written(max(report.first, not_before)),
             "labels": {name.removeprefix("label_"): text for name, text in labels.items() if name.startswith("label_")},
             "ownerReferences": [owner] if owner["kind"] not in ("", "<none>") else [],
         },
         "spec": {
-            "nodeName": told.label("node"),
-            "containers": _containers(told, False),
-            "initContainers": _containers(told, True),
+            "nodeName": report.label("node"),
+            "containers": _containers(report, False),
+            "initContainers": _containers(report, True),
         },
         "status": status,
     }
 
 
-def _containers(told: Told, init: bool) -> list[dict[str, Any]]:
+def _containers(report: PodReport, init: bool) -> list[dict[str, Any]]:
     found: dict[str, dict[str, str]] = {}
-    for (container, is_init, resource), amount in sorted(told.asked.items()):
+    for (container, is_init, resource), amount in sorted(report.asked.items()):
         if is_init is init:
             found.setdefault(container, {})[resource_of(resource)] = f"{amount:.15g}"
     return [{"name": name, "resources": {"requests": asks}} for name, asks in found.items()]

@@ -2,7 +2,7 @@
 
 What is remembered of a target between its instants is what a scrape remembers: counters, who held what, how often it is
 asked. It is made again from the log where it is not there (`Memory` is new after a restart), by instants that lie
-before; nothing is told of those. The units of its fields outlive the log: `assembler.py` keeps them in the store.
+before; no rows are made of those. The units of its fields outlive the log: `assembler.py` keeps them in the store.
 """
 
 from __future__ import annotations

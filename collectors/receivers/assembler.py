@@ -206,7 +206,7 @@ class Assembler:
     def _inventory(
         self, sender: Sender | None, target: Target, at: float, reading: Reading
     ) -> ExporterInventory | None:
-        """Where its devices are told; None where the sender may not."""
+        """Where its devices are reported; None where the sender may not."""
         if sender is None or not sender.place.may_send("devices"):
             return None
         key = sender.name, target.cluster

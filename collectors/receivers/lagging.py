@@ -36,10 +36,10 @@ class Measures:
         none if it were divided. ended: whose series end here, so that nothing of them is on its way."""
         for device in seen:
             self.first.setdefault(_key(device), at)
-            self.last |= {(_key(device), name): at for name in _told(device)}
+            self.last |= {(_key(device), name): at for name in _named(device)}
         present = {_key(device) for device in seen}
         for device in ended:
-            for name in _told(device) if _key(device) in present else ():
+            for name in _named(device) if _key(device) in present else ():
                 self.last.pop((_key(device), name), None)
         for device in seen:
             for name in {*self._false_zeros(device, at), *self._in_their_stead(device, at)}:
@@ -49,8 +49,8 @@ class Measures:
         """What series of the same target said that came late."""
         for key, at in other.first.items():
             self.first[key] = min(at, self.first.get(key, at))
-        for told, at in other.last.items():
-            self.last[told] = max(at, self.last.get(told, at))
+        for measure, at in other.last.items():
+            self.last[measure] = max(at, self.last.get(measure, at))
 
     def _false_zeros(self, device: Observation, at: float) -> Iterator[str]:
         if (
@@ -66,9 +66,9 @@ class Measures:
                 yield rule.metric
 
     def _in_their_stead(self, device: Observation, at: float) -> Iterator[str]:
-        told, behind = _told(device), False
+        named, behind = _named(device), False
         for name in activity_measures(bool(device.partition) or device.divided):
-            if name not in told:
+            if name not in named:
                 behind |= self._may_come(device, name, at)
             elif behind and device.readings[name].usable:
                 yield name
@@ -88,6 +88,6 @@ def _key(device: Observation) -> Key:
     return device.device_id, device.partition
 
 
-def _told(device: Observation) -> set[str]:
+def _named(device: Observation) -> set[str]:
     """Of which metrics there was a series, whatever it said."""
     return {name for name, reading in device.readings.items() if reading.source}

@@ -1,7 +1,7 @@
 """One replica's series at two moments -> what happened in between; merges several replicas. Pure.
 
 A counter that fell has started anew: all that it shows is new. A series that was not there when its server was read
-before has begun since. At the first reading only gauges and summaries can be told.
+before has begun since. At the first reading only gauges and summaries can be read.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class ServiceCollector:
             if service.whole and len(found) == len(replicas):
                 self._add_whole(collected, service, now, found)
             elif service.whole:
-                collected.dropped["a replica did not answer: nothing is told of the whole service"] += 1
+                collected.dropped["a replica did not answer: nothing is reported of the whole service"] += 1
         return collected
 
     def acknowledge(self) -> None:

@@ -68,7 +68,7 @@ def message_of(body: bytes) -> Message:
 
 @dataclass(slots=True)
 class _Run:
-    """Totals before this interval (or the first of the run) and the last ones; rates told within the interval."""
+    """Totals before this interval (or the first of the run) and the last ones; rates reported within the interval."""
 
     heard_at: datetime
     before: Message | None = None

@@ -52,9 +52,9 @@ RECORD_MISSING = (
 )
 END_CHANGED = "Slurm reported its end as {}, and reports {} now: the earlier one is billed"
 END_UNKNOWN = (
-    "accounting has no end of its run that began at {}: billed until {}, as the controller told or was last asked"
+    "accounting has no end of its run that began at {}: billed until {}, as the controller reported or was last asked"
 )
-RECORD_LOST = "accounting has lost a record of it: what it held after {}, unless the controller told, is not billed"
+RECORD_LOST = "accounting has lost a record of it: what it held after {}, unless the controller said so, is not billed"
 RUNAWAY = (
     "accounting takes it for running, and the controller does not know it: billed until accounting has an end. Check:"
     " sacctmgr show runawayjobs"
@@ -307,7 +307,7 @@ class SlurmCollector:
         """Ends of runs that accounting makes none of, once the controller says that the job holds them no more.
 
         What is requeued or resized in the second of its start has a record without a length, perhaps from before the
-        start that was reported, or one that its next run has overwritten; a requeue was seen to be told as a start in
+        start that was reported, or one that its next run has overwritten; a requeue was seen reported as a start in
         the instant in which the run ends; of some array's tasks there is no record at all, but they wait again since
         their requeue, which is their submission then; where a task ended before its second run was written, the record
         of the first one is the last; and a slurmctld that was killed forgets jobs, which accounting takes for running,

@@ -206,7 +206,7 @@ def waiting(job: Job, site: Site, at: datetime) -> Row:
 
 
 def placements(job: Job, site: Site, inventory: Inventory) -> list[Row]:
-    """What the controller knows of a job that holds GPUs: the devices, instead of the nodes that `life` told."""
+    """What the controller knows of a job that holds GPUs: the devices, instead of the nodes that `life` reported."""
     if not job.holds or job.started_at is None or not job.placed or job.is_momentary:
         return []
     # An end in the same millisecond would end this too, though it is the end of the record before.

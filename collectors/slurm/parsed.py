@@ -12,7 +12,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One record that is not used.   line: where it begins, from 1; of JSON the record's place in its list.
-    reason: few words, to count by.   detail: what was found.   job: its id, where that can be told."""
+    reason: few words, to count by.   detail: what was found.   job: its id, where that is known."""
 
     line: int
     reason: str

@@ -249,5 +249,5 @@ def test_every_profile_says_what_its_devices_are() -> None:
     reported: dict[str, Profile] = {
         name: profile_of(name) for name in ("amd", "ascend", "dcgm", "gaudi", "hami", "tpu")
     }
-    assert [name for name, profile in reported.items() if not profile.inventory.told] == ["hami"]
+    assert [name for name, profile in reported.items() if not profile.inventory.reported] == ["hami"]
     assert all(profile.model or profile.identity.model for profile in reported.values())

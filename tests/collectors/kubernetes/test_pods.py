@@ -367,3 +367,10 @@ def test_what_ended_unseen_is_estimated_from_what_was_known() -> None:
 
 def test_pods_without_accelerators_are_not_told() -> None:
     assert reported(pod("u", gpus=0)) == []
+
+
+def test_a_state_in_which_what_was_reported_was_called_told_is_read() -> None:
+    known = Known(node="n1", allocations=("u1",), reported=("submitted", "started"))
+    plain = known.plain()
+    plain["told"] = plain.pop("reported")
+    assert Known.of(plain) == known

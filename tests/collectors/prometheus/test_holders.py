@@ -16,7 +16,7 @@ import pytest
 from collectors.exporters.exposition import Series
 from collectors.kubernetes.settings import Settings
 from collectors.prometheus.holders import GONE_SCRAPES, MOVED_SECONDS, Answers, Holders
-from collectors.prometheus.pods import RESOURCES, Told, pod_object, resource_of, sanitized, told_of
+from collectors.prometheus.pods import RESOURCES, PodReport, pod_object, pod_reports, resource_of, sanitized
 from collectors.readings import Row
 
 BEGIN, END, PERIOD = 1_790_000_000.0, 1_790_000_000.0 + 6 * 3600, 30.0
@@ -32,8 +32,8 @@ class Life:
     over: tuple[str, bool] | None
     gone: float
 
-    def told(self, seen: list[float], target: tuple[str, str]) -> Told:
-        told = Told(self.uid, seen[0], seen[-1], target, {("main", False, "nvidia_com_gpu"): 1.0})
+    def told(self, seen: list[float], target: tuple[str, str]) -> PodReport:
+        told = PodReport(self.uid, seen[0], seen[-1], target, {("main", False, "nvidia_com_gpu"): 1.0})
         labels = {"namespace": "ml", "pod": self.uid, "node": "n1"}
         told.facts["kube_pod_info"] = labels, 1.0
         told.facts["kube_pod_created"] = labels, self.start - 5
@@ -68,7 +68,7 @@ class Site:
     def between(self, start: float, end: float) -> Answers:
         """As `Holders.ask` does, of (start, end]."""
         some = [one for one in self.scrapes if start < one[0] <= end]
-        told: dict[str, Told] = {}
+        told: dict[str, PodReport] = {}
         alive: dict[str, float] = {}
         for life in self.lives:
             seen = [(at, target) for at, target in some if life.start <= at < life.gone]
@@ -206,7 +206,7 @@ def test_partitions_init_containers_and_labels_are_those_of_the_pod() -> None:
         series("kube_pod_status_phase", 1, phase="Failed", instance="old"),  # another target's, from before
         series("kube_pod_info", 1, uid="u2"),
     ]
-    told = told_of(asked, facts)
+    told = pod_reports(asked, facts)
     assert set(told) == {"u1"} and told["u1"].phase == "Running"
     pod: Any = pod_object(told["u1"], 0)
     assert pod["spec"]["nodeName"] == "n1"
