@@ -7,57 +7,46 @@ the keys are the records' own in any case, so what comes twice changes nothing.
 
 from __future__ import annotations
 
-import json
-import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
 from collectors.errors import CollectorError
-from collectors.readings import Collected, Row, Severity
-from collectors.slurm import rest, sacct, scontrol
+from collectors.readings import Collected, Row
 from collectors.slurm.ends import REPLACED, REPLACES, SEEN_AT, Began
 from collectors.slurm.inventory import Inventory
 from collectors.slurm.jobs import (
     ENDINGS,
     HOLDING,
     NOTHING,
-    SOURCE,
     WAITING,
     Job,
     Site,
-    contradictions,
-    life,
     not_ours,
-    placements,
-    profile_is_a_guess,
     waiting,
 )
 from collectors.slurm.nodes import Look, Node, Returned, changes, held_by, shares_per_gpu
 from collectors.slurm.parsed import Parsed, Problem
+from collectors.slurm.position import Pace, read_state, since, write_state
+from collectors.slurm.rows import (
+    LATE,
+    finding,
+    lifecycle_rows,
+    missing_rows,
+    placement_rows,
+    problem_rows,
+    unfinished_rows,
+)
 from collectors.slurm.runs import Run, Runs, Start
 from collectors.slurm.sources import Source
-from warehouse.json_text import parse_json
 
 Reported = TypeVar("Reported", Job, Node)
-PROFILE_UNKNOWN = (
-    "the MIG profile of its GPUs is unknown, the node's smallest was assumed: name the types in"
-    " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
-)
-RECORD_MISSING = (
-    "accounting has no record of it, or of its run: start and end are billed as the controller reported them"
-)
 END_CHANGED = "Slurm reported its end as {}, and reports {} now: the earlier one is billed"
 END_UNKNOWN = (
     "accounting has no end of its run that began at {}: billed until {}, as the controller reported or was last asked"
-)
-RECORD_LOST = "accounting has lost a record of it: what it held after {}, unless the controller said so, is not billed"
-RUNAWAY = (
-    "accounting takes it for running, and the controller does not know it: billed until accounting has an end. Check:"
-    " sacctmgr show runawayjobs"
 )
 ONLY_AT_START = {
     "node",
@@ -74,48 +63,13 @@ ONLY_AT_START = {
 BEGUN_LATELY = timedelta(hours=2)
 SEEN_EVERY = timedelta(minutes=1)
 """How often it is written down that a run still goes on."""
-UNTOLD = timedelta(minutes=10)
-"""So long after a run was last seen somebody may still say when it ended."""
-LATE = timedelta(minutes=1)
-"""Accounting may have a record later than the controller; one that is later still is missing."""
-MOST_PROBLEMS = 100
-"""How many bad records a cycle tells one by one; the others are counted."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How far back to ask: at first, in each cycle, and now and then."""
-
-    first: timedelta = timedelta(days=7)
-    overlap: timedelta = timedelta(hours=1)
-    deep_every: timedelta = timedelta(hours=1)
-    deep_overlap: timedelta = timedelta(days=2)
-
-
-@dataclass(frozen=True)
-class ReadState:
-    """What outlives a restart: until when accounting was read, and deeply; since when which nodes are unavailable."""
-
-    until: datetime | None = None
-    deep_until: datetime | None = None
-    nodes_at: datetime | None = None
-    unavailable: Mapping[str, datetime] = field(default_factory=dict)
-
-
-def since(now: datetime, kept: ReadState, pace: Pace) -> tuple[datetime, bool]:
-    """From when to ask accounting, and whether that is deep. A clock that was set back asks further back, not less."""
-    if kept.until is None:
-        return now - pace.first, True
-    until = min(kept.until, now)
-    deep_until = min(kept.deep_until or until, now)
-    if kept.deep_until is None or now - deep_until >= pace.deep_every:
-        return min(until - pace.deep_overlap, deep_until - pace.overlap), True
-    return until - pace.overlap, False
+END_PATIENCE = timedelta(minutes=10)
+"""How long after a run was last seen somebody may still report when it ended."""
 
 
 class SlurmCollector:
-    """One cluster's Slurm. `collect` reads and hands on; `kept` says that it is safe, and only then is forgotten
-    what must not be asked again. Without it the next cycle asks and hands on the same.
+    """One cluster's Slurm. `collect` reads and hands on; `acknowledge` says that it is safe, and only then is
+    forgotten what must not be asked again. Without it the next cycle asks and hands on the same.
 
     away:     sources that could not be read in the last cycle, in words.
     problems: bad records of the last cycle.
@@ -131,7 +85,7 @@ class SlurmCollector:
         self.away: list[str] = []
         self._source, self._site, self._inventory = source, site, inventory
         self._state_file, self._pace = state_file, pace or Pace()
-        self._kept = _read_state(state_file)
+        self._kept = read_state(state_file)
         self._next = self._kept
         self._sent: set[int] = set()
         self._seen: set[int] = set()
@@ -163,9 +117,9 @@ class SlurmCollector:
         else:
             missing = list(_not_accounted(accounted.records, jobs, begin, now))
             lives = [*_joined(accounted.records, jobs), *missing]
-            collected += self._new(_missing_rows(missing, self._site, now))
+            collected += self._new(missing_rows(missing, self._site, now))
             if controlled is not None:
-                collected += self._new(_unfinished_rows(accounted.records, jobs, self._site, now))
+                collected += self._new(unfinished_rows(accounted.records, jobs, self._site, now))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
         collected += self._new(self._changed_ends(lives, now))
         reported = lifecycle_rows(lives, self._site, now)
@@ -194,7 +148,7 @@ class SlurmCollector:
             self._forget(self._next.until)
         self._runs.save()
         if self._next != self._kept:
-            _write_state(self._state_file, self._next)
+            write_state(self._state_file, self._next)
             self._kept = self._next
 
     def close(self) -> None:
@@ -335,7 +289,7 @@ class SlurmCollector:
                 continue
             end = run.end()
             last = run.last_seen_at
-            is_settled = self._deep and now - max(before or last, last) >= UNTOLD
+            is_settled = self._deep and now - max(before or last, last) >= END_PATIENCE
             if end is None and before is None and is_settled and not run.may_be_recorded:
                 end = last, "REQUEUED"
             ends = [at for at in (before, end and end[0]) if at is not None]
@@ -416,203 +370,3 @@ def _not_accounted(
         is_late = job.holds and job.started_at is not None and now - job.started_at >= LATE
         if (job.job_id, None) not in known or (is_late and (job.job_id, job.started_at) not in known):
             yield job
-
-
-def _missing_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
-    collected = Collected()
-    for job in jobs:
-        if job.holds and job.started_at and now - job.started_at >= LATE and not not_ours(job, site):
-            collected.add("findings", finding(site, now, "record_missing", RECORD_MISSING, job.job_id, "warning"))
-    return collected
-
-
-def _unfinished_rows(accounted: Sequence[Job], controlled: Iterable[Job], site: Site, now: datetime) -> Collected:
-    """Findings of records without an end whose job the controller does not know, and of those that another record of
-    their job shows to be not all: a submission before another one that never came to an end, a requeue or a resize
-    after which nothing came."""
-    collected = Collected()
-    known = {job.job_id for job in controlled}
-    last: dict[str, datetime] = {}
-    for job in accounted:
-        if job.submitted_at is not None:
-            last[job.job_id] = max(job.submitted_at, last.get(job.job_id, job.submitted_at))
-    for job in accounted:
-        since = job.ended_at or job.started_at or job.submitted_at
-        if since is None or now - since < LATE or not_ours(job, site):
-            continue
-        latest = last.get(job.job_id, since)
-        goes_on = job.ended_at is None or (job.state in ("REQUEUED", "RESIZING") and latest < job.ended_at)
-        if job.state in HOLDING and job.job_id not in known:
-            name, message = "end_unknown", RUNAWAY
-        elif job.state in WAITING and job.submitted_at is not None and job.submitted_at < latest:
-            name, message = "record_missing", RECORD_LOST.format(f"{job.submitted_at:%Y-%m-%d %H:%M:%SZ}")
-        elif job.state not in HOLDING and goes_on and job.job_id not in known:
-            name, message = "record_missing", RECORD_LOST.format(f"{since:%Y-%m-%d %H:%M:%SZ}")
-        else:
-            continue
-        collected.add("findings", finding(site, now, name, message, job.job_id, "warning"))
-    return collected
-
-
-def lifecycle_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
-    """Events of accounting's records; a job that cannot be billed right is a finding that names it."""
-    collected = Collected()
-    for job in jobs:
-        if reason := not_ours(job, site):
-            collected.dropped[reason] += 1
-            if job.gpus.shared:
-                collected.add("findings", finding(site, now, "record_unreadable", reason, job.job_id))
-            continue
-        if profile_is_a_guess(job, site):
-            collected.add("findings", finding(site, now, "profile_unknown", PROFILE_UNKNOWN, job.job_id, "warning"))
-        for row in life(job, site):
-            collected.add("events", row)
-    return collected
-
-
-def problem_rows(what: str, problems: Sequence[Problem], site: Site, now: datetime) -> Collected:
-    """A finding for each record that cannot be read, with the job: it is not billed until somebody looks."""
-    collected = Collected()
-    for problem in problems[:MOST_PROBLEMS]:
-        message = f"{what}: {f'job {problem.job}' if problem.job else 'a record'}: {problem.detail}"
-        collected.add("findings", finding(site, now, "record_unreadable", message, problem.job))
-    if (more := len(problems) - MOST_PROBLEMS) > 0:
-        collected.add("findings", finding(site, now, "record_unreadable", f"{what}: {more} more records"))
-    return collected
-
-
-def placement_rows(jobs: Iterable[Job], site: Site, inventory: Inventory, now: datetime) -> Collected:
-    """Events that name the devices of the controller's jobs."""
-    collected = Collected()
-    for job in jobs:
-        for message in contradictions(job, inventory):
-            collected.add("findings", finding(site, now, "profile_unknown", message, job.job_id, "warning"))
-        for row in placements(job, site, inventory):
-            collected.add("events", row)
-    return collected
-
-
-def read_file(path: Path, site: Site, inventory: Inventory, now: datetime) -> tuple[Collected, list[Problem]]:
-    """What a file holds: the text of sacct or of scontrol show node, or JSON of sacct, squeue, sinfo or slurmrestd.
-
-    Errors: CollectorError if it cannot be read, is empty, or is none of these.
-    """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as mistake:
-        raise CollectorError(str(path), f"cannot be read: {mistake}", "Give a file of sacct's or squeue's") from None
-    return read_text(text, site, inventory, now, str(path))
-
-
-def read_text(
-    text: str, site: Site, inventory: Inventory, now: datetime, where: str
-) -> tuple[Collected, list[Problem]]:
-    """The same of a text; `where` names it in errors."""
-    first = text.lstrip()[:4096]
-    if not first:
-        raise CollectorError(where, "empty: there is nothing to read", "Did the command that wrote it fail?")
-    if first.startswith("{"):
-        content = rest.document(text, where)
-        if not {"nodes", "jobs"} & content.keys():
-            raise CollectorError(
-                where,
-                f"JSON without jobs or nodes: it has {', '.join(content)[:80]}",
-                "Use sacct, squeue or slurmrestd",
-            )
-        if "jobs" not in content:
-            return _nodes_of_file(rest.read_nodes(content), site, inventory, now)
-        return _jobs_of_file(rest.read_jobs(content), site, inventory, now)
-    if first.startswith("JobId="):
-        raise CollectorError(
-            where, "text of scontrol: a job's name can forge any line of it", "Use squeue --json, or sacct --json"
-        )
-    if first.startswith("NodeName="):
-        return _nodes_of_file(scontrol.read_nodes(text, site), site, inventory, now)
-    return _jobs_of_file(sacct.read(text, site, where), site, inventory, now)
-
-
-def _jobs_of_file(
-    parsed: Parsed[Job], site: Site, inventory: Inventory, now: datetime
-) -> tuple[Collected, list[Problem]]:
-    collected = lifecycle_rows(parsed.records, site, now)
-    collected += placement_rows(parsed.records, site, inventory, now)
-    return _counted(parsed, collected, site, now)
-
-
-def _nodes_of_file(
-    parsed: Parsed[Node], site: Site, inventory: Inventory, now: datetime
-) -> tuple[Collected, list[Problem]]:
-    return _counted(parsed, changes(parsed.records, Look(now), site, inventory)[0], site, now)
-
-
-def _counted(
-    parsed: Parsed[Job] | Parsed[Node], collected: Collected, site: Site, now: datetime
-) -> tuple[Collected, list[Problem]]:
-    collected.dropped.update(parsed.skipped)
-    for problem in parsed.problems:
-        collected.dropped[problem.reason] += 1
-    collected += problem_rows("file", parsed.problems, site, now)
-    return collected, parsed.problems
-
-
-def finding(site: Site, now: datetime, name: str, message: str, job: str = "", severity: Severity = "critical") -> Row:
-    """Critical unless said otherwise: what is not read is not billed."""
-    row = {
-        "ts": now,
-        "cluster": site.cluster,
-        "workload_id": job,
-        "finding": name,
-        "severity": severity,
-        "message": message,
-        "source": SOURCE,
-    }
-    return {name: value for name, value in row.items() if value != ""}
-
-
-def _read_state(path: Path) -> ReadState:
-    """Errors: CollectorError if there is a file that cannot be read: guessing would lose or repeat a week."""
-    try:
-        reported = parse_json(path.read_text(encoding="utf-8"))
-        return ReadState(
-            until=_time(reported, "until"),
-            deep_until=_time(reported, "deep_until"),
-            nodes_at=_time(reported, "nodes_at"),
-            unavailable={
-                name: at for name in reported.get("unavailable", {}) if (at := _time(reported["unavailable"], name))
-            },
-        )
-    except FileNotFoundError:
-        return ReadState()
-    except (OSError, ValueError, AttributeError, TypeError) as mistake:
-        raise CollectorError(str(path), f"cannot be read: {mistake}", "Remove it to read from a week ago") from mistake
-
-
-def _time(reported: Mapping[str, object], name: str) -> datetime | None:
-    value = reported.get(name)
-    if value is None:
-        return None
-    at = datetime.fromisoformat(str(value))
-    if at.tzinfo is None:
-        raise ValueError(f"{name} has no zone")
-    return at
-
-
-def _write_state(path: Path, kept: ReadState) -> None:
-    """Errors: CollectorError."""
-    content = {
-        "until": kept.until and kept.until.isoformat(),
-        "deep_until": kept.deep_until and kept.deep_until.isoformat(),
-        "nodes_at": kept.nodes_at and kept.nodes_at.isoformat(),
-        "unavailable": {name: at.isoformat() for name, at in sorted(kept.unavailable.items())},
-    }
-    beside = path.with_name(path.name + ".new")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as mistake:
-        raise CollectorError(
-            str(path), f"cannot be written: {mistake}", "Give a folder that can be written"
-        ) from mistake

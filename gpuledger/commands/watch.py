@@ -195,7 +195,8 @@ def slurm(
 ) -> None:  # fmt: skip
     """Jobs and nodes of a Slurm cluster, from its accounting and its controller: events and device states."""
     from collectors.interruptible import InterruptedAskError, answered
-    from collectors.slurm.collect import SlurmCollector, read_file
+    from collectors.slurm.collect import SlurmCollector
+    from collectors.slurm.files import read_file
     from collectors.slurm.inventory import read_inventory
     from collectors.slurm.jobs import Site
 

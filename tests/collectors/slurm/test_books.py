@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from billing.close import close
 from collectors.slurm import rest, sacct
-from collectors.slurm.collect import lifecycle_rows, placement_rows
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
+from collectors.slurm.rows import lifecycle_rows, placement_rows
 from ingest import ingest_tables
 from tests.collectors.slurm.records import TEN, controlled
 from warehouse.records import DEVICES, EVENTS, RecordType

@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct, scontrol
-from collectors.slurm.collect import Pace, ReadState, SlurmCollector, since
+from collectors.slurm.collect import SlurmCollector
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Job, Site, life
 from collectors.slurm.nodes import Node
 from collectors.slurm.parsed import Parsed
+from collectors.slurm.position import Pace, ReadState, since
 from collectors.slurm.sources import Commands, Rest
 from collectors.slurm.tres import Gpus
 from tests.collectors.slurm.records import TEN, accounted, controlled

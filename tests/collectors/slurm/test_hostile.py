@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct
-from collectors.slurm.collect import lifecycle_rows, placement_rows, read_text
+from collectors.slurm.files import read_text
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Job, Site
 from collectors.slurm.parsed import Parsed
+from collectors.slurm.rows import lifecycle_rows, placement_rows
 from tests.collectors.slurm import hostile
 from tests.collectors.slurm.records import TEN, TRES, accounted, controlled
 

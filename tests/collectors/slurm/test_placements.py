@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from collectors.slurm import rest
-from collectors.slurm.collect import placement_rows
 from collectors.slurm.inventory import Inventory, Place
 from collectors.slurm.jobs import Site, life, profile_is_a_guess
+from collectors.slurm.rows import placement_rows
 from collectors.slurm.tres import gres
 from ingest.check_rows import check_rows
 from tests.collectors.slurm.records import TEN, controlled

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct
-from collectors.slurm.collect import lifecycle_rows, placement_rows, read_text
+from collectors.slurm.files import read_text
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
+from collectors.slurm.rows import lifecycle_rows, placement_rows
 from collectors.slurm.sources import Rest
 from tests.collectors.slurm.records import TEN, accounted, controlled
 from tests.slow_answers import answering

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import sacct
-from collectors.slurm.collect import lifecycle_rows
 from collectors.slurm.jobs import ENDINGS, Site
+from collectors.slurm.rows import lifecycle_rows
 from ingest.check_rows import check_rows
 from warehouse.records import EVENTS
 

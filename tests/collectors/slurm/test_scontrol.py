@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import scontrol
-from collectors.slurm.collect import read_text
+from collectors.slurm.files import read_text
 from collectors.slurm.inventory import Place, read_inventory
 from collectors.slurm.jobs import Site
 from collectors.slurm.nodes import Look, changes, shares_per_gpu

@@ -17,9 +17,9 @@ from billing.close import close
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
 from billing.verify import verify
 from collectors.slurm import sacct
-from collectors.slurm.collect import lifecycle_rows, placement_rows
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
+from collectors.slurm.rows import lifecycle_rows, placement_rows
 from collectors.slurm.tres import Gres
 from tests.collectors.slurm.test_books import put
 from tests.draws import drawn_seed
