@@ -51,24 +51,25 @@ def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> t
     Trap: Arrow's JSON reader is faster, and ends the process on a line that says null; lines come from anywhere.
     """
     objects, numbers, rejects = _objects(lines, first)
-    names = set(chain.from_iterable(objects))
-    usable = any(value.get("state") in USABLE_STATES for value in objects)
+    missing = dict.fromkeys(chain.from_iterable(objects))
+    values = dict(zip(missing, zip(*({**missing, **found}.values() for found in objects), strict=True), strict=True))
+    usable = any(state in USABLE_STATES for state in values.get("state", ()))
     table = pa.table(
-        {column.name: _column(column, objects) for column in record.columns if column.name in names}
+        {column.name: _column(column, values[column.name]) for column in record.columns if column.name in missing}
         or {record.columns[0].name: pa.nulls(len(objects))}
     )
 
     def raw(index: int) -> str:
         return lines[int(numbers[index]) - first].decode("utf-8", errors="backslashreplace")
 
-    return Piece(table, numbers, rejects, raw), names, usable
+    return Piece(table, numbers, rejects, raw), set(missing), usable
 
 
 def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], RowNumbers, list[Reject]]:
     """What the lines say, which of them say it, and those that say nothing."""
     try:
         values: list[Any] = [from_json(line) if len(line) <= ROW_BYTES else None for line in lines]
-        if set(map(type, values)) <= {dict} and surely_once(b"\n".join(lines), sum(map(len, values))):
+        if set(map(type, values)) <= {dict} and surely_once(b",".join(lines), sum(map(len, values))):
             return values, np.arange(first, first + len(values), dtype=np.int64), []
     except ValueError:
         pass  # one by one, to find which
@@ -95,9 +96,8 @@ def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], 
     return objects, np.array(numbers, np.int64), rejects
 
 
-def _column(column: Column, objects: Sequence[dict[str, Any]]) -> pa.Array:
+def _column(column: Column, values: Sequence[Any]) -> pa.Array:
     """Values of one kind as they are; a mixture as text, to be read value by value."""
-    values = [found.get(column.name) for found in objects]
     kinds = set(map(type, values)) - {type(None)}
     kind, of = _AS_THEY_ARE[column.type]
     if {dict, list}.isdisjoint(kinds):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import json
+import random
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from ingest import IngestError, ingest_file, ingest_tables
+from ingest.json_files import lines_piece
+from tests.draws import drawn_seed
 from tests.ingest.rows import HEADER, NOW, samples, save
 from warehouse.records import EVENTS, SAMPLES, SERVICE_LEVELS, RecordType
 from warehouse.store import Store
@@ -127,3 +131,22 @@ def test_a_file_without_rows_is_no_mistake(store: Store, tmp_path: Path, text: s
 def test_a_file_of_the_wrong_record_type_is_refused(store: Store, tmp_path: Path) -> None:
     path = save(samples(3), tmp_path / "s.csv")
     assert "no column allocation_id and event, which events need" in refused(store, path, EVENTS)
+
+
+def test_lines_with_any_keys_in_any_order_are_the_same_rows() -> None:
+    """Some columns are missing in some lines, and some keys are no columns."""
+    dice = random.Random(seed := drawn_seed())
+    print(f"seed {seed}")
+    text, numbers = ("node", "device_id", "state"), ("utilization", "power_watts")
+    for _ in range(50):
+        rows = []
+        for _ in range(dice.randrange(1, 9)):
+            keys = dice.sample([*text, *numbers, "mine"], dice.randrange(7))
+            rows.append({key: dice.random() if key in numbers else dice.choice(("ok", "n1", None)) for key in keys})
+        piece, names, usable = lines_piece(SAMPLES, [json.dumps(row).encode() for row in rows])
+        columns = [column.name for column in SAMPLES.columns if any(column.name in row for row in rows)]
+        assert names == {key for row in rows for key in row}
+        assert usable == any(row.get("state") == "ok" for row in rows)
+        if columns:
+            assert piece.table.to_pylist() == [{name: row.get(name) for name in columns} for row in rows]
+        assert piece.table.num_rows == len(rows)
