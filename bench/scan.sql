@@ -1,8 +1,11 @@
--- The yardstick of the close: one plain GROUP BY of all samples by device and hour. Answers how many groups.
-SELECT count() AS groups
+-- The yardstick of the close: one GROUP BY of all samples by device and hour that reads use, power and times. Answers a
+-- digest of all groups, so that the engine cannot leave a sum out.
+SELECT sum(cityHash64(device_id, hour, utilization, watts, seconds)) AS digest
 FROM
 (
-    SELECT device_id, toStartOfHour(ts) AS hour, sum(utilization) AS utilization, count() AS samples
+    SELECT
+        device_id, toStartOfHour(ts) AS hour,
+        sum(utilization) AS utilization, sum(power_watts) AS watts, sum(interval_seconds) AS seconds
     FROM samples
     GROUP BY device_id, hour
 )
