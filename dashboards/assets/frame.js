@@ -80,6 +80,12 @@
   });
 
   // Links with this class, wherever they are drawn (tables, heat maps), change the page as dcc.Link does.
+  // A language that the reader chooses is theirs on the next visit; one of a link that they were sent is not.
+  document.addEventListener("click", function (event) {
+    var chosen = event.target.closest && event.target.closest("a.gl-language");
+    if (chosen) localStorage.setItem("gl-lang", new URL(chosen.href).searchParams.get("lang"));
+  }, true);
+
   document.addEventListener("click", function (event) {
     var link = event.target.closest && event.target.closest("a.gl-go");
     if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -181,7 +187,7 @@
       });
     },
 
-    // What the document is called and which language it is in; a language that was chosen is kept for the next visit.
+    // What the document is called and which language it is in.
     // A period that nobody chose stands in the address, too: who is sent it sees the same.
     meta: function (meta) {
       if (!meta) return dash.no_update;
@@ -193,7 +199,6 @@
       drawn = { address: address(), at: Date.now() };
       document.title = meta.title;
       document.documentElement.lang = meta.lang;
-      if (new URLSearchParams(location.search).get("lang")) localStorage.setItem("gl-lang", meta.lang);
       return meta.title;
     },
   };

@@ -89,6 +89,11 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         page.goto(served)
         expect(page.locator("h1")).to_have_text("概览")
         page.wait_for_url("**/?lang=zh&period=2026-10")
+
+        page.goto(f"{served}?lang=en")  # as a link that somebody sent
+        speaks(page, "en")
+        page.goto(served)
+        speaks(page, "zh")
         assert wrong == []
 
 
