@@ -57,6 +57,14 @@ def test_the_dominant_resource_decides_who_is_next() -> None:
     assert started(plan) == ["a1", "b1"]
 
 
+def test_jobs_without_gpus_take_turns_by_their_cpus_within_a_cycle() -> None:
+    """Node of 8 CPUs; each start of a cycle counts for the next."""
+    state = core(nodes(1, 8), [Tenant("a"), Tenant("b")], FAIR)
+    request = Request(0, cpu_milli=2000)
+    waiting = [job(f"{tenant}{number}", tenant, at=number, request=request) for tenant in "ab" for number in range(4)]
+    assert started(decide(state, 1, *waiting)) == ["a0", "b0", "a1", "b1"]
+
+
 def test_remembered_usage_counts_after_it_is_over() -> None:
     queues = [Queue("q", "fair_share", half_life=3600)]
     state = core(nodes(1, 4), [Tenant("a"), Tenant("b")], queues, Policies(usage_weight=4))
