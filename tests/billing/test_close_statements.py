@@ -4,7 +4,7 @@ who is looked at again, which batches are read, what has moved, who fell silent.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 import billing.close
 from billing.close.facts import READ_BY, read_too, stage_facts, stage_fresh_facts
@@ -30,15 +29,6 @@ INTEGERS = {"claim": pa.uint64(), "units": pa.uint32(), "start_ms": pa.int64(), 
             "source_claim": pa.uint64(), "priority": pa.int64(), "batch": pa.uint64()}  # fmt: skip
 
 Row = dict[str, Any]
-
-
-@pytest.fixture
-def stage(books: Store) -> Iterator[Stage]:
-    """Of a run; its working tables are gone afterwards."""
-    stage = Stage(77)
-    yield stage
-    for row in books.rows("SHOW TABLES LIKE 'close_77_%'"):
-        books.command("DROP TABLE {table:Identifier}", {"table": row["name"]})
 
 
 def ask(store: Store, name: str, **params: Any) -> None:
