@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -115,7 +117,10 @@ def list_(
 def _password(file: Path | None) -> str:
     if file is None:
         try:
-            return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+            with warnings.catch_warnings():
+                if not sys.stdin.isatty():  # nothing is typed here, so nothing shows
+                    warnings.simplefilter("ignore", getpass.GetPassWarning)
+                return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
         except typer.Abort as left:
             if isinstance(left.__context__, EOFError):
                 raise LedgerError("password", "nobody types one here", "Give --password-file FILE") from left
