@@ -229,7 +229,7 @@ PUBLISHED = """
     SELECT cluster, allocation_id, toUnixTimestamp64Milli(start_at) AS start_ms,
         ifNull(toUnixTimestamp64Milli(end_at), {forever:Int64}) AS end_ms
     FROM allocations"""
-SETTLED_OF_ALIVE = f"{SETTLED} WHERE {WHICH} UNION ALL {PUBLISHED} WHERE NOT ({WHICH})"
+SETTLED_OF_ALIVE = f"{SETTLED} WHERE {WHICH} UNION ALL {PUBLISHED} WHERE allocation_hash NOT IN {{alive:Identifier}}"
 """The claims of a close, those that the last one published, and those of a close that looks at some alone."""
 
 
