@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from alerts.evaluate import Report
@@ -81,8 +82,7 @@ def check(
     now = options.parse_instant("--at", at) if at else datetime.now(UTC)
     loaded = load_rules(rules)
     route = load_routing(routing) if routing else None
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         measure(opened, now - DELAY, now)
         report = evaluate(opened, loaded, now, live=not at)
         outcomes = deliver(opened, route, now) if route else []
@@ -112,8 +112,7 @@ def list_(
     from alerts.routing import load_routing
 
     states = (*CURRENT, "resolved") if resolved else CURRENT
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         route = load_routing(routing) if routing else None
         found = current(opened, datetime.now(UTC), route, states, rule)
         evaluated = _last_run(opened)
@@ -170,8 +169,7 @@ def history(
     """Changes of alerts' states, or notifications, newest first."""
     from alerts import reading
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if deliveries:
             print_rows(reading.attempts(opened, rule, fingerprint, limit), DELIVERY_COLUMNS, fmt)
             return
@@ -220,8 +218,7 @@ def silence_add(
         )
         say(f"silence {added.id}: {_matchers(added)} until {added.ends_at:%F %T}Z")
         return
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         added = add_silence(opened, named, ends_at, whoever(author), reason, now, starts_at)
     say(f"silence {added.id}: {_matchers(added)} until {added.ends_at:%F %T}Z")
 
@@ -235,8 +232,7 @@ def silence_list(
     """Active and scheduled silences."""
     from alerts.silences import silences
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         found = silences(opened, datetime.now(UTC), past)
     rows = [
         {**vars(one), "matchers": dict(one.matchers) if fmt is options.Format.json else _matchers(one)} for one in found
@@ -259,8 +255,7 @@ def silence_end(
     from alerts.silences import end_silence
     from billing.audit import whoever
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         ended = end_silence(opened, identifier, whoever(author), datetime.now(UTC))
     say(f"silence {ended.id} is over: {_matchers(ended)}")
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import instant, print_json, print_rows, say
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.accounts.budgets import BudgetState
@@ -53,8 +54,7 @@ def status(period: Month = "", store: options.Store = "", fmt: options.OutputFor
     from billing.accounts.budgets import METHOD, budget_states
 
     now = datetime.now(UTC)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         month = period or now.astimezone(_zone(opened)).strftime("%Y-%m")
         states = budget_states(opened, month, now)
     if fmt is options.Format.json:
@@ -82,8 +82,7 @@ def apply(
     from billing.audit import whoever
 
     loaded = load_budgets(file)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         before = current_budgets(opened)
         version = apply_budgets(opened, loaded, whoever(author), reason, datetime.now(UTC))
     if before is not None and before.version == version:
@@ -97,8 +96,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The applied budgets."""
     from billing.accounts.budget_file import current_budgets
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         applied = current_budgets(opened)
     if applied is None:
         if fmt is options.Format.table:

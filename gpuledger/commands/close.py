@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import instant, print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from billing.close.run import CloseReport
@@ -50,8 +50,7 @@ def close(
             raise LedgerError("--grace-minutes, --whole", "a server has its own", "Leave them out")
         report = _asked(server, limit)
     else:
-        with open_store(store) as opened, bar("hours") as show:
-            migrate(opened)
+        with opened_store(store) as opened, bar("hours") as show:
             task = show.add_task("claims", total=None)
             report = billing_close.close(
                 opened,
@@ -122,8 +121,7 @@ def _proof(store: str) -> dict[str, Any]:
             return client.proof().model_dump()
     from billing.verify import verify as prove
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         report = prove(opened)
     failures = [vars(failure) for failure in report.failures]
     return {**vars(report), "failures": failures, "balanced": report.balanced}

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import complain, instant, plain, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 credits_ = typer.Typer(no_args_is_help=True)
 
@@ -66,8 +67,7 @@ def add(
             done = client.add_credit(tenant, month, amount, reason, project=project, currency=currency, id=id_)
         say(f"credit {done.version}: {amount} for {tenant} in {month}{'' if done.new else ' already exists'}")
         return
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         credit = Credit(
             tenant, month, parse_amount(amount, "--amount"), currency or card_in_force(opened).currency, reason, kind,
             project, whoever(author), evidence_of(evidence, "--evidence"), id_,
@@ -88,8 +88,7 @@ def import_(
     from billing.accounts.credit_files import import_credits
     from billing.audit import whoever
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         report = import_credits(opened, file, whoever(author), datetime.now(UTC))
     for refused in report.refused:
         complain(f"{file}, row {refused.row}: {refused.why}")
@@ -110,8 +109,7 @@ def list_(
     from billing.accounts.credits import list_credits
     from billing.accounts.prepaid import grants_of
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if grants:
             rows = [asdict(grant) for grant in grants_of(opened, tenant)]
         else:
@@ -145,8 +143,7 @@ def reverse(
             back = client.reverse_credit(credit, reason)
         say(f"credit {back.id}: {plain(back.amount)} {back.currency} for {back.tenant} in {back.month}")
         return
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         done = reverse_credit(opened, credit, whoever(author), reason, datetime.now(UTC))
     say(f"credit {done.id}: {plain(done.amount)} {done.currency} for {done.tenant} in {done.month}")
 
@@ -171,8 +168,7 @@ def grant(
     from billing.audit import whoever
 
     now = datetime.now(UTC)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         card = card_in_force(opened)
         given = Grant(
             id_, tenant, parse_amount(amount, "--amount"), currency or card.currency,
@@ -212,8 +208,7 @@ def revoke(
             over = client.revoke_grant(grant_, reason)
         say(f"grant {over.id} of {over.tenant} expires at {instant(over.expires_at)}")
         return
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         done = revoke_grant(opened, grant_, whoever(author), reason, datetime.now(UTC))
     say(f"grant {done.id} of {done.tenant} expires at {instant(done.expires_at)}")
 
@@ -226,8 +221,7 @@ def balance(
     from billing.accounts.budget_file import current_budgets
     from billing.accounts.prepaid import balances
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         applied = current_budgets(opened)
         low_below = applied.file.low_below() if applied else {}
         found = balances(opened, datetime.now(UTC), tenant, low_below)

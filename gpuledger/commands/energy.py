@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import figures_of, instant, print_json, print_rows, say
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from billing.closed import Closed
@@ -69,8 +69,7 @@ def report(
     if server := remote.address(store):
         found = _asked(server, period, dimensions)
     else:
-        with open_store(store) as opened:
-            migrate(opened)
+        with opened_store(store) as opened:
             asked = parse_period(period, billing_timezone(opened)) if period else None
             found = energy_report(opened, asked, dimensions)
     if fmt is options.Format.json:
@@ -123,8 +122,7 @@ def apply(
     from billing.energy.settings import apply_energy_settings, current_energy_settings, load_energy_settings
 
     settings = load_energy_settings(file)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         before = current_energy_settings(opened)
         version = apply_energy_settings(opened, settings, whoever(author), reason, datetime.now(UTC))
     if before is not None and before.version == version:
@@ -141,8 +139,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The applied rules, in order (UTC; a dash is open or not set)."""
     from billing.energy.settings import current_energy_settings
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         current = current_energy_settings(opened)
     if current is None:
         if fmt is options.Format.table:

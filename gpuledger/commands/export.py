@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import say
 from warehouse.private_files import whole_file
-from warehouse.store import migrate, open_store
+from warehouse.store import open_store
 
 if TYPE_CHECKING:
     from billing.exports.focus import FocusReport
@@ -80,8 +81,7 @@ def focus(
         if check:
             _check(out, None)
         return
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         month = parse_month(period, billing_timezone(opened))
         asked = FocusOptions(tenant, wanted.value, version.value, grain.value, platform, skip_unpriced)
         report = export_focus(opened, month, out.resolve(), asked)

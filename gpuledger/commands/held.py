@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import print_json, print_rows, say
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from gpuledger.documents import HeldPushDocument
@@ -48,8 +48,7 @@ def list_(
     else:
         from ingest.held import held_pushes
 
-        with open_store(store) as opened:
-            migrate(opened)
+        with opened_store(store) as opened:
             found = held_pushes(opened, "" if all else "held")
     if not found and fmt is options.Format.table:
         say("nothing waits for you")
@@ -107,8 +106,7 @@ def _decide(id: str, why: str, author: str, store: str, yes: bool) -> None:
         from billing import held as deciding
         from billing.audit import whoever
 
-        with open_store(store) as opened:
-            migrate(opened)
+        with opened_store(store) as opened:
             decision = deciding.accept if yes else deciding.refuse
             done = decision(opened, id, datetime.now(UTC), whoever(author), why)
     say(f"{done.id}: {done.rows} rows of {done.record_type} from {done.sender} {done.state} by {done.decided_by}")
@@ -130,8 +128,7 @@ def _here(store: str, id: str) -> Shown:
     from billing.held import effect
     from ingest.held import held_push, rows_of
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         push = held_push(opened, id)
         found = effect(opened, push)
         rows = [json.loads(row["raw"]) for row in rows_of(opened, push)]

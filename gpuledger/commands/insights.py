@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
+from gpuledger.books import opened_store
 from gpuledger.output import figures_of, instant, print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.insights.anomalies import AnomalyReport
@@ -48,8 +49,7 @@ def efficiency(
     """How well allocated time was used, and the cost of idle and unmetered time, by tenant or any other dimension."""
     from billing.insights.efficiency import efficiency as compute
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         report = compute(opened, _period(opened, period), [name.strip() for name in by.split(",") if name.strip()])
     if fmt is options.Format.json:
         print_json(report.document())
@@ -73,8 +73,7 @@ def changes(
     """What changed in the cost since the period before, or another: by hours, prices, and the mix of models."""
     from billing.insights.changes import changes as compute
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         asked = _period(opened, period)
         if asked is None:
             raise LedgerError("--period", "is empty", "Write it like 2026-10")
@@ -103,8 +102,7 @@ def savings(
     from billing.insights.savings import savings as compute
 
     rules = Rules(min_coverage=_part("--min-coverage", min_coverage), idle_hours=idle_hours)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         report = compute(opened, _period(opened, period), rules)
     if fmt is options.Format.json:
         print_json(report.document())
@@ -129,8 +127,7 @@ def anomalies(
     from billing.insights.anomalies import ANOMALY_COLUMNS
     from billing.insights.anomalies import anomalies as compute
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         report = compute(opened, _period(opened, period), threshold=_positive("--score", score))
     if fmt is options.Format.json:
         print_json(report.document())

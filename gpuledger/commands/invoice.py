@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.documents.statement import Statement
@@ -58,8 +59,7 @@ def draft(
     """Drafts from the ledger as it stands now; changes nothing."""
     from billing.invoicing.drafts import draft_all
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         drafts = draft_all(opened, month_of(opened, period), tenant)
     if not drafts:
         say(f"no allocations in the closed hours of {period}")
@@ -85,8 +85,7 @@ def issue(
     from billing.audit import whoever
     from billing.invoicing.invoices import issue_all, standing
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         month = month_of(opened, period)
         before = {done.number for done in standing(opened, month, tenant)}
         invoices = issue_all(opened, month, datetime.now(UTC), tenant, whoever(author))
@@ -163,8 +162,7 @@ def statement(
 
     if fmt is InvoiceFormat.csv:
         raise LedgerError("--format csv", "a statement is no table of lines", "Choose table, json, html or pdf")
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         month = month_of(opened, period)
         found = tenant_statements(opened, month, tenant)
         if tenant is None:
@@ -188,8 +186,7 @@ def statement(
 def _issued(store: str, period: str, tenant: str | None, number: str = "") -> list[Invoice]:
     from billing.invoicing.invoices import issued
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         return issued(opened, month_of(opened, period) if period else None, tenant, number)
 
 

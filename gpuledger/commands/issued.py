@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.commands.invoice import Month, Tenant, invoice, month_of
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.invoicing.documents import Invoice
@@ -45,8 +46,7 @@ def void(number: Number, reason: Reason = "", author: Author = "", store: option
         with remote.client(server) as client:
             gone = Invoice(client.void(number, reason).model_dump())
     else:
-        with open_store(store) as opened:
-            migrate(opened)
+        with opened_store(store) as opened:
             gone = invoices.void(opened, number, datetime.now(UTC), whoever(author), reason)
     why = gone.document["void"]
     say(f"{number} is void since {why['at']}, by {why['author']}: {why['reason']}")
@@ -71,8 +71,7 @@ def credit(
         with remote.client(server) as client:
             note = Invoice(client.credit(number, str(given), reason).model_dump())
     else:
-        with open_store(store) as opened:
-            migrate(opened)
+        with opened_store(store) as opened:
             note = invoices.credit(opened, number, given, datetime.now(UTC), whoever(author), reason)
     say(f"{note.number}: {-note.amount} {note.currency} to {note.tenant}'s credit on {number}")
 
@@ -89,8 +88,7 @@ def explain(
     """Explain a line: its rule, and the allocations and hours behind it."""
     from billing.invoicing.explain import explain as explained
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         found = explained(opened, _which(opened, number, period, tenant), line, by_hour)
     if fmt is options.Format.json:
         print_json(vars(found))
@@ -111,8 +109,7 @@ def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat 
         return
     from billing.invoicing.rederive import rederive
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         answer = rederive(opened, number)
     rows = [vars(difference) for difference in answer.differences]
     failures = [str(one) for one in answer.chain_failures]
@@ -163,8 +160,7 @@ def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat
     """The cost of a month's unallocated time, by pool, and who pays it."""
     from billing.invoicing.month import platform_costs
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         costs = platform_costs(opened, month_of(opened, period))
     rows: list[dict[str, Any]] = [
         {
@@ -192,8 +188,7 @@ def months(store: options.Store = "", fmt: options.OutputFormat = options.Format
     """The state of each month: open, closing, closed or issued."""
     from billing.invoicing.month_states import month_states
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         found = month_states(opened, datetime.now(UTC))
     rows = [
         {"month": one.name, "state": one.state.value, "closes_at": one.closes_at, "invoices": one.invoices}
@@ -218,8 +213,7 @@ def audit(
     """Who applied, issued, credited or voided what, when, why and from which inputs."""
     from billing.audit import history
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         rows = history(opened, action, what)
     if not rows and fmt is options.Format.table:
         say("nothing yet")

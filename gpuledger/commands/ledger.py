@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
+from gpuledger.books import opened_store
 from gpuledger.output import figures_of, instant, print_json, print_rows, say
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from billing.ledger_report import LedgerReport
@@ -49,8 +49,7 @@ def ledger(
     from billing.ledger_report import billing_timezone, ledger_report
     from billing.periods import parse_period
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         asked = parse_period(period, billing_timezone(opened)) if period else None
         report = ledger_report(opened, asked, [name.strip() for name in by.split(",") if name.strip()])
     if fmt is options.Format.json:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
+from gpuledger.books import opened_store
 from gpuledger.output import instant, print_json, print_rows, say
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from billing.opencost.allocation import Allocations
@@ -80,8 +80,7 @@ def allocation(
         "shareIdle": str(share_idle).lower(),
         "filter": filters,
     }
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         answer = allocations(opened, parse_query(params, billing_timezone(opened), datetime.now(UTC)))
     document = response(answer)
     if fmt is options.Format.json:

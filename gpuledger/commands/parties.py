@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.commands.invoice import invoice
 from gpuledger.output import instant, print_rows, say
-from warehouse.store import migrate, open_store
 
 parties = typer.Typer(no_args_is_help=True)
 COLUMNS = (
@@ -39,8 +39,7 @@ def apply(
     from billing.parties.details import load_parties
 
     details = load_parties(file)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         before = current_parties(opened)
         version = apply_parties(opened, details, whoever(author), reason, datetime.now(UTC))
     if before is not None and before.version == version:
@@ -57,8 +56,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     from billing.parties.applied import current_parties
     from billing.parties.details import rows_of
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         current = current_parties(opened)
     if current is None and fmt is options.Format.table:
         say("no parties yet. Next: gpuledger invoice parties apply FILE")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import instant, print_json, print_lines, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.rates import RateCard
@@ -49,8 +50,7 @@ def apply(
     from billing.rates import apply_rate_card, current_rate_card, load_rate_card
 
     card = load_rate_card(file)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         before = current_rate_card(opened)
         version = apply_rate_card(opened, card, whoever(author), reason, datetime.now(UTC))
     if before is not None and before.version == version:
@@ -65,8 +65,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The rates in force: their patterns, price and time (UTC; a dash is open)."""
     from billing.rates import list_rates
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         rows = list_rates(opened)
     if fmt is options.Format.json:
         print_json([{**{c: row[c] for c in COLUMNS}, "windows": row["windows_json"]} for row in rows])
@@ -91,8 +90,7 @@ def show(
 
     from billing.rates import RateError, current_rate_card
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if version:
             card = _of_version(opened, version)
         else:
@@ -108,8 +106,7 @@ def history_(store: options.Store = "", fmt: options.OutputFormat = options.Form
     """All applied cards: version, time, author and reason."""
     from billing.rates import history
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         rows = history(opened)
     if fmt is options.Format.table and not rows:
         say("no rate card yet. Next: gpuledger rates apply FILE")
@@ -140,8 +137,7 @@ def diff(
     if server := remote.address(store):
         _print_asked(server, one, other, period, fmt)
         return
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         current = current_rate_card(opened)
         new = _card(opened, other or one)
         old = _card(opened, one) if other else current.card if current else new.model_copy(update={"rates": ()})

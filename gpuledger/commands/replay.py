@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuledger import options
+from gpuledger.books import recording_store
 from gpuledger.output import say
 from gpuledger.progress import bar
 from warehouse.private_files import users_file, users_folder
@@ -114,10 +115,8 @@ def _records(schedule: Schedule, telemetry: Telemetry | None) -> Records:
 
 def _ingest(schedule: Schedule, telemetry: Telemetry | None, store: str) -> None:
     from ingest.pipeline import ingest_tables
-    from warehouse.store import migrate, open_store
 
-    with open_store(store) as opened, bar("rows") as progress:
-        migrate(opened)
+    with recording_store(store) as opened, bar("rows") as progress:
         for record, tables in by_record(_records(schedule, telemetry)):
             total = telemetry.rows(schedule) if telemetry is not None and record.name == "samples" else None
             task = progress.add_task(record.name, total=total)

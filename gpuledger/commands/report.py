@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import complain, say
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file
-from warehouse.store import migrate, open_store
 
 report = typer.Typer(no_args_is_help=True)
 Tenant = Annotated[str, typer.Option("--tenant", help="Whose.")]
@@ -72,8 +72,7 @@ def _page(store: str, tenant: str, period: str, as_page: bool, code: str) -> str
     from dashboards.reports.report import tenant_report
 
     words = language(code)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         asked = parse_period(period, billing_timezone(opened))
         made = tenant_report(opened, tenant, asked, datetime.now(UTC))
     if not as_page:
@@ -106,8 +105,7 @@ def send(
     if remote.address(store):
         what = "a server holds this store, and mails by itself"
         raise LedgerError(f"--store {store}", what, "Start it with --reports; report preview shows what it mails")
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if not tenant:
             sent, failed = send_due(opened, schedule, now)
             say(f"{sent} sent, {failed} failed" if sent or failed else "nothing is due")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import instant, print_csv, print_json, print_rows, say
-from warehouse.store import ServedStore, migrate, open_store
+from warehouse.store import ServedStore
 
 if TYPE_CHECKING:
     from alerts.slo.credits import Offers
@@ -43,8 +44,7 @@ def apply(
     from billing.audit import whoever
 
     loaded = load_objectives(file)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         before = current_objectives(opened)
         version = apply_objectives(opened, loaded, whoever(author), reason, datetime.now(UTC))
     if before is not None and before.version == version:
@@ -58,8 +58,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The applied objectives."""
     from alerts.slo.applied import current_objectives
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         applied = current_objectives(opened)
     if applied is None and fmt is options.Format.table:
         say("no objectives yet. Next: gpuledger slo apply FILE")
@@ -94,8 +93,7 @@ def status(
     from alerts.slo.status import COLUMNS, by_tenant, slo_status
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if not isinstance(opened, ServedStore):  # its server measures every minute
             measure(opened, moment)
         series = slo_status(opened, moment, tenant)
@@ -124,8 +122,7 @@ def credits(
     from alerts.slo.measure import measure
     from billing.audit import whoever
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if not isinstance(opened, ServedStore):
             measure(opened, datetime.now(UTC))
         found = slo_credits(opened, month)

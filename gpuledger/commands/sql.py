@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import print_rows, row_limit
 from warehouse.errors import LedgerError
 from warehouse.private_files import whole_file
-from warehouse.store import EmbeddedStore, migrate, open_store
+from warehouse.store import EmbeddedStore
 
 if TYPE_CHECKING:
     import httpx
@@ -62,8 +63,7 @@ def sql(
         return
     if saved:
         text = _saved(store, sign_in, saved, owner)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if isinstance(opened, EmbeddedStore):
             write(_embedded(opened, text, wanted))
         elif as_format or out:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import instant, print_rows, say
-from warehouse.store import migrate, open_store
 
 tenants = typer.Typer(no_args_is_help=True)
 
@@ -44,8 +44,7 @@ def apply(
     from billing.tenants import apply_mapping, current_mapping, load_mapping
 
     mapping = load_mapping(file)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         before, card = current_mapping(opened), current_rate_card(opened)
         version = apply_mapping(opened, mapping, whoever(author), reason, datetime.now(UTC))
     if before is not None and before.version == version:
@@ -62,8 +61,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The applied rules: what they match, who pays, and their time (UTC; a dash is open)."""
     from billing.tenants import current_mapping
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         current = current_mapping(opened)
     rows = [
         {
@@ -100,8 +98,7 @@ def check(
     from billing.tenants import load_mapping, preview
 
     mapping = load_mapping(file)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         found = preview(opened, mapping)
     table = options.Format.table
     reported = ("reported_tenant", "reported_project", "queue", "cluster")
@@ -122,8 +119,7 @@ def unmapped_(store: options.Store = "", fmt: options.OutputFormat = options.For
     """What no rule of the mapping fits in the closed books: as reported, who pays, how much, since when."""
     from billing.tenants import current_mapping, unmapped
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         current, rows = current_mapping(opened), unmapped(opened)
     if fmt is not options.Format.table:
         print_rows(rows, UNMAPPED, fmt)

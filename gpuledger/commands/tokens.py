@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
+from gpuledger.books import opened_store
 from gpuledger.output import print_rows, say
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from access.principal import Principal
@@ -130,10 +130,8 @@ def access_store(store: str, sign_in: Path | None) -> Iterator[AccessStore]:
     from access.settings import load_access
 
     settings = load_access(sign_in) if sign_in else None
-    with open_store(store) as opened:
-        migrate(opened)
-        with open_access(opened, settings) as access:
-            yield access
+    with opened_store(store) as opened, open_access(opened, settings) as access:
+        yield access
 
 
 def _shown(token: Token) -> dict[str, Any]:
