@@ -40,6 +40,8 @@ TokenFile = Annotated[
     typer.Option("--token-file", help="Holds the API token for a server; or GPULEDGER_TOKEN does.", dir_okay=False),
 ]
 
+PUSH = "Push them (docs/agent.md), or stop it and give the store itself"
+
 
 class Books:
     """server: a client of the server that holds the store; None: the store is opened here, and what follows is for
@@ -120,11 +122,9 @@ def opened_store(store: str) -> Iterator[Store]:
 
 
 @contextlib.contextmanager
-def recording_store(
-    store: str, instead: str = "Push them (docs/agent.md), or stop it and give the store itself"
-) -> Iterator[Store]:
-    """A store to write records to.   Errors: LedgerError for a server's, with what to do `instead`."""
-    refuse_served(store, "and takes records that are pushed", instead)
+def recording_store(store: str, instead: str = PUSH) -> Iterator[Store]:
+    """A store to write records to.   Errors: as `refuse_records`."""
+    refuse_records(store, instead)
     with opened_store(store) as opened:
         yield opened
 
@@ -154,6 +154,11 @@ def refuse_served(store: str, why: str, next_step: str) -> None:
     """Errors: LedgerError if a server holds the store: why it does not do this for a command, and what to do."""
     if served(store):
         raise LedgerError(f"--store {store}", f"a server holds this store, {why}", next_step)
+
+
+def refuse_records(store: str, instead: str = PUSH) -> None:
+    """Errors: LedgerError if a server holds the store, with what to do `instead`; before the work is done in vain."""
+    refuse_served(store, "and takes records that are pushed", instead)
 
 
 @contextlib.contextmanager

@@ -64,6 +64,10 @@ class Rederived:
     def same(self) -> bool:
         return not self.differences and not self.chain_failures
 
+    @property
+    def is_credit_note(self) -> bool:
+        return self.invoice.is_credit_note
+
 
 def rederive(store: Store, number: str, on_progress: Progress | None = None) -> Rederived:
     """Computes an issued invoice again, and walks the chain of the documents.

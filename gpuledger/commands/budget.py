@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.books import opened_store
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
 from gpuledger.output import instant, print_json, print_rows, say
 from warehouse.store import Store
 
@@ -75,20 +75,16 @@ def apply(
     reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
     """Check and apply a budgets file; repeating it changes nothing."""
-    if server := remote.address(store, author):
-        remote.apply(server, file, "budgets", lambda client, text: client.apply_budgets(text, reason))
-        return
     from billing.accounts.budget_file import apply_budgets, current_budgets, load_budgets
-    from billing.audit import whoever
 
     loaded = load_budgets(file)
-    with opened_store(store) as opened:
-        before = current_budgets(opened)
-        version = apply_budgets(opened, loaded, whoever(author), reason, datetime.now(UTC))
-    if before is not None and before.version == version:
-        say(f"budgets {version} are in force already, since {instant(before.applied_at)}")
-    else:
-        say(f"budgets {version} are in force: {len(loaded.budgets)} in {loaded.currency}. Next: gpuledger budget")
+    with open_books(store, author) as books:
+        line = books.apply(
+            "budgets", loaded, reason, lambda server, text: server.apply_budgets(text, reason), current_budgets,
+            apply_budgets,
+        )  # fmt: skip
+    if line:
+        say(f"{line}: {len(loaded.budgets)} in {loaded.currency}. Next: gpuledger budget")
 
 
 @budget.command("list")

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.books import opened_store
+from gpuledger import options
+from gpuledger.books import open_books, opened_store, refuse_served, served
 from gpuledger.output import complain, instant, plain, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store
+
+if TYPE_CHECKING:
+    from gpuledger import documents
 
 credits_ = typer.Typer(no_args_is_help=True)
 
@@ -58,24 +61,22 @@ def add(
 ) -> None:
     """An amount in a tenant's favour on a month's draft (negative: against it); the same again changes nothing."""
     from billing.accounts.credits import Credit, add_credit, card_in_force, evidence_of, parse_amount
-    from billing.audit import whoever
 
-    if server := remote.address(store, author):
-        if kind != "manual" or evidence:
-            raise LedgerError("--kind, --evidence", "a server takes credits by hand", "Leave them out")
-        with remote.client(server) as client:
-            done = client.add_credit(tenant, month, amount, reason, project=project, currency=currency, id=id_)
-        say(f"credit {done.version}: {amount} for {tenant} in {month}{'' if done.new else ' already exists'}")
-        return
-    with opened_store(store) as opened:
-        credit = Credit(
-            tenant, month, parse_amount(amount, "--amount"), currency or card_in_force(opened).currency, reason, kind,
-            project, whoever(author), evidence_of(evidence, "--evidence"), id_,
-        )  # fmt: skip
-        new = add_credit(opened, credit, datetime.now(UTC))
-        _warn_of_strangers(opened, tenant)
-    what = f"credit {credit.id}: {plain(credit.amount)} {credit.currency} for {tenant} in {month}"
-    say(what if new else f"{what} already exists")
+    if served(store) and (kind != "manual" or evidence):
+        raise LedgerError("--kind, --evidence", "a server takes credits by hand", "Leave them out")
+    with open_books(store, author) as books:
+        if books.server:
+            done = books.server.add_credit(tenant, month, amount, reason, project=project, currency=currency, id=id_)
+            new, what = done.new, f"credit {done.version}: {amount}"
+        else:
+            credit = Credit(
+                tenant, month, parse_amount(amount, "--amount"), currency or card_in_force(books.store).currency,
+                reason, kind, project, books.author, evidence_of(evidence, "--evidence"), id_,
+            )  # fmt: skip
+            new = add_credit(books.store, credit, books.now)
+            _warn_of_strangers(books.store, tenant)
+            what = f"credit {credit.id}: {plain(credit.amount)} {credit.currency}"
+    say(f"{what} for {tenant} in {month}{'' if new else ' already exists'}")
 
 
 @credits_.command("import")
@@ -86,10 +87,12 @@ def import_(
 ) -> None:
     """Import credits from a table; an invalid row is one line on stderr and goes to the quarantine."""
     from billing.accounts.credit_files import import_credits
-    from billing.audit import whoever
 
-    with opened_store(store) as opened:
-        report = import_credits(opened, file, whoever(author), datetime.now(UTC))
+    refuse_served(
+        store, "and takes one credit at a time", "Use gpuledger credits add, or stop it and give the store itself"
+    )
+    with open_books(store, author) as books:
+        report = import_credits(books.store, file, books.author, books.now)
     for refused in report.refused:
         complain(f"{file}, row {refused.row}: {refused.why}")
     say(f"credits: read {report.read} · added {report.added} · known {report.known} · refused {len(report.refused)}")
@@ -135,16 +138,14 @@ def reverse(
     store: options.Store = "",
 ) -> None:
     """Reverse a credit in its month; if that is issued, the next invoice corrects it."""
-    from billing.accounts.credits import reverse_credit
-    from billing.audit import whoever
+    from billing.accounts.credits import Credit, reverse_credit
 
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            back = client.reverse_credit(credit, reason)
-        say(f"credit {back.id}: {plain(back.amount)} {back.currency} for {back.tenant} in {back.month}")
-        return
-    with opened_store(store) as opened:
-        done = reverse_credit(opened, credit, whoever(author), reason, datetime.now(UTC))
+    done: Credit | documents.Credit
+    with open_books(store, author) as books:
+        if books.server:
+            done = books.server.reverse_credit(credit, reason)
+        else:
+            done = reverse_credit(books.store, credit, books.author, reason, books.now)
     say(f"credit {done.id}: {plain(done.amount)} {done.currency} for {done.tenant} in {done.month}")
 
 
@@ -165,25 +166,22 @@ def grant(
 
     from billing.accounts.credits import card_in_force, parse_amount
     from billing.accounts.prepaid import Grant, add_grant, grant_id
-    from billing.audit import whoever
 
-    now = datetime.now(UTC)
-    with opened_store(store) as opened:
-        card = card_in_force(opened)
+    with open_books(store, author) as books:
+        now, card = books.now, card_in_force(books.store)
         given = Grant(
             id_, tenant, parse_amount(amount, "--amount"), currency or card.currency,
             _instant(from_ or now.astimezone(card.zone).strftime("%Y-%m"), card.timezone, "--from"),
-            _instant(expires, card.timezone, "--expires"), whoever(author), reason,
+            _instant(expires, card.timezone, "--expires"), books.author, reason,
         )  # fmt: skip
         given = replace(given, id=id_ or grant_id(given))
-        if server := remote.address(store, author):
-            with remote.client(server) as client:
-                new = client.add_grant(
-                    tenant, amount, given.expires_at, reason, given.starts_at, currency=given.currency, id=given.id
-                ).new
+        if books.server:
+            new = books.server.add_grant(
+                tenant, amount, given.expires_at, reason, given.starts_at, currency=given.currency, id=given.id
+            ).new
         else:
-            new = add_grant(opened, given, now)
-        _warn_of_strangers(opened, tenant)
+            new = add_grant(books.store, given, now)
+        _warn_of_strangers(books.store, tenant)
     what = f"grant {given.id}: {plain(given.amount)} {given.currency} for {tenant}"
     say(
         f"{what}, from {instant(given.starts_at)} until {instant(given.expires_at)}"
@@ -200,16 +198,14 @@ def revoke(
     store: options.Store = "",
 ) -> None:
     """Revoke a grant: it expires now, and what it paid stays paid."""
-    from billing.accounts.prepaid import revoke_grant
-    from billing.audit import whoever
+    from billing.accounts.prepaid import Grant, revoke_grant
 
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            over = client.revoke_grant(grant_, reason)
-        say(f"grant {over.id} of {over.tenant} expires at {instant(over.expires_at)}")
-        return
-    with opened_store(store) as opened:
-        done = revoke_grant(opened, grant_, whoever(author), reason, datetime.now(UTC))
+    done: Grant | documents.Grant
+    with open_books(store, author) as books:
+        if books.server:
+            done = books.server.revoke_grant(grant_, reason)
+        else:
+            done = revoke_grant(books.store, grant_, books.author, reason, books.now)
     say(f"grant {done.id} of {done.tenant} expires at {instant(done.expires_at)}")
 
 

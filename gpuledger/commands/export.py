@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.books import opened_store
+from gpuledger import options
+from gpuledger.books import client, opened_store, served
 from gpuledger.output import say
 from warehouse.private_files import whole_file
 from warehouse.store import open_store
@@ -72,11 +72,11 @@ def focus(
     if tenant is not None and platform:
         raise ExportError("export focus", "--platform is nobody's: it goes with all tenants", "Leave out --tenant")
     wanted = Which.invoiced if invoiced else Which.draft if draft else which
-    if server := remote.address(store):
+    if served(store):
         options_ = {"tenant": tenant or "", "which": wanted.value, "version": version.value, "grain": grain.value,
                     "platform": str(platform).lower(), "skip_unpriced": str(skip_unpriced).lower()}  # fmt: skip
-        with remote.client(server) as client, whole_file(out) as file:
-            file.writelines(client.focus(period, out.name, **options_))
+        with client(served(store)) as server, whole_file(out) as file:
+            file.writelines(server.focus(period, out.name, **options_))
         say(f"{out}: written")
         if check:
             _check(out, None)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger import options
-from gpuledger.books import opened_store
+from gpuledger.books import open_books, opened_store, refuse_served
 from gpuledger.output import print_rows, say
 from warehouse.store import ServedStore, Store
 
@@ -139,11 +139,11 @@ def version(
 ) -> None:
     """Report a new version of something: its baselines start over."""
     from alerts.interference.versions import declare_version
-    from billing.audit import whoever
 
     moment = options.parse_instant("--since", since) if since else datetime.now(UTC)
-    with opened_store(store) as opened:
-        declare_version(opened, identity, name, moment, whoever(author), cluster)
+    refuse_served(store, "and its API takes no versions", "Stop it, and give the store itself")
+    with open_books(store, author) as books:
+        declare_version(books.store, identity, name, moment, books.author, cluster)
     say(f"{identity or 'everything'} runs {name} since {moment:%Y-%m-%d %H:%M}Z")
 
 

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuledger import options
-from gpuledger.books import recording_store
+from gpuledger.books import recording_store, refuse_records
 from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
@@ -88,6 +88,8 @@ def trace(
     from scheduler.simulate.report import side_by_side
     from scheduler.simulate.run import simulate
 
+    if into_store:
+        refuse_records(store)
     read = _trace(path, machines, limit_factor, first)
     setups = _setups(config or [], read)
     prices = _prices(rates, [node for setup in setups for node in setup.nodes], price_at)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.books import opened_store
-from gpuledger.output import instant, print_csv, print_json, print_rows, say
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
+from gpuledger.output import print_csv, print_json, print_rows, say
 from warehouse.store import ServedStore
 
 if TYPE_CHECKING:
@@ -36,21 +36,17 @@ def apply(
     reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
     """Check and apply a file of objectives; repeating it changes nothing."""
-    if server := remote.address(store, author):
-        remote.apply(server, file, "objectives", lambda client, text: client.apply_objectives(text, reason))
-        return
     from alerts.slo.applied import apply_objectives, current_objectives
     from alerts.slo.objectives import load_objectives
-    from billing.audit import whoever
 
     loaded = load_objectives(file)
-    with opened_store(store) as opened:
-        before = current_objectives(opened)
-        version = apply_objectives(opened, loaded, whoever(author), reason, datetime.now(UTC))
-    if before is not None and before.version == version:
-        say(f"objectives {version} are in force already, since {instant(before.applied_at)}")
-    else:
-        say(f"objectives {version} are in force: {len(loaded.objectives)}. Next: gpuledger slo status")
+    with open_books(store, author) as books:
+        line = books.apply(
+            "objectives", loaded, reason, lambda server, text: server.apply_objectives(text, reason),
+            current_objectives, apply_objectives,
+        )  # fmt: skip
+    if line:
+        say(f"{line}: {len(loaded.objectives)}. Next: gpuledger slo status")
 
 
 @slo.command("list")

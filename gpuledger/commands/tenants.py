@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.books import opened_store
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
 from gpuledger.output import instant, print_rows, say
 
 tenants = typer.Typer(no_args_is_help=True)
@@ -36,24 +35,22 @@ def apply(
     reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
     """Check and apply a mapping; repeating it changes nothing."""
-    if server := remote.address(store, author):
-        remote.apply(server, file, "tenants' mapping", lambda client, text: client.apply_tenants(text, reason))
-        return
-    from billing.audit import whoever
     from billing.rates import current_rate_card
     from billing.tenants import apply_mapping, current_mapping, load_mapping
 
     mapping = load_mapping(file)
-    with opened_store(store) as opened:
-        before, card = current_mapping(opened), current_rate_card(opened)
-        version = apply_mapping(opened, mapping, whoever(author), reason, datetime.now(UTC))
-    if before is not None and before.version == version:
-        say(f"tenants' mapping {version} is in force already, since {instant(before.applied_at)}")
+    with open_books(store, author) as books:
+        card = None if books.server else current_rate_card(books.store)
+        line = books.apply(
+            "tenants' mapping", mapping, reason, lambda server, text: server.apply_tenants(text, reason),
+            current_mapping, apply_mapping,
+        )  # fmt: skip
+    if not line:
         return
     dated = any(rule.effective_from or rule.effective_to for rule in mapping.rules)
     if dated and card is not None and card.card.timezone != mapping.timezone:
         say(f"its dates are in {mapping.timezone}, those of the rate card in {card.card.timezone}")
-    say(f"tenants' mapping {version} is in force: {_count(len(mapping.rules), 'rule')}. Next: gpuledger close")
+    say(f"{line}: {_count(len(mapping.rules), 'rule')}. Next: gpuledger close")
 
 
 @tenants.command("list")

@@ -1,4 +1,4 @@
-"""`gpuledger sql`, `users` and `tokens`: on a store, and over --url against a server that holds one."""
+"""`gpuledger sql`, `users` and `tokens`: on a store, and on a server that holds one."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_tokens_are_made_listed_and_revoked(store: str) -> None:
 
 
 def test_a_server_answers_the_same_to_a_token(token: Path, url: str) -> None:
-    where = ("--url", url, "--token-file", str(token))
+    where = ("--store", url, "--token-file", str(token))
     assert run("sql", BY_TENANT, *where, "--format", "csv").stdout.endswith('"speech",48\n"vision",48\n')
     assert "reads only" in refused("sql", "DROP TABLE samples", *where)
     assert run("queries", "save", "hours", BY_TENANT, "--shared", *where).exit_code == 0
@@ -197,18 +197,18 @@ def test_a_server_answers_the_same_to_a_token(token: Path, url: str) -> None:
     made = run("tokens", "create", "analysis", "--role", "analyst", "--scope", "sql", *where)
     theirs = token.with_name("theirs")
     theirs.write_text(made.stdout)
-    assert run("sql", "SELECT 1", "--url", url, "--token-file", str(theirs)).exit_code == 0
+    assert run("sql", "SELECT 1", "--store", url, "--token-file", str(theirs)).exit_code == 0
     assert run("tokens", "revoke", made.stdout.split("_")[1], *where).exit_code == 0
-    assert "unknown, expired or revoked" in refused("sql", "SELECT 1", "--url", url, "--token-file", str(theirs))
+    assert "unknown, expired or revoked" in refused("sql", "SELECT 1", "--store", url, "--token-file", str(theirs))
     assert "revoked" in run("tokens", "list", *where).stdout
 
 
 def test_a_server_tells_who_may_not_why(token: Path, url: str) -> None:
     made = run("tokens", "create", "mine", "--role", "tenant", "--tenant", "vision", "--scope", "read", "--scope",
-               "write", "--url", url, "--token-file", str(token))  # fmt: skip
+               "write", "--store", url, "--token-file", str(token))  # fmt: skip
     theirs = token.with_name("tenants")
     theirs.write_text(made.stdout)
-    where = ("--url", url, "--token-file", str(theirs))
+    where = ("--store", url, "--token-file", str(theirs))
     assert "no scope sql" in refused("sql", "SELECT 1", *where)
     assert "requires the role admin" in refused("users", "list", *where)
     assert "more rights than you" in refused("tokens", "create", "x", "--role", "admin", *where)
@@ -216,9 +216,9 @@ def test_a_server_tells_who_may_not_why(token: Path, url: str) -> None:
     (only,) = json.loads(run("tokens", "list", *where, "--format", "json").stdout)
     assert only["name"] == "mine"
     assert "not one of yours" in refused("tokens", "revoke", token.read_text().split("_")[1], *where)
-    assert "sign in, or send" in refused("sql", "SELECT 1", "--url", url)
-    assert "cannot be read" in refused("sql", "SELECT 1", "--url", url, "--token-file", "/nowhere")
-    assert "cannot be reached" in refused("sql", "SELECT 1", "--url", "http://127.0.0.1:9")
+    assert "sign in, or send" in refused("sql", "SELECT 1", "--store", url)
+    assert "cannot be read" in refused("sql", "SELECT 1", "--store", url, "--token-file", "/nowhere")
+    assert "cannot be reached" in refused("sql", "SELECT 1", "--store", "http://127.0.0.1:9")
 
 
 def test_the_server_shows_its_metrics_to_a_token(token: Path, url: str) -> None:
