@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from gpuledger.output import instant, say
+from gpuledger.output import say
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Books:
             before = current(self.store)
             version = put(self.store, file, self.author, reason, self.now)
             new = before is None or before.version != version
-            since = "" if new else f", since {instant(before.applied_at)}"
+            since = "" if new else f", since {rfc3339(before.applied_at)}"
         line = f"{what} {version} {'are' if what.endswith('s') else 'is'} in force"
         if new:
             return line

@@ -28,7 +28,7 @@ from billing.invoicing.adjustments import (
     minimum_key,
     minimum_lines,
 )
-from billing.invoicing.documents import Invoice, instant, text
+from billing.invoicing.documents import Invoice, text
 from billing.invoicing.shared import PoolCost, pool_costs, shared_lines
 from billing.invoicing.usage import MEASURES, MonthUsage, Session, apart, month_usage
 from billing.lines import KINDS, Line
@@ -38,6 +38,7 @@ from billing.rates import AppliedCard, RateCard, current_rate_card
 from billing.rates.policies import Commitment, Discount, in_force
 from billing.rates.validity import list_price_validity, price_validity
 from billing.sums import LedgerSum, one_currency
+from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
 
 if TYPE_CHECKING:
@@ -329,8 +330,8 @@ def document_of(tenant: str, month: Month, books: Books, corrected: Corrections 
             "tenant": tenant,
             "period": {
                 "month": month.name,
-                "start": instant(month.period.start),
-                "end": instant(month.period.end),
+                "start": rfc3339(month.period.start),
+                "end": rfc3339(month.period.end),
                 "timezone": books.timezone,
             },
             "currency": month.currency,
@@ -473,7 +474,7 @@ def _notes(total: LedgerSum, estimated: int, period: Period, books: Books) -> li
         [f"The prices are an example, not yours: {books.card.example}."] if books.card and books.card.example else []
     )
     if books.closed_until < period.end:
-        notes.append(f"The books are closed until {instant(books.closed_until)}; the month is not complete.")
+        notes.append(f"The books are closed until {rfc3339(books.closed_until)}; the month is not complete.")
     if total.unpriced:
         notes.append(f"{total.scale.hours(total.unpriced, 2)} GPU-hours have no price and are in no amount.")
     if total.kinds["unmetered"]:

@@ -10,8 +10,9 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import client, served
-from gpuledger.output import instant, print_rows, say
+from gpuledger.output import print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 from warehouse.store import embedded_path, migrate, open_store
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def backup(
         from warehouse.backup import forget
 
         for old in forget(folder, keep):
-            say(f"removed {old.name} of {instant(old.made_at)}")
+            say(f"removed {old.name} of {rfc3339(old.made_at)}")
 
 
 def restore(
@@ -67,7 +68,7 @@ def restore(
 
     path = embedded_path(store)
     made = restored(folder, name, path)
-    say(f"restored {made.name}, as of {instant(made.made_at)}. Next: gpuledger verify --store chdb://{path}")
+    say(f"restored {made.name}, as of {rfc3339(made.made_at)}. Next: gpuledger verify --store chdb://{path}")
 
 
 def _listed(store: str, folder: Path | None) -> list[documents.Backup] | list[Backup]:

@@ -12,7 +12,8 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store
-from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger.output import print_json, print_rows, say
+from warehouse.instants import rfc3339
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _row(state: BudgetState) -> dict[str, Any]:
 
 def _crossed(state: BudgetState) -> str:
     return "; ".join(
-        f"{_short(one.percent)} % {one.of} at {instant(one.crossed_at)}" for one in state.thresholds if one.crossed_at
+        f"{_short(one.percent)} % {one.of} at {rfc3339(one.crossed_at)}" for one in state.thresholds if one.crossed_at
     )
 
 
@@ -164,7 +165,7 @@ def _print_table(states: list[BudgetState], month: str, method: str) -> None:
             if line:
                 say(f"{whose}: {line}")
     known = states[0].known_until
-    say(f"forecast: {method}; known until {instant(known)}" if known else "nothing of the month is closed")
+    say(f"forecast: {method}; known until {rfc3339(known)}" if known else "nothing of the month is closed")
 
 
 def _unpriced(state: BudgetState) -> str:

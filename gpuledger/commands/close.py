@@ -9,9 +9,10 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, served
-from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
     from gpuledger import documents
@@ -82,7 +83,7 @@ def close(
         say("nothing to close: no facts yet. Next: gpuledger ingest devices FILE, then events and samples")
         return
     say(
-        f"closed until {instant(report.closed_until)}: {report.checked:,} hours computed, {report.changed:,} changed"
+        f"closed until {rfc3339(report.closed_until)}: {report.checked:,} hours computed, {report.changed:,} changed"
         + (f", {report.refused:,} claims refused (gpuledger doctor shows them)" if report.refused else "")
         + (f", {report.held:,} pushed rows held (gpuledger held list)" if report.held else "")
         + ("" if report.rate_card else "; no rate card yet, so prices are unknown (gpuledger rates apply FILE)")

@@ -12,8 +12,9 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store, refuse_served, served
-from gpuledger.output import complain, instant, plain, print_rows, say
+from gpuledger.output import complain, plain, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def grant(
         _warn_of_strangers(books.store, tenant)
     what = f"grant {given.id}: {plain(given.amount)} {given.currency} for {tenant}"
     say(
-        f"{what}, from {instant(given.starts_at)} until {instant(given.expires_at)}"
+        f"{what}, from {rfc3339(given.starts_at)} until {rfc3339(given.expires_at)}"
         if new
         else f"{what} already exists"
     )
@@ -206,7 +207,7 @@ def revoke(
             done = books.server.revoke_grant(grant_, reason)
         else:
             done = revoke_grant(books.store, grant_, books.author, reason, books.now)
-    say(f"grant {done.id} of {done.tenant} expires at {instant(done.expires_at)}")
+    say(f"grant {done.id} of {done.tenant} expires at {rfc3339(done.expires_at)}")
 
 
 @credits_.command("balance")
@@ -232,11 +233,11 @@ def balance(
     print_rows(rows, columns, fmt, f"prepaid, {rows[0]['currency']}")
     for one in found:
         if one.exhausted_at:
-            say(f"{one.tenant}: exhausted at {instant(one.exhausted_at)}")
+            say(f"{one.tenant}: exhausted at {rfc3339(one.exhausted_at)}")
         elif one.next_expiry:
-            say(f"{one.tenant}: the next grant expires at {instant(one.next_expiry)}")
+            say(f"{one.tenant}: the next grant expires at {rfc3339(one.next_expiry)}")
     if found[0].known_until:
-        say(f"running: an estimate from the ledger's charges, known until {instant(found[0].known_until)}")
+        say(f"running: an estimate from the ledger's charges, known until {rfc3339(found[0].known_until)}")
 
 
 def _instant(text: str, timezone: str, where: str) -> datetime:
@@ -256,7 +257,7 @@ def _warn_of_strangers(store: Store, tenant: str) -> None:
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        key: instant(value).replace(":00.000Z", "Z").replace("T00:00Z", "") if isinstance(value, datetime) else value
+        key: rfc3339(value).replace(":00.000Z", "Z").replace("T00:00Z", "") if isinstance(value, datetime) else value
         for key, value in row.items()
     }
 

@@ -11,7 +11,8 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store
-from gpuledger.output import figures_of, instant, print_json, print_rows, say
+from gpuledger.output import figures_of, print_json, print_rows, say
+from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
     from billing.closed import Closed
@@ -155,7 +156,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
 def _print_table(found: EnergyReport) -> None:
     if (period := figures_of(found.closed)) is None:
         return
-    title = f"{instant(period.start)} to {instant(period.end)}"
+    title = f"{rfc3339(period.start)} to {rfc3339(period.end)}"
     total = {**dict.fromkeys(found.by[:1], "total"), **found.total}
     rows = [_for_people(row) for row in (*found.rows, total)]
     print_rows(rows[:-1], (*found.by, *HEADINGS.values()), options.Format.table, title, totals=rows[-1:])

@@ -9,8 +9,9 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import opened_store
-from gpuledger.output import figures_of, instant, print_json, print_rows, say
+from gpuledger.output import figures_of, print_json, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _positive(name: str, text: str) -> Decimal:
 
 
 def _title(period: Period, what: str) -> str:
-    return f"{instant(period.start)} to {instant(period.end)}, {what}"
+    return f"{rfc3339(period.start)} to {rfc3339(period.end)}, {what}"
 
 
 def _print_efficiency(report: EfficiencyReport) -> None:
@@ -214,7 +215,7 @@ def _print_changes(report: ChangesReport) -> None:
         for row in ((*report.rows, total) if report.by else (total,))
     ]
     before = report.before.period
-    title = _title(period, f"against {instant(before.start)} to {instant(before.end)}, {report.currency or 'no price'}")
+    title = _title(period, f"against {rfc3339(before.start)} to {rfc3339(before.end)}, {report.currency or 'no price'}")
     print_rows(rows[:-1], (*report.by, *names.values()), options.Format.table, title, totals=rows[-1:])
     if report.total["unpriced_gpu_hours"]:
         say(f"{_two(report.total['unpriced_gpu_hours'])} GPU-hours have no price and are in no cost above")

@@ -10,7 +10,8 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import opened_store
-from gpuledger.output import figures_of, instant, print_json, print_rows, say
+from gpuledger.output import figures_of, print_json, print_rows, say
+from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
     from billing.ledger_report import LedgerReport
@@ -63,7 +64,7 @@ def ledger(
 def _print_table(report: LedgerReport) -> None:
     if (period := figures_of(report.closed)) is None:
         return
-    title = f"{instant(period.start)} to {instant(period.end)}, GPU-hours and {report.currency or 'no price'}"
+    title = f"{rfc3339(period.start)} to {rfc3339(period.end)}, GPU-hours and {report.currency or 'no price'}"
     total = {report.by[0]: "total", **report.total} if report.by else report.total
     rows = [_for_people(row) for row in ((*report.rows, total) if report.by else (total,))]
     print_rows(rows[:-1], (*report.by, *HEADINGS.values()), options.Format.table, title, totals=rows[-1:])

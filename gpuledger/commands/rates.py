@@ -10,8 +10,9 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store
-from gpuledger.output import instant, print_json, print_lines, print_rows, say
+from gpuledger.output import print_json, print_lines, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -237,8 +238,8 @@ def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
         "sku": row["sku"],
         "for": ", ".join(patterns) or "anything",
         "price": row["price_per_gpu_hour"],
-        "from": row["effective_from"] and instant(row["effective_from"]).replace("T00:00:00.000Z", ""),
-        "to": row["effective_to"] and instant(row["effective_to"]).replace("T00:00:00.000Z", ""),
+        "from": row["effective_from"] and rfc3339(row["effective_from"]).replace("T00:00:00.000Z", ""),
+        "to": row["effective_to"] and rfc3339(row["effective_to"]).replace("T00:00:00.000Z", ""),
     }
 
 

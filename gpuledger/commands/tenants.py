@@ -10,7 +10,8 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store
-from gpuledger.output import instant, print_rows, say
+from gpuledger.output import print_rows, say
+from warehouse.instants import rfc3339
 
 tenants = typer.Typer(no_args_is_help=True)
 
@@ -130,7 +131,7 @@ def unmapped_(store: options.Store = "", fmt: options.OutputFormat = options.For
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     dates = {
-        short: row[key] and instant(row[key]).replace("T00:00:00.000Z", "")
+        short: row[key] and rfc3339(row[key]).replace("T00:00:00.000Z", "")
         for short, key in (("from", "effective_from"), ("to", "effective_to"))
     }
     return {**{name: row[name] for name in ("for", "tenant", "project", "cost_center")}, **dates}
