@@ -19,7 +19,7 @@ WITH
     ),
     service AS
     (
-        {services}
+        $services
     ),
     replica AS
     (

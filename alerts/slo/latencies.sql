@@ -31,7 +31,7 @@ WITH
     ),
     service AS
     (
-        {services}
+        $services
     ),
     reported AS
     (

@@ -70,7 +70,7 @@ def hours_before(
     zone = f"{card.card.timezone if card else 'UTC'} {attribution.rules_in_force(store)}"
     params = {**stage.names("batches", "settled", "states", "prices"), **looked.params}
     inputs = store.rows(
-        read_sql(__file__, "inputs").replace("{touching}", looked.touching),
+        read_sql(__file__, "inputs", touching=looked.touching),
         {**params, "until_ms": epoch_ms(limit), "zone_hash": _fingerprint(zone)},
     )
     samples = {
@@ -172,9 +172,9 @@ _PORTION_TABLES = (
 
 
 def _run(store: Store, params: Params, *statements: str) -> None:
-    """`{placed}` in a statement stands for placed.sql."""
+    placed = read_sql(__file__, "placed")
     for name in statements:
-        store.command(read_sql(__file__, name).replace("{placed}", read_sql(__file__, "placed")), params)
+        store.command(read_sql(__file__, name, placed=placed), params)
 
 
 def _meter(store: Store, params: Params) -> None:

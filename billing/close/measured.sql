@@ -13,7 +13,7 @@ WITH
     ),
     placed AS
     (
-        {placed}
+        $placed
     )
 SELECT
     claim,

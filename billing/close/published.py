@@ -67,7 +67,7 @@ def prepare_claims(store: Store, stage: Stage, refused: Sequence[Refusal], known
         store.create_like(new[table], table)
     names: dict[str, Any] = {"new": new["allocations"], **stage.names("settled", "alive"), "forever": FOREVER}
     which = WHICH if stage.of_alive else "true"
-    store.command(read_sql(__file__, "publish_allocations").replace("{which}", which), names, ANY_NUMBER)
+    store.command(read_sql(__file__, "publish_allocations", which=which), names, ANY_NUMBER)
     if stage.of_alive:
         _keep(store, stage, names)
     if refused:

@@ -14,7 +14,7 @@ WITH
     ),
     placed AS
     (
-        {placed}
+        $placed
     ),
     covering AS
     (

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 from billing.accounts.credits import credit_lines
@@ -250,14 +249,13 @@ def _quotas(
 
 def _covered_sql(turns: int, quotas: str, sessions: str, stretches: str) -> str:
     """covered.sql with so many turns, each of which reads what the one before left."""
-    step = Template(read_sql(__file__, "covered_turn"))
     rows = "entries"
     for turn in range(1, turns + 1):
-        text = step.substitute(turn=turn, before=turn - 1, rows=rows, quotas=quotas)
+        text = read_sql(__file__, "covered_turn", turn=turn, before=turn - 1, rows=rows, quotas=quotas)
         rows = f"({text})"
     parts = ", ".join(f"(commitment_{turn}, covered_{turn})" for turn in range(1, turns + 1))
-    return Template(read_sql(__file__, "covered")).substitute(
-        quotas=quotas, sessions=sessions, stretches=stretches, turns=rows, parts=f"[{parts}]"
+    return read_sql(
+        __file__, "covered", quotas=quotas, sessions=sessions, stretches=stretches, turns=rows, parts=f"[{parts}]"
     )
 
 
@@ -280,7 +278,7 @@ def _sessions(store: Store, what: Mapping[str, Any], discounts: Sequence[Discoun
     }
     if sessions:
         with store.staged(_keys(sessions)) as staged:
-            sql = Template(read_sql(__file__, "usage_of_sessions")).substitute(sessions=staged)
+            sql = read_sql(__file__, "usage_of_sessions", sessions=staged)
             apart(usage, store.rows(sql, params))
     return sessions
 

@@ -16,7 +16,7 @@ SELECT
 FROM ledger
 INNER JOIN
 (
-{invoiced_months}) AS issued USING (tenant)
+$invoiced_months) AS issued USING (tenant)
 WHERE allocation_id != '' AND charge_period_start >= period_start AND charge_period_start < period_end
 GROUP BY model, pool, partition_profile, tenant, queue, priority_level, preemptible, period_start, period_end
 ORDER BY period_start, tenant, model, pool, partition_profile, queue, priority_level, preemptible
