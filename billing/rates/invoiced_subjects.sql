@@ -1,5 +1,5 @@
 -- One row: what a tenant held in a month, as far as prices tell it apart, and the issued invoice that covers it.
--- The months are those of invoiced_months.sql.
+-- $$invoiced_months: invoiced_months.sql.
 -- Params:  by_queue, by_preemptible, priority_bounds (see billing.rates.staging).
 SELECT
     model,
