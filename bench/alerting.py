@@ -32,8 +32,9 @@ from alerts.rule_files import load_rules
 from bench.alert_truth import EXPECTED, QUOTAS, UNDECIDED, Identity, Verdict, World
 from collectors.simulated import FleetPlan, simulate, trouble_tables
 from collectors.simulated.fleet import build
-from collectors.tables import Records, milliseconds
+from collectors.tables import Records
 from ingest.pipeline import ingest_tables
+from warehouse.instants import epoch_ms
 from warehouse.store import Store, migrate, open_store
 
 REACH = timedelta(hours=26)
@@ -118,8 +119,8 @@ def judge(
 ) -> dict[str, Score]:
     """By rule: what the engine found beside what the simulator knows, from one instant to another."""
     world = World(plan)
-    found = _firing(rules, changed, milliseconds(last))
-    return {rule.name: _score(rule, world, found[rule.name], milliseconds(first), milliseconds(last)) for rule in rules}
+    found = _firing(rules, changed, epoch_ms(last))
+    return {rule.name: _score(rule, world, found[rule.name], epoch_ms(first), epoch_ms(last)) for rule in rules}
 
 
 Spans = dict[Identity, list[tuple[int, int]]]
@@ -135,9 +136,9 @@ def _firing(rules: Sequence[Rule], changed: Sequence[Transition], end: int) -> d
         if alert.rule in found:
             identity = tuple(alert.labels[name] for name in identities[alert.rule])
             if alert.state == "firing":
-                open_at.setdefault((alert.rule, identity), milliseconds(alert.at))
+                open_at.setdefault((alert.rule, identity), epoch_ms(alert.at))
             elif alert.state == "resolved":
-                found[alert.rule][identity].append((open_at.pop((alert.rule, identity)), milliseconds(alert.at)))
+                found[alert.rule][identity].append((open_at.pop((alert.rule, identity)), epoch_ms(alert.at)))
     for (name, identity), begin in open_at.items():
         found[name][identity].append((begin, end + 1))
     return found

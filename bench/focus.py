@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from bench.apart import BenchError, load_libraries, needed, peak_bytes, reset_peak, run_apart, stopwatch
@@ -79,7 +78,7 @@ def by_engine(store: str, path: str) -> dict[str, Any]:
     """In a process of its own: the ledger as it is."""
     if set(path) & set("'\\"):
         raise BenchError(f"{path}: choose a folder without quotes and backslashes")
-    sql = Template(read_sql(__file__, "focus_outfile")).substitute(path=path)
+    sql = read_sql(__file__, "focus_outfile", path=path)
     load_libraries()
     with open_store(store) as opened:
         reset_peak()

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from bench.apart import BenchError, load_libraries, needed, peak_bytes, reset_peak, run_apart, stopwatch
@@ -63,7 +62,7 @@ def by_engine(path: str, store: str) -> dict[str, Any]:
     """In a process of its own: the engine reads the file itself."""
     if set(path) & set("'\\"):
         raise BenchError(f"{path}: choose a --dir without quotes and backslashes")
-    sql = Template(read_sql(__file__, "insert_from_infile")).substitute(path=path)
+    sql = read_sql(__file__, "insert_from_infile", path=path)
     return _measured(store, lambda opened: opened.command(sql))
 
 

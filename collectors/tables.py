@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -67,11 +66,3 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
     if isinstance(values, str | int | float):
         return pa.repeat(pa.scalar(values, kind), rows)
     return pa.array(values, kind)
-
-
-def milliseconds(at: datetime) -> int:
-    """An aware instant as milliseconds since the epoch."""
-    if at.tzinfo is None:
-        raise ValueError(f"naive time {at!r}: times are aware")
-    since = at - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000

@@ -7,7 +7,7 @@ full), aware times are shown in the zone they are in, a `href` is where the colu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, time
+from datetime import datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,7 @@ from dash.development.base_component import Component
 
 from dashboards.format import symbol
 from dashboards.languages import Language
+from warehouse.instants import rfc3339
 
 LONG = 18
 """From so many rows on a table scrolls in itself."""
@@ -159,8 +160,8 @@ def _at(column: Column) -> Column:
 
 
 def instant(at: datetime) -> str:
-    """As programs read it: UTC, to the second."""
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    """As programs read it, to the second."""
+    return rfc3339(at, "seconds")
 
 
 def dated(field: str, at: datetime | None, words: Language) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from collectors.readings import Collected, Row
+from gpuledger.books import recording_store
 from ingest.wire import plain
 from warehouse.errors import LedgerError
 from warehouse.private_files import private_folder, users_file, users_folder
@@ -83,10 +84,8 @@ def destination(
             yield Destination(f"to {url}", counted(put), reported, _ServedDevices(cluster, url, token_file, ca_file))
         else:
             from ingest.known_devices import known_devices
-            from warehouse.store import migrate, open_store
 
-            opened = stack.enter_context(open_store(store))
-            migrate(opened)
+            opened = stack.enter_context(recording_store(store, "Deliver to it with --url"))
             put = storing(opened, source)
             yield Destination(f"to {opened.url}", counted(put), reported, lambda: known_devices(opened, cluster))
 

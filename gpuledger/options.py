@@ -32,7 +32,7 @@ Store = Annotated[
     typer.Option(
         "--store",
         envvar="GPULEDGER_STORE",
-        help="chdb:///path, chdb://memory or clickhouse://user@host:8123/database",
+        help="chdb:///path, clickhouse://user@host:8123/database, or a server that holds one: http://host:8050",
         show_default="a store in your home",
     ),
 ]

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +18,7 @@ import typer
 
 from gpuledger.options import Format
 from warehouse.csv_cells import write_csv
+from warehouse.instants import rfc3339
 from warehouse.printable import printable
 
 if TYPE_CHECKING:
@@ -110,16 +111,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, datetime):
-        return instant(value)
+        return rfc3339(value)
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value
-
-
-def instant(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def print_json(document: Any) -> None:

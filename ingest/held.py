@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from string import Template
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -193,7 +192,7 @@ def take_back(store: Store, batches: Mapping[int, str], reason: str) -> int:
 def _taken_back(store: Store, about: Mapping[str, Any], doubt: Doubt) -> int:
     batch, record, sender, source = about["batch"], RECORD_TYPES[about["record_type"]], about["sender"], about["source"]
     table = {"table": identifier(record.name), "columns": ", ".join(identifier(c.name) for c in record.columns)}
-    statement = Template(read_sql(__file__, "rows_of_batch")).substitute(table)
+    statement = read_sql(__file__, "rows_of_batch", **table)
     rows = {hash_of(row): row for row in store.rows(statement, {"batch": batch})}
     states = known(store, sender, record, list(rows))
     accepted = [row for hash, row in rows.items() if states.get(hash) == ACCEPTED]

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from ingest.columns import one_array
 from ingest.place import ISSUED_MONTH, Doubt, distinct
-from warehouse.instants import epoch_ms
+from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.records import PLACING_EVENTS, RecordType
 from warehouse.store import Store, read_sql
 
@@ -101,7 +101,7 @@ class Issued:
 
     @property
     def until_at(self) -> datetime:
-        return datetime.fromtimestamp(self.until / 1000, UTC)
+        return of_epoch_ms(self.until)
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class Past:
             rows = (
                 table.select(["cluster", "device_id", "partition_id", "workload_id"]).take(pa.array(near)).to_pylist()
             )
-            instant = datetime.fromtimestamp(over / 1000, UTC)
+            instant = of_epoch_ms(over)
             asked = self._asked("reaching_samples", issued, devices={row["device_id"] for row in rows}, instant=instant)
             last = {tuple(row.values())[:4]: row["last_ms"] for row in asked}
             for index, row in zip(near, rows, strict=True):

@@ -19,8 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from ingest.spool_file import DiskError, Held, Loss, SpoolFile, delete, insert, instant, milliseconds, note, waiting
+from ingest.spool_file import DiskError, Held, Loss, SpoolFile, delete, insert, note, waiting
 from ingest.wire import WireBatch, batch_id
+from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import read_sql
 
 __all__ = ["Group", "Loss", "Spool", "SpoolState"]
@@ -99,7 +100,7 @@ class Spool:
     def append(self, batches: Sequence[WireBatch], now: datetime) -> bool:
         """Keeps the batches, all or none of them on disk; whether it is the disk that keeps them."""
         with self._lock:
-            new = [Held(0, batch, milliseconds(now)) for batch in batches if batch.rows]
+            new = [Held(0, batch, epoch_ms(now)) for batch in batches if batch.rows]
             if not new and not self._memory:
                 return not self.disk_error
             kept = [(held, batch_id(held.batch.record, held.batch.body)) for held in (*self._memory, *new)]
@@ -137,7 +138,7 @@ class Spool:
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
                 "INSERT INTO set_aside (record, rows, at_ms, reason, body) VALUES (?, ?, ?, ?, ?)",
-                (group.record, group.rows, milliseconds(now), reason, group.body),
+                (group.record, group.rows, epoch_ms(now), reason, group.body),
             )
             connection.execute(read_sql(__file__, "spool_trim_set_aside"), (int(self.max_bytes * SET_ASIDE_SHARE),))
 
@@ -193,7 +194,7 @@ class Spool:
                 rows + sum(held.batch.rows for held in self._memory),
                 size,
                 sum(held.bytes for held in self._memory),
-                instant(min(times)) if times else None,
+                of_epoch_ms(min(times)) if times else None,
                 aside,
                 self.disk_error,
                 tuple(_merged([*lost, *self._losses.values()])),
@@ -242,7 +243,7 @@ class Spool:
         nothing: list[tuple[str, str, int, int, int, int]] = []
         found = self._read(lambda connection: connection.execute(sql).fetchall(), nothing)
         return [
-            Loss(reason, record, batches, rows, instant(first), instant(last))
+            Loss(reason, record, batches, rows, of_epoch_ms(first), of_epoch_ms(last))
             for reason, record, batches, rows, first, last in found
         ]
 
@@ -263,7 +264,7 @@ class Spool:
             if left <= 0:
                 break
             left -= size
-            dropped.append((number, Loss("spool_full", record, 1, rows, instant(at_ms), instant(at_ms))))
+            dropped.append((number, Loss("spool_full", record, 1, rows, of_epoch_ms(at_ms), of_epoch_ms(at_ms))))
         delete(connection, (number for number, _ in dropped))
         for loss in _merged(loss for _, loss in dropped):
             note(connection, loss)
@@ -291,7 +292,7 @@ class Spool:
                     break
         for held in damaged:
             log.error("spool: a batch of %s is damaged on disk and was left out", held.batch.record)
-            at = instant(held.at_ms)
+            at = of_epoch_ms(held.at_ms)
             self._lose(Loss("damaged", held.batch.record, 1, held.batch.rows, at, at))
         self._gone |= {held.number for held in damaged}
         return found
@@ -309,7 +310,7 @@ class Spool:
         self._next_number += 1
         while len(self._memory) > 1 and sum(held.bytes for held in self._memory) > self.memory_bytes:
             lost = self._memory.pop(0)
-            at = instant(lost.at_ms)
+            at = of_epoch_ms(lost.at_ms)
             self._lose(Loss("disk_full", lost.batch.record, 1, lost.batch.rows, at, at))
 
     def _lose(self, loss: Loss) -> None:
@@ -350,7 +351,7 @@ def _group(held: Sequence[Held]) -> Group:
         tuple(one.number for one in held),
         sum(one.batch.rows for one in held),
         b"".join(one.batch.body for one in held),
-        instant(held[0].at_ms),
+        of_epoch_ms(held[0].at_ms),
     )
 
 

@@ -13,6 +13,7 @@ from typing import IO, TypeVar
 
 from ingest.errors import IngestError
 from ingest.wire import WireBatch
+from warehouse.instants import epoch_ms
 from warehouse.private_files import HeldError, hold
 from warehouse.store import read_sql
 
@@ -186,7 +187,7 @@ def note(connection: sqlite3.Connection, loss: Loss) -> None:
     """Adds to the losses of a reason and record type; times are of what was not reported yet."""
     connection.execute(
         read_sql(__file__, "spool_note_loss"),
-        (loss.reason, loss.record, loss.batches, loss.rows, milliseconds(loss.first_at), milliseconds(loss.last_at)),
+        (loss.reason, loss.record, loss.batches, loss.rows, epoch_ms(loss.first_at), epoch_ms(loss.last_at)),
     )
 
 
@@ -197,11 +198,3 @@ def waiting(connection: sqlite3.Connection, record: str, suspect: bool, first: i
         (record, suspect, first),
     ):
         yield Held(number, WireBatch(record, rows, body, suspect), at_ms), name
-
-
-def milliseconds(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
-
-
-def instant(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from string import Template
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,7 +24,9 @@ def stored_already(
     span = pc.min_max(table["ts"])
     numbered = plain.append_column("place", pa.array(range(len(table)), pa.uint64()))
     with store.staged(numbered) as staged:
-        sql = Template(read_sql(__file__, "stored_already")).substitute(
+        sql = read_sql(
+            __file__,
+            "stored_already",
             table=identifier(record.name),
             subject=identifier(record.key[1]),
             stored=", ".join(_text(name) for name in names),

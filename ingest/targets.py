@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from string import Template
 from typing import Protocol
 from urllib.parse import unquote, urlencode, urlsplit
 
@@ -243,7 +242,9 @@ def judged_insert(response: Response, quarantined: int = 0) -> Answer:
 
 def insert_sql(record: RecordType) -> str:
     """The statement that writes JSON lines of a record type."""
-    return Template(read_sql(__file__, "deliver_insert")).substitute(
+    return read_sql(
+        __file__,
+        "deliver_insert",
         table=identifier(record.name),
         columns=", ".join(identifier(column.name) for column in record.columns),
         values=", ".join(_value(record, column) for column in record.columns),

@@ -11,8 +11,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from warehouse.instants import rfc3339
 
 BATCH_HEADER = "Gpuledger-Batch"
 """Hash of the record type and the body: `batch_id`."""
@@ -73,6 +75,4 @@ def batch_id(record: str, body: bytes) -> str:
 
 def instant(value: datetime) -> str:
     """As `2026-10-01T00:00:00.000Z`; a naive time stays naive."""
-    if value.tzinfo is None:
-        return value.isoformat(timespec="milliseconds")
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    return rfc3339(value) if value.tzinfo else value.isoformat(timespec="milliseconds")

@@ -18,7 +18,6 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import replace
-from string import Template
 from typing import Any
 
 import pyarrow as pa
@@ -88,11 +87,11 @@ def _hours(samples: pa.Table) -> list[int]:
 
 def _counted(store: Store, record: RecordType, batch: Batch, staged: str) -> tuple[int, int]:
     """How many natural keys the batch has, and how many of them other batches have brought."""
-    (row,) = store.rows(_filled("count_batch", _names(record, staged)), _where(batch))
+    (row,) = store.rows(read_sql(__file__, "count_batch", **_names(record, staged)), _where(batch))
     if not row["nearby"]:
         return int(row["keys"]), 0
     nearby = {**_where(batch), "first_at": row["earliest"], "last_at": row["latest"], "own": False}
-    return int(row["keys"]), int(store.value(_filled("known_keys", _names(record, staged)), nearby))
+    return int(row["keys"]), int(store.value(read_sql(__file__, "known_keys", **_names(record, staged)), nearby))
 
 
 def _fresh(store: Store, record: RecordType, batch: Batch, source: str, sender: str) -> Batch | None:
@@ -121,14 +120,14 @@ def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys:
     if noted and row["rows"] == len(batch.table) == keys:
         return
     # Fewer rows also if the engine collapsed equal ones, within the batch or with another's: then the keys are there.
-    if noted and store.value(_filled("known_keys", names), {**_where(batch), "own": True}) == keys:
+    if noted and store.value(read_sql(__file__, "known_keys", **names), {**_where(batch), "own": True}) == keys:
         return
     _insert_anew(store, record, batch, staged, otherwise=otherwise)
 
 
 def _arrived(store: Store, record: RecordType, batch: Batch) -> dict[str, int]:
     """How much of the batch is there."""
-    (row,) = store.rows(_filled("arrived", {"table": identifier(record.name)}), _where(batch))
+    (row,) = store.rows(read_sql(__file__, "arrived", table=identifier(record.name)), _where(batch))
     return row
 
 
@@ -144,13 +143,13 @@ def _insert_anew(
 def forget(store: Store, record: RecordType, batch: int) -> None:
     """Takes what there is of a batch out of its table, and of what follows from it."""
     for table in (record.name, *(["touched_hours"] if record.name == "samples" else [])):
-        store.command(_filled("forget_batch", {"table": identifier(table)}), {"batch": batch})
+        store.command(read_sql(__file__, "forget_batch", table=identifier(table)), {"batch": batch})
 
 
 def unacknowledge(store: Store, record: RecordType, batch: int) -> None:
     """Makes it a batch that nobody finished, no close reads, and sent again is written; and takes its rows out."""
     for table in ("ingest_batches", "recent_batches"):
-        store.command(_filled("forget_batch", {"table": table}), {"batch": batch})
+        store.command(read_sql(__file__, "forget_batch", table=table), {"batch": batch})
     forget(store, record, batch)
 
 
@@ -172,7 +171,7 @@ def _insert(store: Store, table: str, batch: Batch, staged: str, token: str, oth
     """Without a token nothing is dropped as a duplicate."""
     columns = ", ".join(identifier(name) for name in batch.table.column_names)
     name = "insert_batch_told_otherwise" if otherwise and table in TOLD_OTHERWISE else "insert_batch"
-    sql = _filled(name, {"table": identifier(table), "columns": columns, "staged": staged})
+    sql = read_sql(__file__, name, table=identifier(table), columns=columns, staged=staged)
     dedup = {"insert_deduplication_token": token} if token else {"insert_deduplicate": 0}
     store.command(sql, {"batch": batch.id}, {**ONE_BLOCK, **dedup})
 
@@ -198,7 +197,3 @@ def _quarantine(store: Store, record: RecordType, source: str, batch: Batch) -> 
 def _storable(text: str) -> str:
     """Text that has a UTF-8 form, whatever a reader let through."""
     return text.encode("utf-8", errors="backslashreplace").decode()
-
-
-def _filled(name: str, texts: dict[str, str]) -> str:
-    return Template(read_sql(__file__, name)).substitute(texts)

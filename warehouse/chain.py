@@ -16,7 +16,6 @@ import contextlib
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
 from warehouse.errors import LedgerError
@@ -63,7 +62,7 @@ class Head(NamedTuple):
 
 def head(store: Store, table: str) -> Head:
     """Where the table's chain ends now. Ask before you read what the next rows are computed from."""
-    (last,) = store.rows(_filled("last_link", table=identifier(table)), {"chain": table})
+    (last,) = store.rows(read_sql(__file__, "chained/last_link", table=identifier(table)), {"chain": table})
     return Head(**last)
 
 
@@ -119,7 +118,7 @@ def adopt(store: Store) -> None:
     """Begins the chains that have not begun: what the tables hold already gets digests, and the chain begins with the
     digest of those."""
     heads = []
-    for row in store.rows(_filled("not_begun"), {"tables": list(CHAINED)}):
+    for row in store.rows(read_sql(__file__, "chained/not_begun"), {"tables": list(CHAINED)}):
         beginning = _seal_old_rows(store, row["name"]) if row["filled"] else NOTHING
         heads += [(row["name"], True, 0, beginning), (row["name"], False, 0, beginning)]
     if heads:
@@ -129,8 +128,8 @@ def adopt(store: Store) -> None:
 def _seal_old_rows(store: Store, table: str) -> str:
     """Gives the rows that are there digests. Answers the digest of those."""
     texts = {"table": identifier(table), "content": content_sql(store, [table])[table]}
-    store.command(_filled("seal_old_rows", **texts))
-    return str(store.value(_filled("beginning", **texts)))
+    store.command(read_sql(__file__, "chained/seal_old_rows", **texts))
+    return str(store.value(read_sql(__file__, "chained/beginning", **texts)))
 
 
 def _insert(store: Store, table: str, batch: pa.Table, first: int, digest: str, previous: str) -> None:
@@ -138,7 +137,7 @@ def _insert(store: Store, table: str, batch: pa.Table, first: int, digest: str, 
     for attempt in range(TRIES):
         # A kill can leave a token noted without its rows (ingest/write.py): nothing stands there, the next is free.
         store.insert(table, batch, f"{table} after {previous} {attempt}")
-        found = store.rows(_filled("link_at", table=identifier(table)), {"position": first})
+        found = store.rows(read_sql(__file__, "chained/link_at", table=identifier(table)), {"position": first})
         if found:
             if [row["digest"] for row in found] == [digest]:
                 return
@@ -148,7 +147,7 @@ def _insert(store: Store, table: str, batch: pa.Table, first: int, digest: str, 
 
 def _columns(store: Store, tables: Sequence[str]) -> dict[str, dict[str, str]]:
     """By table the content's columns by name, with their types."""
-    rows = store.rows(_filled("content_columns"), {"tables": list(tables), "link": list(LINK)})
+    rows = store.rows(read_sql(__file__, "chained/content_columns"), {"tables": list(tables), "link": list(LINK)})
     return {row["table"]: dict(row["columns"]) for row in rows}
 
 
@@ -161,7 +160,7 @@ def _contents(store: Store, batch: pa.Table, columns: Mapping[str, str]) -> list
     )
     numbered = batch.append_column("chain_place", pa.array(range(len(batch)), pa.uint64()))
     with store.staged(numbered) as staged:
-        rows = store.rows(_filled("contents", typed=typed, content=_content(given), staged=staged))
+        rows = store.rows(read_sql(__file__, "chained/contents", typed=typed, content=_content(given), staged=staged))
     return [row["content"] for row in rows]
 
 
@@ -180,8 +179,4 @@ def _content(columns: Mapping[str, str]) -> str:
 def _add_heads(store: Store, heads: Sequence[tuple[str, bool, int, str]]) -> None:
     chains, beginnings, positions, digests = (list(column) for column in zip(*heads, strict=True))
     params = {"chains": chains, "beginnings": [int(one) for one in beginnings], "positions": positions}
-    store.command(_filled("add_heads"), {**params, "digests": digests})
-
-
-def _filled(statement: str, **texts: str) -> str:
-    return Template(read_sql(__file__, f"chained/{statement}")).substitute(texts)
+    store.command(read_sql(__file__, "chained/add_heads"), {**params, "digests": digests})

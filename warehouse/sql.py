@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from string import Template
 
 _OTHER = re.compile(r"FROM \(\{(\w+)\}\)")
 
 
-def read_sql(beside: str, name: str) -> str:
-    """The text of `name`.sql in the folder of the module file `beside` (pass `__file__`)."""
-    return (Path(beside).parent / f"{name}.sql").read_text(encoding="utf-8")
+def read_sql(beside: str, name: str, /, **parts: object) -> str:
+    """The text of `name`.sql in the folder of the module file `beside` (pass `__file__`).
+
+    parts: SQL for each `$part` in it; where there are any, a dollar sign is written `$$`. Errors: KeyError, one lacks.
+    """
+    text = (Path(beside).parent / f"{name}.sql").read_text(encoding="utf-8")
+    return Template(text).substitute(parts) if parts else text
 
 
 def composed(beside: str, name: str) -> str:

@@ -5,6 +5,7 @@
 --          in which nobody reported requests, for a day after the service last said anything.
 -- Params:  run; definitions; [since, until), since on the hour.
 -- Reads:   service levels of the span and of the day before, twice.
+-- $$services: services.sql.
 INSERT INTO slo_points (definition, run, hour, at, cluster, tenant, subject, good, bad, missing, dark_seconds)
 WITH
     toUInt32(intDiv(toUnixTimestamp({since:DateTime64(3, 'UTC')}), 60)) AS first_minute,
@@ -19,7 +20,7 @@ WITH
     ),
     service AS
     (
-        {services}
+        $services
     ),
     replica AS
     (

@@ -75,8 +75,7 @@ def measure(store: Store, at: datetime, now: datetime | None = None, since: date
 
 
 def _text(statement: str) -> str:
-    """The statement; `{services}` in it stands for services.sql."""
-    return read_sql(__file__, statement).replace("{services}", read_sql(__file__, "services"))
+    return read_sql(__file__, statement, services=read_sql(__file__, "services"))
 
 
 _NEWEST_RUN = "SELECT max(run) AS run FROM slo_measured"

@@ -116,10 +116,6 @@ def _beginning(answer: httpx.Response) -> bytes:
     return said[:SHOWN_BYTES]
 
 
-def rfc3339(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def words(alert: AlertLike) -> str:
     """An alert in one line."""
     severity = alert.labels.get("severity", "")

@@ -15,7 +15,8 @@ from pydantic import Field
 from alerts.durations import Seconds, span
 from alerts.rule import Part
 from alerts.secrets import Secret
-from alerts.transports import AlertLike, post, rfc3339
+from alerts.transports import AlertLike, post
+from warehouse.instants import rfc3339
 
 
 class Alertmanager(Part):

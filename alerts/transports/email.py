@@ -16,8 +16,9 @@ from pydantic import Field
 
 from alerts.rule import Part
 from alerts.secrets import Secret, hidden
-from alerts.transports import TIMEOUT_SECONDS, AlertLike, SendError, rfc3339, words
+from alerts.transports import TIMEOUT_SECONDS, AlertLike, SendError, words
 from ingest.answer_time import ended_in_time, hang_up
+from warehouse.instants import rfc3339
 
 log = logging.getLogger(__name__)
 SHOWN = 100

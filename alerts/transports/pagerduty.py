@@ -11,7 +11,8 @@ from typing import Any
 
 from alerts.rule import Part
 from alerts.secrets import Secret
-from alerts.transports import AlertLike, post, rfc3339, words
+from alerts.transports import AlertLike, post, words
+from warehouse.instants import rfc3339
 
 EVENTS = "https://events.pagerduty.com/v2/enqueue"
 LONGEST_SUMMARY = 1024

@@ -9,8 +9,9 @@ from typing import Any
 
 from alerts.rule import Part
 from alerts.secrets import Secret
-from alerts.transports import AlertLike, post, rfc3339
+from alerts.transports import AlertLike, post
 from ingest.webhook import signed
+from warehouse.instants import rfc3339
 
 
 class Webhook(Part):

@@ -82,7 +82,7 @@ def prove(caller: SeeFleet, number: str) -> documents.InvoiceProof:
     with caller.whole_store() as store:
         found = rederive(store, number)
     return documents.InvoiceProof(
-        number=number, same=found.same, is_credit_note=found.invoice.is_credit_note, cutoff=found.cutoff,
+        number=number, same=found.same, is_credit_note=found.is_credit_note, cutoff=found.cutoff,
         hours=found.hours, digest=found.digest, chain_failures=[str(one) for one in found.chain_failures],
         differences=[
             documents.InvoiceDifference(where=one.where, stored=plain(one.stored), computed=plain(one.computed))

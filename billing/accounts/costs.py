@@ -19,12 +19,12 @@ from typing import Any
 from billing.exact import NANO, Scale, price_nano
 from billing.periods import Period
 from warehouse.errors import LedgerError
+from warehouse.instants import MILLISECOND
 from warehouse.store import Store, read_sql
 
 PORTION = 500
 """Questions asked in one statement; they travel as parameters."""
 HOUR = timedelta(hours=1)
-MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from zoneinfo import ZoneInfo
 
 from billing.exact import rounded
 from billing.periods import Period
+from warehouse.instants import MILLISECOND
 
 WINDOW_DAYS = 28
-MILLISECOND = timedelta(milliseconds=1)
 DAY = timedelta(days=1)
 CHECKED_DAYS = (10, 20)
 """After so many days of a past month the forecast is compared with how the month ended."""

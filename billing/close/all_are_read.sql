@@ -2,11 +2,11 @@
 -- the numbers and the sums are the same, without what was acknowledged since then.
 -- Traps:   sums wrap around. Of a batch that is acknowledged twice there may be two rows: then it says no.
 -- Params:  since_ms: when closes named their batches that may have read such as were acknowledged since {fresh_ms:Int64}.
--- read: a condition on close_batches, of the closes that count, with its params (billing.close.facts).
+-- $$read: a condition on close_batches, of the closes that count, with its params (billing.close.facts).
 WITH
     known AS
     (
-        SELECT sum(length(batches) - countEqual(batches, 0)) AS number, sum(arraySum(batches)) AS total FROM close_batches WHERE {read}
+        SELECT sum(length(batches) - countEqual(batches, 0)) AS number, sum(arraySum(batches)) AS total FROM close_batches WHERE $read
     ),
     before AS
     (
@@ -23,7 +23,7 @@ WITH
             (
                 SELECT arrayJoin(batches)
                 FROM close_batches
-                WHERE {read} AND run IN (SELECT run FROM close_named WHERE named_at >= fromUnixTimestamp64Milli({since_ms:Int64}, 'UTC'))
+                WHERE $read AND run IN (SELECT run FROM close_named WHERE named_at >= fromUnixTimestamp64Milli({since_ms:Int64}, 'UTC'))
             )
         )
     )

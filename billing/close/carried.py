@@ -145,7 +145,7 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
     names = stage.names("settled", "alive", "fresh")
     looked = EVERY_HOUR
     if carried.prices == prices_of(store, card):
-        touched = [month for month, is_touched in touched_months(store, stage).items() if is_touched]
+        touched, _ = touched_months(store, stage)
         compared = {**names, "touched": touched, "until_ms": epoch_ms(limit), "forever": FOREVER}
         moved = store.rows(read_sql(__file__, "moved"), compared)
         runs = [(row["first"], row["next"]) for row in moved]

@@ -22,7 +22,7 @@ def stage_facts(store: Store, stage: Stage) -> None:
     """Fills the working tables `batches` with what this close reads, and `fresh` with what no close before it read."""
     params = {**stage.names("fresh"), **_read_before(store, stage)}
     store.command(read_sql(__file__, "stage_fresh"), params)
-    store.command(read_sql(__file__, "fresh").replace("{read}", _READ), params)
+    store.command(read_sql(__file__, "fresh", read=_READ), params)
     _stage(store, stage, f"{_READ} UNION ALL SELECT batch FROM {{fresh:Identifier}}", params)
 
 
@@ -35,7 +35,7 @@ def fresh_since(store: Store, stage: Stage, read_at: datetime) -> int:
         return 0
     if read_at.date() != datetime.now(UTC).date():
         params = {**known, **_read_before(store, stage), "fresh_ms": fresh_ms}
-        return fresh_ms if store.value(read_sql(__file__, "all_are_read").replace("{read}", READ_BY), params) else 0
+        return fresh_ms if store.value(read_sql(__file__, "all_are_read", read=READ_BY), params) else 0
     return fresh_ms
 
 
@@ -46,7 +46,7 @@ def stage_fresh_facts(store: Store, stage: Stage) -> None:
     params["since_ms"] = stage.fresh_ms - epoch_span(MARGIN)
     store.command(read_sql(__file__, "stage_fresh"), params)
     store.command(read_sql(__file__, "stage_lately"), params)
-    store.command(read_sql(__file__, "lately").replace("{read}", READ_BY), params)
+    store.command(read_sql(__file__, "lately", read=READ_BY), params)
     store.command(read_sql(__file__, "fresh_lately"), params)
     _stage(store, stage, "SELECT batch FROM {fresh:Identifier} UNION ALL SELECT toUInt64(0) AS batch", params)
 
@@ -55,7 +55,7 @@ def read_too(store: Store, stage: Stage, wanted: str, params: Params) -> None:
     """Adds to `batches` what the close reads of some batches.   wanted: a SELECT of them, with its params."""
     if stage.fresh_ms:
         names = {**params, **stage.names("batches", "lately"), "fresh_ms": stage.fresh_ms}
-        store.command(read_sql(__file__, "read_too").replace("{wanted}", wanted), names)
+        store.command(read_sql(__file__, "read_too", wanted=wanted), names)
 
 
 def epoch_span(span: timedelta) -> int:

@@ -24,7 +24,7 @@ from billing.energy import attribution
 from billing.rates import AppliedCard, cut_instants
 from billing.rates.staging import stage_prices, subject_params
 from billing.tenants import AppliedMapping
-from warehouse.instants import epoch_ms
+from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Params, Store, read_sql
 
 PORTION_WEIGHT = 16_000_000
@@ -70,7 +70,7 @@ def hours_before(
     zone = f"{card.card.timezone if card else 'UTC'} {attribution.rules_in_force(store)}"
     params = {**stage.names("batches", "settled", "states", "prices"), **looked.params}
     inputs = store.rows(
-        read_sql(__file__, "inputs").replace("{touching}", looked.touching),
+        read_sql(__file__, "inputs", touching=looked.touching),
         {**params, "until_ms": epoch_ms(limit), "zone_hash": _fingerprint(zone)},
     )
     samples = {
@@ -114,7 +114,7 @@ def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: d
     asked = {**stage.names("settled", "states"), **kept}
     subjects = store.rows(read_sql(__file__, "subjects"), asked) if card else []
     tables = stage.names("prices", "price_subjects", "price_schedules")
-    stage_prices(store, tables, card.card if card else None, subjects, datetime.fromtimestamp(first / 1000, UTC), limit)
+    stage_prices(store, tables, card.card if card else None, subjects, of_epoch_ms(first), limit)
 
 
 def portions(hours: Sequence[Hour]) -> list[list[Hour]]:
@@ -172,9 +172,9 @@ _PORTION_TABLES = (
 
 
 def _run(store: Store, params: Params, *statements: str) -> None:
-    """`{placed}` in a statement stands for placed.sql."""
+    placed = read_sql(__file__, "placed")
     for name in statements:
-        store.command(read_sql(__file__, name).replace("{placed}", read_sql(__file__, "placed")), params)
+        store.command(read_sql(__file__, name, placed=placed), params)
 
 
 def _meter(store: Store, params: Params) -> None:

@@ -3,7 +3,7 @@
 -- it and of the platform, sample batches that touch it.
 -- Units:   hour = hours since the epoch; facts = claims, device states and prices that lie in it.
 -- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change).
--- Params:  firsts, nexts: the hours that are looked at, in runs [first, next). touching: a condition on touched_hours, of
+-- Params:  firsts, nexts: the hours that are looked at, in runs [first, next). $$touching: a condition on touched_hours, of
 --          which samples may touch those.
 --          batches: those that the close reads. Of an hour that a later one touches the fingerprint is another.
 WITH
@@ -71,7 +71,7 @@ WITH
         SELECT batch, toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS ends_in,
             reach_ms > 0 OR first_ms <= max(if(reach_ms > 0, longest_ms, 0)) OVER (PARTITION BY hour) AS reaches_back
         FROM touched_hours
-        WHERE batch IN {batches:Identifier} AND {touching}
+        WHERE batch IN {batches:Identifier} AND $touching
     ),
     touches AS
     (

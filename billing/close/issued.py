@@ -219,7 +219,7 @@ def _sessions(store: Store, months: IssuedMonths, stage: Stage | None) -> int:
     if not months.minimum_ms:
         return 0
     claims = PUBLISHED if stage is None else SETTLED_OF_ALIVE if stage.of_alive else SETTLED
-    statement = read_sql(__file__, "issued_sessions").replace("{claims}", claims)
+    statement = read_sql(__file__, "issued_sessions", claims=claims)
     names = {} if stage is None else stage.names("settled", "alive")
     return int(store.value(statement, {**names, **months.params, "minimum_ms": months.minimum_ms, "forever": FOREVER}))
 
@@ -229,7 +229,7 @@ PUBLISHED = """
     SELECT cluster, allocation_id, toUnixTimestamp64Milli(start_at) AS start_ms,
         ifNull(toUnixTimestamp64Milli(end_at), {forever:Int64}) AS end_ms
     FROM allocations"""
-SETTLED_OF_ALIVE = f"{SETTLED} WHERE {WHICH} UNION ALL {PUBLISHED} WHERE NOT ({WHICH})"
+SETTLED_OF_ALIVE = f"{SETTLED} WHERE {WHICH} UNION ALL {PUBLISHED} WHERE allocation_hash NOT IN {{alive:Identifier}}"
 """The claims of a close, those that the last one published, and those of a close that looks at some alone."""
 
 

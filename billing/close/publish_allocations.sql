@@ -1,5 +1,5 @@
 -- One row: an allocation held units of a device for one payer during [start_at, end_at).
--- Params:  which: a condition, of which allocations (billing.close.claims.WHICH).
+-- Params:  $$which: a condition, of which allocations (billing.close.stage.WHICH).
 INSERT INTO {new:Identifier}
 (
     claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, node, device_id,
@@ -15,4 +15,4 @@ SELECT
         AS end_at,
     estimated, cost_center, reported_tenant, reported_project, priority, unmapped
 FROM {settled:Identifier}
-WHERE {which}
+WHERE $which

@@ -67,7 +67,7 @@ def prepare_claims(store: Store, stage: Stage, refused: Sequence[Refusal], known
         store.create_like(new[table], table)
     names: dict[str, Any] = {"new": new["allocations"], **stage.names("settled", "alive"), "forever": FOREVER}
     which = WHICH if stage.of_alive else "true"
-    store.command(read_sql(__file__, "publish_allocations").replace("{which}", which), names, ANY_NUMBER)
+    store.command(read_sql(__file__, "publish_allocations", which=which), names, ANY_NUMBER)
     if stage.of_alive:
         _keep(store, stage, names)
     if refused:
@@ -80,18 +80,18 @@ def stage_months(store: Store, stage: Stage) -> None:
     store.command(read_sql(__file__, "months_alive"), stage.names("months", "alive"))
 
 
-def touched_months(store: Store, stage: Stage) -> Mapping[str, bool]:
-    """The months of what is published, and whether any allocation that is looked at is in it."""
+def touched_months(store: Store, stage: Stage) -> tuple[list[str], list[str]]:
+    """The months of what is published: those with an allocation that is looked at, and the others."""
     rows = store.rows("SELECT month, is_touched FROM {months:Identifier}", stage.names("months"))
-    return {row["month"]: bool(row["is_touched"]) for row in rows}
+    touched, others = ([row["month"] for row in rows if row["is_touched"] == is_touched] for is_touched in (1, 0))
+    return touched, others
 
 
 def _keep(store: Store, stage: Stage, names: Params) -> None:
     """Copies what is published of the allocations that are not looked at."""
-    months = touched_months(store, stage)
-    touched = [month for month, is_touched in months.items() if is_touched]
+    touched, others = touched_months(store, stage)
     # The engine's own names of partitions: digits.
-    parts = [f"ATTACH PARTITION ID '{int(month)}' FROM allocations" for month in months if month not in touched]
+    parts = [f"ATTACH PARTITION ID '{int(month)}' FROM allocations" for month in others]
     if parts:
         store.command(f"ALTER TABLE {identifier(names['new'])} {', '.join(parts)}")
     store.command(read_sql(__file__, "keep_allocations"), {**names, "touched": touched}, ANY_NUMBER)

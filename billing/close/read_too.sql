@@ -1,9 +1,9 @@
 -- Of some batches those that a close reads, beside what it has in batches already: it named them, a close before did, or they
 -- were acknowledged before {fresh_ms:Int64}, so that one has.
--- wanted: a SELECT of batches, with its params.
+-- $$wanted: a SELECT of batches, with its params.
 INSERT INTO {batches:Identifier}
 WITH
-    wanted AS (SELECT DISTINCT batch FROM ({wanted}) WHERE batch NOT IN {batches:Identifier})
+    wanted AS (SELECT DISTINCT batch FROM ($wanted) WHERE batch NOT IN {batches:Identifier})
 SELECT batch FROM wanted WHERE batch IN {lately:Identifier}
 UNION ALL
 SELECT DISTINCT batch

@@ -2,6 +2,7 @@
 -- Units:   covered_ms; used = ms x units x 1e9 of all allocations of the workload that the cap counts.
 -- Shape:   the levels' spans are laid over each other: edges (at, level, +-(1 + rate)) in order; running sums say
 --          which levels cover. Partition and device levels are kept apart: their caps differ.
+-- $$placed: placed.sql.
 INSERT INTO {several:Identifier}
 WITH
     wanted AS
@@ -14,7 +15,7 @@ WITH
     ),
     placed AS
     (
-        {placed}
+        $placed
     ),
     covering AS
     (

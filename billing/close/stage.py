@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 WHICH = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
-"""A condition: the allocations that are looked at, where not all are."""
+"""A condition on a working table, which has no `allocation_hash`: the allocations that are looked at."""
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from zoneinfo import ZoneInfo
 
 from billing.closed import closed_period
 from billing.exact import DIGITS, NANO, Scale, quotient
-from billing.invoicing.documents import Invoice, InvoiceError, instant, text
+from billing.invoicing.documents import Invoice, InvoiceError, text
 from billing.invoicing.drafts import draft_all
 from billing.invoicing.invoices import standing
 from billing.invoicing.month import books_of, platform_costs, span, whom
 from billing.ledger_report import billing_timezone
 from billing.periods import Period, month_name, whole_hour
+from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
 
 TOP = 10
@@ -79,7 +80,7 @@ def platform_statement(store: Store, period: Period) -> Statement:
     rows = store.rows(read_sql(__file__, "statement_pools"), span(period))
     if not rows:
         raise InvoiceError(
-            month, "nothing of it is closed", f"Run: gpuledger close --until {instant(whole_hour(period.end))}"
+            month, "nothing of it is closed", f"Run: gpuledger close --until {rfc3339(whole_hour(period.end))}"
         )
     borne = {cost.pool: cost for cost in platform_costs(store, period)}
     pools = []
@@ -100,8 +101,8 @@ def platform_statement(store: Store, period: Period) -> Statement:
             "issuer": books.card.issuer.model_dump(mode="json") if books.card else None,
             "period": {
                 "month": month,
-                "start": instant(period.start),
-                "end": instant(period.end),
+                "start": rfc3339(period.start),
+                "end": rfc3339(period.end),
                 "timezone": books.timezone,
             },
             "currency": books.card.currency if books.card else "",
@@ -226,4 +227,4 @@ def _local_days(period: Period, timezone: str) -> list[tuple[datetime, datetime]
 def _missing(period: Period, closed_until: datetime) -> list[str]:
     if closed_until >= period.end:
         return []
-    return [f"The books are closed until {instant(closed_until)}; the month is not complete."]
+    return [f"The books are closed until {rfc3339(closed_until)}; the month is not complete."]

@@ -7,12 +7,11 @@ power or memory; it reads the samples of hours whose sums cannot tell.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
 from billing.energy.settings import EnergySettings, current_energy_settings
-from warehouse.instants import epoch_ms
+from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Store, read_sql
 
 TABLES = ("measured", "readings", "idle_power", "powers", "shares", "energy")
@@ -83,6 +82,6 @@ def _idle_power(settings: EnergySettings, models: Sequence[str]) -> Iterable[tup
     for model in models:
         rules = [rule for rule in settings.idle_power if fnmatchcase(model, rule.model)]
         for start, end in zip(starts, [*starts[1:], FOREVER_MS], strict=True):
-            at = datetime.fromtimestamp(start / 1000, UTC)
+            at = of_epoch_ms(start)
             if rule := next((rule for rule in rules if rule.covers(at)), None):
                 yield model, start, end, int(rule.watts * 1_000_000)

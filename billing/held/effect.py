@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from string import Template
 
 from billing.close import close
 from billing.exact import rounded
@@ -91,7 +90,7 @@ def effect(store: Store, push: HeldPush, most_seconds: float = MOST_SECONDS) -> 
         with store.scratch() as more:
             # Both copies see the same facts, whatever is pushed meanwhile.
             texts = {"main": identifier(store.database)}
-            more.command(Template(read_sql(__file__, "batches_before")).substitute(texts))
+            more.command(read_sql(__file__, "batches_before", **texts))
             with _closed(store, more, books, check) as (before, first_until):
                 write_rows(more, push, rows)
                 with _closed(store, more, books, check) as (after, until):
@@ -112,7 +111,7 @@ def _closed(store: Store, more: Store, books: Books, check: Check) -> Iterator[t
     with store.scratch() as scratch:
         facts_away(scratch)
         texts = {"main": identifier(store.database), "more": identifier(more.database)}
-        for statement in split_statements(Template(read_sql(__file__, "effect")).substitute(texts)):
+        for statement in split_statements(read_sql(__file__, "effect", **texts)):
             scratch.command(statement)
         check()
         last = scratch.value("SELECT max(checked_by) AS last FROM closed_hours")
@@ -134,7 +133,7 @@ def _minimum_ends(before: Store, after: Store, books: Books) -> list[datetime]:
     if books.card is None:
         return []
     params = {"minimum_ms": 1000 * books.card.longest_minimum_seconds, "closed_until": books.closed_until}
-    sql = Template(read_sql(__file__, "short_sessions")).substitute(before=identifier(before.database))
+    sql = read_sql(__file__, "short_sessions", before=identifier(before.database))
     return [row["ended"] for row in after.rows(sql, params)]
 
 

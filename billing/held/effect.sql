@@ -2,8 +2,7 @@
 -- close of it computes the hours that the rows change, and no others. What people decided is there, too.
 -- $$main: the store's database.   $$more: the database that holds the rows, which may hold none.
 CREATE VIEW ingest_batches AS
-SELECT batch, '' AS record_type, CAST([], 'Array(DateTime(\'UTC\'))') AS hours
-FROM (SELECT batch FROM $more.batches_before UNION ALL SELECT batch FROM $more.ingest_batches);
+SELECT batch FROM $more.batches_before UNION ALL SELECT batch FROM $more.ingest_batches;
 CREATE VIEW samples AS SELECT *, stream FROM $main.samples UNION ALL SELECT *, stream FROM $more.samples;
 CREATE VIEW events AS SELECT * FROM $main.events UNION ALL SELECT * FROM $more.events;
 CREATE VIEW devices AS SELECT * FROM $main.devices UNION ALL SELECT * FROM $more.devices;

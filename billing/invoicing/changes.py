@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from billing.exact import Scale
-from billing.invoicing.documents import Invoice, instant, is_correction, text
+from billing.invoicing.documents import Invoice, is_correction, text
 from billing.invoicing.issued import issued
 from billing.periods import parse_month
+from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
 
 NAMED = 3
@@ -62,9 +63,9 @@ def _change(store: Store, month: str, rows: Sequence[Mapping[str, Any]]) -> dict
     closed_at = store.value(_CLOSED_AT, {"run": max(row["again"] for row in rows)})
     return {
         "month": month,
-        "from": instant(min(row["from_at"] for row in rows)),
-        "to": instant(max(row["to_at"] for row in rows)),
-        "closed_at": closed_at and instant(closed_at),
+        "from": rfc3339(min(row["from_at"] for row in rows)),
+        "to": rfc3339(max(row["to_at"] for row in rows)),
+        "closed_at": closed_at and rfc3339(closed_at),
         "allocations": len(allocations),
         "first": [{"allocation": name, "gpu_hours": text(scale.hours(allocations[name]))} for name in first],
     }

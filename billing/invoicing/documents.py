@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -93,11 +93,6 @@ def with_parties(
 def is_correction(line: Mapping[str, Any]) -> bool:
     """Whether a document's line is about another month than the document's own."""
     return line.get("charge_class") == "Correction"
-
-
-def instant(at: datetime) -> str:
-    """An instant as documents hold it: UTC, with milliseconds."""
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def text(value: Decimal | None) -> str | None:

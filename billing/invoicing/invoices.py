@@ -17,7 +17,7 @@ from billing.close import stale_hours
 from billing.exact import rounded
 from billing.invoicing.changes import with_changes
 from billing.invoicing.credit_notes import credit_note, creditable
-from billing.invoicing.documents import Invoice, InvoiceError, instant, with_parties
+from billing.invoicing.documents import Invoice, InvoiceError, with_parties
 from billing.invoicing.drafts import draft_all, drafts_of
 from billing.invoicing.issued import billed_later, issued, standing
 from billing.invoicing.month import Books, books_of, span
@@ -27,6 +27,7 @@ from billing.periods import Period, month_name, whole_hour
 from billing.rates import Subject, first_change, rate_card_of
 from billing.tenants import closed_with_another
 from warehouse.chain import Head, append, head
+from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
 
 __all__ = ["Invoice", "InvoiceError", "billed_later", "credit", "draft_all", "issue_all", "issued", "standing", "void"]
@@ -143,21 +144,21 @@ def _refuse_example(books: Books) -> None:
 def _refuse_open_month(period: Period, books: Books, now: datetime) -> None:
     month = month_name(period, books.timezone)
     if now < period.end:
-        raise InvoiceError(month, f"the month ends at {instant(period.end)}", "Until then: gpuledger invoice draft")
+        raise InvoiceError(month, f"the month ends at {rfc3339(period.end)}", "Until then: gpuledger invoice draft")
     grace = timedelta(days=books.card.grace_days if books.card else 0)
     if now < period.end + grace:
         raise InvoiceError(
             month,
-            f"late records are accepted until {instant(period.end + grace)} (grace_days in the rate card)",
+            f"late records are accepted until {rfc3339(period.end + grace)} (grace_days in the rate card)",
             "Until then: gpuledger invoice draft",
         )
     if books.closed_until < period.end:
         raise InvoiceError(
             month,
-            f"the books are closed until {instant(books.closed_until)} only"
+            f"the books are closed until {rfc3339(books.closed_until)} only"
             if books.any_closed
             else "nothing is closed",
-            f"Run: gpuledger close --until {instant(whole_hour(period.end))}",
+            f"Run: gpuledger close --until {rfc3339(whole_hour(period.end))}",
         )
 
 
@@ -205,7 +206,7 @@ def _refuse_stale_facts(store: Store, period: Period, books: Books) -> None:
     if stale:
         raise InvoiceError(
             month_name(period, books.timezone),
-            f"facts of {len(stale)} of its hours arrived after the last close, from {instant(stale[0])} on",
+            f"facts of {len(stale)} of its hours arrived after the last close, from {rfc3339(stale[0])} on",
             "Run: gpuledger close, and check the draft again",
         )
 
@@ -279,7 +280,7 @@ def _store(
                 **with_parties(draft, parties, day, issued=True),
                 "number": f"{prefix}{sequence:05d}",
                 "status": "issued",
-                "issued_at": instant(now),
+                "issued_at": rfc3339(now),
             }
         )
         for sequence, draft in enumerate(drafts, first)

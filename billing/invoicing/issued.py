@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from billing.invoicing.documents import Invoice, instant, is_correction
+from billing.invoicing.documents import Invoice, is_correction
 from billing.invoicing.month import span, whom
 from billing.periods import Period, month_name
+from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
 
 ALWAYS = Period(datetime(1971, 1, 1, tzinfo=UTC), datetime(2299, 1, 1, tzinfo=UTC))
@@ -47,6 +48,6 @@ def _covers(period: Period, month: str, invoice: Invoice) -> bool:
 def _as_it_stands(row: Mapping[str, Any]) -> Invoice:
     document = json.loads(row["document"])
     if row["void"]:
-        why = {"at": instant(row["voided_at"]), "author": row["voided_by"], "reason": row["void_reason"]}
+        why = {"at": rfc3339(row["voided_at"]), "author": row["voided_by"], "reason": row["void_reason"]}
         document |= {"status": "void", "void": why}
     return Invoice(document)

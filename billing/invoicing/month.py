@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 from billing.accounts.credits import credit_lines
@@ -28,7 +27,7 @@ from billing.invoicing.adjustments import (
     minimum_key,
     minimum_lines,
 )
-from billing.invoicing.documents import Invoice, instant, text
+from billing.invoicing.documents import Invoice, text
 from billing.invoicing.shared import PoolCost, pool_costs, shared_lines
 from billing.invoicing.usage import MEASURES, MonthUsage, Session, apart, month_usage
 from billing.lines import KINDS, Line
@@ -38,6 +37,7 @@ from billing.rates import AppliedCard, RateCard, current_rate_card
 from billing.rates.policies import Commitment, Discount, in_force
 from billing.rates.validity import list_price_validity, price_validity
 from billing.sums import LedgerSum, one_currency
+from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
 
 if TYPE_CHECKING:
@@ -249,14 +249,13 @@ def _quotas(
 
 def _covered_sql(turns: int, quotas: str, sessions: str, stretches: str) -> str:
     """covered.sql with so many turns, each of which reads what the one before left."""
-    step = Template(read_sql(__file__, "covered_turn"))
     rows = "entries"
     for turn in range(1, turns + 1):
-        text = step.substitute(turn=turn, before=turn - 1, rows=rows, quotas=quotas)
+        text = read_sql(__file__, "covered_turn", turn=turn, before=turn - 1, rows=rows, quotas=quotas)
         rows = f"({text})"
     parts = ", ".join(f"(commitment_{turn}, covered_{turn})" for turn in range(1, turns + 1))
-    return Template(read_sql(__file__, "covered")).substitute(
-        quotas=quotas, sessions=sessions, stretches=stretches, turns=rows, parts=f"[{parts}]"
+    return read_sql(
+        __file__, "covered", quotas=quotas, sessions=sessions, stretches=stretches, turns=rows, parts=f"[{parts}]"
     )
 
 
@@ -279,7 +278,7 @@ def _sessions(store: Store, what: Mapping[str, Any], discounts: Sequence[Discoun
     }
     if sessions:
         with store.staged(_keys(sessions)) as staged:
-            sql = Template(read_sql(__file__, "usage_of_sessions")).substitute(sessions=staged)
+            sql = read_sql(__file__, "usage_of_sessions", sessions=staged)
             apart(usage, store.rows(sql, params))
     return sessions
 
@@ -329,8 +328,8 @@ def document_of(tenant: str, month: Month, books: Books, corrected: Corrections 
             "tenant": tenant,
             "period": {
                 "month": month.name,
-                "start": instant(month.period.start),
-                "end": instant(month.period.end),
+                "start": rfc3339(month.period.start),
+                "end": rfc3339(month.period.end),
                 "timezone": books.timezone,
             },
             "currency": month.currency,
@@ -473,7 +472,7 @@ def _notes(total: LedgerSum, estimated: int, period: Period, books: Books) -> li
         [f"The prices are an example, not yours: {books.card.example}."] if books.card and books.card.example else []
     )
     if books.closed_until < period.end:
-        notes.append(f"The books are closed until {instant(books.closed_until)}; the month is not complete.")
+        notes.append(f"The books are closed until {rfc3339(books.closed_until)}; the month is not complete.")
     if total.unpriced:
         notes.append(f"{total.scale.hours(total.unpriced, 2)} GPU-hours have no price and are in no amount.")
     if total.kinds["unmetered"]:

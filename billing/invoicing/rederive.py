@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from string import Template
 from typing import Any
 
 from billing.close import batches_read, close
@@ -63,6 +62,10 @@ class Rederived:
     @property
     def same(self) -> bool:
         return not self.differences and not self.chain_failures
+
+    @property
+    def is_credit_note(self) -> bool:
+        return self.invoice.is_credit_note
 
 
 def rederive(store: Store, number: str, on_progress: Progress | None = None) -> Rederived:
@@ -124,14 +127,14 @@ def _prepare(store: Store, scratch: Store, invoice: Invoice, periods: Sequence[P
     }
     facts_away(scratch)
     number = {"number": invoice.number}
-    for statement in split_statements(Template(read_sql(__file__, "rederive")).substitute(texts)):
+    for statement in split_statements(read_sql(__file__, "rederive", **texts)):
         scratch.command(statement, number if "{number:" in statement else None)
 
 
 def _show_facts(store: Store, scratch: Store, one: _Close) -> None:
     """Shows the scratch store the facts that the close read."""
     texts = {"main": identifier(store.database), "which": _which(store, one)}
-    for statement in split_statements(Template(read_sql(__file__, "rederive_facts")).substitute(texts)):
+    for statement in split_statements(read_sql(__file__, "rederive_facts", **texts)):
         scratch.command(statement)
 
 

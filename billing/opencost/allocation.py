@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -17,11 +17,10 @@ from billing.opencost.query import AllocationQuery
 from billing.opencost.words import IDLE, LABELS, PROPERTIES, UNALLOCATED, UNAVAILABLE
 from billing.periods import Period
 from billing.sums import KINDS, LedgerSum, one_currency
-from warehouse.instants import epoch_ms
+from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Store, read_sql
 
 DESCRIBED = (*PROPERTIES, *LABELS)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -131,7 +130,7 @@ def _listed(row: Row, scale: Scale, *kinds: str) -> int:
 
 
 def _add(into: dict[str, Allocation], name: str, window: Period, row: Row, scale: Scale, *kinds: str) -> Allocation:
-    start, end = _at(row["from_ms"]), _at(row["to_ms"])
+    start, end = of_epoch_ms(row["from_ms"]), of_epoch_ms(row["to_ms"])
     described = {key: row[f"the_{key}"] for key in DESCRIBED}
     known = into.get(name)
     if known is None:
@@ -191,7 +190,3 @@ def _warnings(store: Store, query: AllocationQuery, rows: Sequence[Row]) -> Iter
         yield "some GPU-hours have no price; they are in no cost (gpuledger.unpricedGpuHours)"
     if query.ignored:
         yield f"not known and without effect: {', '.join(query.ignored)}"
-
-
-def _at(ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from billing.exact import DIGITS, NANO, quotient, rounded
 from billing.opencost.allocation import Allocation, Allocations
 from billing.opencost.words import LABELS, PROPERTIES
+from warehouse.instants import rfc3339
 
 NOT_MEASURED = dict.fromkeys(
     (
@@ -139,5 +140,4 @@ def _number(value: float | None) -> float | None:
 
 @functools.lru_cache(4096)
 def _instant(at: datetime) -> str:
-    text = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return text.replace(".000Z", "Z")
+    return rfc3339(at).replace(".000Z", "Z")

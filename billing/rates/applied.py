@@ -116,9 +116,7 @@ def _refuse_changed_invoices(store: Store, old: RateCard, new: RateCard) -> None
     for row in invoices:
         _refuse_changed_policy(old, new, row)
     books: dict[Period, tuple[PriceBook, PriceBook]] = {}
-    subjects = read_sql(__file__, "invoiced_subjects").replace(
-        "{invoiced_months}", read_sql(__file__, "invoiced_months")
-    )
+    subjects = read_sql(__file__, "invoiced_subjects", invoiced_months=read_sql(__file__, "invoiced_months"))
     for row in store.rows(subjects, subject_params(old, new)):
         month = Period(row["period_start"], row["period_end"])
         if month not in books:

@@ -1,5 +1,5 @@
 -- One row: what a tenant held in a month, as far as prices tell it apart, and the issued invoice that covers it.
--- The months are those of invoiced_months.sql.
+-- $$invoiced_months: invoiced_months.sql.
 -- Params:  by_queue, by_preemptible, priority_bounds (see billing.rates.staging).
 SELECT
     model,
@@ -16,7 +16,7 @@ SELECT
 FROM ledger
 INNER JOIN
 (
-{invoiced_months}) AS issued USING (tenant)
+$invoiced_months) AS issued USING (tenant)
 WHERE allocation_id != '' AND charge_period_start >= period_start AND charge_period_start < period_end
 GROUP BY model, pool, partition_profile, tenant, queue, priority_level, preemptible, period_start, period_end
 ORDER BY period_start, tenant, model, pool, partition_profile, queue, priority_level, preemptible

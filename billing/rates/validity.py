@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 
 from billing.periods import Period
 from billing.rates.rate_card import RateCard, RateRule
 from billing.rates.windows import in_words
+from warehouse.instants import rfc3339
 
 _SAID = ("tenant", "queue", "priority", "preemptible", "pool", "partition_profile")
 """Of what a rule matches; the model is what the sku says."""
@@ -57,7 +57,8 @@ def _holds_in(rule: RateRule, period: Period) -> bool:
 
 
 def _held(rule: RateRule) -> dict[str, str | None]:
-    return {"from": _instant(rule.effective_from), "to": _instant(rule.effective_to), "only": _only(rule)}
+    since, until = (rfc3339(at) if at else None for at in (rule.effective_from, rule.effective_to))
+    return {"from": since, "to": until, "only": _only(rule)}
 
 
 def _only(rule: RateRule) -> str:
@@ -70,7 +71,3 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value) or "none"
-
-
-def _instant(at: datetime | None) -> str | None:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from billing import audit
@@ -12,7 +12,7 @@ from billing.applied import add_version
 from billing.tenants.mapping import TenantError, TenantMapping
 from billing.tenants.owners import Combination, Owner, OwnerBook
 from warehouse.chain import head
-from warehouse.instants import epoch_ms
+from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Store, read_sql
 
 
@@ -121,4 +121,4 @@ def _shown(owner: Owner) -> str:
 
 
 def _instant(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M}Z"
+    return f"{of_epoch_ms(ms):%Y-%m-%d %H:%M}Z"

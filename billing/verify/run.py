@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from string import Template
 from typing import Any
 
 from billing import close, energy
@@ -88,7 +87,7 @@ def chain_failures(store: Store, *tables: str) -> list[Failure]:
     """The rows of chained tables that do not fit, of each table the first one first."""
     contents = content_sql(store, tables)
     links = "\nUNION ALL\n".join(
-        _filled("links", table=identifier(table), name=identifier(CHAINED[table]), content=contents[table])
+        read_sql(__file__, "links", table=identifier(table), name=identifier(CHAINED[table]), content=contents[table])
         for table in tables
     )
     return [
@@ -98,7 +97,7 @@ def chain_failures(store: Store, *tables: str) -> list[Failure]:
             row["reason"],
             RESTORE,
         )
-        for row in store.rows(_filled("chain", links=links), {"chains": list(tables)})
+        for row in store.rows(read_sql(__file__, "chain", links=links), {"chains": list(tables)})
     ]
 
 
@@ -117,7 +116,7 @@ def entries(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
         "ledger_content": read_sql(close.__file__, "content").replace("{entries:Identifier}", _of_hours("ledger")),
         "energy_content": read_sql(energy.__file__, "content").replace("{energy:Identifier}", _of_hours("energy")),
     }
-    for row in store.rows(_filled("entries", **contents), period):
+    for row in store.rows(read_sql(__file__, "entries", **contents), period):
         what = "entries or energy entries were added, changed or removed since the close"
         yield Failure("ledger_entries", f"the hour {row['at']:%Y-%m-%d %H:%M}Z", what, RESTORE, row["at"])
 
@@ -187,12 +186,8 @@ def _device_hour(row: Mapping[str, Any]) -> str:
 
 
 def _with_closes(name: str) -> str:
-    return _filled(name, latest_closes=read_sql(__file__, "latest_closes"))
+    return read_sql(__file__, name, latest_closes=read_sql(__file__, "latest_closes"))
 
 
 def _with_cards(name: str) -> str:
-    return _filled(name, priced_hours=_with_closes("priced_hours"))
-
-
-def _filled(statement: str, **texts: str) -> str:
-    return Template(read_sql(__file__, statement)).substitute(texts)
+    return read_sql(__file__, name, priced_hours=_with_closes("priced_hours"))

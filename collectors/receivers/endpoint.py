@@ -31,6 +31,7 @@ from ingest.place import ALL, fits
 from ingest.senders import Sender
 from ingest.tally import Tally
 from warehouse.errors import LedgerError
+from warehouse.instants import epoch_ms
 
 WRITE_PATH, OTLP_PATH = "/api/v1/write", "/v1/metrics"
 PATHS = (WRITE_PATH, OTLP_PATH)
@@ -138,8 +139,8 @@ class MetricsEndpoint:
             reads=self._names.reads,
             allowed=lambda cluster: fits(cluster, place.clusters),
             cluster="" if any(mark in only for mark in "*?[") else only,
-            earliest=int(EARLIEST.timestamp() * 1000),
-            latest=int(latest.timestamp() * 1000),
+            earliest=epoch_ms(EARLIEST),
+            latest=epoch_ms(latest),
         )
 
     def _count(self, sender: Sender, push: Push) -> None:

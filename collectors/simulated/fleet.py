@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from collectors.tables import milliseconds
+from warehouse.instants import epoch_ms
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -34,7 +34,7 @@ class FleetPlan:
 
     @property
     def start_ms(self) -> int:
-        return milliseconds(self.start)
+        return epoch_ms(self.start)
 
     @property
     def end_ms(self) -> int:

@@ -12,11 +12,12 @@ from decimal import Decimal
 from pathlib import Path
 
 from collectors.errors import CollectorError
-from collectors.tables import Records, milliseconds
+from collectors.tables import Records
 from collectors.traces.files import read_rows
 from collectors.traces.fractions import MILLI, NodeGpus, place
 from collectors.traces.schedule import Allocation, Schedule, TraceDevice
 from collectors.traces.telemetry import Telemetry
+from warehouse.instants import epoch_ms
 
 CLUSTER = "openb"
 ORIGIN = datetime(2023, 1, 1, tzinfo=UTC)
@@ -53,7 +54,7 @@ def read(pods: Path, nodes: Path, origin: datetime = ORIGIN) -> Schedule:
         raise CollectorError(str(nodes), "no node has a GPU", "Give the list of all nodes")
     asking = [pod for pod in listed if pod.gpus]
     placed = place([(pod.scheduled_ms, pod.deleted_ms, pod.gpus, pod.milli, pod.models) for pod in asking], machines)
-    zero = milliseconds(origin)
+    zero = epoch_ms(origin)
     allocations = [_allocation(pod, devices, zero) for pod, devices in zip(asking, placed, strict=True)]
     devices = [_device(node, gpu) for node in machines for gpu in range(node.gpus)]
     return Schedule(CLUSTER, "trace:openb-2023", devices, allocations, _notes(listed, allocations, origin))

@@ -13,11 +13,12 @@ from decimal import Decimal
 from pathlib import Path
 
 from collectors.errors import CollectorError
-from collectors.tables import Records, milliseconds
+from collectors.tables import Records
 from collectors.traces.fifo import Job, place
 from collectors.traces.files import positive, read_rows
 from collectors.traces.schedule import Allocation, Schedule, TraceDevice
 from collectors.traces.telemetry import Telemetry
+from warehouse.instants import epoch_ms
 
 CLUSTER = "philly"
 NOTES = (
@@ -88,7 +89,7 @@ def _job(row: dict[str, str]) -> _TraceJob:
         raise ValueError(f"duration is {row['duration']!r}, not a positive number of seconds in whole milliseconds")
     if not row["cluster"]:
         raise ValueError("cluster (the virtual cluster) is empty")
-    submit_ms = milliseconds(submitted if submitted.tzinfo else submitted.replace(tzinfo=UTC))
+    submit_ms = epoch_ms(submitted if submitted.tzinfo else submitted.replace(tzinfo=UTC))
     return _TraceJob(row["cluster"], Job(submit_ms, int(duration), positive(row["num_gpus"], "num_gpus")))
 
 

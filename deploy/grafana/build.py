@@ -12,20 +12,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, table, timeseries
-from grafana_foundation_sdk.cog.builder import Builder
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.cog.runtime import UnknownDataquery
-from grafana_foundation_sdk.models.common import (
-    GraphDrawStyle,
-    LegendDisplayMode,
-    LegendPlacement,
-    StackingMode,
-    TooltipDisplayMode,
-)
-from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableOption, VariableRefresh, VariableSort
-from pydantic import BaseModel, ConfigDict, Field
+try:
+    import yaml
+    from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, table, timeseries
+    from grafana_foundation_sdk.cog.builder import Builder
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.runtime import UnknownDataquery
+    from grafana_foundation_sdk.models.common import (
+        GraphDrawStyle,
+        LegendDisplayMode,
+        LegendPlacement,
+        StackingMode,
+        TooltipDisplayMode,
+    )
+    from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableOption, VariableRefresh, VariableSort
+    from pydantic import BaseModel, ConfigDict, Field
+except ModuleNotFoundError as missing:
+    sys.exit(f"{sys.argv[0]}: this Python has no {missing.name}. Next: make dev, then .venv/bin/python {sys.argv[0]}")
 
 HERE = Path(__file__).parent
 SOURCES = {

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import open_books, opened_store, refuse_served
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from alerts.evaluate import Report
     from alerts.routing import Silence
+    from gpuledger import documents
 
 alerts = typer.Typer(no_args_is_help=True)
 silence = typer.Typer(no_args_is_help=True)
@@ -75,14 +78,11 @@ def check(
     from alerts.rule_files import load_rules
     from alerts.slo.measure import measure
 
-    if remote.address(store):
-        what = "a server holds this store, and evaluates its rules by itself"
-        raise LedgerError(f"--store {store}", what, "alerts list shows what fires there")
+    refuse_served(store, "and evaluates its rules by itself", "alerts list shows what fires there")
     now = options.parse_instant("--at", at) if at else datetime.now(UTC)
     loaded = load_rules(rules)
     route = load_routing(routing) if routing else None
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         measure(opened, now - DELAY, now)
         report = evaluate(opened, loaded, now, live=not at)
         outcomes = deliver(opened, route, now) if route else []
@@ -112,8 +112,7 @@ def list_(
     from alerts.routing import load_routing
 
     states = (*CURRENT, "resolved") if resolved else CURRENT
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         route = load_routing(routing) if routing else None
         found = current(opened, datetime.now(UTC), route, states, rule)
         evaluated = _last_run(opened)
@@ -170,8 +169,7 @@ def history(
     """Changes of alerts' states, or notifications, newest first."""
     from alerts import reading
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if deliveries:
             print_rows(reading.attempts(opened, rule, fingerprint, limit), DELIVERY_COLUMNS, fmt)
             return
@@ -195,9 +193,7 @@ def silence_add(
     store: options.Store = "",
 ) -> None:
     """Silence alerts with matching labels; they keep firing without notifications."""
-    from alerts.routing import Silence
     from alerts.silences import add_silence
-    from billing.audit import whoever
 
     now = datetime.now(UTC)
     starts_at = options.parse_instant("--from", start) if start else now
@@ -212,18 +208,14 @@ def silence_add(
         if label in named:
             raise LedgerError(text, f"is the second matcher of {label}", "Add a silence for each value")
         named[label] = glob
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            reported = client.add_silence({label: [glob] for label, glob in named.items()}, ends_at, reason, starts_at)
-        added = Silence(
-            **{**vars(reported), "matchers": {label: tuple(globs) for label, globs in reported.matchers.items()}}
-        )
-        say(f"silence {added.id}: {_matchers(added)} until {added.ends_at:%F %T}Z")
-        return
-    with open_store(store) as opened:
-        migrate(opened)
-        added = add_silence(opened, named, ends_at, whoever(author), reason, now, starts_at)
-    say(f"silence {added.id}: {_matchers(added)} until {added.ends_at:%F %T}Z")
+    added: Silence | documents.Silence
+    with open_books(store, author) as books:
+        if books.server:
+            globs = {label: [glob] for label, glob in named.items()}
+            added = books.server.add_silence(globs, ends_at, reason, starts_at)
+        else:
+            added = add_silence(books.store, named, ends_at, books.author, reason, now, starts_at)
+    say(f"silence {added.id}: {_matchers(added.matchers)} until {added.ends_at:%F %T}Z")
 
 
 @silence.command("list")
@@ -235,12 +227,10 @@ def silence_list(
     """Active and scheduled silences."""
     from alerts.silences import silences
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         found = silences(opened, datetime.now(UTC), past)
-    rows = [
-        {**vars(one), "matchers": dict(one.matchers) if fmt is options.Format.json else _matchers(one)} for one in found
-    ]
+    shown = dict if fmt is options.Format.json else _matchers
+    rows = [{**vars(one), "matchers": shown(one.matchers)} for one in found]
     print_rows(rows, SILENCE_COLUMNS, fmt)
 
 
@@ -251,18 +241,15 @@ def silence_end(
     store: options.Store = "",
 ) -> None:
     """End a silence now."""
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            client.end_silence(identifier)
-        say(f"silence {identifier} is over")
-        return
     from alerts.silences import end_silence
-    from billing.audit import whoever
 
-    with open_store(store) as opened:
-        migrate(opened)
-        ended = end_silence(opened, identifier, whoever(author), datetime.now(UTC))
-    say(f"silence {ended.id} is over: {_matchers(ended)}")
+    ended: Silence | documents.Silence
+    with open_books(store, author) as books:
+        if books.server:
+            ended = books.server.end_silence(identifier)
+        else:
+            ended = end_silence(books.store, identifier, books.author, books.now)
+    say(f"silence {ended.id} is over: {_matchers(ended.matchers)}")
 
 
 def _duration(option: str, text: str) -> timedelta:
@@ -287,8 +274,8 @@ def _short(seconds: int) -> str:
     return write_duration(seconds)
 
 
-def _matchers(one: Silence) -> str:
-    return ", ".join(f"{label}={'|'.join(globs)}" for label, globs in one.matchers.items())
+def _matchers(matchers: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"{label}={'|'.join(globs)}" for label, globs in matchers.items())
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.output import instant, print_rows, say
+from gpuledger import options
+from gpuledger.books import client, served
+from gpuledger.output import print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 from warehouse.store import embedded_path, migrate, open_store
 
 if TYPE_CHECKING:
@@ -37,15 +39,14 @@ def backup(
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """Copy an embedded store into a folder: everything once, then what changed since."""
-    server = remote.address(store)
-    if server and (folder is not None or keep):
+    if served(store) and (folder is not None or keep):
         raise LedgerError("FOLDER, --keep", "a server keeps its backups in its own folder", "Leave them out")
-    if not server and folder is None:
+    if not served(store) and folder is None:
         raise LedgerError("FOLDER", "is missing", "Say where backups go: gpuledger backup /backups/gpuledger")
     if listed:
-        print_rows([{name: getattr(one, name) for name in COLUMNS} for one in _listed(server, folder)], COLUMNS, fmt)
+        print_rows([{name: getattr(one, name) for name in COLUMNS} for one in _listed(store, folder)], COLUMNS, fmt)
         return
-    made = _made(server, store, folder, whole)
+    made = _made(store, folder, whole)
     if fmt is not options.Format.table:
         print_rows([{name: getattr(made, name) for name in COLUMNS}], COLUMNS, fmt)
     else:
@@ -54,7 +55,7 @@ def backup(
         from warehouse.backup import forget
 
         for old in forget(folder, keep):
-            say(f"removed {old.name} of {instant(old.made_at)}")
+            say(f"removed {old.name} of {rfc3339(old.made_at)}")
 
 
 def restore(
@@ -67,23 +68,22 @@ def restore(
 
     path = embedded_path(store)
     made = restored(folder, name, path)
-    say(f"restored {made.name}, as of {instant(made.made_at)}. Next: gpuledger verify --store chdb://{path}")
+    say(f"restored {made.name}, as of {rfc3339(made.made_at)}. Next: gpuledger verify --store chdb://{path}")
 
 
-def _listed(server: str, folder: Path | None) -> list[documents.Backup] | list[Backup]:
-    if server:
-        with remote.client(server) as client:
-            return client.backups()
+def _listed(store: str, folder: Path | None) -> list[documents.Backup] | list[Backup]:
+    if folder is None:
+        with client(served(store)) as server:
+            return server.backups()
     from warehouse.backup import backups
 
-    assert folder is not None
     return backups(folder)
 
 
-def _made(server: str, store: str, folder: Path | None, whole: bool) -> documents.Backup | Backup:
-    if server:
-        with remote.client(server) as client:
-            return client.back_up(whole)
+def _made(store: str, folder: Path | None, whole: bool) -> documents.Backup | Backup:
+    if folder is None:
+        with client(served(store)) as server:
+            return server.back_up(whole)
     from billing.writers import nobody_writing
     from warehouse.backup import back_up
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.output import instant, print_json, print_rows, say
-from warehouse.store import Store, migrate, open_store
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
+from gpuledger.output import print_json, print_rows, say
+from warehouse.instants import rfc3339
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.accounts.budgets import BudgetState
@@ -53,8 +55,7 @@ def status(period: Month = "", store: options.Store = "", fmt: options.OutputFor
     from billing.accounts.budgets import METHOD, budget_states
 
     now = datetime.now(UTC)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         month = period or now.astimezone(_zone(opened)).strftime("%Y-%m")
         states = budget_states(opened, month, now)
     if fmt is options.Format.json:
@@ -75,21 +76,16 @@ def apply(
     reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
     """Check and apply a budgets file; repeating it changes nothing."""
-    if server := remote.address(store, author):
-        remote.apply(server, file, "budgets", lambda client, text: client.apply_budgets(text, reason))
-        return
     from billing.accounts.budget_file import apply_budgets, current_budgets, load_budgets
-    from billing.audit import whoever
 
     loaded = load_budgets(file)
-    with open_store(store) as opened:
-        migrate(opened)
-        before = current_budgets(opened)
-        version = apply_budgets(opened, loaded, whoever(author), reason, datetime.now(UTC))
-    if before is not None and before.version == version:
-        say(f"budgets {version} are in force already, since {instant(before.applied_at)}")
-    else:
-        say(f"budgets {version} are in force: {len(loaded.budgets)} in {loaded.currency}. Next: gpuledger budget")
+    with open_books(store, author) as books:
+        line = books.apply(
+            "budgets", loaded, reason, lambda server, text: server.apply_budgets(text, reason), current_budgets,
+            apply_budgets,
+        )  # fmt: skip
+    if line:
+        say(f"{line}: {len(loaded.budgets)} in {loaded.currency}. Next: gpuledger budget")
 
 
 @budget.command("list")
@@ -97,8 +93,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The applied budgets."""
     from billing.accounts.budget_file import current_budgets
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         applied = current_budgets(opened)
     if applied is None:
         if fmt is options.Format.table:
@@ -145,7 +140,7 @@ def _row(state: BudgetState) -> dict[str, Any]:
 
 def _crossed(state: BudgetState) -> str:
     return "; ".join(
-        f"{_short(one.percent)} % {one.of} at {instant(one.crossed_at)}" for one in state.thresholds if one.crossed_at
+        f"{_short(one.percent)} % {one.of} at {rfc3339(one.crossed_at)}" for one in state.thresholds if one.crossed_at
     )
 
 
@@ -170,7 +165,7 @@ def _print_table(states: list[BudgetState], month: str, method: str) -> None:
             if line:
                 say(f"{whose}: {line}")
     known = states[0].known_until
-    say(f"forecast: {method}; known until {instant(known)}" if known else "nothing of the month is closed")
+    say(f"forecast: {method}; known until {rfc3339(known)}" if known else "nothing of the month is closed")
 
 
 def _unpriced(state: BudgetState) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger import options
+from gpuledger.books import open_books, served
+from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
-from warehouse.store import migrate, open_store
+from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
-    from billing.close.run import CloseReport
-
+    from gpuledger import documents
 
 GRACE_MINUTES = 15
 
@@ -45,24 +45,25 @@ def close(
     from billing import close as billing_close
 
     limit = options.parse_instant("--until", until) if until else None
-    if server := remote.address(store):
-        if grace_minutes != GRACE_MINUTES or whole:
-            raise LedgerError("--grace-minutes, --whole", "a server has its own", "Leave them out")
-        report = _asked(server, limit)
-    else:
-        with open_store(store) as opened, bar("hours") as show:
-            migrate(opened)
-            task = show.add_task("claims", total=None)
-            report = billing_close.close(
-                opened,
-                until=limit,
-                now=datetime.now(UTC),
-                grace=timedelta(minutes=grace_minutes),
-                whole=whole,
-                on_progress=lambda what, done, total: show.update(
-                    task, description=what, completed=done, total=total or None
-                ),
-            )
+    report: billing_close.CloseReport | documents.Closed
+    if served(store) and (grace_minutes != GRACE_MINUTES or whole):
+        raise LedgerError("--grace-minutes, --whole", "a server has its own", "Leave them out")
+    with open_books(store) as books:
+        if books.server:
+            report = books.server.close_books(limit)
+        else:
+            with bar("hours") as show:
+                task = show.add_task("claims", total=None)
+                report = billing_close.close(
+                    books.store,
+                    until=limit,
+                    now=books.now,
+                    grace=timedelta(minutes=grace_minutes),
+                    whole=whole,
+                    on_progress=lambda what, done, total: show.update(
+                        task, description=what, completed=done, total=total or None
+                    ),
+                )
     if fmt is not options.Format.table:
         row = {
             "run": str(report.run),
@@ -82,19 +83,11 @@ def close(
         say("nothing to close: no facts yet. Next: gpuledger ingest devices FILE, then events and samples")
         return
     say(
-        f"closed until {instant(report.closed_until)}: {report.checked:,} hours computed, {report.changed:,} changed"
+        f"closed until {rfc3339(report.closed_until)}: {report.checked:,} hours computed, {report.changed:,} changed"
         + (f", {report.refused:,} claims refused (gpuledger doctor shows them)" if report.refused else "")
         + (f", {report.held:,} pushed rows held (gpuledger held list)" if report.held else "")
         + ("" if report.rate_card else "; no rate card yet, so prices are unknown (gpuledger rates apply FILE)")
     )
-
-
-def _asked(server: str, until: datetime | None) -> CloseReport:
-    from billing.close.run import CloseReport
-
-    with remote.client(server) as client:
-        reported = client.close_books(until)
-    return CloseReport(**{**vars(reported), "run": int(reported.run)})
 
 
 def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
@@ -117,13 +110,11 @@ def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format
 
 
 def _proof(store: str) -> dict[str, Any]:
-    if server := remote.address(store):
-        with remote.client(server) as client:
-            return client.proof().model_dump()
     from billing.verify import verify as prove
 
-    with open_store(store) as opened:
-        migrate(opened)
-        report = prove(opened)
+    with open_books(store) as books:
+        if books.server:
+            return books.server.proof().model_dump()
+        report = prove(books.store)
     failures = [vars(failure) for failure in report.failures]
     return {**vars(report), "failures": failures, "balanced": report.balanced}

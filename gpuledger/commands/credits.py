@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.output import complain, instant, plain, print_rows, say
+from gpuledger import options
+from gpuledger.books import open_books, opened_store, refuse_served, served
+from gpuledger.output import complain, plain, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.instants import rfc3339
+from warehouse.store import Store
+
+if TYPE_CHECKING:
+    from gpuledger import documents
 
 credits_ = typer.Typer(no_args_is_help=True)
 
@@ -57,25 +62,22 @@ def add(
 ) -> None:
     """An amount in a tenant's favour on a month's draft (negative: against it); the same again changes nothing."""
     from billing.accounts.credits import Credit, add_credit, card_in_force, evidence_of, parse_amount
-    from billing.audit import whoever
 
-    if server := remote.address(store, author):
-        if kind != "manual" or evidence:
-            raise LedgerError("--kind, --evidence", "a server takes credits by hand", "Leave them out")
-        with remote.client(server) as client:
-            done = client.add_credit(tenant, month, amount, reason, project=project, currency=currency, id=id_)
-        say(f"credit {done.version}: {amount} for {tenant} in {month}{'' if done.new else ' already exists'}")
-        return
-    with open_store(store) as opened:
-        migrate(opened)
-        credit = Credit(
-            tenant, month, parse_amount(amount, "--amount"), currency or card_in_force(opened).currency, reason, kind,
-            project, whoever(author), evidence_of(evidence, "--evidence"), id_,
-        )  # fmt: skip
-        new = add_credit(opened, credit, datetime.now(UTC))
-        _warn_of_strangers(opened, tenant)
-    what = f"credit {credit.id}: {plain(credit.amount)} {credit.currency} for {tenant} in {month}"
-    say(what if new else f"{what} already exists")
+    if served(store) and (kind != "manual" or evidence):
+        raise LedgerError("--kind, --evidence", "a server takes credits by hand", "Leave them out")
+    with open_books(store, author) as books:
+        if books.server:
+            done = books.server.add_credit(tenant, month, amount, reason, project=project, currency=currency, id=id_)
+            new, what = done.new, f"credit {done.version}: {amount}"
+        else:
+            credit = Credit(
+                tenant, month, parse_amount(amount, "--amount"), currency or card_in_force(books.store).currency,
+                reason, kind, project, books.author, evidence_of(evidence, "--evidence"), id_,
+            )  # fmt: skip
+            new = add_credit(books.store, credit, books.now)
+            _warn_of_strangers(books.store, tenant)
+            what = f"credit {credit.id}: {plain(credit.amount)} {credit.currency}"
+    say(f"{what} for {tenant} in {month}{'' if new else ' already exists'}")
 
 
 @credits_.command("import")
@@ -86,11 +88,12 @@ def import_(
 ) -> None:
     """Import credits from a table; an invalid row is one line on stderr and goes to the quarantine."""
     from billing.accounts.credit_files import import_credits
-    from billing.audit import whoever
 
-    with open_store(store) as opened:
-        migrate(opened)
-        report = import_credits(opened, file, whoever(author), datetime.now(UTC))
+    refuse_served(
+        store, "and takes one credit at a time", "Use gpuledger credits add, or stop it and give the store itself"
+    )
+    with open_books(store, author) as books:
+        report = import_credits(books.store, file, books.author, books.now)
     for refused in report.refused:
         complain(f"{file}, row {refused.row}: {refused.why}")
     say(f"credits: read {report.read} · added {report.added} · known {report.known} · refused {len(report.refused)}")
@@ -110,8 +113,7 @@ def list_(
     from billing.accounts.credits import list_credits
     from billing.accounts.prepaid import grants_of
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if grants:
             rows = [asdict(grant) for grant in grants_of(opened, tenant)]
         else:
@@ -137,17 +139,14 @@ def reverse(
     store: options.Store = "",
 ) -> None:
     """Reverse a credit in its month; if that is issued, the next invoice corrects it."""
-    from billing.accounts.credits import reverse_credit
-    from billing.audit import whoever
+    from billing.accounts.credits import Credit, reverse_credit
 
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            back = client.reverse_credit(credit, reason)
-        say(f"credit {back.id}: {plain(back.amount)} {back.currency} for {back.tenant} in {back.month}")
-        return
-    with open_store(store) as opened:
-        migrate(opened)
-        done = reverse_credit(opened, credit, whoever(author), reason, datetime.now(UTC))
+    done: Credit | documents.Credit
+    with open_books(store, author) as books:
+        if books.server:
+            done = books.server.reverse_credit(credit, reason)
+        else:
+            done = reverse_credit(books.store, credit, books.author, reason, books.now)
     say(f"credit {done.id}: {plain(done.amount)} {done.currency} for {done.tenant} in {done.month}")
 
 
@@ -168,29 +167,25 @@ def grant(
 
     from billing.accounts.credits import card_in_force, parse_amount
     from billing.accounts.prepaid import Grant, add_grant, grant_id
-    from billing.audit import whoever
 
-    now = datetime.now(UTC)
-    with open_store(store) as opened:
-        migrate(opened)
-        card = card_in_force(opened)
+    with open_books(store, author) as books:
+        now, card = books.now, card_in_force(books.store)
         given = Grant(
             id_, tenant, parse_amount(amount, "--amount"), currency or card.currency,
             _instant(from_ or now.astimezone(card.zone).strftime("%Y-%m"), card.timezone, "--from"),
-            _instant(expires, card.timezone, "--expires"), whoever(author), reason,
+            _instant(expires, card.timezone, "--expires"), books.author, reason,
         )  # fmt: skip
         given = replace(given, id=id_ or grant_id(given))
-        if server := remote.address(store, author):
-            with remote.client(server) as client:
-                new = client.add_grant(
-                    tenant, amount, given.expires_at, reason, given.starts_at, currency=given.currency, id=given.id
-                ).new
+        if books.server:
+            new = books.server.add_grant(
+                tenant, amount, given.expires_at, reason, given.starts_at, currency=given.currency, id=given.id
+            ).new
         else:
-            new = add_grant(opened, given, now)
-        _warn_of_strangers(opened, tenant)
+            new = add_grant(books.store, given, now)
+        _warn_of_strangers(books.store, tenant)
     what = f"grant {given.id}: {plain(given.amount)} {given.currency} for {tenant}"
     say(
-        f"{what}, from {instant(given.starts_at)} until {instant(given.expires_at)}"
+        f"{what}, from {rfc3339(given.starts_at)} until {rfc3339(given.expires_at)}"
         if new
         else f"{what} already exists"
     )
@@ -204,18 +199,15 @@ def revoke(
     store: options.Store = "",
 ) -> None:
     """Revoke a grant: it expires now, and what it paid stays paid."""
-    from billing.accounts.prepaid import revoke_grant
-    from billing.audit import whoever
+    from billing.accounts.prepaid import Grant, revoke_grant
 
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            over = client.revoke_grant(grant_, reason)
-        say(f"grant {over.id} of {over.tenant} expires at {instant(over.expires_at)}")
-        return
-    with open_store(store) as opened:
-        migrate(opened)
-        done = revoke_grant(opened, grant_, whoever(author), reason, datetime.now(UTC))
-    say(f"grant {done.id} of {done.tenant} expires at {instant(done.expires_at)}")
+    done: Grant | documents.Grant
+    with open_books(store, author) as books:
+        if books.server:
+            done = books.server.revoke_grant(grant_, reason)
+        else:
+            done = revoke_grant(books.store, grant_, books.author, reason, books.now)
+    say(f"grant {done.id} of {done.tenant} expires at {rfc3339(done.expires_at)}")
 
 
 @credits_.command("balance")
@@ -226,8 +218,7 @@ def balance(
     from billing.accounts.budget_file import current_budgets
     from billing.accounts.prepaid import balances
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         applied = current_budgets(opened)
         low_below = applied.file.low_below() if applied else {}
         found = balances(opened, datetime.now(UTC), tenant, low_below)
@@ -242,11 +233,11 @@ def balance(
     print_rows(rows, columns, fmt, f"prepaid, {rows[0]['currency']}")
     for one in found:
         if one.exhausted_at:
-            say(f"{one.tenant}: exhausted at {instant(one.exhausted_at)}")
+            say(f"{one.tenant}: exhausted at {rfc3339(one.exhausted_at)}")
         elif one.next_expiry:
-            say(f"{one.tenant}: the next grant expires at {instant(one.next_expiry)}")
+            say(f"{one.tenant}: the next grant expires at {rfc3339(one.next_expiry)}")
     if found[0].known_until:
-        say(f"running: an estimate from the ledger's charges, known until {instant(found[0].known_until)}")
+        say(f"running: an estimate from the ledger's charges, known until {rfc3339(found[0].known_until)}")
 
 
 def _instant(text: str, timezone: str, where: str) -> datetime:
@@ -266,7 +257,7 @@ def _warn_of_strangers(store: Store, tenant: str) -> None:
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        key: instant(value).replace(":00.000Z", "Z").replace("T00:00Z", "") if isinstance(value, datetime) else value
+        key: rfc3339(value).replace(":00.000Z", "Z").replace("T00:00Z", "") if isinstance(value, datetime) else value
         for key, value in row.items()
     }
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.output import figures_of, instant, print_json, print_rows, say
-from warehouse.store import migrate, open_store
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
+from gpuledger.output import figures_of, print_json, print_rows, say
+from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
     from billing.closed import Closed
     from billing.energy.report import EnergyReport
-    from gpuledger.documents import ClosedSpan
+    from gpuledger import documents
 
 energy = typer.Typer(invoke_without_command=True)
 intensity = typer.Typer(no_args_is_help=True)
@@ -66,13 +66,12 @@ def report(
     from billing.periods import parse_period
 
     dimensions = [name.strip() for name in by.split(",") if name.strip()]
-    if server := remote.address(store):
-        found = _asked(server, period, dimensions)
-    else:
-        with open_store(store) as opened:
-            migrate(opened)
-            asked = parse_period(period, billing_timezone(opened)) if period else None
-            found = energy_report(opened, asked, dimensions)
+    with open_books(store) as books:
+        if books.server:
+            found = _reported(books.server.energy(period, dimensions))
+        else:
+            asked = parse_period(period, billing_timezone(books.store)) if period else None
+            found = energy_report(books.store, asked, dimensions)
     if fmt is options.Format.json:
         print_json(found.document())
     elif fmt is options.Format.csv:
@@ -81,12 +80,10 @@ def report(
         _print_table(found)
 
 
-def _asked(server: str, period: str, by: list[str]) -> EnergyReport:
-    """The same of the server's API: the report stages tables, which its SQL does not."""
+def _reported(reported: documents.Energy) -> EnergyReport:
+    """As the server's API has it: the report stages tables, which its SQL does not."""
     from billing.energy.report import EnergyReport
 
-    with remote.client(server) as client:
-        reported = client.energy(period, by)
     *rows, platform, total = (
         {name: value for name, value in row if name in row.model_fields_set}
         for row in (*reported.rows, reported.platform or reported.total, reported.total)
@@ -98,7 +95,7 @@ def _asked(server: str, period: str, by: list[str]) -> EnergyReport:
     )  # fmt: skip
 
 
-def _closed(reported: ClosedSpan) -> Closed | None:
+def _closed(reported: documents.ClosedSpan) -> Closed | None:
     from billing.closed import Closed
     from billing.periods import Period
 
@@ -116,24 +113,21 @@ def apply(
     reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
     """Check and apply a file; repeating it changes nothing."""
-    if server := remote.address(store, author):
-        remote.apply(server, file, "energy settings", lambda client, text: client.apply_energy_settings(text, reason))
-        return
-    from billing.audit import whoever
     from billing.energy.settings import apply_energy_settings, current_energy_settings, load_energy_settings
 
     settings = load_energy_settings(file)
-    with open_store(store) as opened:
-        migrate(opened)
-        before = current_energy_settings(opened)
-        version = apply_energy_settings(opened, settings, whoever(author), reason, datetime.now(UTC))
-    if before is not None and before.version == version:
-        say(f"energy settings {version} are in force already, since {instant(before.applied_at)}")
+    with open_books(store, author) as books:
+        before = None if books.server else current_energy_settings(books.store)
+        line = books.apply(
+            "energy settings", settings, reason, lambda server, text: server.apply_energy_settings(text, reason),
+            current_energy_settings, apply_energy_settings,
+        )  # fmt: skip
+    if not line:
         return
     idle = before.settings.idle_version if before else ""
     following = "gpuledger close (idle power changed)" if idle != settings.idle_version else "gpuledger energy"
     count = f"{len(settings.intensity)} intensit{'y' if len(settings.intensity) == 1 else 'ies'}"
-    say(f"energy settings {version} are in force: {count}, {len(settings.idle_power)} idle power. Next: {following}")
+    say(f"{line}: {count}, {len(settings.idle_power)} idle power. Next: {following}")
 
 
 @intensity.command("list")
@@ -141,8 +135,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The applied rules, in order (UTC; a dash is open or not set)."""
     from billing.energy.settings import current_energy_settings
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         current = current_energy_settings(opened)
     if current is None:
         if fmt is options.Format.table:
@@ -163,7 +156,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
 def _print_table(found: EnergyReport) -> None:
     if (period := figures_of(found.closed)) is None:
         return
-    title = f"{instant(period.start)} to {instant(period.end)}"
+    title = f"{rfc3339(period.start)} to {rfc3339(period.end)}"
     total = {**dict.fromkeys(found.by[:1], "total"), **found.total}
     rows = [_for_people(row) for row in (*found.rows, total)]
     print_rows(rows[:-1], (*found.by, *HEADINGS.values()), options.Format.table, title, totals=rows[-1:])

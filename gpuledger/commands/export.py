@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import client, opened_store, served
 from gpuledger.output import say
 from warehouse.private_files import whole_file
-from warehouse.store import migrate, open_store
+from warehouse.store import open_store
 
 if TYPE_CHECKING:
     from billing.exports.focus import FocusReport
@@ -71,17 +72,16 @@ def focus(
     if tenant is not None and platform:
         raise ExportError("export focus", "--platform is nobody's: it goes with all tenants", "Leave out --tenant")
     wanted = Which.invoiced if invoiced else Which.draft if draft else which
-    if server := remote.address(store):
+    if served(store):
         options_ = {"tenant": tenant or "", "which": wanted.value, "version": version.value, "grain": grain.value,
                     "platform": str(platform).lower(), "skip_unpriced": str(skip_unpriced).lower()}  # fmt: skip
-        with remote.client(server) as client, whole_file(out) as file:
-            file.writelines(client.focus(period, out.name, **options_))
+        with client(served(store)) as server, whole_file(out) as file:
+            file.writelines(server.focus(period, out.name, **options_))
         say(f"{out}: written")
         if check:
             _check(out, None)
         return
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         month = parse_month(period, billing_timezone(opened))
         asked = FocusOptions(tenant, wanted.value, version.value, grain.value, platform, skip_unpriced)
         report = export_focus(opened, month, out.resolve(), asked)

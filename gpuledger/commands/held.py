@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import Books, open_books
 from gpuledger.output import print_json, print_rows, say
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
+    from gpuledger.client import Client
     from gpuledger.documents import HeldPushDocument
     from ingest.held import HeldPush
 
@@ -41,16 +42,14 @@ def list_(
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """Held pushes, oldest first."""
-    found: Sequence[HeldPush | HeldPushDocument]
-    if server := remote.address(store):
-        with remote.client(server) as client:
-            found = list(client.held("all" if all else ""))
-    else:
-        from ingest.held import held_pushes
+    from ingest.held import held_pushes
 
-        with open_store(store) as opened:
-            migrate(opened)
-            found = held_pushes(opened, "" if all else "held")
+    found: Sequence[HeldPush | HeldPushDocument]
+    with open_books(store) as books:
+        if books.server:
+            found = list(books.server.held("all" if all else ""))
+        else:
+            found = held_pushes(books.store, "" if all else "held")
     if not found and fmt is options.Format.table:
         say("nothing waits for you")
         return
@@ -61,9 +60,8 @@ def list_(
 @held.command("show")
 def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """The rows, and what accepting them would change in the closed books; computed on a copy, changes nothing."""
-    push, changes, known, rows, closed_until = (
-        _from_server(server, id) if (server := remote.address(store)) else _here(store, id)
-    )
+    with open_books(store) as books:
+        push, changes, known, rows, closed_until = _from_server(books.server, id) if books.server else _here(books, id)
     if fmt is options.Format.json:
         print_json({**push, "changes": changes, "known": known, "closed_until": closed_until, "raw_rows": rows})
         return
@@ -99,18 +97,15 @@ def refuse(id: Id, why: Why = "", author: Author = "", store: options.Store = ""
 
 
 def _decide(id: str, why: str, author: str, store: str, yes: bool) -> None:
-    done: HeldPush | HeldPushDocument
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            done = client.decide_held(id, yes, why)
-    else:
-        from billing import held as deciding
-        from billing.audit import whoever
+    from billing import held as deciding
 
-        with open_store(store) as opened:
-            migrate(opened)
+    done: HeldPush | HeldPushDocument
+    with open_books(store, author) as books:
+        if books.server:
+            done = books.server.decide_held(id, yes, why)
+        else:
             decision = deciding.accept if yes else deciding.refuse
-            done = decision(opened, id, datetime.now(UTC), whoever(author), why)
+            done = decision(books.store, id, books.now, books.author, why)
     say(f"{done.id}: {done.rows} rows of {done.record_type} from {done.sender} {done.state} by {done.decided_by}")
     if yes:
         say("next: gpuledger close")
@@ -120,21 +115,18 @@ Shown = tuple[dict[str, Any], list[dict[str, Any]], bool, list[dict[str, Any]], 
 """A held push, what it would change, if that is known, its rows, and how far the books are closed."""
 
 
-def _from_server(server: str, id: str) -> Shown:
-    with remote.client(server) as client:
-        found = client.held_push(id).model_dump()
+def _from_server(server: Client, id: str) -> Shown:
+    found = server.held_push(id).model_dump()
     return found, found.pop("changes"), found.pop("known"), found.pop("raw_rows"), found.pop("closed_until")
 
 
-def _here(store: str, id: str) -> Shown:
+def _here(books: Books, id: str) -> Shown:
     from billing.held import effect
     from ingest.held import held_push, rows_of
 
-    with open_store(store) as opened:
-        migrate(opened)
-        push = held_push(opened, id)
-        found = effect(opened, push)
-        rows = [json.loads(row["raw"]) for row in rows_of(opened, push)]
+    push = held_push(books.store, id)
+    found = effect(books.store, push)
+    rows = [json.loads(row["raw"]) for row in rows_of(books.store, push)]
     changes = [{**vars(change), "difference": change.difference} for change in found.changes]
     return dict(vars(push)), changes, found.known, rows, found.closed_until
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
+from gpuledger.books import recording_store
 from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from ingest import IngestReport
@@ -50,8 +50,7 @@ def ingest(
     for path in files:
         suffix(path)
     report = IngestReport()
-    with open_store(store) as opened, bar("rows") as show:
-        migrate(opened)
+    with recording_store(store) as opened, bar("rows") as show:
         for path in files:
             task = show.add_task(path.name, total=estimated_rows(path) or None)
             try:

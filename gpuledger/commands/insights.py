@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
-from gpuledger.output import figures_of, instant, print_json, print_rows, say
+from gpuledger.books import opened_store
+from gpuledger.output import figures_of, print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.instants import rfc3339
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.insights.anomalies import AnomalyReport
@@ -48,8 +50,7 @@ def efficiency(
     """How well allocated time was used, and the cost of idle and unmetered time, by tenant or any other dimension."""
     from billing.insights.efficiency import efficiency as compute
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         report = compute(opened, _period(opened, period), [name.strip() for name in by.split(",") if name.strip()])
     if fmt is options.Format.json:
         print_json(report.document())
@@ -73,8 +74,7 @@ def changes(
     """What changed in the cost since the period before, or another: by hours, prices, and the mix of models."""
     from billing.insights.changes import changes as compute
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         asked = _period(opened, period)
         if asked is None:
             raise LedgerError("--period", "is empty", "Write it like 2026-10")
@@ -103,8 +103,7 @@ def savings(
     from billing.insights.savings import savings as compute
 
     rules = Rules(min_coverage=_part("--min-coverage", min_coverage), idle_hours=idle_hours)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         report = compute(opened, _period(opened, period), rules)
     if fmt is options.Format.json:
         print_json(report.document())
@@ -129,8 +128,7 @@ def anomalies(
     from billing.insights.anomalies import ANOMALY_COLUMNS
     from billing.insights.anomalies import anomalies as compute
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         report = compute(opened, _period(opened, period), threshold=_positive("--score", score))
     if fmt is options.Format.json:
         print_json(report.document())
@@ -167,7 +165,7 @@ def _positive(name: str, text: str) -> Decimal:
 
 
 def _title(period: Period, what: str) -> str:
-    return f"{instant(period.start)} to {instant(period.end)}, {what}"
+    return f"{rfc3339(period.start)} to {rfc3339(period.end)}, {what}"
 
 
 def _print_efficiency(report: EfficiencyReport) -> None:
@@ -217,7 +215,7 @@ def _print_changes(report: ChangesReport) -> None:
         for row in ((*report.rows, total) if report.by else (total,))
     ]
     before = report.before.period
-    title = _title(period, f"against {instant(before.start)} to {instant(before.end)}, {report.currency or 'no price'}")
+    title = _title(period, f"against {rfc3339(before.start)} to {rfc3339(before.end)}, {report.currency or 'no price'}")
     print_rows(rows[:-1], (*report.by, *names.values()), options.Format.table, title, totals=rows[-1:])
     if report.total["unpriced_gpu_hours"]:
         say(f"{_two(report.total['unpriced_gpu_hours'])} GPU-hours have no price and are in no cost above")

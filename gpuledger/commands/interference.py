@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger import options
+from gpuledger.books import open_books, opened_store, refuse_served
 from gpuledger.output import print_rows, say
-from warehouse.store import ServedStore, Store, migrate, open_store
+from warehouse.store import ServedStore, Store
 
 interference = typer.Typer(no_args_is_help=True)
 
@@ -52,7 +53,7 @@ def status(
     from alerts.interference.episodes import episodes
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with open_store(store) as opened:
+    with opened_store(store) as opened:
         _measured(opened, moment)
         found = episodes(opened, moment - timedelta(days=days), moment)
     _print([asdict(one) for one in found], EPISODE_COLUMNS, fmt, "nobody was disturbed, as far as is known")
@@ -68,7 +69,7 @@ def victims(
     from alerts.interference.ranking import victims as ranked
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with open_store(store) as opened:
+    with opened_store(store) as opened:
         _measured(opened, moment)
         found = ranked(opened, moment - timedelta(days=days), moment)
     _print([asdict(one) for one in found], VICTIM_COLUMNS, fmt, "nobody was disturbed, as far as is known")
@@ -82,7 +83,7 @@ def aggressors(
     from alerts.interference.ranking import aggressors as ranked
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with open_store(store) as opened:
+    with opened_store(store) as opened:
         _measured(opened, moment)
         found = ranked(opened, moment - timedelta(days=days), moment)
     _print([asdict(one) for one in found], AGGRESSOR_COLUMNS, fmt, "nobody was measured beside anybody")
@@ -100,7 +101,7 @@ def speeds(
     from alerts.interference.factors import colocation_factors
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with open_store(store) as opened:
+    with opened_store(store) as opened:
         _measured(opened, moment)
         found = colocation_factors(opened, moment - timedelta(days=days), moment, model)
     rows = [
@@ -122,8 +123,7 @@ def baselines(store: options.Store = "", fmt: options.OutputFormat = options.For
     """Baselines of everything running alone, as last measured."""
     from alerts.interference.measure import newest_baselines
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         rows = newest_baselines(opened)
     _print(rows, BASELINE_COLUMNS, fmt, "no baselines yet. Next: gpuledger interference status")
 
@@ -139,19 +139,17 @@ def version(
 ) -> None:
     """Report a new version of something: its baselines start over."""
     from alerts.interference.versions import declare_version
-    from billing.audit import whoever
 
     moment = options.parse_instant("--since", since) if since else datetime.now(UTC)
-    with open_store(store) as opened:
-        migrate(opened)
-        declare_version(opened, identity, name, moment, whoever(author), cluster)
+    refuse_served(store, "and its API takes no versions", "Stop it, and give the store itself")
+    with open_books(store, author) as books:
+        declare_version(books.store, identity, name, moment, books.author, cluster)
     say(f"{identity or 'everything'} runs {name} since {moment:%Y-%m-%d %H:%M}Z")
 
 
 def _measured(store: Store, at: datetime) -> None:
     from alerts.interference.measure import measure
 
-    migrate(store)
     if isinstance(store, ServedStore):
         say("as it was last measured: a server holds this store")
     else:

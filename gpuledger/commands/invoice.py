@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.documents.statement import Statement
@@ -58,8 +58,7 @@ def draft(
     """Drafts from the ledger as it stands now; changes nothing."""
     from billing.invoicing.drafts import draft_all
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         drafts = draft_all(opened, month_of(opened, period), tenant)
     if not drafts:
         say(f"no allocations in the closed hours of {period}")
@@ -76,21 +75,17 @@ def issue(
     out: Out = None,
 ) -> None:
     """Number a closed month's invoices and store them permanently; issued ones do not change."""
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            numbers = {head.number for head in client.issue(period, tenant)}
-        say(f"{period}: {len(numbers)} invoices stand issued")
-        _answer([one for one in _issued(store, period, tenant) if one.number in numbers], fmt, out)
-        return
-    from billing.audit import whoever
-    from billing.invoicing.invoices import issue_all, standing
+    from billing.invoicing.invoices import issue_all, issued, standing
 
-    with open_store(store) as opened:
-        migrate(opened)
-        month = month_of(opened, period)
-        before = {done.number for done in standing(opened, month, tenant)}
-        invoices = issue_all(opened, month, datetime.now(UTC), tenant, whoever(author))
-        unnamed = _held_by_nobody(opened, month) if tenant is None else Decimal(0)
+    with open_books(store, author) as books:
+        month = month_of(books.store, period)
+        before = {done.number for done in standing(books.store, month, tenant)}
+        if books.server:
+            numbers = {head.number for head in books.server.issue(period, tenant)}
+            invoices = [one for one in issued(books.store, month, tenant) if one.number in numbers]
+        else:
+            invoices = issue_all(books.store, month, books.now, tenant, books.author)
+        unnamed = _held_by_nobody(books.store, month) if tenant is None else Decimal(0)
     fresh = [one for one in invoices if one.number not in before]
     already = f", {len(invoices) - len(fresh)} were issued already" if len(fresh) < len(invoices) else ""
     say(f"{period}: {len(fresh)} invoices issued{already}")
@@ -163,8 +158,7 @@ def statement(
 
     if fmt is InvoiceFormat.csv:
         raise LedgerError("--format csv", "a statement is no table of lines", "Choose table, json, html or pdf")
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         month = month_of(opened, period)
         found = tenant_statements(opened, month, tenant)
         if tenant is None:
@@ -188,8 +182,7 @@ def statement(
 def _issued(store: str, period: str, tenant: str | None, number: str = "") -> list[Invoice]:
     from billing.invoicing.invoices import issued
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         return issued(opened, month_of(opened, period) if period else None, tenant, number)
 
 

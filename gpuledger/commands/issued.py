@@ -6,19 +6,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
 from gpuledger.commands.invoice import Month, Tenant, invoice, month_of
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.invoicing.documents import Invoice
     from billing.invoicing.explain import Explanation
+    from gpuledger import documents
 
 Number = Annotated[str, typer.Argument(help="An invoice's number (see: invoice list).")]
 Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
@@ -37,17 +39,14 @@ def register(app: typer.Typer) -> None:
 
 def void(number: Number, reason: Reason = "", author: Author = "", store: options.Store = "") -> None:
     """Void an issued invoice; its number stays assigned, and the month can be issued again."""
-    from billing.audit import whoever
     from billing.invoicing import invoices
     from billing.invoicing.documents import Invoice
 
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            gone = Invoice(client.void(number, reason).model_dump())
-    else:
-        with open_store(store) as opened:
-            migrate(opened)
-            gone = invoices.void(opened, number, datetime.now(UTC), whoever(author), reason)
+    with open_books(store, author) as books:
+        if books.server:
+            gone = Invoice(books.server.void(number, reason).model_dump())
+        else:
+            gone = invoices.void(books.store, number, books.now, books.author, reason)
     why = gone.document["void"]
     say(f"{number} is void since {why['at']}, by {why['author']}: {why['reason']}")
     say(f"next: gpuledger invoice issue --period {gone.month} --tenant {gone.tenant}")
@@ -62,18 +61,15 @@ def credit(
 ) -> None:
     """Issue a credit note on an issued invoice, with the taxes on the amount."""
     from billing.accounts.credits import parse_amount
-    from billing.audit import whoever
     from billing.invoicing import invoices
     from billing.invoicing.documents import Invoice
 
     given = parse_amount(amount, "--amount")
-    if server := remote.address(store, author):
-        with remote.client(server) as client:
-            note = Invoice(client.credit(number, str(given), reason).model_dump())
-    else:
-        with open_store(store) as opened:
-            migrate(opened)
-            note = invoices.credit(opened, number, given, datetime.now(UTC), whoever(author), reason)
+    with open_books(store, author) as books:
+        if books.server:
+            note = Invoice(books.server.credit(number, str(given), reason).model_dump())
+        else:
+            note = invoices.credit(books.store, number, given, books.now, books.author, reason)
     say(f"{note.number}: {-note.amount} {note.currency} to {note.tenant}'s credit on {number}")
 
 
@@ -89,8 +85,7 @@ def explain(
     """Explain a line: its rule, and the allocations and hours behind it."""
     from billing.invoicing.explain import explain as explained
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         found = explained(opened, _which(opened, number, period, tenant), line, by_hour)
     if fmt is options.Format.json:
         print_json(vars(found))
@@ -103,44 +98,12 @@ def explain(
 def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """Compute an issued invoice again from the raw facts of its time, and walk the chain of the documents; exit 1 if it
     comes out otherwise, or if a document does not fit the chain."""
-    if server := remote.address(store):
-        with remote.client(server) as client:
-            proof = client.invoice_proof(number)
-        rows = [one.model_dump() for one in proof.differences]
-        _answer_verified(number, proof, rows, list(proof.chain_failures), proof.is_credit_note, fmt)
-        return
-    from billing.invoicing.rederive import rederive
+    from billing.invoicing.rederive import Rederived, rederive
 
-    with open_store(store) as opened:
-        migrate(opened)
-        answer = rederive(opened, number)
-    rows = [vars(difference) for difference in answer.differences]
-    failures = [str(one) for one in answer.chain_failures]
-    _answer_verified(number, answer, rows, failures, answer.invoice.is_credit_note, fmt)
-
-
-class _Verified(Protocol):
-    """What there is to say of a document besides its differences."""
-
-    @property
-    def same(self) -> bool: ...
-    @property
-    def cutoff(self) -> datetime: ...
-    @property
-    def hours(self) -> int: ...
-    @property
-    def digest(self) -> str: ...
-
-
-def _answer_verified(
-    number: str,
-    answer: _Verified,
-    rows: list[dict[str, Any]],
-    failures: list[str],
-    is_credit_note: bool,
-    fmt: options.Format,
-) -> None:
-    """Prints it, and exits 1 if the document is not what it should be."""
+    answer: Rederived | documents.InvoiceProof
+    with open_books(store) as books:
+        answer = books.server.invoice_proof(number) if books.server else rederive(books.store, number)
+    rows, failures = [dict(vars(one)) for one in answer.differences], answer.chain_failures
     if fmt is not options.Format.table:
         print_rows(rows, ("where", "stored", "computed"), fmt)
     elif rows:
@@ -150,7 +113,7 @@ def _answer_verified(
         say(f"{failure} ({len(failures)} checks failed)")
     if rows:
         say("the facts say otherwise: issue a correction with the next month, or void it and issue it again")
-    elif is_credit_note:
+    elif answer.is_credit_note:
         say(f"{number} is a credit note, given by hand; see: gpuledger audit")
     else:
         say(f"{number} follows from the facts ingested until {answer.cutoff:%Y-%m-%d %H:%M:%S}Z ({answer.hours} hours)")
@@ -163,8 +126,7 @@ def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat
     """The cost of a month's unallocated time, by pool, and who pays it."""
     from billing.invoicing.month import platform_costs
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         costs = platform_costs(opened, month_of(opened, period))
     rows: list[dict[str, Any]] = [
         {
@@ -192,8 +154,7 @@ def months(store: options.Store = "", fmt: options.OutputFormat = options.Format
     """The state of each month: open, closing, closed or issued."""
     from billing.invoicing.month_states import month_states
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         found = month_states(opened, datetime.now(UTC))
     rows = [
         {"month": one.name, "state": one.state.value, "closes_at": one.closes_at, "invoices": one.invoices}
@@ -218,8 +179,7 @@ def audit(
     """Who applied, issued, credited or voided what, when, why and from which inputs."""
     from billing.audit import history
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         rows = history(opened, action, what)
     if not rows and fmt is options.Format.table:
         say("nothing yet")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
-from gpuledger.output import figures_of, instant, print_json, print_rows, say
-from warehouse.store import migrate, open_store
+from gpuledger.books import opened_store
+from gpuledger.output import figures_of, print_json, print_rows, say
+from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
     from billing.ledger_report import LedgerReport
@@ -49,8 +50,7 @@ def ledger(
     from billing.ledger_report import billing_timezone, ledger_report
     from billing.periods import parse_period
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         asked = parse_period(period, billing_timezone(opened)) if period else None
         report = ledger_report(opened, asked, [name.strip() for name in by.split(",") if name.strip()])
     if fmt is options.Format.json:
@@ -64,7 +64,7 @@ def ledger(
 def _print_table(report: LedgerReport) -> None:
     if (period := figures_of(report.closed)) is None:
         return
-    title = f"{instant(period.start)} to {instant(period.end)}, GPU-hours and {report.currency or 'no price'}"
+    title = f"{rfc3339(period.start)} to {rfc3339(period.end)}, GPU-hours and {report.currency or 'no price'}"
     total = {report.by[0]: "total", **report.total} if report.by else report.total
     rows = [_for_people(row) for row in ((*report.rows, total) if report.by else (total,))]
     print_rows(rows[:-1], (*report.by, *HEADINGS.values()), options.Format.table, title, totals=rows[-1:])

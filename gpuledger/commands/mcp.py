@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import TokenFile, client, served
 from warehouse.errors import LedgerError
 
 
@@ -12,13 +13,12 @@ def register(app: typer.Typer) -> None:
     app.command("mcp")(mcp)
 
 
-def mcp(store: options.Store = "", token_file: remote.TokenFile = None) -> None:
+def mcp(store: options.Store = "", token_file: TokenFile = None) -> None:
     """Serve an assistant: ten read-only questions over MCP, on standard input and output.
 
     --store is a server's address, and the token decides what is seen.
     """
-    url = remote.address(store)
-    if not url:
+    if not served(store):
         raise LedgerError(
             "mcp", "asks a server, not a store", "Start one (gpuledger up) and name it: --store http://127.0.0.1:8050"
         )
@@ -26,6 +26,6 @@ def mcp(store: options.Store = "", token_file: remote.TokenFile = None) -> None:
         from gpuledger.mcp.server import server
     except ModuleNotFoundError as error:
         raise LedgerError("mcp", f"{error.name} is not installed", "pip install 'gpuledger[mcp]'") from error
-    with remote.client(url, token_file) as client:
-        client.me()
-        server(client).run("stdio")
+    with client(store, token_file) as asked:
+        asked.me()
+        server(asked).run("stdio")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
-from gpuledger.output import instant, print_json, print_rows, say
-from warehouse.store import migrate, open_store
+from gpuledger.books import opened_store
+from gpuledger.output import print_json, print_rows, say
+from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
     from billing.opencost.allocation import Allocations
@@ -80,8 +81,7 @@ def allocation(
         "shareIdle": str(share_idle).lower(),
         "filter": filters,
     }
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         answer = allocations(opened, parse_query(params, billing_timezone(opened), datetime.now(UTC)))
     document = response(answer)
     if fmt is options.Format.json:
@@ -96,7 +96,7 @@ def _print_rows(answer: Allocations, document: dict[str, Any], fmt: options.Form
     found = [one for each in document["data"] for one in each.values()]
     if fmt is options.Format.table:
         period = answer.query.window
-        title = f"{instant(period.start)} to {instant(period.end)}, GPU-hours and {answer.currency or 'no price'}"
+        title = f"{rfc3339(period.start)} to {rfc3339(period.end)}, GPU-hours and {answer.currency or 'no price'}"
         keys = ("start", "name") if len(document["data"]) > 1 else ("name",)
         rows = [
             {**{key: one[key] for key in keys}, **{head: _two(one[key]) for key, head in HEADINGS.items()}}

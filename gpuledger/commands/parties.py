@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
 from gpuledger.commands.invoice import invoice
-from gpuledger.output import instant, print_rows, say
-from warehouse.store import migrate, open_store
+from gpuledger.output import print_rows, say
 
 parties = typer.Typer(no_args_is_help=True)
 COLUMNS = (
@@ -31,24 +30,18 @@ def apply(
     reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
     """Check and apply a file; issued documents do not change, and repeating it changes nothing."""
-    if server := remote.address(store, author):
-        remote.apply(server, file, "parties", lambda client, text: client.apply_parties(text, reason))
-        return
-    from billing.audit import whoever
     from billing.parties.applied import apply_parties, current_parties
     from billing.parties.details import load_parties
 
     details = load_parties(file)
-    with open_store(store) as opened:
-        migrate(opened)
-        before = current_parties(opened)
-        version = apply_parties(opened, details, whoever(author), reason, datetime.now(UTC))
-    if before is not None and before.version == version:
-        say(f"parties {version} are in force already, since {instant(before.applied_at)}")
-        return
-    count = f"{len(details.buyers)} buyer{'' if len(details.buyers) == 1 else 's'}"
-    seller = "a seller" if details.seller else "no seller"
-    say(f"parties {version} are in force: {seller}, {count}. Next: gpuledger invoice draft")
+    with open_books(store, author) as books:
+        line = books.apply(
+            "parties", details, reason, lambda server, text: server.apply_parties(text, reason), current_parties,
+            apply_parties,
+        )  # fmt: skip
+    if line:
+        count = f"{len(details.buyers)} buyer{'' if len(details.buyers) == 1 else 's'}"
+        say(f"{line}: {'a seller' if details.seller else 'no seller'}, {count}. Next: gpuledger invoice draft")
 
 
 @parties.command("list")
@@ -57,8 +50,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     from billing.parties.applied import current_parties
     from billing.parties.details import rows_of
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         current = current_parties(opened)
     if current is None and fmt is options.Format.table:
         say("no parties yet. Next: gpuledger invoice parties apply FILE")

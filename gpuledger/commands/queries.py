@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.commands.tokens import Author, access_store, local_admin
+from gpuledger import options
+from gpuledger.books import TokenFile, open_books
+from gpuledger.commands.tokens import Author
 from gpuledger.output import print_json, print_rows, say
 
 queries = typer.Typer(no_args_is_help=True)
@@ -28,18 +28,14 @@ def list_(
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Your queries and shared ones; with a local store, all."""
-    if url := url or remote.address(store):
-        with remote.client(url, token_file) as client:
-            found = [vars(one) for one in client.saved_queries()]
-    else:
-        from api.sql.saved import saved_queries
+    from api.sql.saved import saved_queries
 
-        with access_store(store, sign_in) as access:
-            found = [vars(one) for one in saved_queries(access, local_admin(""))]
+    with open_books(store, "", token_file, sign_in) as books:
+        listed = books.server.saved_queries() if books.server else saved_queries(books.access, books.admin)
+        found = [vars(one) for one in listed]
     if not found and fmt is options.Format.table:
         say("no saved queries yet. Next: gpuledger queries save NAME STATEMENT")
         return
@@ -54,18 +50,17 @@ def show(
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """A query's text; with --format json, all its details."""
-    if url := url or remote.address(store):
-        with remote.client(url, token_file) as client:
-            found = vars(client.saved_query(name, owner, issuer))
-    else:
-        from api.sql.saved import saved_query
+    from api.sql.saved import saved_query
 
-        with access_store(store, sign_in) as access:
-            found = vars(saved_query(access, local_admin(""), name, owner, issuer))
+    with open_books(store, "", token_file, sign_in) as books:
+        found = vars(
+            books.server.saved_query(name, owner, issuer)
+            if books.server
+            else saved_query(books.access, books.admin, name, owner, issuer)
+        )
     if fmt is options.Format.json:
         print_json(found)
     elif fmt is options.Format.csv:
@@ -85,20 +80,19 @@ def save(
     author: Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Save a query, or replace it; repeating it changes nothing."""
     text = sys.stdin.read() if statement == "-" else statement
-    if url := url or remote.address(store):
-        with remote.client(url, token_file) as client:
-            whose = client.save_query(name, text, description, shared, owner, issuer).owner
-    else:
-        from api.sql.saved import save_query
+    from api.sql.saved import save_query
 
-        with access_store(store, sign_in) as access:
-            who = local_admin(author)
-            whose = save_query(access, who, datetime.now(UTC), name, text, description, shared, owner, issuer).owner
+    asked = (name, text, description, shared, owner, issuer)
+    with open_books(store, author, token_file, sign_in) as books:
+        whose = (
+            books.server.save_query(*asked)
+            if books.server
+            else save_query(books.access, books.admin, books.now, *asked)
+        ).owner
     say(f"query {name!r} of {whose} is saved{', and shared' if shared else ''}. Next: gpuledger sql --saved {name!r}")
 
 
@@ -110,16 +104,15 @@ def delete(
     author: Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Delete a query."""
-    if url := url or remote.address(store):
-        with remote.client(url, token_file) as client:
-            whose = client.delete_query(name, owner, issuer).owner
-    else:
-        from api.sql.saved import delete_query
+    from api.sql.saved import delete_query
 
-        with access_store(store, sign_in) as access:
-            whose = delete_query(access, local_admin(author), datetime.now(UTC), name, owner, issuer).owner
+    with open_books(store, author, token_file, sign_in) as books:
+        whose = (
+            books.server.delete_query(name, owner, issuer)
+            if books.server
+            else delete_query(books.access, books.admin, books.now, name, owner, issuer)
+        ).owner
     say(f"query {name!r} of {whose} is deleted")

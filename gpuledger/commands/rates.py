@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.output import instant, print_json, print_lines, print_rows, say
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
+from gpuledger.output import print_json, print_lines, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.instants import rfc3339
+from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.rates import RateCard
+    from gpuledger import documents
 
 rates = typer.Typer(no_args_is_help=True)
 
@@ -42,22 +44,17 @@ def apply(
     reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
     """Check and apply a rate card; repeating it changes nothing."""
-    if server := remote.address(store, author):
-        remote.apply(server, file, "rate card", lambda client, text: client.apply_rate_card(text, reason))
-        return
-    from billing.audit import whoever
     from billing.rates import apply_rate_card, current_rate_card, load_rate_card
 
     card = load_rate_card(file)
-    with open_store(store) as opened:
-        migrate(opened)
-        before = current_rate_card(opened)
-        version = apply_rate_card(opened, card, whoever(author), reason, datetime.now(UTC))
-    if before is not None and before.version == version:
-        say(f"rate card {version} is in force already, since {instant(before.applied_at)}")
-        return
-    count = f"{len(card.rates)} rate{'' if len(card.rates) == 1 else 's'}"
-    say(f"rate card {version} is in force: {count} in {card.currency}. Next: gpuledger close")
+    with open_books(store, author) as books:
+        line = books.apply(
+            "rate card", card, reason, lambda server, text: server.apply_rate_card(text, reason), current_rate_card,
+            apply_rate_card,
+        )  # fmt: skip
+    if line:
+        count = f"{len(card.rates)} rate{'' if len(card.rates) == 1 else 's'}"
+        say(f"{line}: {count} in {card.currency}. Next: gpuledger close")
 
 
 @rates.command("list")
@@ -65,8 +62,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The rates in force: their patterns, price and time (UTC; a dash is open)."""
     from billing.rates import list_rates
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         rows = list_rates(opened)
     if fmt is options.Format.json:
         print_json([{**{c: row[c] for c in COLUMNS}, "windows": row["windows_json"]} for row in rows])
@@ -91,8 +87,7 @@ def show(
 
     from billing.rates import RateError, current_rate_card
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if version:
             card = _of_version(opened, version)
         else:
@@ -108,8 +103,7 @@ def history_(store: options.Store = "", fmt: options.OutputFormat = options.Form
     """All applied cards: version, time, author and reason."""
     from billing.rates import history
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         rows = history(opened)
     if fmt is options.Format.table and not rows:
         say("no rate card yet. Next: gpuledger rates apply FILE")
@@ -137,17 +131,16 @@ def diff(
     from billing.rates import card_changes, current_rate_card, price_effect
     from billing.rates.changes import ALWAYS
 
-    if server := remote.address(store):
-        _print_asked(server, one, other, period, fmt)
-        return
-    with open_store(store) as opened:
-        migrate(opened)
-        current = current_rate_card(opened)
-        new = _card(opened, other or one)
-        old = _card(opened, one) if other else current.card if current else new.model_copy(update={"rates": ()})
+    with open_books(store) as books:
+        if books.server:
+            _print_compared(books.server.check_rate_card(_text(one, other, period)), fmt)
+            return
+        current = current_rate_card(books.store)
+        new = _card(books.store, other or one)
+        old = _card(books.store, one) if other else current.card if current else new.model_copy(update={"rates": ()})
         asked = parse_period(period, new.timezone) if period else ALWAYS
         changes = card_changes(old, new)
-        effect = price_effect(opened, old, new, asked) if changes else []
+        effect = price_effect(books.store, old, new, asked) if changes else []
     if fmt is options.Format.json:
         print_json(
             {
@@ -163,17 +156,19 @@ def diff(
         _print_diff(old, new, changes, effect)
 
 
-def _print_asked(server: str, file: str, other: str, period: str, fmt: options.Format) -> None:
-    """Of a server that holds the store: a file against the card in force, over all closed hours."""
+def _text(file: str, other: str, period: str) -> str:
+    """Of the file that a server compares with the card in force, over all closed hours."""
+    from warehouse.written_files import read_written
+
     if other or period:
         raise LedgerError("rates diff", "a server compares a file with the card in force", "Give one file, no --period")
     if not Path(file).exists():
         raise LedgerError(file, "no such file", "Give one file: a server compares it with the card in force")
-    from warehouse.written_files import read_written
+    return read_written(file, "a rate card", "Give a file of rates", LedgerError)
 
-    text = read_written(file, "a rate card", "Give a file of rates", LedgerError)
-    with remote.client(server) as client:
-        found = client.check_rate_card(text)
+
+def _print_compared(found: documents.Compared, fmt: options.Format) -> None:
+    """As a server says it."""
     if fmt is options.Format.json:
         print_json(found.model_dump())
     elif fmt is options.Format.csv:
@@ -243,8 +238,8 @@ def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
         "sku": row["sku"],
         "for": ", ".join(patterns) or "anything",
         "price": row["price_per_gpu_hour"],
-        "from": row["effective_from"] and instant(row["effective_from"]).replace("T00:00:00.000Z", ""),
-        "to": row["effective_to"] and instant(row["effective_to"]).replace("T00:00:00.000Z", ""),
+        "from": row["effective_from"] and rfc3339(row["effective_from"]).replace("T00:00:00.000Z", ""),
+        "to": row["effective_to"] and rfc3339(row["effective_to"]).replace("T00:00:00.000Z", ""),
     }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuledger import options
+from gpuledger.books import recording_store, refuse_records
 from gpuledger.output import say
 from gpuledger.progress import bar
 from warehouse.private_files import users_file, users_folder
@@ -62,6 +63,7 @@ def philly(
     """Microsoft's Philly, 2017: jobs queue first come, first served for whole GPUs; virtual clusters are tenants."""
     from collectors.traces.philly import read
 
+    _check(out, store)
     _replay(read(jobs, machines), _telemetry(telemetry, "philly", interval, seed), out, store)
 
 
@@ -78,12 +80,19 @@ def openb(
     """Alibaba's openb, 2023: Kubernetes pods with fractions of GPUs, at the times at which they ran."""
     from collectors.traces.openb import read
 
+    _check(out, store)
     _replay(
         read(pods, nodes, options.parse_instant("--origin", origin)),
         _telemetry(telemetry, "pai", interval, seed),
         out,
         store,
     )
+
+
+def _check(out: Path | None, store: str) -> None:
+    """Errors: LedgerError, before the trace is read, where what it holds cannot be written."""
+    if out is None:
+        refuse_records(store)
 
 
 def _telemetry(cdfs: Path | None, utilization_of: str, interval: int, seed: int) -> Telemetry | None:
@@ -114,10 +123,8 @@ def _records(schedule: Schedule, telemetry: Telemetry | None) -> Records:
 
 def _ingest(schedule: Schedule, telemetry: Telemetry | None, store: str) -> None:
     from ingest.pipeline import ingest_tables
-    from warehouse.store import migrate, open_store
 
-    with open_store(store) as opened, bar("rows") as progress:
-        migrate(opened)
+    with recording_store(store) as opened, bar("rows") as progress:
         for record, tables in by_record(_records(schedule, telemetry)):
             total = telemetry.rows(schedule) if telemetry is not None and record.name == "samples" else None
             task = progress.add_task(record.name, total=total)

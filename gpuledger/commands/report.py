@@ -10,11 +10,12 @@ from typing import Annotated
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import open_books, opened_store, refuse_served
 from gpuledger.output import complain, say
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file
-from warehouse.store import migrate, open_store
+from warehouse.store import Store
 
 report = typer.Typer(no_args_is_help=True)
 Tenant = Annotated[str, typer.Option("--tenant", help="Whose.")]
@@ -50,11 +51,11 @@ def preview(
     from dashboards.reports.schedule import check_language
 
     check_language(code)
-    if server := remote.address(store):
-        with remote.client(server) as asked:
-            page = asked.report(tenant, period, "html" if out else "text", code or "en")
-    else:
-        page = _page(store, tenant, period, out is not None, code)
+    with open_books(store) as books:
+        if books.server:
+            page = books.server.report(tenant, period, "html" if out else "text", code or "en")
+        else:
+            page = _page(books.store, tenant, period, out is not None, code)
     if out is None:
         sys.stdout.write(page)
         return
@@ -63,7 +64,7 @@ def preview(
     say(f"{out}: {tenant}, {period}")
 
 
-def _page(store: str, tenant: str, period: str, as_page: bool, code: str) -> str:
+def _page(store: Store, tenant: str, period: str, as_page: bool, code: str) -> str:
     """The report of a store that is opened here, as HTML with its chart in it or as text."""
     from billing.ledger_report import billing_timezone
     from billing.periods import parse_period
@@ -72,10 +73,8 @@ def _page(store: str, tenant: str, period: str, as_page: bool, code: str) -> str
     from dashboards.reports.report import tenant_report
 
     words = language(code)
-    with open_store(store) as opened:
-        migrate(opened)
-        asked = parse_period(period, billing_timezone(opened))
-        made = tenant_report(opened, tenant, asked, datetime.now(UTC))
+    asked = parse_period(period, billing_timezone(store))
+    made = tenant_report(store, tenant, asked, datetime.now(UTC))
     if not as_page:
         return as_text(made, words)
     return as_html(made, words, f"data:image/png;base64,{base64.b64encode(chart(made, words)).decode()}")
@@ -91,6 +90,7 @@ def send(
     store: options.Store = "",
 ) -> None:
     """Send a tenant's report now, or all that are due. Exit 1 if one could not be sent."""
+    refuse_served(store, "and mails by itself", "Start it with --reports; report preview shows what it mails")
     if bool(tenant) != bool(period) or ((to or code) and not tenant):
         raise LedgerError(
             "report send", "--tenant and --period go together, and --to and --language with them", "Give both, or none"
@@ -103,11 +103,7 @@ def send(
     from dashboards.reports.periodic import send_due
 
     schedule, now = schedules.load_schedule(reports), datetime.now(UTC)
-    if remote.address(store):
-        what = "a server holds this store, and mails by itself"
-        raise LedgerError(f"--store {store}", what, "Start it with --reports; report preview shows what it mails")
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if not tenant:
             sent, failed = send_due(opened, schedule, now)
             say(f"{sent} sent, {failed} failed" if sent or failed else "nothing is due")

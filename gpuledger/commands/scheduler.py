@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
+from gpuledger.books import refuse_records
 from gpuledger.output import plain, print_json, print_lines, print_rows, say
 from warehouse.errors import LedgerError
 
@@ -146,6 +147,8 @@ def serve(
         return
     if config is None or data is None:
         raise LedgerError("gpuledger scheduler", "needs --config FILE and --data FOLDER", "`--help` shows the rest")
+    if events == "store":
+        refuse_records(store, "Give its https:// address to --events")
     from gpuledger.serve import listen, url_of
     from ingest.token_file import Reread
     from scheduler.live.client import read_token

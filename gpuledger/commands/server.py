@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import refuse_served
 from gpuledger.output import say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
@@ -63,7 +64,7 @@ def server(
     from ingest.senders import Senders
     from warehouse.hosts import is_loopback
 
-    remote.refuse_served(store)
+    refuse_served(store, "and serves it already", "Open that address, or give another store")
     tls = _tls(tls_cert, tls_key)
     if not is_loopback(host):
         _refuse_open_doors(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)

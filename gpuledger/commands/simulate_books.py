@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpuledger import options
+from gpuledger.books import opened_store
 from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from api.capacity import WhatIf
@@ -46,8 +46,7 @@ def from_books(
     from billing.ledger_report import billing_timezone
     from billing.periods import parse_period
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         asked = parse_period(period, billing_timezone(opened)) if period else None
         is_one = any(group) or change.gpus or change.shares > 1 or bound
         found = what_if(opened, asked, group, change) if is_one else None

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuledger import options
+from gpuledger.books import recording_store, refuse_records
 from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
@@ -87,6 +88,8 @@ def trace(
     from scheduler.simulate.report import side_by_side
     from scheduler.simulate.run import simulate
 
+    if into_store:
+        refuse_records(store)
     read = _trace(path, machines, limit_factor, first)
     setups = _setups(config or [], read)
     prices = _prices(rates, [node for setup in setups for node in setup.nodes], price_at)
@@ -307,10 +310,8 @@ def _write_files(tables: Mapping[str, Sequence[pa.Table]], folder: Path) -> None
 def _into_store(tables: Mapping[str, Sequence[pa.Table]], url: str, source: str) -> None:
     from ingest.pipeline import ingest_tables
     from warehouse.records import RECORD_TYPES
-    from warehouse.store import migrate, open_store
 
-    with open_store(url) as opened:
-        migrate(opened)
+    with recording_store(url) as opened:
         for record, found in tables.items():
             report = ingest_tables(opened, RECORD_TYPES[record], source, found)
             refused = sum(report.quarantined.values())

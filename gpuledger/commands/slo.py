@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.output import instant, print_csv, print_json, print_rows, say
-from warehouse.store import ServedStore, migrate, open_store
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
+from gpuledger.output import print_csv, print_json, print_rows, say
+from warehouse.store import ServedStore
 
 if TYPE_CHECKING:
     from alerts.slo.credits import Offers
@@ -35,22 +36,17 @@ def apply(
     reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
     """Check and apply a file of objectives; repeating it changes nothing."""
-    if server := remote.address(store, author):
-        remote.apply(server, file, "objectives", lambda client, text: client.apply_objectives(text, reason))
-        return
     from alerts.slo.applied import apply_objectives, current_objectives
     from alerts.slo.objectives import load_objectives
-    from billing.audit import whoever
 
     loaded = load_objectives(file)
-    with open_store(store) as opened:
-        migrate(opened)
-        before = current_objectives(opened)
-        version = apply_objectives(opened, loaded, whoever(author), reason, datetime.now(UTC))
-    if before is not None and before.version == version:
-        say(f"objectives {version} are in force already, since {instant(before.applied_at)}")
-    else:
-        say(f"objectives {version} are in force: {len(loaded.objectives)}. Next: gpuledger slo status")
+    with open_books(store, author) as books:
+        line = books.apply(
+            "objectives", loaded, reason, lambda server, text: server.apply_objectives(text, reason),
+            current_objectives, apply_objectives,
+        )  # fmt: skip
+    if line:
+        say(f"{line}: {len(loaded.objectives)}. Next: gpuledger slo status")
 
 
 @slo.command("list")
@@ -58,8 +54,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The applied objectives."""
     from alerts.slo.applied import current_objectives
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         applied = current_objectives(opened)
     if applied is None and fmt is options.Format.table:
         say("no objectives yet. Next: gpuledger slo apply FILE")
@@ -94,8 +89,7 @@ def status(
     from alerts.slo.status import COLUMNS, by_tenant, slo_status
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if not isinstance(opened, ServedStore):  # its server measures every minute
             measure(opened, moment)
         series = slo_status(opened, moment, tenant)
@@ -124,8 +118,7 @@ def credits(
     from alerts.slo.measure import measure
     from billing.audit import whoever
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         if not isinstance(opened, ServedStore):
             measure(opened, datetime.now(UTC))
         found = slo_credits(opened, month)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import Books, TokenFile, open_books, token
 from gpuledger.output import print_rows, row_limit
 from warehouse.errors import LedgerError
 from warehouse.private_files import whole_file
-from warehouse.store import EmbeddedStore, migrate, open_store
+from warehouse.store import EmbeddedStore
 
 if TYPE_CHECKING:
     import httpx
@@ -45,8 +46,7 @@ def sql(
     fmt: options.OutputFormat = options.Format.table,
     as_format: Annotated[str, typer.Option("--as", help="Any of ClickHouse's formats, such as Parquet.")] = "",
     out: Annotated[Path | None, typer.Option("--out", help="A file for the answer.", dir_okay=False)] = None,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Query the views and tables in SQL, read-only."""
     if (statement is None) != bool(saved):
@@ -54,31 +54,26 @@ def sql(
     text = sys.stdin.read().removeprefix("\ufeff") if statement == "-" else statement or ""
     wanted = as_format or FORMATS[fmt]
     write = _draw if fmt is options.Format.table and not as_format and out is None else partial(_write, out=out)
-    if url := url or remote.address(store):
+    with open_books(store, "", token_file, sign_in) as books:
         if saved:
-            with remote.client(url, token_file) as client:
-                text = client.saved_query(saved, owner).text
-        write(_from_server(url, token_file, text, wanted))
-        return
-    if saved:
-        text = _saved(store, sign_in, saved, owner)
-    with open_store(store) as opened:
-        migrate(opened)
-        if isinstance(opened, EmbeddedStore):
-            write(_embedded(opened, text, wanted))
+            text = _saved(books, saved, owner)
+        if books.server:
+            write(_from_server(books.server.url, token_file, text, wanted))
+        elif isinstance(books.store, EmbeddedStore):
+            write(_embedded(books.store, text, wanted))
         elif as_format or out:
             raise LedgerError("--as, --out", "this store is a ClickHouse server", "Use clickhouse-client for files")
         else:
-            rows = opened.rows(text, settings={"readonly": 1, "max_execution_time": SECONDS})
+            rows = books.store.rows(text, settings={"readonly": 1, "max_execution_time": SECONDS})
             print_rows(rows, list(rows[0]) if rows else (), fmt)
 
 
-def _saved(store: str, sign_in: Path | None, name: str, owner: str) -> str:
+def _saved(books: Books, name: str, owner: str) -> str:
+    if books.server:
+        return books.server.saved_query(name, owner).text
     from api.sql.saved import saved_query
-    from gpuledger.commands.tokens import access_store, local_admin
 
-    with access_store(store, sign_in) as access:
-        return saved_query(access, local_admin(""), name, owner).text
+    return saved_query(books.access, books.admin, name, owner).text
 
 
 def _embedded(store: Store, text: str, wanted: str) -> Generator[bytes, None, None]:
@@ -98,13 +93,11 @@ def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> G
     from gpuledger.client import next_step
     from ingest.prompt_client import PromptClient
 
-    token = remote.token(token_file)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    bearer = token(token_file)
+    headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     asked = {"default_format": wanted}
     try:
-        with PromptClient(SECONDS).stream(
-            "POST", f"{url.rstrip('/')}/sql", params=asked, content=text, headers=headers
-        ) as answer:
+        with PromptClient(SECONDS).stream("POST", f"{url}/sql", params=asked, content=text, headers=headers) as answer:
             if answer.status_code != 200:
                 answer.read()
                 raise _refused(url, answer)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.output import instant, print_rows, say
-from warehouse.store import migrate, open_store
+from gpuledger import options
+from gpuledger.books import open_books, opened_store
+from gpuledger.output import print_rows, say
+from warehouse.instants import rfc3339
 
 tenants = typer.Typer(no_args_is_help=True)
 
@@ -36,25 +36,22 @@ def apply(
     reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
     """Check and apply a mapping; repeating it changes nothing."""
-    if server := remote.address(store, author):
-        remote.apply(server, file, "tenants' mapping", lambda client, text: client.apply_tenants(text, reason))
-        return
-    from billing.audit import whoever
     from billing.rates import current_rate_card
     from billing.tenants import apply_mapping, current_mapping, load_mapping
 
     mapping = load_mapping(file)
-    with open_store(store) as opened:
-        migrate(opened)
-        before, card = current_mapping(opened), current_rate_card(opened)
-        version = apply_mapping(opened, mapping, whoever(author), reason, datetime.now(UTC))
-    if before is not None and before.version == version:
-        say(f"tenants' mapping {version} is in force already, since {instant(before.applied_at)}")
+    with open_books(store, author) as books:
+        card = None if books.server else current_rate_card(books.store)
+        line = books.apply(
+            "tenants' mapping", mapping, reason, lambda server, text: server.apply_tenants(text, reason),
+            current_mapping, apply_mapping,
+        )  # fmt: skip
+    if not line:
         return
     dated = any(rule.effective_from or rule.effective_to for rule in mapping.rules)
     if dated and card is not None and card.card.timezone != mapping.timezone:
         say(f"its dates are in {mapping.timezone}, those of the rate card in {card.card.timezone}")
-    say(f"tenants' mapping {version} is in force: {_count(len(mapping.rules), 'rule')}. Next: gpuledger close")
+    say(f"{line}: {_count(len(mapping.rules), 'rule')}. Next: gpuledger close")
 
 
 @tenants.command("list")
@@ -62,8 +59,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     """The applied rules: what they match, who pays, and their time (UTC; a dash is open)."""
     from billing.tenants import current_mapping
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         current = current_mapping(opened)
     rows = [
         {
@@ -100,8 +96,7 @@ def check(
     from billing.tenants import load_mapping, preview
 
     mapping = load_mapping(file)
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         found = preview(opened, mapping)
     table = options.Format.table
     reported = ("reported_tenant", "reported_project", "queue", "cluster")
@@ -122,8 +117,7 @@ def unmapped_(store: options.Store = "", fmt: options.OutputFormat = options.For
     """What no rule of the mapping fits in the closed books: as reported, who pays, how much, since when."""
     from billing.tenants import current_mapping, unmapped
 
-    with open_store(store) as opened:
-        migrate(opened)
+    with opened_store(store) as opened:
         current, rows = current_mapping(opened), unmapped(opened)
     if fmt is not options.Format.table:
         print_rows(rows, UNMAPPED, fmt)
@@ -137,7 +131,7 @@ def unmapped_(store: options.Store = "", fmt: options.OutputFormat = options.For
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     dates = {
-        short: row[key] and instant(row[key]).replace("T00:00:00.000Z", "")
+        short: row[key] and rfc3339(row[key]).replace("T00:00:00.000Z", "")
         for short, key in (("from", "effective_from"), ("to", "effective_to"))
     }
     return {**{name: row[name] for name in ("for", "tenant", "project", "cost_center")}, **dates}

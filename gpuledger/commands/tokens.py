@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import TokenFile, open_books
 from gpuledger.output import print_rows, say
-from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
-    from access.principal import Principal
-    from access.store import AccessStore
     from access.tokens import Token
 
 tokens = typer.Typer(no_args_is_help=True)
@@ -52,26 +47,24 @@ def create(
     author: Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Create an API token, printed only this once, on standard output. It never has more rights than its owner."""
-    scopes = scope or ["read"]
-    if url := url or remote.address(store):
-        with remote.client(url, token_file) as client:
-            made = client.create_token(name, days, roles=role, tenants=tenant or [], scopes=scopes, owner=owner,
-                                       issuer=issuer)  # fmt: skip
-        reported, shown = made.token, vars(made)
-    else:
-        from access.tokens import create_token
+    from access.tokens import create_token
 
-        who = local_admin(author)
-        with access_store(store, sign_in) as access:
+    scopes = scope or ["read"]
+    with open_books(store, author, token_file, sign_in) as books:
+        if books.server:
+            made = books.server.create_token(
+                name, days, roles=role, tenants=tenant or [], scopes=scopes, owner=owner, issuer=issuer
+            )
+            reported, shown = made.token, vars(made)
+        else:
             token, reported = create_token(
-                access, who, datetime.now(UTC), name, timedelta(days=days), owner, role or ["analyst"], tenant or (),
-                scopes, issuer,
+                books.access, books.admin, books.now, name, timedelta(days=days), owner, role or ["analyst"],
+                tenant or (), scopes, issuer,
             )  # fmt: skip
-        shown = _shown(token)
+            shown = _shown(token)
     typer.echo(reported)
     row = shown_as(options.Format.table, shown)
     whose = row["owner"] if row["issuer"] == "local" else f"{row['owner']} ({row['issuer']})"
@@ -83,18 +76,16 @@ def list_(
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """All tokens, without their secrets."""
-    if url := url or remote.address(store):
-        with remote.client(url, token_file) as client:
-            found = [vars(one) for one in client.tokens()]
-    else:
-        from access.tokens import list_tokens
+    from access.tokens import list_tokens
 
-        with access_store(store, sign_in) as access:
-            found = [_shown(one) for one in list_tokens(access)]
+    with open_books(store, "", token_file, sign_in) as books:
+        if books.server:
+            found = [vars(one) for one in books.server.tokens()]
+        else:
+            found = [_shown(one) for one in list_tokens(books.access)]
     if not found and fmt is options.Format.table:
         say("no tokens yet. Next: gpuledger tokens create NAME --role analyst")
         return
@@ -108,47 +99,23 @@ def revoke(
     author: Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Revoke a token now."""
-    if url := url or remote.address(store):
-        with remote.client(url, token_file) as client:
-            client.revoke_token(id, reason)
-    else:
-        from access.tokens import revoke_token
+    from access.tokens import revoke_token
 
-        with access_store(store, sign_in) as access:
-            revoke_token(access, local_admin(author), datetime.now(UTC), id, reason)
+    with open_books(store, author, token_file, sign_in) as books:
+        if books.server:
+            books.server.revoke_token(id, reason)
+        else:
+            revoke_token(books.access, books.admin, books.now, id, reason)
     say(f"token {id} is revoked")
-
-
-@contextlib.contextmanager
-def access_store(store: str, sign_in: Path | None) -> Iterator[AccessStore]:
-    """The access store of a store that is opened here; sign_in: a file that may name it."""
-    from access.opening import open_access
-    from access.settings import load_access
-
-    settings = load_access(sign_in) if sign_in else None
-    with open_store(store) as opened:
-        migrate(opened)
-        with open_access(opened, settings) as access:
-            yield access
 
 
 def _shown(token: Token) -> dict[str, Any]:
     owner = token.owner
     whose = {"owner": owner.name, "issuer": owner.issuer, "subject": owner.subject, "owner_disabled": owner.disabled}
     return {**vars(token), **whose}
-
-
-def local_admin(author: str) -> Principal:
-    """Whoever can open the store may do everything."""
-    from access.principal import Principal
-    from access.roles import Role
-    from billing.audit import whoever
-
-    return Principal(whoever(author), frozenset({Role.admin}))
 
 
 def shown_as(fmt: options.Format, row: dict[str, Any]) -> dict[str, Any]:

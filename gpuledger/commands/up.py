@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 
-from gpuledger import options, remote
+from gpuledger import options
+from gpuledger.books import refuse_served
 from gpuledger.output import console, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
@@ -92,7 +93,7 @@ def up(
     from alerts.periodic import AlertSettings
     from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
 
-    remote.refuse_served(store)
+    refuse_served(store, "and serves it already", "Open that address, or give another store")
     asked = _asked(prometheus, since, cluster, prometheus_selector, prometheus_token_file, prometheus_login_file,
                    prometheus_ca_file)  # fmt: skip
     if demo and asked is not None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
-from datetime import UTC, datetime
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpuledger import options, remote
-from gpuledger.commands.tokens import Author, Roles, Tenants, access_store, local_admin, shown_as
+from gpuledger import options
+from gpuledger.books import TokenFile, open_books
+from gpuledger.commands.tokens import Author, Roles, Tenants, shown_as
 from gpuledger.output import print_rows, say
 from warehouse.errors import LedgerError
 
@@ -39,20 +41,18 @@ def add(
     author: Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Add a local user, or a service account."""
     password, kind = ("", "service") if service else (_password(password_file), "local")
-    if url := url or remote.address(store):
-        with remote.client(url, token_file) as client:
-            client.add_user(name, password, role or [], tenant or [], kind)
-    else:
-        from access.people import Kind, add_person
+    from access.people import Kind, add_person
 
-        who, now = local_admin(author).actor, datetime.now(UTC)
-        with access_store(store, sign_in) as access:
-            add_person(access, who, now, name, password, role or [], tenant or (), Kind(kind))
+    with open_books(store, author, token_file, sign_in) as books:
+        if books.server:
+            books.server.add_user(name, password, role or [], tenant or [], kind)
+        else:
+            who = books.admin.actor
+            add_person(books.access, who, books.now, name, password, role or [], tenant or (), Kind(kind))
     say(f"user {name}: {' '.join(role or [])}")
 
 
@@ -70,22 +70,21 @@ def set_(
     author: Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Change somebody: what is given replaces what was, the rest stays. It holds at once for sessions and tokens.
     A new password and --disable end their sessions. Roles of single sign-on are the provider's to say."""
     password = _password(password_file) if new_password or password_file else None
-    if url := url or remote.address(store):
-        changes = {"password": password, "roles": role, "tenants": tenant, "disabled": disabled}
-        with remote.client(url, token_file) as client:
-            client.change_user(name, issuer, **{what: value for what, value in changes.items() if value is not None})
-    else:
-        from access.people import change_person
+    from access.people import change_person
 
-        who = local_admin(author).actor
-        with access_store(store, sign_in) as access:
-            change_person(access, who, datetime.now(UTC), name, password, role, tenant, disabled, issuer)
+    with open_books(store, author, token_file, sign_in) as books:
+        if books.server:
+            changes = {"password": password, "roles": role, "tenants": tenant, "disabled": disabled}
+            given = {what: value for what, value in changes.items() if value is not None}
+            books.server.change_user(name, issuer, **given)
+        else:
+            who = books.admin.actor
+            change_person(books.access, who, books.now, name, password, role, tenant, disabled, issuer)
     say(f"user {name} is changed")
 
 
@@ -94,18 +93,13 @@ def list_(
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
-    url: remote.Url = "",
-    token_file: remote.TokenFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """All of them, with their last sign-in."""
-    if url := url or remote.address(store):
-        with remote.client(url, token_file) as client:
-            found = [vars(one) for one in client.users()]
-    else:
-        from access.people import list_people
+    from access.people import list_people
 
-        with access_store(store, sign_in) as access:
-            found = [vars(one) for one in list_people(access)]
+    with open_books(store, "", token_file, sign_in) as books:
+        found = [vars(one) for one in (books.server.users() if books.server else list_people(books.access))]
     if not found and fmt is options.Format.table:
         say("no users yet. Next: gpuledger users add NAME --role admin")
         return
@@ -115,7 +109,10 @@ def list_(
 def _password(file: Path | None) -> str:
     if file is None:
         try:
-            return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+            with warnings.catch_warnings():
+                if not sys.stdin.isatty():  # nothing is typed here, so nothing shows
+                    warnings.simplefilter("ignore", getpass.GetPassWarning)
+                return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
         except typer.Abort as left:
             if isinstance(left.__context__, EOFError):
                 raise LedgerError("password", "nobody types one here", "Give --password-file FILE") from left

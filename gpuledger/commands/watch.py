@@ -44,7 +44,9 @@ Out = Annotated[
 ]
 Url = Annotated[
     str,
-    typer.Option("--url", envvar="GPULEDGER_URL", help="Deliver to a `gpuledger server` instead: https://server:8443."),
+    typer.Option(
+        "--url", envvar="GPULEDGER_URL", help="Deliver to a `gpuledger server`, not to a store: https://server:8443."
+    ),
 ]
 TokenFile = Annotated[
     Path | None,
@@ -132,9 +134,9 @@ def kubernetes(
         resources=tuple(resource or ()),
         share_by=share_by.value,
     )
-    connection = find(kubeconfig, context)
     where = state_file(state, "kubernetes", cluster, out, url, store)
     with destination(cluster, "kubernetes", out, url, token_file, ca_file, store) as to:
+        connection = find(kubeconfig, context)
         from collectors.kubernetes import state as states
         from collectors.kubernetes.api import Api
         from collectors.kubernetes.watcher import Watcher

@@ -23,6 +23,7 @@ from scheduler.placement.headroom import USABLE
 from scheduler.placement.reasons import NEVER_FITS, NO_DOMAIN, NO_ROOM, nearest_that_fits, why_not
 from scheduler.placement.shapes import NEVER
 from scheduler.quota.tree import QuotaTree
+from warehouse.instants import rfc3339
 
 UNKNOWN_QUEUE, PARENT_QUEUE, POOL_NOT_NAMED = "UnknownQueue", "ParentQueue", "PoolNotNamed"
 EXCEEDS_QUOTA, WAITING_FOR_QUOTA = "ExceedsMaxQuota", "WaitingForQuota"
@@ -270,4 +271,4 @@ def expected(state: State, promise: Promise, blockers: tuple[str, ...], now: flo
 
 
 def _instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return rfc3339(datetime.fromtimestamp(seconds, UTC), "seconds")

@@ -17,7 +17,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +27,7 @@ from scheduler.live.posting import PostError, post
 from scheduler.records.log import Entry, Log
 from scheduler.settings import CallbackPart, Settings
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 
 log_to = logging.getLogger(__name__)
 
@@ -268,7 +268,7 @@ def _reader(name: str) -> str:
 def _document(cluster: str, row: Row, devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     said = json.loads(row["message"])
     return {
-        "at": written(row["ts"].timestamp()),
+        "at": rfc3339(row["ts"]),
         "cluster": cluster,
         "job_id": row["workload_id"],
         "allocation_id": row["allocation_id"],
@@ -280,7 +280,3 @@ def _document(cluster: str, row: Row, devices: Sequence[Mapping[str, Any]]) -> d
         "text": said.get("text", ""),
         "devices": list(devices),
     }
-
-
-def written(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

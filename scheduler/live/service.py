@@ -43,6 +43,7 @@ from scheduler.records.log import Entry, Kind, Log
 from scheduler.settings import Settings
 from scheduler.setup import WHOLE_GPUS
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 
 log_to = logging.getLogger(__name__)
 
@@ -799,7 +800,7 @@ class Service:
 
 
 def _written(seconds: float) -> str:
-    return instant(seconds).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return rfc3339(instant(seconds), "seconds")
 
 
 def _places(live: Live) -> set[tuple[int, int]]:

@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from collectors.readings import Row
 from scheduler.model import Device, Ending, EntitlementClass, Grant, Job, Node, NodeState
+from warehouse.instants import rfc3339
 
 SOURCE = "gpuledger-scheduler"
 READY = "Ready"
@@ -283,4 +284,4 @@ def instant(seconds: float) -> datetime:
 
 
 def written(seconds: float) -> str:
-    return instant(seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(instant(seconds))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
+from billing.close.stage import Stage
 from tests.draws import drawn_seed
 from tests.stores import emptied
 from warehouse.store import Store
@@ -15,6 +17,15 @@ from warehouse.store import Store
 def books(shared_store: Store) -> Store:
     """A store with empty books."""
     return emptied(shared_store)
+
+
+@pytest.fixture
+def stage(books: Store) -> Iterator[Stage]:
+    """Of a close; its working tables are gone afterwards."""
+    stage = Stage(77)
+    yield stage
+    for row in books.rows("SHOW TABLES LIKE 'close_77_%'"):
+        books.command("DROP TABLE {table:Identifier}", {"table": row["name"]})
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ who is looked at again, which batches are read, what has moved, who fell silent.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 import billing.close
 from billing.close.facts import READ_BY, read_too, stage_facts, stage_fresh_facts
@@ -30,15 +29,6 @@ INTEGERS = {"claim": pa.uint64(), "units": pa.uint32(), "start_ms": pa.int64(), 
             "source_claim": pa.uint64(), "priority": pa.int64(), "batch": pa.uint64()}  # fmt: skip
 
 Row = dict[str, Any]
-
-
-@pytest.fixture
-def stage(books: Store) -> Iterator[Stage]:
-    """Of a run; its working tables are gone afterwards."""
-    stage = Stage(77)
-    yield stage
-    for row in books.rows("SHOW TABLES LIKE 'close_77_%'"):
-        books.command("DROP TABLE {table:Identifier}", {"table": row["name"]})
 
 
 def ask(store: Store, name: str, **params: Any) -> None:
@@ -372,7 +362,7 @@ def test_a_close_reads_what_those_before_it_read_and_what_is_acknowledged(
     before = sorted(one for one, at in acknowledged.items() if at < NOW)
     since = sorted(set(acknowledged) - set(before))[:2]
     asked = {"last": 100, "others": [], "fresh_ms": NOW, "since_ms": NOW - day}
-    whole = read_sql(CLOSE, "all_are_read").replace("{read}", READ_BY)
+    whole = read_sql(CLOSE, "all_are_read", read=READ_BY)
     missed = dice.sample(before, 1) if truth(dice) else []
     strange = [99] if truth(dice) else []
     for known in ([0, *before, *since], [0, *since, *(one for one in before if one not in missed), *strange]):
@@ -513,7 +503,7 @@ def test_what_has_moved_is_where_those_looked_at_hold_another_thing_than_was_pub
     for table in ("new", "kept"):
         books.create_like(stage(table), "allocations")
     condition = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
-    publish = read_sql(CLOSE, "publish_allocations").replace("{which}", condition)
+    publish = read_sql(CLOSE, "publish_allocations", which=condition)
     books.command(publish, {**names, "new": stage("new"), "forever": FOREVER})
     # Of months in which none is looked at, the close takes over the parts.
     ask(books, "keep_allocations", **names, new=stage("kept"), touched=sorted(touched))

@@ -51,15 +51,6 @@ TABLES = {
 Row = dict[str, Any]
 
 
-@pytest.fixture
-def stage(books: Store) -> Iterator[Stage]:
-    """Of a run; its working tables are gone afterwards."""
-    stage = Stage(78)
-    yield stage
-    for row in books.rows("SHOW TABLES LIKE 'close_78_%'"):
-        books.command("DROP TABLE {table:Identifier}", {"table": row["name"]})
-
-
 def make(store: Store, stage: Stage, name: str, rows: Sequence[Row]) -> None:
     """A working table with these rows."""
     columns = TABLES[name]

@@ -267,12 +267,11 @@ def test_a_short_session_of_an_issued_month_is_told_by_its_name_and_both_ends(di
         middle = dice.randint(first, last)
         rows += [(cluster, session, first, middle), (cluster, session, middle, last)] if truth(dice) else [
             (cluster, session, first, last)]  # fmt: skip
-    statement = read_sql(str(CLOSE), "issued_sessions")
 
     def content(table: str, which: str = "1") -> int:
         claimed = f"SELECT * FROM ({SETTLED}) WHERE {which}"
         params = {"settled": table, **IN_MONTHS, "minimum_ms": 10000, "forever": FOREVER}
-        return int(books.value(statement.replace("{claims}", claimed), params))
+        return int(books.value(read_sql(str(CLOSE), "issued_sessions", claims=claimed), params))
 
     with claims(books, rows) as table:
         alone = [content(table, f"cluster = '{one[0]}' AND allocation_id = '{one[1]}'") for one in sessions]

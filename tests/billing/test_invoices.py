@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from billing.invoicing import changes, invoices
 from billing.invoicing.changes import changed_entries, with_changes
 from billing.invoicing.credit_notes import Creditable, credit_note
-from billing.invoicing.documents import Invoice, instant
+from billing.invoicing.documents import Invoice
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
 from billing.invoicing.month import Books
@@ -26,6 +26,7 @@ from billing.rates import RateCard, apply_rate_card, parse_rate_card
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from tests.draws import drawn_seed
 from warehouse.chain import TakenError
+from warehouse.instants import rfc3339
 from warehouse.store import Store
 
 OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))
@@ -282,7 +283,7 @@ def drawn_document(dice: Random, number: int) -> Invoice:
     document["period"] = {"month": f"2026-{dice.randrange(5, 9):02}", "timezone": "UTC"}
     document["document_type"] = dice.choice(("invoice", "invoice", "invoice", "credit_note"))
     document["status"] = dice.choice(("issued", "issued", "issued", "void"))
-    return Invoice({**document, "issued_at": instant(NOW + timedelta(hours=number)), "as_of_run": number + 100})
+    return Invoice({**document, "issued_at": rfc3339(NOW + timedelta(hours=number)), "as_of_run": number + 100})
 
 
 class Asked:

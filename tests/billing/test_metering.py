@@ -22,13 +22,11 @@ from tests.billing.test_energy_statements import (
     answer,
     drawn_stream,
     make,
-    stage,
     stretches,
     tell,
 )
 from warehouse.store import Store, read_sql
 
-__all__ = ["stage"]
 TABLES = (
     "batches",
     "dirty",

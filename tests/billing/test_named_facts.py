@@ -95,10 +95,10 @@ def half_written(store: Store, record: str, rows: list[dict[str, Any]], patch: p
     class KilledError(Exception):
         pass
 
-    def read(file: str, name: str) -> str:
+    def read(file: str, name: str, /, **parts: object) -> str:
         if name == "acknowledge_batch":
             raise KilledError
-        return read_sql(file, name)
+        return read_sql(file, name, **parts)
 
     with patch.context() as patched, pytest.raises(KilledError):
         patched.setattr(writing, "read_sql", read)

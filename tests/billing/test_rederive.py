@@ -11,7 +11,7 @@ import pytest
 from billing.accounts.prepaid import Grant, add_grant, revoke_grant
 from billing.close import close
 from billing.documents.page import page_of
-from billing.invoicing.documents import Invoice, instant
+from billing.invoicing.documents import Invoice
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import InvoiceError, issue_all, issued
 from billing.invoicing.rederive import rederive
@@ -21,6 +21,7 @@ from tests.billing.facts import devices, job, put, samples
 from tests.billing.hand_ledger import at
 from tests.draws import drawn, seldom
 from tests.stores import fresh_store
+from warehouse.instants import rfc3339
 from warehouse.store import Store
 
 OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))
@@ -125,7 +126,7 @@ def test_facts_and_closes_that_came_later_change_nothing_of_the_answer(store: St
     assert why(store, bio) == [("late", "2026-10-07T10:00", "2026-10-07T12:00", 0, 2, 4)]
     (said,) = [note for note in page_of(bio).notes if note.startswith("Why October 2026 is corrected")]
     seen = store.value("SELECT max(ingest_cutoff) AS at FROM close_runs")
-    assert [change["closed_at"] for change in bio.document["changes"]] == [instant(seen)]
+    assert [change["closed_at"] for change in bio.document["changes"]] == [rfc3339(seen)]
     changed = "from 7 October 2026, 10:00 to 7 October 2026, 12:00 the ledger has other hours than were billed for late"
     assert f"{changed} (+2.00 GPU-hours). Closed with the facts until " in said
     put(store, "events", job("open", "chem", "g1", "2026-11-07 10:00", "2026-11-07 12:00"))

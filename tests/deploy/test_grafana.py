@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,3 +139,10 @@ def test_the_provisioning_names_the_sources_that_the_dashboards_ask() -> None:
     assert known == {(one.type_val, one.uid) for one in BUILD.SOURCES.values()}
     (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/gpuledger.yaml").read_text())["providers"]
     assert provider["options"]["path"] == "/etc/grafana/gpuledger-dashboards"
+
+
+def test_without_the_dev_tools_one_line_says_what_to_do() -> None:
+    build = str(GRAFANA / "build.py")
+    done = subprocess.run([sys.executable, "-I", "-S", build], capture_output=True, text=True)
+    said = f"{build}: this Python has no yaml. Next: make dev, then .venv/bin/python {build}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)

@@ -1,9 +1,12 @@
-"""`gpuledger sql`, `users` and `tokens`: on a store, and over --url against a server that holds one."""
+"""`gpuledger sql`, `users` and `tokens`: on a store, and on a server that holds one."""
 
 from __future__ import annotations
 
+import getpass
+import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from access.settings import AccessSettings
+from gpuledger.commands.users import _password
 from tests.alerts.test_prometheus import PROMTOOL, promtool
 from tests.dashboards.site import fill, serving
 from tests.gpuledger.running import refused, run
@@ -124,6 +128,19 @@ def test_users_are_added_changed_and_listed(store: str, tmp_path: Path) -> None:
     assert (found["local", "ada"], found["service", "ada"]) == (True, True)
 
 
+@pytest.mark.parametrize("stays_silent", [True, False])
+def test_a_piped_password_is_read_in_silence_and_one_that_a_terminal_shows_is_not(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, stays_silent: bool
+) -> None:
+    typed = io.StringIO(f"{PASSWORD}\n{PASSWORD}\n")
+    monkeypatch.setattr(typed, "isatty", lambda: not stays_silent)
+    monkeypatch.setattr(sys, "stdin", typed)
+    monkeypatch.setattr(getpass, "getpass", vars(getpass)["fallback_getpass"])  # as where there is no /dev/tty
+    assert _password(None) == PASSWORD
+    warned = {one.category for one in recwarn}
+    assert warned == (set() if stays_silent else {getpass.GetPassWarning})
+
+
 @pytest.mark.parametrize(
     ("arguments", "typed", "says"),
     [
@@ -140,14 +157,16 @@ def test_a_user_of_no_use_is_one_line(store: str, arguments: tuple[str, ...], ty
 
 def test_tokens_are_made_listed_and_revoked(store: str) -> None:
     where = ("--store", store, "--author", "root")
-    made = run("tokens", "create", "ci", "--owner", "vera", "--role", "tenant", "--tenant", "vision", *where)
+    wanda = ("users", "add", "wanda", "--role", "tenant", "--tenant", "vision", "--password-file", "-")
+    assert run(*wanda, *where, typed=PASSWORD).exit_code == 0
+    made = run("tokens", "create", "ci", "--owner", "wanda", "--role", "tenant", "--tenant", "vision", *where)
     assert re.fullmatch(r"gpl_[0-9a-f]{12}_\S{43}\n", made.stdout)
     public = made.stdout.split("_")[1]
-    assert f"token {public} of vera: tenant; read; until" in made.stderr
+    assert f"token {public} of wanda: tenant; read; until" in made.stderr
     assert run("tokens", "revoke", public, "--reason", "over", *where).exit_code == 0
     listed = {one["id"]: one for one in json.loads(run("tokens", "list", *where[:2], "--format", "json").stdout)}
     assert (listed[public]["revoked"], listed[public]["tenants"]) == (True, ["vision"])
-    more = ("tokens", "create", "x", "--owner", "vera", "--role", "analyst", *where)
+    more = ("tokens", "create", "x", "--owner", "wanda", "--role", "analyst", *where)
     assert "more rights than its owner, who may tenant vision" in refused(*more)
     assert "is not known" in refused(*more[:5], "--issuer", "https://login.example.org", *where)
     run("tokens", "create", "nightly", *where)
@@ -162,7 +181,7 @@ def test_tokens_are_made_listed_and_revoked(store: str) -> None:
 
 
 def test_a_server_answers_the_same_to_a_token(token: Path, url: str) -> None:
-    where = ("--url", url, "--token-file", str(token))
+    where = ("--store", url, "--token-file", str(token))
     assert run("sql", BY_TENANT, *where, "--format", "csv").stdout.endswith('"speech",48\n"vision",48\n')
     assert "reads only" in refused("sql", "DROP TABLE samples", *where)
     assert run("queries", "save", "hours", BY_TENANT, "--shared", *where).exit_code == 0
@@ -178,18 +197,18 @@ def test_a_server_answers_the_same_to_a_token(token: Path, url: str) -> None:
     made = run("tokens", "create", "analysis", "--role", "analyst", "--scope", "sql", *where)
     theirs = token.with_name("theirs")
     theirs.write_text(made.stdout)
-    assert run("sql", "SELECT 1", "--url", url, "--token-file", str(theirs)).exit_code == 0
+    assert run("sql", "SELECT 1", "--store", url, "--token-file", str(theirs)).exit_code == 0
     assert run("tokens", "revoke", made.stdout.split("_")[1], *where).exit_code == 0
-    assert "unknown, expired or revoked" in refused("sql", "SELECT 1", "--url", url, "--token-file", str(theirs))
+    assert "unknown, expired or revoked" in refused("sql", "SELECT 1", "--store", url, "--token-file", str(theirs))
     assert "revoked" in run("tokens", "list", *where).stdout
 
 
 def test_a_server_tells_who_may_not_why(token: Path, url: str) -> None:
     made = run("tokens", "create", "mine", "--role", "tenant", "--tenant", "vision", "--scope", "read", "--scope",
-               "write", "--url", url, "--token-file", str(token))  # fmt: skip
+               "write", "--store", url, "--token-file", str(token))  # fmt: skip
     theirs = token.with_name("tenants")
     theirs.write_text(made.stdout)
-    where = ("--url", url, "--token-file", str(theirs))
+    where = ("--store", url, "--token-file", str(theirs))
     assert "no scope sql" in refused("sql", "SELECT 1", *where)
     assert "requires the role admin" in refused("users", "list", *where)
     assert "more rights than you" in refused("tokens", "create", "x", "--role", "admin", *where)
@@ -197,9 +216,9 @@ def test_a_server_tells_who_may_not_why(token: Path, url: str) -> None:
     (only,) = json.loads(run("tokens", "list", *where, "--format", "json").stdout)
     assert only["name"] == "mine"
     assert "not one of yours" in refused("tokens", "revoke", token.read_text().split("_")[1], *where)
-    assert "sign in, or send" in refused("sql", "SELECT 1", "--url", url)
-    assert "cannot be read" in refused("sql", "SELECT 1", "--url", url, "--token-file", "/nowhere")
-    assert "cannot be reached" in refused("sql", "SELECT 1", "--url", "http://127.0.0.1:9")
+    assert "sign in, or send" in refused("sql", "SELECT 1", "--store", url)
+    assert "cannot be read" in refused("sql", "SELECT 1", "--store", url, "--token-file", "/nowhere")
+    assert "cannot be reached" in refused("sql", "SELECT 1", "--store", "http://127.0.0.1:9")
 
 
 def test_the_server_shows_its_metrics_to_a_token(token: Path, url: str) -> None:

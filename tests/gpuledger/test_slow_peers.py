@@ -24,7 +24,7 @@ from collectors.exporters.fetching import Access, Fetcher
 from collectors.kubernetes import api, token_review
 from collectors.kubernetes.connection import Connection
 from collectors.slurm.sources import Rest
-from gpuledger import client, destinations, remote
+from gpuledger import books, client, destinations
 from gpuledger.commands import sql
 from ingest.http_post import Poster
 from ingest.reviews import ReviewError
@@ -89,7 +89,7 @@ async def _first_change(connection: Connection) -> object:
 
 
 def _me(url: str) -> object:
-    with remote.client(url) as asked:
+    with books.client(url) as asked:
         return asked.me()
 
 
