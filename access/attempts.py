@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 
-from warehouse.addresses import counted_as
+from warehouse.addresses import rate_limit_key
 
 FAILURES = 5
 FAILURES_WHEN_ATTACKED = 1
@@ -39,7 +39,7 @@ class Attempts:
             if device:
                 return self._wait(("device", device), FAILURES, now)
             is_attacked = self._wait(("name", name), ATTACKED, now) > 0
-            by = counted_as(address)
+            by = rate_limit_key(address)
             return max(
                 self._wait(("both", name, by), FAILURES_WHEN_ATTACKED if is_attacked else FAILURES, now),
                 self._wait(("address", by), FAILURES_OF_AN_ADDRESS, now),
@@ -74,5 +74,5 @@ class Attempts:
 def _keys(name: str, address: str, device: str) -> list[Key]:
     if device:
         return [("device", device)]
-    by = counted_as(address)
+    by = rate_limit_key(address)
     return [("both", name, by), ("address", by), ("name", name)]

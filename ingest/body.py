@@ -10,7 +10,7 @@ from itertools import pairwise
 from pydantic_core import from_json
 
 from ingest.errors import IngestError
-from warehouse.json_text import duplicate_key, surely_once
+from warehouse.json_text import duplicate_key, keys_surely_unique
 
 PIECE_BYTES = 4096
 BODY_ROWS = 200_000
@@ -110,6 +110,6 @@ def _elements(text: bytes) -> list[bytes]:
         raise IngestError("body", f"not JSON ({error})", _AS_LINES) from error
     rows = found if isinstance(found, list) else [found]
     keys = sum(len(row) for row in rows if isinstance(row, dict))
-    if not surely_once(text, keys) and (twice := duplicate_key(text)):
+    if not keys_surely_unique(text, keys) and (twice := duplicate_key(text)):
         raise IngestError("body", twice, _AS_LINES)
     return [json.dumps(row, ensure_ascii=False).encode("utf-8", errors="backslashreplace") for row in rows]

@@ -1,4 +1,4 @@
-"""YAML that people write: read without code, no key twice, and no deeper or larger than somebody could have written."""
+"""Strict YAML for files that people write: no tags that run code, no duplicate keys, bounded depth and size."""
 
 from __future__ import annotations
 

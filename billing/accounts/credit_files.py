@@ -21,7 +21,7 @@ from typing import Any
 
 from billing import audit
 from billing.accounts.credits import Credit, CreditError, add_credits, card_in_force, evidence_of, parse_amount
-from warehouse.csv_cells import as_written
+from warehouse.csv_cells import unescape_formula
 from warehouse.errors import LedgerError
 from warehouse.json_text import parse_json
 from warehouse.named_files import MOST_BYTES, read_named
@@ -179,7 +179,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, str, Mapping[str, An
             what = f"has {len(cells)} cells, the header {len(header)}"
             yield number, raw, CreditError("row", what, "Check its commas and quotes")
         else:
-            yield number, raw, dict(zip(header, map(as_written, cells), strict=True))
+            yield number, raw, dict(zip(header, map(unescape_formula, cells), strict=True))
 
 
 def _quarantine(store: Store, path: Path, refused: list[Refused], batch: int, now: datetime) -> None:
