@@ -65,7 +65,7 @@ def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> t
 
 
 def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], RowNumbers, list[Reject]]:
-    """What the lines say, which of them say it, and those that say nothing."""
+    """The lines' objects, the numbers of those lines, and the rejected ones."""
     try:
         values: list[Any] = [from_json(line) if len(line) <= ROW_BYTES else None for line in lines]
         if set(map(type, values)) <= {dict} and keys_surely_unique(b"\n".join(lines), sum(map(len, values))):
@@ -96,7 +96,7 @@ def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], 
 
 
 def _column(column: Column, objects: Sequence[dict[str, Any]]) -> pa.Array:
-    """Values of one kind as they are; a mixture as text, to be read value by value."""
+    """A column of values of one type as it is; mixed types as text, to be parsed value by value."""
     values = [found.get(column.name) for found in objects]
     kinds = set(map(type, values)) - {type(None)}
     kind, of = _AS_THEY_ARE[column.type]

@@ -1,10 +1,11 @@
-"""Keeps pushes from changing an issued month: a close holds the rows that would, for approval.
+"""Second check that pushes do not change an issued month: before it reads them, a close finds the batches that would,
+and their rows are held for approval.
 
-The receiver holds what it can tell at a glance (ingest.past). What it let through meets this second fence: before a
-close names the facts that it reads, it asks whether what was pushed since the close before changes what the books say
-of an issued month, beside all else that is new (files, prices, what people agreed to). Nearly always no fact of such a
-month is another, which the fingerprints of its hours say. Else its entries are computed without the pushed batches, and
-with some of them, until those are found that change them.
+The receiver makes the first check, of what it can see cheaply (ingest.issued_guard). Before a close names the facts
+that it reads, this module asks whether the batches pushed since the last close change what the books say of an issued
+month, given everything else that is new (files, prices, approvals). Usually no fact of such a month differs, as the
+fingerprints of its hours show. Otherwise the entries are computed without the pushed batches, and then with some of
+them, until those that change them are found.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from billing.close.stage import WHICH, Stage
 from billing.rates import AppliedCard
 from billing.tenants import AppliedMapping
 from ingest import held
-from ingest.past import issued_months
-from ingest.place import ISSUED_MONTH
+from ingest.issued_guard import issued_months
+from ingest.permissions import ISSUED_MONTH
 from warehouse.store import Store, read_sql
 
 log = logging.getLogger(__name__)

@@ -60,7 +60,7 @@ class Outbox:
         need room, too."""
         if self._reported_at is not None and now - self._reported_at < AGAIN:
             return
-        losses = self._spool.unsaid()
+        losses = self._spool.unreported()
         if not losses:
             return
         self._reported_at = now
@@ -68,7 +68,7 @@ class Outbox:
             log.error("agent: %s", message(loss))
         rows = [self.finding(now, _FINDINGS[loss.reason], "critical", message(loss), "spool") for loss in losses]
         if self._spool.append([pack("findings", rows)], now):
-            self._spool.said(losses)
+            self._spool.mark_reported(losses)
 
     def finding(self, now: datetime, finding: str, severity: str, text: str, source: str) -> Row:
         return {

@@ -207,7 +207,7 @@ class Assembler:
         self, sender: Sender | None, target: Target, at: float, reading: Reading
     ) -> ExporterInventory | None:
         """Where its devices are reported; None where the sender may not."""
-        if sender is None or not sender.place.may_send("devices"):
+        if sender is None or not sender.permissions.may_send("devices"):
             return None
         key = sender.name, target.cluster
         if key not in self._devices:
@@ -394,7 +394,9 @@ class _Batch:
     def _may(self, sender: Sender, rows: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
         """What it asked for by pushing metrics: of the records made of them those that it may send, without the devices
         that another source tells of. Samples are not left out here: whoever may push no more is counted so."""
-        found = {record: some for record, some in rows.items() if record == "samples" or sender.place.may_send(record)}
+        found = {
+            record: some for record, some in rows.items() if record == "samples" or sender.permissions.may_send(record)
+        }
         if found.get("devices"):
             since = datetime.now(UTC) - AGENT_GONE
             others = self._reading.reported_by_others((row["device_id"] for row in found["devices"]), since)

@@ -27,7 +27,7 @@ from ingest.body import TooLargeError, decompressed
 from ingest.check_rows import EARLIEST, FUTURE_TOLERANCE
 from ingest.door import RETRY, Door
 from ingest.errors import IngestError
-from ingest.place import ALL, fits
+from ingest.permissions import ALL, fits
 from ingest.senders import Sender
 from ingest.tally import Tally
 from warehouse.errors import LedgerError
@@ -130,13 +130,13 @@ class MetricsEndpoint:
         return push
 
     def _terms(self, sender: Sender) -> Terms:
-        place = sender.place
-        only = place.clusters[0] if place.clusters != ALL and len(place.clusters) == 1 else ""
+        permissions = sender.permissions
+        only = permissions.clusters[0] if permissions.clusters != ALL and len(permissions.clusters) == 1 else ""
         latest = self._now() + FUTURE_TOLERANCE
         return Terms(
             wanted=self._names.wanted,
             reads=self._names.reads,
-            allowed=lambda cluster: fits(cluster, place.clusters),
+            allowed=lambda cluster: fits(cluster, permissions.clusters),
             cluster="" if any(mark in only for mark in "*?[") else only,
             earliest=int(EARLIEST.timestamp() * 1000),
             latest=int(latest.timestamp() * 1000),
