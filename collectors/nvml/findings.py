@@ -1,4 +1,4 @@
-"""Findings of the NVML collector: each is reported once, and again only after it was over."""
+"""Findings of the NVML collector: each is reported once, and again only after it had ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCE = "nvml"
 
 @dataclass
 class Findings:
-    """Writes findings of one node. `ongoing`: what was said and is not over, as (device, finding)."""
+    """Writes findings of one node. `ongoing`: reported and not over, as (device, finding)."""
 
     cluster: str
     node: str

@@ -1,12 +1,12 @@
-"""Builds rows from pushed points, periodically: `run` is one pass.
+"""Makes rows from pushed points, periodically: `run` is one pass.
 
 An instant of a target is assembled when nothing of it has come for `settle_seconds`. Its rows are stored with the
-rights that its sender has now, and then it is marked; killed in between, it is assembled again, into the same rows.
-What comes later still (a shard of Prometheus that had to wait) is assembled once more, with what lies around it: such
-rows stand beside those that were reported before, as whatever is reported in other words does.
+current permissions of its sender, and then it is marked; if killed in between, it is assembled again, into the same
+rows. Points that come later still (from a shard of Prometheus that had to wait) are assembled again together with their
+neighbours: such rows are stored beside the earlier ones, like anything that is reported differently.
 
-What is known of units and devices is written once the instants are marked, so that it is never ahead of them; what was
-not written is learned again from the log.
+The state of units and devices is written after the instants are marked, so it is never ahead of them; what was not
+written is learned again from the log.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ Key = tuple[str, str]
 
 @dataclass
 class _Heard:
-    """A target. at: when something of it came last; monotonic seconds, as saved_at.   silent: that was reported."""
+    """When a target was last heard. at: of its last point; monotonic seconds, as saved_at.   silent: its silence was
+    reported."""
 
     memory: Memory
     at: float
@@ -91,7 +92,7 @@ class _Heard:
 
 @dataclass
 class _Devices:
-    """The devices that a sender's exporters of one cluster tell of. seen_at: their last instant in this pass."""
+    """The devices reported by a sender's exporters of one cluster. seen_at: their last instant in this pass."""
 
     inventory: ExporterInventory
     saved_at: float
@@ -354,9 +355,7 @@ class Assembler:
 
 
 class _Batch:
-    """Rows of several targets that are stored together, and by sender the instants that they were made of.
-
-    left_out: is filled with rows of devices that others tell of."""
+    """Rows of several targets that are stored together, and the instants they were made of, by sender."""
 
     def __init__(self, receiver: Receiver, reading: Reading, left_out: dict[tuple[str, str, str], Row]) -> None:
         self._receiver, self._reading, self._left_out = receiver, reading, left_out
@@ -421,7 +420,7 @@ def _units(plain: Mapping[str, Any]) -> SourceUnits:
 
 
 def _spans(times: Iterable[datetime]) -> list[list[datetime]]:
-    """Those that lie near each other, as their first and last."""
+    """Groups instants that are close to each other; each group as its first and last."""
     spans: list[list[datetime]] = []
     for ts in times:
         if spans and ts - spans[-1][1] <= AROUND:

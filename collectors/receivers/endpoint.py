@@ -1,8 +1,9 @@
-"""Where metrics are pushed: `POST /api/v1/write` (remote write 1.0 and 2.0) and `POST /v1/metrics` (OTLP over HTTP).
+"""The endpoints for pushed metrics: `POST /api/v1/write` (remote write 1.0 and 2.0) and `POST /v1/metrics` (OTLP over
+HTTP).
 
-Answered when what was pushed is in the log. What can never be taken is answered 400 (or 401, 403, 413, 415), and the
-senders of both protocols drop it; what may be sent again 503, never 429, which Prometheus drops unless it is told not
-to. Of a request of which a part cannot be taken, the rest is; remote write then answers 400, OTLP partial success.
+The response comes when the points are in the log. What can never be accepted is answered 400 (or 401, 403, 413, 415),
+and senders of both protocols drop it; what may be retried 503, never 429, which Prometheus drops by default. If only a
+part of a request is invalid, the rest is accepted; remote write then answers 400, OTLP partial success.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def _read(body: bytes, message: str, terms: Terms) -> Push:
 
 
 def _message(request: Request) -> str:
-    """Which message it is.   Errors: HTTPException 415, from which a sender learns to try the other."""
+    """The type of the message.   Errors: HTTPException 415, on which a sender tries the other one."""
     kind, parameters = _content_type(request)
     message = parameters.get("proto", remote_write.V1)
     if kind != PROTOBUF or message not in (remote_write.V1, remote_write.V2):
@@ -171,7 +172,8 @@ def _message(request: Request) -> str:
 
 
 def _written(push: Push) -> Mapping[str, str]:
-    """What was accepted: with what no profile reads, which was no failure, or Prometheus would report one."""
+    """The response for accepted points. Metrics that no profile reads are not an error, or Prometheus would report
+    one."""
     return {
         f"X-Prometheus-Remote-Write-{kind.title()}-Written": str(push.accepted[kind])
         for kind in ("samples", "histograms", "exemplars")

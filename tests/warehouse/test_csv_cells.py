@@ -62,7 +62,7 @@ def test_the_command_line_writes_no_formula(capsys: pytest.CaptureFixture[str]) 
 def test_the_tables_of_pages_do_the_same() -> None:
     """The script's own function, run by the same rules as Python's where there is no engine for it here."""
     source = (REPO / "dashboards/assets/frame.js").read_text()
-    function = re.search(r"  function escape_formula\(cell\) \{.*?\n  \}", source, re.S)
+    function = re.search(r"  function escapeFormula\(cell\) \{.*?\n  \}", source, re.S)
     assert function is not None
     patterns = re.findall(r"/(\^.*?)/\.test", function[0])
     for text in [*FORMULAS, *NUMBERS, "a=b", "", "'a"]:
@@ -71,7 +71,7 @@ def test_the_tables_of_pages_do_the_same() -> None:
     node = shutil.which("node")
     if node is not None:
         asked = json.dumps([*FORMULAS, *NUMBERS])
-        code = f"{function[0]}; console.log(JSON.stringify({asked}.map(escape_formula)))"
+        code = f"{function[0]}; console.log(JSON.stringify({asked}.map(escapeFormula)))"
         done = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True, timeout=30)
         assert json.loads(done.stdout) == [escape_formula(text) for text in [*FORMULAS, *NUMBERS]]
 
