@@ -1,7 +1,7 @@
-"""Many credits at once, from a table: CSV (.gz or not) or JSON lines, a credit each.
+"""Imports many credits from a table: CSV (optionally .gz) or JSON lines, one credit per row.
 
-Columns: tenant, month, amount, reason; and if wanted id, currency, kind, project, author, evidence (JSON). A row that
-does not fit is kept in the quarantine with its reason, is shown, and the others go on.
+Columns: tenant, month, amount, reason; optionally id, currency, kind, project, author, evidence (JSON). Invalid rows go
+to the quarantine with their reason and are listed; the others are imported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COLUMNS = (*NEEDED, "id", "currency", "kind", "project", "author", "evidence")
 
 @dataclass(frozen=True)
 class Refused:
-    """A row (from 1, without the header) that is no credit, or not now, and why."""
+    """A row (from 1, without the header) that is not a valid credit, or not now, and why."""
 
     row: int
     why: str
@@ -52,10 +52,7 @@ class ImportReport:
 
 
 def import_credits(store: Store, path: Path, author: str, now: datetime) -> ImportReport:
-    """Adds the credits of a file; those that are there already change nothing.
-
-    Errors: CreditError if the file cannot be read as a table of credits at all.
-    """
+    """Adds the credits of a file; those that exist already change nothing."""
     try:
         content = read_named(path)
     except OSError as error:

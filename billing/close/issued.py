@@ -216,7 +216,7 @@ class _Look:
 
 
 def _sessions(store: Store, months: IssuedMonths, stage: Stage | None) -> int:
-    """Fingerprint of the short sessions that ended in the months. stage: by whose claims; None: by the last close's."""
+    """Fingerprint of the short sessions that ended in the months. stage: with whose claims; None: the last close's."""
     if not months.minimum_ms:
         return 0
     claims = PUBLISHED if stage is None else SETTLED_OF_ALIVE if stage.of_alive else SETTLED
@@ -235,11 +235,8 @@ SETTLED_OF_ALIVE = f"{SETTLED} WHERE {WHICH} UNION ALL {PUBLISHED} WHERE NOT ({W
 
 
 def movers(batches: Sequence[Pushed], moves: Callable[[Collection[int]], bool]) -> list[int]:
-    """Batches without which the others move nothing. moves: whether these, together, do.
-
-    All of them, halved and halved again: a question for each that moves nothing would be too many. Senders are told
-    apart before their batches are, and nobody's are left out because another sends many that move something.
-    """
+    """The batches without which the others change nothing. moves: whether a set of batches, together, changes
+    anything."""
     kept: list[int] = []
     found: list[int] = []
     looks: Counter[str | None] = Counter()

@@ -1,4 +1,4 @@
-"""OpenCost's words and ours."""
+"""Maps OpenCost's terms to ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The owners that a mapping assigns: for each combination of what sources reported, who pays when."""
+"""Evaluates the tenant mapping: for each combination of reported values, which tenant pays when."""
 
 from __future__ import annotations
 
