@@ -1,12 +1,12 @@
 """Limits failed sign-ins by name and address.
 
-    (name, address)   5 failures in 5 minutes: a guesser stops itself, and nobody at another address
-    address           30 failures: who tries many names
-    name              from 20 failures on, from wherever, each (name, address) has 1: many addresses get less far
-    device            5 failures, and none of the above: a browser that its owner signed in with before
+    (name, address)   5 failures in 5 minutes: stops a guesser, but nobody at another address
+    address           30 failures: stops one address that tries many names
+    name              from 20 failures on, from any address, each (name, address) has only 1: slows down a botnet
+    device            5 failures, and none of the limits above: a browser that the user has signed in with before
 
-A browser keeps a signed note of that (its *device*), so that no number of guesses by others keeps its owner out, not
-even guesses from the same address.
+A browser keeps a signed cookie for that (its *device*), so that guesses by others never lock a user out, not even
+guesses from the same address.
 """
 
 from __future__ import annotations
