@@ -83,7 +83,7 @@ def _chosen(store: Store, id: str, words: Language) -> list[Component]:
 
 
 def effect_of(store: Store, filters: Filters, words: Language) -> Component:
-    """What a yes would change, in money, and the yes and the no for those who may say them."""
+    """The effect of accepting the push, in money, and buttons to accept or refuse it for those who may."""
     current().require(Action.see_held)
     title = words("admin.held_effect")
     try:
