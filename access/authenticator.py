@@ -47,7 +47,7 @@ class Authenticator:
     def by_token(self, headers: Mapping[str, str], now: datetime) -> Principal | None:
         """By `Authorization: Bearer`, by Basic with the token as password, or as ClickHouse's clients send it.
 
-        None: no token was brought.   Errors: AccessError for one that is of no use.
+        None: the request has no token.   Errors: AccessError for an invalid one.
         """
         text = brought(headers)
         if not text:

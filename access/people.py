@@ -75,7 +75,7 @@ def add_person(
 ) -> Person:
     """Adds a local user, or a service account, which has no password.
 
-    Errors: AccessError if the name is taken, the password short or the roles of no use.
+    Errors: AccessError if the name is taken, the password too short or the roles invalid.
     """
     person = made(actor, now, name, roles_of(roles), frozenset(tenants), kind)
     hashed = _hashed(password) if kind is Kind.local else ""

@@ -149,7 +149,7 @@ class Judge:
         hashes = {int(place): hash_of(row) for place, row in zip(places, rows, strict=True)}
         states = known(self._store, sender.name, record, sorted(set(hashes.values())))
         return {
-            place: Doubt(REFUSED, "somebody said no to it")
+            place: Doubt(REFUSED, "a person refused it before")
             for place, hash in hashes.items()
             if states.get(hash) == REFUSED
         }

@@ -164,7 +164,7 @@ def _doubt(permissions: Permissions, record: RecordType, about: Mapping[str, str
     says_node = record.name != "events" or about.get("node")
     elsewhere = about["cluster"] != cluster or (says_node and about.get("node", node) != node)
     if elsewhere and (record.name == "devices" or permissions.nodes != ALL or about["cluster"] != cluster):
-        return Doubt(DEVICE_ELSEWHERE, f"{about['device_id'][:100]} stands in cluster {cluster!r}, node {node!r}")
+        return Doubt(DEVICE_ELSEWHERE, f"{about['device_id'][:100]} is in cluster {cluster!r}, node {node!r}")
     if record.name == "devices" and (about["model"], about["pool"]) != (model, pool):
         return Doubt(DEVICE_CHANGED, f"{about['device_id'][:100]} is known as model {model!r}, pool {pool!r}")
     return None

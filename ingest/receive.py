@@ -69,7 +69,7 @@ CONTENT_TYPES = frozenset(
     {
         *("application/x-ndjson", "application/json", "application/jsonl", "application/jsonlines"),
         *("application/json-lines", "application/x-jsonlines", "text/plain", "application/octet-stream"),
-        *("", "application/x-www-form-urlencoded"),  # curl --data-binary, where none is said
+        *("", "application/x-www-form-urlencoded"),  # curl --data-binary without a Content-Type
     }
 )
 """What a body of JSON is called. Any other is not JSON, and read as such it would be rows for the quarantine."""

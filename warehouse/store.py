@@ -79,7 +79,7 @@ def open_store(url: str = "", backups: Path | None = None) -> Store:
 
     backups: the one folder into which, and from which, the engine of an embedded store may copy tables.
     Errors: StoreHeldError if another process holds the embedded store (it says who), StoreError if the URL or
-    the server is of no use.
+    the server cannot be used.
     """
     url = url or os.environ.get("GPULEDGER_STORE", "") or DEFAULT_STORE
     parts = urlsplit(url)
@@ -305,7 +305,7 @@ class EmbeddedStore(Store):
 
 
 def _engine(path: Path | None, backups: Path | None) -> str:
-    """What the engine is told to open: a folder, and where there is one, a configuration that lets it make backups."""
+    """The engine's path argument: a folder, and, if backups are allowed, a configuration file for them."""
     if path is None:
         return ":memory:"
     if backups is None:

@@ -77,7 +77,7 @@ class _TooLong(Exception):  # noqa: N818 (no error)
 
 
 def effect(store: Store, push: HeldPush, most_seconds: float = MOST_SECONDS) -> Effect:
-    """What a yes would change in the closed hours. Errors: IngestError if the push has other rows by now."""
+    """What accepting it would change in the closed hours. Errors: IngestError if the push has other rows by now."""
     rows = rows_of(store, push)
     books = books_of(store)
     if not books.any_closed or push.state != "held":

@@ -215,7 +215,7 @@ def _hours(period: Period) -> str:
 
 
 def _comparable(invoice: Invoice) -> dict[str, Any]:
-    """The document without what only the act of issuing gives it, and without what tells of runs."""
+    """The document without the fields that only issuing sets, and without numbers of runs."""
     own = ("number", "status", "issued_at", "void", "parties", "changes", *RUNS)
     return {name: value for name, value in invoice.document.items() if name not in own}
 

@@ -56,7 +56,7 @@ class OwnerBook:
         self._times: dict[int, tuple[tuple[int, int, int | None], ...]] = {}
 
     def periods(self, reported: Combination) -> list[OwnerPeriod]:
-        """The owners of what was told so, through all time: in order, without gaps, neighbours that differ."""
+        """The owners for these reported values through all time: in order, without gaps, neighbours differ."""
         periods: list[OwnerPeriod] = []
         for start, end, number in self._times_of(self._fitting(reported)):
             owner = self._owner(number, reported)

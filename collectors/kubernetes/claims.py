@@ -34,7 +34,7 @@ SLICE_PATHS = tuple(f"/apis/resource.k8s.io/{version}/resourceslices" for versio
 """The newest that the server serves."""
 
 SHARED_UNITS = 840
-"""Units of a device that only the API tells of. Halves to eighths come out exactly, tenths and twelfths, and MIG's
+"""Units of a device that only the API reports. Halves to eighths come out exactly, tenths and twelfths, and MIG's
 sevenths and quarters, so that claims may share it."""
 
 DeviceName = tuple[str, str, str]

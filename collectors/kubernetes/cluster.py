@@ -34,7 +34,7 @@ Inventory = Mapping[str, Sequence[Row]]
 """Node -> the latest row of each device that others (its agent) reported."""
 
 TROUBLE_TO_TELL = 5
-"""Failures in a row after which the API is said to be unreachable."""
+"""Failures in a row after which the API counts as unreachable."""
 MOST_GONE = 1000
 """Deleted nodes that are remembered, in case they come back."""
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)

@@ -203,7 +203,7 @@ def node_rows(
 def _devices(
     inventory: Sequence[Row], published: Sequence[SliceDevice], node: Object | None, settings: Settings
 ) -> list[tuple[str, Row, datetime | None, bool, bool]]:
-    """(device, its row, since when, usable, whether only the API tells of it), by device."""
+    """(device, its row, since when, usable, whether only the API reports it), by device."""
     usable = {device.device_id: device.usable for device in published}
     found: dict[str, tuple[Row, datetime | None, bool, bool]] = {
         str(row["device_id"]): (dict(row), None, usable.get(str(row["device_id"]), True), False) for row in inventory

@@ -21,7 +21,7 @@ class Findings:
     def once(
         self, collected: Collected, now: datetime, finding: str, severity: Severity, message: str, device: str = ""
     ) -> None:
-        """Say it, unless it was said and is not over."""
+        """Reports it, unless it was reported and is not over."""
         if (device, finding) not in self.ongoing:
             self.ongoing.add((device, finding))
             self.say(collected, now, finding, severity, message, device)

@@ -91,7 +91,7 @@ def target_of(one: Series) -> tuple[str, str]:
 
 @dataclass
 class PodReport:
-    """What was said of one pod. first, last: when its requests were seen, in seconds.   target: who said so, as (job,
+    """The series about one pod. first, last: when its requests were seen, in seconds.   target: who said so, as (job,
     instance).   asked: (container, whether it is an init container, resource) -> how much.   facts: name -> (labels,
     value), the last of each.   phase, reason: those that are 1."""
 
@@ -122,7 +122,7 @@ class PodReport:
 
 
 def pod_reports(requests: Iterable[tuple[float, Series]], facts: Iterable[Series]) -> dict[str, PodReport]:
-    """By UID what was said of the pods that ask for accelerators. requests: with their instants, in their order."""
+    """By UID, the reports on pods that request accelerators. requests: with their instants, in their order."""
     found: dict[str, PodReport] = {}
     for at, one in requests:
         uid = own(one.labels, "uid")

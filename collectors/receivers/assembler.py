@@ -65,9 +65,9 @@ SILENT_SECONDS, SILENT_PERIODS = 300.0, 5
 SAVED_SECONDS = 86_400.0
 """What is remembered is written again after so long, or it would be thrown away as old."""
 AGENT_GONE = timedelta(hours=1)
-"""An agent that has measured a device, and nothing of it for so long, tells of it no more."""
+"""An agent that has measured nothing of a device for this long no longer counts as its source."""
 OTHERS_SECONDS = 600.0
-"""How often it is looked again whether others still tell of devices that are left to them."""
+"""How often to check whether other sources still report the devices that are left to them."""
 LOOKBACK, AROUND = timedelta(seconds=LOOKBACK_SECONDS), timedelta(seconds=LOOKBACK_SECONDS)
 
 Key = tuple[str, str]

@@ -24,7 +24,7 @@ from warehouse.store import Store
 DAYS = 7
 """Of senders' pushes that are shown; the API has more."""
 MOST_ROWS = 20
-"""Rows of a held push that are shown; a yes is to all of them."""
+"""Rows of a held push that are shown; accepting it accepts all of its rows."""
 
 
 def held_part(store: Store, filters: Filters, words: Language) -> list[Component]:
