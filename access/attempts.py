@@ -1,12 +1,12 @@
 """Limits failed sign-ins by name and address.
 
-    (name, address)   5 failures in 5 minutes: a guesser stops itself, and nobody at another address
-    address           30 failures: who tries many names
-    name              from 20 failures on, from wherever, each (name, address) has 1: many addresses get less far
-    device            5 failures, and none of the above: a browser that its owner signed in with before
+    (name, address)   5 failures in 5 minutes: stops a guesser, but nobody at another address
+    address           30 failures: stops one address that tries many names
+    name              from 20 failures on, from any address, each (name, address) has only 1: slows down a botnet
+    device            5 failures, and none of the limits above: a browser that the user has signed in with before
 
-A browser keeps a signed note of that (its *device*), so that no number of guesses by others keeps its owner out, not
-even guesses from the same address.
+A browser keeps a signed cookie for that (its *device*), so that guesses by others never lock a user out, not even
+guesses from the same address.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 
-from warehouse.addresses import counted_as
+from warehouse.addresses import rate_limit_key
 
 FAILURES = 5
 FAILURES_WHEN_ATTACKED = 1
@@ -39,7 +39,7 @@ class Attempts:
             if device:
                 return self._wait(("device", device), FAILURES, now)
             is_attacked = self._wait(("name", name), ATTACKED, now) > 0
-            by = counted_as(address)
+            by = rate_limit_key(address)
             return max(
                 self._wait(("both", name, by), FAILURES_WHEN_ATTACKED if is_attacked else FAILURES, now),
                 self._wait(("address", by), FAILURES_OF_AN_ADDRESS, now),
@@ -74,5 +74,5 @@ class Attempts:
 def _keys(name: str, address: str, device: str) -> list[Key]:
     if device:
         return [("device", device)]
-    by = counted_as(address)
+    by = rate_limit_key(address)
     return [("both", name, by), ("address", by), ("name", name)]

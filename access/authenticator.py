@@ -1,4 +1,4 @@
-"""Authenticates a request, by its token or its session."""
+"""Authenticates a request by its token or session."""
 
 from __future__ import annotations
 
@@ -30,12 +30,8 @@ PROVIDER_PER_ADDRESS = 4
 
 
 class Authenticator:
-    """Knows tokens, sessions and people of an access store. Asks it each time, on worker threads: what somebody loses
-    is lost with the next request, on every server.
-
-    passwords, asking: threads for what strangers can start and what takes long.
-    settings.sign_in False: whoever brings no token is ANYBODY; one that is brought must be right all the same.
-    """
+    """Looks up tokens, sessions and people in the access store for each request, on worker threads, so that revoked
+    rights take effect at once."""
 
     def __init__(self, access: AccessStore, settings: AccessSettings) -> None:
         self.settings, self.access = settings, access
@@ -51,7 +47,7 @@ class Authenticator:
     def by_token(self, headers: Mapping[str, str], now: datetime) -> Principal | None:
         """By `Authorization: Bearer`, by Basic with the token as password, or as ClickHouse's clients send it.
 
-        None: no token was brought.   Errors: AccessError for one that is of no use.
+        None: the request has no token.   Errors: AccessError for an invalid one.
         """
         text = brought(headers)
         if not text:
@@ -86,7 +82,7 @@ class Authenticator:
 
 
 def brought(headers: Mapping[str, str]) -> str:
-    """The token that a request brings; empty: none."""
+    """The token in a request; empty: none."""
     scheme, _, text = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return text.strip()

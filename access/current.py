@@ -1,5 +1,6 @@
-"""Whoever asks at the moment, and the store that knows people: set by the gate for each request, seen by what answers
-it, on worker threads, too."""
+"""The principal of the current request and the access store; set by the gate, readable wherever the request is handled,
+also on worker threads.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def set_current(principal: Principal | None, access: AccessStore | None = None) 
 
 
 def current() -> Principal:
-    """Errors: PermissionError where nobody was let in, which the gate does not let happen."""
+    """Errors: PermissionError if nobody is authenticated, which the gate rules out."""
     principal = _current.get()
     if principal is None:
         raise PermissionError("nobody is signed in")

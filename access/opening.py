@@ -1,4 +1,4 @@
-"""Opens the access store of a warehouse: finds out which it is, and brings it up to date."""
+"""Opens the access store that belongs to a warehouse, and upgrades it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,8 @@ FILE = "access.sqlite"
 
 
 def open_access(warehouse: Store, settings: AccessSettings | None = None) -> AccessStore:
-    """The access store of a warehouse, made or brought up to date, with what versions before kept in the warehouse.
-
-    Which one: GPULEDGER_ACCESS_STORE, else the settings', else a file: in an embedded store's folder, or for a
-    ClickHouse server in this machine's own state.   Errors: AccessStoreError.
-    """
+    """The access store of a warehouse, created or upgraded, including data that earlier versions kept in the
+    warehouse."""
     settings = settings or AccessSettings()
     address = os.environ.get(VARIABLE, "") or settings.access_store or _usual(warehouse)
     named = os.environ.get(PASSWORD_FILE_VARIABLE, "")
@@ -40,7 +37,7 @@ def open_access(warehouse: Store, settings: AccessSettings | None = None) -> Acc
 
 
 def _usual(warehouse: Store) -> str:
-    """The address of the access store of which nobody said where it is."""
+    """The default address of the access store."""
     parts = urlsplit(warehouse.url)
     if isinstance(warehouse, EmbeddedStore):
         if parts.netloc:

@@ -36,7 +36,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody as they are shown: all but the password. seen_at: their last sign-in; None: never."""
+    """A person without the password. seen_at: their last sign-in; None: never."""
 
     issuer: str
     subject: str
@@ -75,7 +75,7 @@ def add_person(
 ) -> Person:
     """Adds a local user, or a service account, which has no password.
 
-    Errors: AccessError if the name is taken, the password short or the roles of no use.
+    Errors: AccessError if the name is taken, the password too short or the roles invalid.
     """
     person = made(actor, now, name, roles_of(roles), frozenset(tenants), kind)
     hashed = _hashed(password) if kind is Kind.local else ""
@@ -86,7 +86,7 @@ def add_person(
 
 
 def made(actor: str, now: datetime, name: str, roles: frozenset[Role], tenants: frozenset[str], kind: Kind) -> Person:
-    """A local user or service account that is not written yet. Errors: AccessError for a name or roles of no use."""
+    """A new local user or service account that is not stored yet. Errors: AccessError for an invalid name or roles."""
     usable = name.strip() and len(name) <= LONGEST_NAME and name.isprintable() and not name.endswith(")")
     if not usable:
         what = f"Up to {LONGEST_NAME} printable characters are allowed, without a bracket at the end"
@@ -100,7 +100,7 @@ def made(actor: str, now: datetime, name: str, roles: frozenset[Role], tenants: 
 
 
 def write_new(connection: Connection, person: Person, hashed: str = "") -> None:
-    """Errors: AccessError if they are there already."""
+    """Errors: AccessError if they exist already."""
     if _row(connection, person.id) is not None:
         where = "user" if person.kind is Kind.local else "service account"
         raise AccessError(f"{where} {person.name!r}", "already exists", "Change it with: gpuledger users set")
@@ -157,10 +157,7 @@ def list_people(access: AccessStore) -> list[Person]:
 
 
 def find(connection: Connection, name: str, issuer: str = "") -> Person:
-    """Who is meant by a name or a subject, of that issuer or of any.
-
-    Errors: AccessError if that is nobody, or more than one.
-    """
+    """The person with a name or a subject, of that issuer or of any."""
     if issuer and (exact := person_at(connection, (issuer, name))) is not None:
         return exact
     meant = or_(_people.c.name == name, _people.c.subject == name)
@@ -194,7 +191,7 @@ def checked_password(access: AccessStore, name: str, password: str) -> tuple[Per
 
 
 def still_has(connection: Connection, person: Person, hashed: str) -> bool:
-    """Whether that is their password still, and they may sign in."""
+    """Whether that is still their password, and they may sign in."""
     row = _row(connection, person.id)
     return row is not None and not row["disabled"] and row["password"] == hashed
 
@@ -234,7 +231,7 @@ def person_of(row: RowMapping | Mapping[str, Any]) -> Person:
 
 
 def inputs(person: Person) -> dict[str, Any]:
-    """What the audit says of them."""
+    """The person as the audit records them."""
     sets = {"roles": sorted(person.roles), "tenants": sorted(person.tenants)}
     return {"kind": person.kind, **sets, "disabled": person.disabled}
 
@@ -245,7 +242,7 @@ def _everybody(connection: Connection) -> list[Person]:
 
 
 def _administers(person: Person) -> bool:
-    """Whether they can sign in and change what others may."""
+    """Whether they can sign in and manage other people."""
     return Role.admin in person.roles and not person.disabled and person.kind is not Kind.service
 
 
@@ -262,7 +259,7 @@ def _is(who: tuple[str, str]) -> tuple[Any, Any]:
 
 
 def end_sessions(connection: Connection, who: tuple[str, str]) -> None:
-    """All of somebody's."""
+    """Ends all sessions of a person."""
     sessions = access_store.sessions
     connection.execute(sessions.delete().where(sessions.c.issuer == who[0], sessions.c.subject == who[1]))
 

@@ -1,4 +1,4 @@
-"""Who sends a request, and the one place that decides what they may see and do."""
+"""The authenticated caller, and the one place that decides what they may see and do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOCAL, SERVICE, OPEN = "local", "service", "open"
 
 
 class ForbiddenError(AccessError):
-    """Somebody known asks for what they may not have."""
+    """An authenticated caller may not do this."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Principal:
 
 
 def shown(issuer: str, subject: str, name: str) -> str:
-    """A name with whose it is, where it is no local user's. No local name ends like that (see people)."""
+    """A name with its issuer, if it is not a local user's. No local name ends like that (see people)."""
     if issuer in (LOCAL, OPEN):
         return name
     return f"{name} ({issuer})" if issuer == SERVICE else f"{name} ({issuer}#{subject})"

@@ -1,4 +1,4 @@
-"""Behind a proxy: the client's address and scheme of a request."""
+"""The client's real address and scheme behind a trusted proxy."""
 
 from __future__ import annotations
 

@@ -86,12 +86,12 @@ SCOPE_OF: dict[Action, Scope] = {
 
 
 def covers(mine: Collection[Role], theirs: Collection[Role]) -> bool:
-    """Whether the first may all that the second may."""
+    """Whether everything that the second may do, the first may do."""
     return _may(theirs) <= _may(mine)
 
 
 def meet(one: Collection[Role], other: Collection[Role]) -> frozenset[Role]:
-    """The roles that may what both may and no more, without those that another of them has in it."""
+    """The roles with rights that both have; roles that are included in another of them are left out."""
     both = [role for role in Role if covers(one, {role}) and covers(other, {role})]
     return frozenset(role for role in both if not any(MAY[role] < MAY[more] for more in both))
 

@@ -69,7 +69,7 @@ RULES = " ".join(FILTERS.values())
 
 
 class ScopedStore(Store):
-    """A connection that sees the tenants' rows alone, and so do those made from it."""
+    """A connection that sees only the tenants' rows, as do connections made from it."""
 
     def __init__(self, inner: Store, tenants: frozenset[str]) -> None:
         super().__init__(inner.url, inner._client, inner.database)
@@ -118,10 +118,7 @@ def table_filters(store: Store, tenants: frozenset[str]) -> str:
 
 
 class Stores:
-    """Connections to one store, lent to whoever asks and taken back; those of one scope are never another's.
-
-    They are kept for the next one while `kept` runs, and closed as they come back where it does not.
-    """
+    """A pool of connections to one store; a connection of one scope is never lent to another."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

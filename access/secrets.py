@@ -1,8 +1,8 @@
-"""Secrets as they are kept: tokens as SHA-256, passwords as scrypt.
+"""Hashes secrets for storage: tokens with SHA-256, passwords with scrypt.
 
-A token has 256 bits of chance, so that a plain hash is enough, as for senders. A password has not; scrypt (RFC 7914)
-makes each guess cost memory, and it is the standard library's: argon2 would be one more compiled dependency for a
-handful of users on sites too small for single sign-on.
+A token has 256 random bits, so a plain hash is enough, as for senders. A password has not; scrypt (RFC 7914) makes each
+guess cost memory, and it is in the standard library: argon2 would be one more compiled dependency for the few users at
+sites that are too small for single sign-on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def digest(token: str) -> str:
 
 
 def same(one: str, other: str) -> bool:
-    """Takes as long for different ones as for the same."""
+    """Compares in constant time."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 
@@ -44,7 +44,7 @@ def hash_password(password: str) -> str:
 
 
 def fits(password: str, stored: str) -> bool:
-    """Whether the password is the one that was hashed. For nobody's hash (empty) it takes as long, and is False."""
+    """Whether the password matches the hash. With an empty hash (no such user) it takes as long, and is False."""
     kind, *parts = stored.split("$")
     if kind != "scrypt" or len(parts) != 5 or len(password) > LONGEST_PASSWORD:
         _scrypt("", b"nobody's salt...", SCRYPT_N, SCRYPT_R, SCRYPT_P)

@@ -46,7 +46,7 @@ _KNOWN = (
 
 
 class Signer:
-    """Seals notes and opens them. Each has a purpose, so that none passes for another, and an end."""
+    """Signs and verifies notes. Each has a purpose, so that none can be used for another, and an expiry."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -74,7 +74,7 @@ class Signer:
 
 
 class Sessions:
-    """Begins sessions, knows them again and ends them. A session's cookie is 256 bits of chance."""
+    """Begins, finds and ends sessions. A session's cookie has 256 random bits."""
 
     def __init__(self, access: AccessStore, lasts: timedelta) -> None:
         self._access, self._lasts = access, lasts

@@ -1,4 +1,4 @@
-"""The sign-in page and what it posts to; sign-out; OpenID Connect's two ends."""
+"""The sign-in page and its endpoints; sign-out; the two endpoints of OpenID Connect."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def from_provider(request: Request) -> Response:
 
 
 def local_path(text: str) -> str:
-    """A path of ours to go on to; anything that a browser might take for another host is `/`."""
+    """A path of ours to go on to; `/` for anything that a browser might take for another host."""
     local = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() and "\\" not in text
     return text if local else "/"
 
@@ -164,7 +164,7 @@ def _set_cookie(request: Request, answer: Response, name: str, value: str, lasts
 
 
 def _device(request: Request, name: str, now: datetime) -> str:
-    """Of a browser with which that user has signed in before: its id; else empty."""
+    """The id of a browser with which that user has signed in before; else empty."""
     sealed = cookie_of(request.headers, cookie_name(DEVICE_COOKIE, _tls(request)))
     note = _authenticator(request).signer.open(f"device of {name}", sealed, now)
     return note["id"] if note else ""
@@ -189,7 +189,7 @@ async def _form(request: Request) -> Mapping[str, str]:
 
 
 def _busy(request: Request, then: str, name: str = "") -> Response:
-    """Nothing was looked at, and nothing is counted as tried."""
+    """The response when the server is too busy to check; it does not count as an attempt."""
     answer = _page(request, then, "busy", 503, name)
     answer.headers["Retry-After"] = str(BUSY_SECONDS)
     return answer

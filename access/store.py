@@ -58,11 +58,11 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class AccessStoreError(AccessError):
-    """The access store cannot be opened or asked."""
+    """The access store cannot be opened or queried."""
 
 
 class Instant(TypeDecorator[datetime]):
-    """An aware instant, kept as microseconds since 1970."""
+    """An aware instant, stored as microseconds since 1970."""
 
     impl = BigInteger
     cache_ok = True
@@ -75,7 +75,7 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Words(TypeDecorator[frozenset[str]]):
-    """A set of words, kept as a sorted JSON array."""
+    """A set of words, stored as a sorted JSON array."""
 
     impl = String
     cache_ok = True

@@ -1,6 +1,6 @@
-"""API tokens: made for somebody, for a while and for some purposes; kept as their hash alone.
+"""API tokens: each belongs to somebody, expires, and has limited scopes; only its hash is stored.
 
-A token may what it was made for and its owner may now: whatever its owner loses, it loses.
+A token may do what it was created for and its owner may do now: when its owner loses a right, so does the token.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOBODY = "0" * 64
 
 @dataclass(frozen=True)
 class Token:
-    """A token as it is shown: all but its text. roles, tenants: at most; see `principal`."""
+    """A token without its secret. roles, tenants: upper limits; see `principal`."""
 
     id: str
     name: str
@@ -82,12 +82,7 @@ def create_token(
     scopes: Iterable[str] = ("read",),
     issuer: str = "",
 ) -> tuple[Token, str]:
-    """Makes a token and answers it with its text, which is told this once.
-
-    owner, issuer: who uses it, as `people.find` has it, by default the maker; a name that nobody has becomes a service
-    account that may what the token may.   roles, tenants: by default the maker's own.
-    Errors: AccessError if it would last too long, or may more than its maker or its owner.
-    """
+    """Creates a token; returns it with its secret, which is shown only this once."""
     wanted = maker.roles if roles is None else roles_of(roles)
     seen = frozenset(tenants) if roles is not None or tenants else maker.tenants
     asked = scopes_of(scopes)
@@ -119,10 +114,7 @@ def list_tokens(access: AccessStore, who: Principal | None = None) -> list[Token
 
 
 def revoke_token(access: AccessStore, who: Principal, now: datetime, token_id: str, reason: str = "") -> Token:
-    """Ends a token now; doing it again changes nothing.
-
-    Errors: AccessError if there is none, or if it is somebody else's and `who` is no admin.
-    """
+    """Revokes a token now; repeating it changes nothing."""
     with access.writing() as connection:
         row = connection.execute(_BY_ID, {"public": token_id}).mappings().first()
         token = _token(row) if row is not None else None
@@ -136,7 +128,8 @@ def revoke_token(access: AccessStore, who: Principal, now: datetime, token_id: s
 
 
 def token_of(access: AccessStore, text: str, now: datetime) -> Token | None:
-    """The token of that text, with its owner as they are now. None: unknown, expired, revoked, or of nobody."""
+    """The token with that secret, with its owner's current rights. None: unknown, expired, revoked, or without an
+    owner."""
     parts = text.split("_", 2)
     public = parts[1] if len(parts) == 3 else ""
     with access.reading() as connection:
@@ -157,7 +150,7 @@ def _owner(
     roles: frozenset[Role],
     tenants: frozenset[str],
 ) -> tuple[Person, bool]:
-    """Whose the token is, and whether that is a new service account."""
+    """The token's owner, and whether that is a new service account."""
     itself = None if owner or issuer else person_at(connection, maker.id)
     if itself is None and not owner:
         # Whoever opened the store, or came where no sign-in is needed, is nobody whom we know.

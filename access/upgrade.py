@@ -1,8 +1,9 @@
-"""What versions before kept in the warehouse: copied into the access store in one transaction, then dropped there.
+"""Moves access data that earlier versions kept in the warehouse: copied into the access store in one transaction, then
+dropped from the warehouse.
 
-A kill changes nothing: before the commit nothing is copied, after it the tables are known as copied by their UUID and
-are only dropped. The names of old tokens and saved queries become people: a local user of that name, else a service
-account that may what the tokens of that name may.
+A kill does no harm: before the commit nothing is copied; after it, the tables are known by their UUID as copied, and
+only dropped. Names on old tokens and saved queries become people: the local user of that name, else a service account
+with the rights of that name's tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ RENAMED_COLUMNS = "0003_renamed_columns"
 
 
 def take_over(access: AccessStore, now: datetime) -> None:
-    """Copies and drops what is there; nothing else where nothing is."""
+    """Copies and drops old tables, if there are any."""
     listed = read_sql(__file__, "old_tables")
     if not access.warehouse.rows(listed, {"names": list(MOVED_OUT)}):
         return

@@ -1,4 +1,4 @@
-"""What the sign-in page says, in English and Chinese."""
+"""The texts of the sign-in page, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ _CHINESE = {
 
 
 def words(accepted: str) -> Mapping[str, str]:
-    """By Accept-Language: Chinese where it comes first, else English."""
+    """The texts in the language of Accept-Language: Chinese if it comes first, else English."""
     first = accepted.split(",")[0].strip().lower()
     return _CHINESE if first.startswith("zh") else _ENGLISH

@@ -1,7 +1,7 @@
-"""Delivery: due notifications are sent, one thread per target, and every attempt is recorded.
+"""Sends due notifications, with one thread per target, and records every attempt.
 
-What is to be sent follows from the alerts' states and the log of attempts, so there is no queue to lose. A kill between
-sending and writing sends the same again, under the same fingerprint.
+What is due follows from the states of alerts and the log of attempts, so there is no queue to lose. A kill between
+sending and recording sends the same again, with the same fingerprint.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AT_ONCE = 128
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one delivery. detail: why not, without secrets."""
+    """The result of one delivery. detail: why it failed, without secrets."""
 
     delivery: Delivery
     outcome: str
@@ -48,7 +48,7 @@ class Memory:
 
 
 def notified_alerts(store: Store, now: datetime) -> list[Notification]:
-    """Alerts that fire, and those that were resolved lately; the worst first."""
+    """Alerts that fire, and those resolved recently; the most severe first."""
     return [
         Notification(
             rule=row["rule"],
@@ -97,7 +97,7 @@ def deliver(
         round_.busy.update(by_target)
         parts = pool.map(lambda some: _send_all(some, round_), healthy_first)
         results = [outcome for part in parts for outcome in part]
-    _tell_given_up(store, results, now)
+    _report_refusing_targets(store, results, now)
     known = {(key[0], key[1]) for key in log}
     _write(store, [one for one in results if not _is_reminder(one)], now)
     for one in results:
@@ -108,8 +108,8 @@ def deliver(
     return results
 
 
-def _tell_given_up(store: Store, results: Sequence[Outcome], now: datetime) -> None:
-    """A finding for each target that has refused an alert so often that it is not tried again."""
+def _report_refusing_targets(store: Store, results: Sequence[Outcome], now: datetime) -> None:
+    """A finding for each target that refused an alert so often that it is no longer tried."""
     given_up = [
         one for one in results if one.outcome == "refused" and one.delivery.attempt == one.delivery.transport.gives_up
     ]
@@ -120,7 +120,7 @@ def _tell_given_up(store: Store, results: Sequence[Outcome], now: datetime) -> N
 
 
 class _Round:
-    """One delivery. busy: targets that are not done with."""
+    """One round of deliveries. busy: targets that are not finished."""
 
     def __init__(self, now: datetime, patience: float) -> None:
         self._now, self._patience, self._started = now, patience, time.monotonic()
@@ -140,7 +140,7 @@ def _is_reminder(outcome: Outcome) -> bool:
 
 
 def _send_all(due: Sequence[Delivery], round_: _Round) -> list[Outcome]:
-    """Sends to one target, as many alerts in a call as it takes."""
+    """Sends to one target, with as many alerts per call as it takes."""
     transport = due[0].transport
     found: list[Outcome] = []
     try:

@@ -1,4 +1,4 @@
-"""Durations as Prometheus writes them: `90s`, `15m`, `1h30m`, `2d`; in seconds here."""
+"""Durations in Prometheus's notation: `90s`, `15m`, `1h30m`, `2d`; in seconds here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PART = re.compile(r"(\d+)([wdhms])")
 
 
 def parse_duration(value: object) -> object:
-    """Seconds of a text like `1h30m`; a number is seconds already. Errors: ValueError saying what fits."""
+    """Seconds of a text like `1h30m`; a number means seconds. Errors: ValueError saying what fits."""
     if isinstance(value, str):
         if not _WHOLE.fullmatch(value):
             raise ValueError("expected a duration like 90s, 15m, 1h30m or 2d")
@@ -26,15 +26,15 @@ def is_duration(value: object) -> bool:
     return isinstance(value, str) and _WHOLE.fullmatch(value) is not None
 
 
-def say_duration(seconds: float) -> str:
-    """As people say it, in its greatest unit and the next smaller one: `2h30m`, `2h` (and 41 s), `1d`, `45s`."""
+def format_duration(seconds: float) -> str:
+    """For people, in the two largest units: `2h30m`, `2h` (and 41 s), `1d`, `45s`."""
     counts = _counts(round(seconds))
     first = next((number for number, (count, _) in enumerate(counts) if count), len(counts) - 1)
     return "".join(f"{count}{unit}" for count, unit in counts[first : first + 2] if count) or "0s"
 
 
 def write_duration(seconds: int) -> str:
-    """As a file has it, to the second: `1h1s`."""
+    """For files, exact to the second: `1h1s`."""
     return "".join(f"{count}{unit}" for count, unit in _counts(seconds) if count) or "0s"
 
 

@@ -1,4 +1,4 @@
-"""The error of this package."""
+"""The base error of the alerting."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from warehouse.errors import LedgerError
 
 
 class AlertError(LedgerError):
-    """A rule, a routing file, a silence or a secret is of no use: where, what and the next step."""
+    """A rule, a routing file, a silence or a secret cannot be used: where, what and the next step."""

@@ -1,8 +1,9 @@
-"""Evaluates rules at instants of data time, from the watermark on: a later run catches up on missed ones.
+"""Evaluates rules at instants of data time, starting at the watermark, so that a later run makes up for missed ones.
 
 A rule is due at the multiples of its interval. A run evaluates every instant in (watermark, until], where `until` is
 the newest fact or now less a delay, whichever is earlier; the first run looks back by each rule's `for`. Instants are
-written in chunks, so that a kill costs one chunk. What cannot be evaluated is an alert of `alert-evaluation-failed`.
+written in chunks, so that a kill costs one chunk. What cannot be evaluated becomes an alert of
+`alert-evaluation-failed`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from alerts import journal
-from alerts.durations import say_duration, span
+from alerts.durations import format_duration, span
 from alerts.journal import Run, Transition
 from alerts.rule import Rule
 from alerts.rule_files import version_of
@@ -52,7 +53,8 @@ Rows = list[dict[str, Any]]
 
 @dataclass
 class Report:
-    """What an evaluation did. until: the watermark now; None: there is no fact yet.   problems: rule to what failed."""
+    """The result of an evaluation. until: the new watermark; None: there is no fact yet.   problems: rule -> what
+    failed."""
 
     until: datetime | None = None
     instants: int = 0
@@ -62,7 +64,7 @@ class Report:
 
 @dataclass
 class _Outcome:
-    """What became of one rule at one instant. problem: why its rows say nothing; empty: they do."""
+    """The result of one rule at one instant. problem: why its rows cannot be used; empty: they can."""
 
     rows: Rows = field(default_factory=list)
     problem: str = ""
@@ -77,12 +79,7 @@ def evaluate(
     live: bool = True,
     broken: str = "",
 ) -> Report:
-    """Evaluates what is due and writes the states; running it again at the same time changes nothing.
-
-    live: whether the clock counts too, so that data which stopped is an alert; not so in a replay of the past.
-    broken: what is wrong with the files that the rules come from, so that an older version of them is used.
-    Errors: StoreError if states can be neither read nor written; a rule's own failure is an alert, not an error.
-    """
+    """Evaluates what is due and writes the states; repeating it at the same time changes nothing."""
     last = journal.last_run(store)
     newest = _newest_facts(store, now)
     if not any(at for name, at in newest.items() if name not in ("devices", "ledger")):
@@ -104,7 +101,7 @@ def evaluate(
 
 
 class _Queries:
-    """Runs queries on several connections at once."""
+    """Runs queries on several connections in parallel."""
 
     def __init__(self, store: Store, stack: ExitStack) -> None:
         workers = max(1, min(4, os.cpu_count() or 1))
@@ -324,7 +321,7 @@ def instants(rules: Sequence[Rule], since: datetime | None, until: datetime) -> 
 
 
 def _transition(rule: Rule, alert: Alert, zone: str) -> Transition:
-    """The alert with its words; labels without a value are left out."""
+    """The alert with its rendered texts; labels without a value are left out."""
     names = (*rule.identity, *rule.labels)
     facts = {
         "labels": {**dict.fromkeys(names, ""), **alert.labels},
@@ -381,7 +378,8 @@ Key = tuple[str, str]
 
 
 def _questions(rules: Sequence[Rule], at: datetime) -> dict[tuple[Key, str], _Question]:
-    """By key and own value of the rules: each distinct query once, and those that differ in that value together."""
+    """By key and own value of the rules: each distinct query once; queries that differ only in that value are
+    combined."""
     first: dict[Key, Rule] = {}
     values: dict[Key, dict[str, None]] = defaultdict(dict)
     for rule in rules:
@@ -397,7 +395,7 @@ def _questions(rules: Sequence[Rule], at: datetime) -> dict[tuple[Key, str], _Qu
 
 
 def _key(rule: Rule) -> Key:
-    """Rules with one key ask the same, but for the value of their own parameter."""
+    """Rules with the same key run the same query, except for the value of their own parameter."""
     return rule.sql or rule.source, repr(sorted(rule.bound().items())) + (
         f"/{rule.interval}" if "{previous_at:" in rule.sql else ""
     )
@@ -418,7 +416,7 @@ class _Seen:
 
 
 def _seen(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[_Seen, str]:
-    """The rows as instances, or why they are none."""
+    """The query's rows as instances, or why they cannot be."""
     seen = _Seen()
     if len(rows) > MOST_INSTANCES:
         return seen, f"{len(rows)} instances, more than {MOST_INSTANCES}: narrow the query"
@@ -459,7 +457,7 @@ def _newest_facts(store: Store, at: datetime, days: int = FACT_DAYS) -> dict[str
 
 
 def _never(store: Store, newest: Mapping[str, datetime | None], at: datetime) -> frozenset[str]:
-    """Facts that this site never had: what needs them is not asked yet, and that is no failure."""
+    """Kinds of facts that this site never had: rules that need them are skipped, which is not a failure."""
     missing = [table for table, found in newest.items() if found is None]
     if not missing:
         return frozenset()
@@ -468,11 +466,11 @@ def _never(store: Store, newest: Mapping[str, datetime | None], at: datetime) ->
 
 
 def _no_data(rule: Rule, newest: Mapping[str, datetime | None], at: datetime) -> str:
-    """Which facts that the rule needs are missing or too old."""
+    """Kinds of facts that the rule needs and that are missing or too old."""
     for table, oldest in rule.needs.items():
         found = newest[table]
         if found is None:
             return f"no {table} in {FACT_DAYS} days"
         if at - found > span(oldest):
-            return f"no {table} since {found:%F %T}Z, {say_duration((at - found).total_seconds())} ago"
+            return f"no {table} since {found:%F %T}Z, {format_duration((at - found).total_seconds())} ago"
     return ""

@@ -14,8 +14,8 @@ Clock = Annotated[str, AfterValidator(clock)]
 
 
 class Hours(Part):
-    """On these days from one time to another, by the clock on the wall; one that ends no later than it starts passes
-    midnight and belongs to the day on which it starts."""
+    """On these days from one time to another, in local time; if the end is not after the start, the hours pass midnight
+    and belong to the first day."""
 
     timezone: Annotated[str, AfterValidator(zone)] = "UTC"
     days: Annotated[tuple[Day, ...], Field(min_length=1)] = DAYS

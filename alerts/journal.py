@@ -1,5 +1,6 @@
-"""Alert states in the warehouse: transitions are written first, and one row of alert_runs makes them visible and moves
-the watermark. A kill between the two leaves rows that nobody sees, and the same instants are evaluated again."""
+"""Stores alert states in the warehouse: first the transitions, then one row of alert_runs, which makes them visible and
+moves the watermark. A kill between the two leaves invisible rows, and the same instants are evaluated again.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ NOTHING_YET = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True)
 class Run:
-    """An evaluation as it is written: its number and how far it went."""
+    """An evaluation to be written: its number and how far it went."""
 
     run: int
     started_at: datetime
@@ -36,7 +37,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Transition:
-    """A state with the words that go with it. labels: all of them, alertname and severity and owner included."""
+    """A state with its rendered texts. labels: all of them, including alertname, severity and owner."""
 
     alert: Alert
     severity: str
@@ -64,7 +65,7 @@ def active_alerts(store: Store) -> dict[str, dict[str, Alert]]:
 
 
 def same_evidence(one: Alert, other: Alert) -> bool:
-    """Whether both say the same, as they are written."""
+    """Whether both have the same evidence, as stored."""
     return (one.value, _json(one.evidence)) == (other.value, _json(other.evidence))
 
 

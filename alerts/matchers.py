@@ -1,7 +1,7 @@
-"""Label matchers: keys with a glob, or a list of globs of which one must match.
+"""Label matchers: for each label a glob, or a list of globs of which one must match.
 
-A label that an alert does not have is the empty text, so `{tenant: ""}` is about alerts without a tenant and
-`{tenant: "?*"}` about those with one. A leading `!` turns a glob round.
+A missing label counts as empty text, so `{tenant: ""}` matches alerts without a tenant and `{tenant: "?*"}` those with
+one. A leading `!` negates a glob.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The server's metrics about its alerting, in Prometheus's text format."""
+"""Prometheus metrics about alerting: alerts, the watermark, deliveries."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ MEASURE_EVERY = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class AlertSettings:
-    """rules: a site's own folder of rules.   routing: its routing file; None: alerts are shown and told nobody."""
+    """rules: a site's own folder of rules.   routing: its routing file; None: alerts are shown, but nobody is
+    notified."""
 
     rules: Path | None = None
     routing: Path | None = None

@@ -1,5 +1,6 @@
-"""The rules that Prometheus can evaluate itself, from our exporters' metrics: for sites that alert there, and for when
-the warehouse is away. `gpuledger alerts rules --format prometheus`; deploy/prometheus/ has the shipped ones."""
+"""Exports the rules that Prometheus can evaluate from our exporters' metrics: for sites that alert there, and for when
+the warehouse is down. `gpuledger alerts rules --format prometheus`; deploy/prometheus/ has the shipped ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages, the API and the command line show of alerts."""
+"""Alerts, their history and delivery attempts, for pages, the API and the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CURRENT = ("firing", "pending")
 def alerts(
     store: Store, now: datetime, routing: Routing | None = None, states: Sequence[str] = CURRENT, rule: str = ""
 ) -> list[dict[str, Any]]:
-    """Alerts as they are; labels, evidence and annotations are dicts. `held_back`: why one is not sent, or empty."""
+    """Current alerts; labels, evidence and annotations are dicts. `held_back`: why one is not sent, or empty."""
     quiet = held_back(notified_alerts(store, now), routing or Routing(), silences(store, now), now)
     rows = store.rows(read_sql(__file__, "alert_rows"), {"states": list(states), "rule": rule})
     return [{**_opened(row), "held_back": quiet.get(row["fingerprint"], "")} for row in rows]

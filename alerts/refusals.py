@@ -1,4 +1,4 @@
-"""A permanently refused notification is a finding, like a collector's."""
+"""Reports a permanently refused notification as a finding, like a collector's."""
 
 from __future__ import annotations
 

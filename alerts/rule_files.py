@@ -48,7 +48,7 @@ def load_rules(folder: Path | None = None) -> list[Rule]:
 
 
 def version_of(rules: Iterable[Rule]) -> str:
-    """A hash of the rules' content: which rules an evaluation was made with."""
+    """A hash of the rules' content, which identifies the rules of an evaluation."""
     digest = hashlib.sha256()
     for rule in rules:
         digest.update(rule.model_dump_json().encode())

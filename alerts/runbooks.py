@@ -1,4 +1,4 @@
-"""Runbooks of the shipped rules: sections of runbooks.md, shown where an alert is opened."""
+"""Runbooks of the shipped rules: the sections of runbooks.md, shown with an open alert."""
 
 from __future__ import annotations
 

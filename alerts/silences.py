@@ -1,4 +1,4 @@
-"""Silences: by whom, for which alerts, until when. Rows; the newest revision of an id counts."""
+"""Silences: who silenced which alerts until when. Rows; the newest revision of an id counts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def add_silence(
 
 
 def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Silence:
-    """Ends a silence now. Errors: AlertError if is not active or scheduled."""
+    """Ends a silence now. Errors: AlertError if it is neither active nor scheduled."""
     for row in _rows(store, now):
         if row["id"] == identifier:
             silence = _silence(row)
@@ -74,7 +74,7 @@ def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Si
 
 
 def silences(store: Store, now: datetime, past: bool = False) -> list[Silence]:
-    """Those in force and to come; with `past` all."""
+    """Active and scheduled silences; with `past`, all."""
     return [_silence(row) for row in _rows(store, _NEVER if past else now)]
 
 

@@ -1,4 +1,4 @@
-"""What rules read that is not one query: figures that billing computes. Each answers rows like a query does."""
+"""Sources of rules that are not a single query: figures that billing computes, returned as rows like a query's."""
 
 from __future__ import annotations
 

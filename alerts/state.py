@@ -30,7 +30,7 @@ ACTIVE = (State.pending, State.firing)
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What a rule's query says at an instant. holds: whether the condition is true; None: unknown."""
+    """A row of a rule's query at an instant. holds: whether the condition is true; None: unknown."""
 
     fingerprint: str
     holds: bool | None
@@ -71,11 +71,7 @@ def fingerprint(rule: str, identity: Iterable[tuple[str, str]]) -> str:
 
 
 def step(before: Alert | None, seen: Instance, rule: str, at: datetime, wait: int, keep: int) -> Alert | None:
-    """The instance's state at an instant; the very object it was given if nothing changed.
-
-    seen: what the query says now; for an instance that is no longer among its rows, holds is False.
-    wait, keep: the rule's `for` and `keep_firing_for`, in seconds.
-    """
+    """The instance's state at an instant; the same object if nothing changed."""
     active = before is not None and before.state in ACTIVE
     if seen.holds is None:
         return before
@@ -104,12 +100,12 @@ def _over(alert: Alert, at: datetime, keep: int) -> Alert:
 
 
 def goes_on(before: Alert | None, holds: bool | None) -> bool:
-    """Whether `step` would certainly change nothing, so that nobody need look closer."""
+    """Whether `step` would certainly change nothing, so that it can be skipped."""
     if before is None:
         return not holds
     return holds is None or (holds and before.state is State.firing and before.keep_firing_since is None)
 
 
 def gone(alert: Alert) -> Instance:
-    """An instance that the query no longer has a row for."""
+    """An instance for which the query no longer has a row."""
     return Instance(alert.fingerprint, False, None, alert.labels)

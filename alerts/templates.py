@@ -17,13 +17,13 @@ from jinja2 import StrictUndefined, Template, TemplateError, pass_context
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from alerts.durations import is_duration, parse_duration, say_duration
+from alerts.durations import format_duration, is_duration, parse_duration
 from alerts.xid_advice import advice
 from billing.money import minor_digits
 
 
 def _bytes(value: float) -> str:
-    """In GiB, as memory of GPUs is spoken of."""
+    """Bytes as GiB, the usual unit for GPU memory."""
     return f"{value / 2**30:.1f} GiB"
 
 
@@ -34,7 +34,7 @@ def _seconds(value: Any) -> Any:
 
 def _duration(value: float, window: Any = None) -> str:
     """window: as far as the rule looks back. What reaches that far may have lasted longer: `at least 3h`."""
-    return f"{'at least ' if _reaches(value, window) else ''}{say_duration(value)}"
+    return f"{'at least ' if _reaches(value, window) else ''}{format_duration(value)}"
 
 
 def _or_longer(value: float | None, window: Any) -> str:
@@ -60,7 +60,7 @@ def _gpus(value: float | None) -> str:
 
 
 def _money(value: Decimal | None, currency: str | None) -> str:
-    """In whole minor units, with the currency; None is not known."""
+    """In whole minor units, with the currency; None is unknown."""
     if value is None:
         return "an unknown amount"
     return f"{round(Decimal(value), minor_digits(currency or '')):,} {currency or ''}".strip()

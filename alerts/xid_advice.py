@@ -1,7 +1,7 @@
 """What to do about an XID: NVIDIA's recommended first action for each code, in our words.
 
 Source: the Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (its column of immediate
-actions, for A100 and H100). What a code means is said by collectors.nvml.xids.
+actions, for A100 and H100). collectors.nvml.xids has what each code means.
 """
 
 from __future__ import annotations

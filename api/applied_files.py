@@ -49,7 +49,7 @@ FILE_CHARACTERS = 1_000_000
 
 @dataclass(frozen=True)
 class InForce:
-    """A file that was applied, by whom and why."""
+    """A file in force, with its author and reason."""
 
     file: Versioned
     version: str
@@ -113,7 +113,7 @@ def in_force(store: Store, kind: Kind) -> InForce | None:
 
 
 def compare(store: Store, kind: Kind, file: Versioned) -> Compared:
-    """What putting it in force would change. Changes nothing. Errors: as applying it would."""
+    """The effect of putting it in force. Changes nothing. Errors: as applying it would."""
     before = in_force(store, kind)
     if before is not None and before.version == file.version:
         return Compared(file.version, before.version)
@@ -142,7 +142,7 @@ def versions(store: Store, kind: Kind) -> list[dict[str, Any]]:
 
 
 def as_yaml(file: Versioned | None) -> str:
-    """The file as it can be applied again; None: nothing."""
+    """The file as YAML that can be applied again; None: no file."""
     if file is None:
         return ""
     return yaml.safe_dump(json.loads(file.canonical()), sort_keys=False, allow_unicode=True, width=100)

@@ -1,5 +1,5 @@
-"""What other devices would change, as the API, the pages and the command line ask it: the books' workload, the
-simulator's outcomes, and what the devices cost a month at the rate card's list price.
+"""What-if questions about capacity, for the API, the pages and the command line: the books' workload, the simulator's
+outcomes, and what the devices cost a month at the rate card's list price.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def _span(store: Store, period: Period | None) -> tuple[datetime, datetime, date
 
 
 def asked_apart(asked: WhatIf) -> Future[tuple[Outcome, ...]]:
-    """As it was, simulated as it was, simulated with the change. Errors: LedgerError if too many wait already."""
+    """The actual outcome, the same simulated, and the change simulated. Errors: LedgerError if too many wait
+    already."""
     return SIMULATIONS.submit(asked.workload, (Change(), asked.change))
 
 
@@ -167,7 +168,7 @@ def _outcome(outcome: Outcome, price: Priced) -> documents.SimulatedOutcome:
 
 
 def priced(store: Store, group: Group, at: datetime) -> Priced:
-    """The list price of the group's devices, whole, just before an instant."""
+    """The list price of a whole device of the group, just before an instant."""
     applied = current_rate_card(store)
     if applied is None:
         return Priced(None, "")

@@ -1,4 +1,6 @@
-"""`GET /metrics`: the books and the alerting in Prometheus's text format, for a token that may see the fleet."""
+"""`GET /metrics`: metrics of the books and the alerting in Prometheus's text format, for a token that may see the
+fleet.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def add_routes(server: FastAPI, stores: Stores) -> None:
 
 
 def families(store: Store) -> list[Family]:
-    """Of the books. A time that is not known has no series."""
+    """Metrics of the books. An unknown time has no series."""
     (row,) = store.rows(read_sql(__file__, "metrics"))
     until = Family("gpuledger_closed_until_timestamp_seconds", "gauge", "End of the last closed hour.")
     last = Family("gpuledger_last_close_timestamp_seconds", "gauge", "When the last close was over.")

@@ -1,4 +1,4 @@
-"""Pages of rows: `limit` and `offset`, and where the next page is."""
+"""Paging: `limit` and `offset`, and the address of the next page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Versions of applied files: the rate card, the mapping, budgets, energy settings, parties; rows of chained tables."""
+"""Stores versions of applied files (rate card, tenant mapping, budgets, energy settings, parties) in hash-chained
+tables.
+"""
 
 from __future__ import annotations
 

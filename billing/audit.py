@@ -1,4 +1,6 @@
-"""Who did what to prices, tenants, credits, invoices and held pushes, when and from what; and what senders pushed."""
+"""The audit: who changed prices, tenants, credits, invoices and held pushes, when, and from which inputs; and what
+senders pushed.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,12 @@ def record_all(
 
 
 def as_json(inputs: Mapping[str, Any]) -> str:
-    """What an action was done from, as the audit keeps it."""
+    """The inputs of an action, as the audit stores them."""
     return json.dumps(inputs, sort_keys=True, ensure_ascii=False, default=str)
 
 
 def has(store: Store, entry: Mapping[str, Any]) -> bool:
-    """Whether that very entry is there; by all of its columns, inputs as `as_json` writes them."""
+    """Whether exactly that entry exists; compares all of its columns, inputs as written by `as_json`."""
     return bool(store.value(read_sql(__file__, "audit_has"), entry))
 
 
@@ -67,7 +69,7 @@ def history(store: Store, action: str = "", what: str = "") -> list[dict[str, An
 
 
 def whoever(author: str = "") -> str:
-    """The author named, or the user that this process belongs to."""
+    """The given author, or the user that this process runs as."""
     try:
         return author or getpass.getuser()
     except (KeyError, OSError):

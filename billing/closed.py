@@ -1,4 +1,4 @@
-"""How much of a period is closed: what is not is unknown, which is not zero."""
+"""How much of a period is closed. What is not closed is unknown, which is not zero."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Closed:
-    """A period, the hours (UTC) that it touches, and how many of them are closed. books: first to last closed hour."""
+    """A period, the hours (UTC) that it covers, and how many of them are closed. books: first to last closed hour."""
 
     period: Period
     hours: int
@@ -64,12 +64,12 @@ def closed_part(store: Store, period: Period | None) -> Closed | None:
 
 
 def period_document(closed: Closed | None) -> dict[str, Any]:
-    """The period as reports print it; of None all is None."""
+    """The period as reports print it; with None, every field is None."""
     return closed.document() if closed else dict.fromkeys(_NEVER)
 
 
 def if_closed(closed: Closed | None, sums: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The sums; each None where nothing of the period is closed: unknown is not zero."""
+    """The sums; each None if nothing of the period is closed."""
     return sums if closed and closed.closed_hours else dict.fromkeys(sums)
 
 

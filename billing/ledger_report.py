@@ -1,7 +1,7 @@
-"""The ledger as people ask for it: GPU-hours and cost of a period, by tenant or whatever else.
+"""The ledger report: GPU-hours and cost of a period, by tenant or other dimensions.
 
-Rows are of holders; the platform's own time (unallocated, unavailable) stands apart, and all of it is the capacity.
-Quantities and costs are exact sums, rounded once, to nine digits, half to even.
+Rows are about holders; the platform's own time (unallocated, unavailable) is separate, and all of it together is the
+capacity. Quantities and costs are exact sums, rounded once, to nine digits, half to even.
 """
 
 from __future__ import annotations

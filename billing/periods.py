@@ -1,4 +1,4 @@
-"""Periods as people write them, cut in the billing time zone.
+"""Parses periods, cut in the billing time zone.
 
 `2026-10` is a month, `2026-10-05` a day, `START..END` anything from START until just before END, each of which is a
 month, a day or an instant (local time if it has no offset).

@@ -1,4 +1,4 @@
-"""Claims and device rows that the last close refused, by the reason."""
+"""Claims and device rows that the last close refused, by reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scratch stores whose facts are views of the store's: books are closed anew in them, with some of them or more."""
+"""Scratch stores whose facts are views of another store's, to close the books again with fewer or more of the facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What senders pushed, by day: for the doctor, the audit and the API."""
+"""Daily summaries of what senders pushed, for doctor, the audit and the API."""
 
 from __future__ import annotations
 

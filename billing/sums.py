@@ -1,4 +1,4 @@
-"""Sums of ledger entries: GPU-hours of each kind and their cost, exact until they are shown."""
+"""Sums of ledger entries: GPU-hours of each kind and their cost, exact until they are displayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who changes a store waits: for what must see it while nothing does."""
+"""Makes writers of a store wait while something must see it unchanged."""
 
 from __future__ import annotations
 

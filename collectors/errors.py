@@ -1,4 +1,4 @@
-"""What a collector cannot use."""
+"""The base error of the collectors."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from warehouse.errors import LedgerError
 
 
 class CollectorError(LedgerError):
-    """A source's file or option is of no use: where, what and the next step."""
+    """A source's file or option cannot be used: where, what and the next step."""

@@ -1,4 +1,4 @@
-"""A source may hang as long as its own limits allow; its caller is asked to stop before that."""
+"""Runs a call that may hang on its own thread, so that its caller can stop waiting when asked to."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ LOOK_SECONDS = 0.1
 
 
 class InterruptedAskError(LedgerError):
-    """Told to stop before the answer was there."""
+    """Asked to stop before the call returned."""
 
 
 def answered(ask: Callable[[], Answer], stop: threading.Event, name: str) -> Answer:
-    """What `ask` answers, on a thread of its own, which is left alone once told to stop.
-
-    Errors: those of `ask`; InterruptedAskError if `stop` is set before it has answered.
-    """
+    """The result of `ask`, which runs on its own thread; the thread is abandoned if we are asked to stop."""
     outcome: Future[Answer] = Future()
 
     def run() -> None:

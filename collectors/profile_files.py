@@ -1,4 +1,4 @@
-"""Profiles of exporters and services: YAML files, those that come with gpuledger and those of a site."""
+"""Finds profiles of exporters and services: YAML files, built-in ones and those of a site."""
 
 from __future__ import annotations
 

@@ -35,11 +35,7 @@ _WORKLOADS = ("GPULEDGER_WORKLOAD", "POD_UID", "SLURM_JOB_ID")
 
 
 class Progress:
-    """Counts steps and samples of one training, and tells them.
-
-    path: of the agent's socket.   rank: of this process; only 0 speaks.   every_seconds: how often at most.
-    lost: datagrams that nobody took, and calls with something that is no number. One thread calls it.
-    """
+    """Counts steps and samples of one training, and sends them to the agent."""
 
     def __init__(
         self,

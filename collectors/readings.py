@@ -1,4 +1,4 @@
-"""What collectors hand on: readings of devices, and rows of the contract as plain values.
+"""What collectors produce: readings of devices, and rows of the contract as plain values.
 
 Nothing here needs the engine or pyarrow: an agent on a GPU node imports it.
 """
@@ -21,10 +21,7 @@ Severity = Literal["info", "warning", "critical"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One metric over the interval, or why it has no value.
-
-    value: in the unit that the metric's name says; None unless state is ok or idle.   source: where it was read.
-    """
+    """The value of one metric over the interval, or the reason why it has none."""
 
     state: State
     value: float | None = None
@@ -72,11 +69,7 @@ class DeviceReading:
 
 @dataclass
 class Collected:
-    """What one cycle of a collector found.
-
-    rows: by record type (`samples`, `metrics`, `devices`, `events`, `service_levels`, `findings`).   dropped: series
-    or rows of the source that were not used, by reason: nothing vanishes uncounted.
-    """
+    """The result of one cycle of a collector."""
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)

@@ -1,14 +1,16 @@
-"""The pages people look at, and the reports they are sent: read results, compute none.
+"""The web pages, and the reports sent by mail. They display results and compute none.
+
+    URL ─▶ filters ─▶ frame ─▶ a page (pages/*) ─▶ its SQL, over the reader's own scope ─▶ parts, grids, figures
 
 Owns:      the web application (`app.build_app`), the frame around every page (`frame`, `shell`), what its URL means
-           (`filters`, `periods`), what pages are put together from (`parts`, `grids`, `figures`, `format`, `kinds`).
+           (`filters`, `periods`), the building blocks of pages (`parts`, `grids`, `figures`, `format`, `kinds`).
 Owns not:  attribution, prices, invoices (billing), who may see what (access), what programs ask (api), or how the
            process is run (gpuledger).
 
-    pages       one module or package a page, its .sql files beside it; found by `registry`
-    languages   the words of the pages and reports, one dictionary a language
+    pages       one module or package per page, its .sql files beside it; found by `registry`
+    languages   the texts of the pages and reports, one dictionary per language
     reports     a tenant's week or month by mail, and the route that shows it
-    days        sums of the ledger's days, so that pages need not read hours
+    days        daily sums of the ledger, so that pages need not read hours
     assets      styles and scripts for the browser
 
 To add a page: docs/pages.md.

@@ -1,4 +1,4 @@
-"""Recommendations, as pages show them: for one workload or a tenant (billing/insights/savings.py)."""
+"""Recommendations on pages, for one workload or a tenant (from billing/insights/savings.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOKED = timedelta(days=32)
 
 
 def of_workload(store: Store, filters: Filters, words: Language, workload: str) -> Component:
-    """What the workload could do cheaper, or why that is not known."""
+    """How the workload could cost less, or why that is not known."""
     span = looked_at(filters)
     report = savings(store, span, workload=workload)
     waste = html.P(waste_reported(report, words, money), className="gl-note")
@@ -61,8 +61,8 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
 
 
 def looked_at(filters: Filters) -> Period:
-    """The last days of the period, as far as they are closed. Not a workload's own time: by its end each would seem to
-    go on."""
+    """The last closed days of the period, which recommendations are based on. Not the workload's own time: at its end,
+    every workload would seem to be over."""
     if filters.period is None:
         raise filters.nothing_closed()
     end = min(filters.period.end, filters.months[-1].last + timedelta(hours=1))

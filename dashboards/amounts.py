@@ -12,11 +12,7 @@ from dashboards.kinds import ALLOCATED, KINDS
 
 @dataclass(frozen=True)
 class Amounts:
-    """GPU-hours of each kind; `costs`: of each at list price, None where nothing has a price.
-
-    `unpriced`: GPU-hours without a price; the costs do not contain them.   list_cost, billed_cost: of what is held,
-    exact; None where no price is known.
-    """
+    """GPU-hours of each kind; `costs`: of each kind at list price, None if nothing has a price."""
 
     hours: Mapping[str, float]
     costs: Mapping[str, float] | None = None

@@ -146,7 +146,7 @@ def action_of(scope: Scope) -> Action | None:
 
 
 class Heads:
-    """Answers HEAD as GET, without the body: load balancers and `curl -I` ask so, and routes know GET alone."""
+    """Answers HEAD like GET, without the body: load balancers and `curl -I` use it, and routes only know GET."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -163,7 +163,7 @@ class Heads:
 
 
 class Failures:
-    """Logs what Dash would answer with a bare 500: a page that cannot be put into JSON."""
+    """Logs errors that Dash would answer with a bare 500, such as a page that cannot be serialized as JSON."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

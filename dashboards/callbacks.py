@@ -1,6 +1,6 @@
-"""The door of the pages' callbacks. What Dash gets is written anew from the callback as it was registered, with no more
-of the request in it than the values, each of the type and size that its property has. Dash itself believes a request
-about what a callback's outputs, inputs and states are.
+"""Validates requests of the pages' callbacks before Dash sees them. Each is rebuilt from the callback's registration;
+only the values come from the request, each with the type and size that its property allows. Dash itself trusts a
+request's word about a callback's outputs, inputs and states.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ LARGE = "applied-yaml"
 
 
 class CallbackError(LedgerError):
-    """A callback that no page of ours asks for."""
+    """A request that none of our pages makes."""
 
 
 class CallbackDoor:
-    """ASGI middleware. Whoever asks is signed in."""
+    """ASGI middleware. The caller is authenticated already."""
 
     def __init__(self, app: ASGIApp, pages: Dash) -> None:
         self._app, self._pages = app, pages
@@ -95,7 +95,7 @@ async def _read(request: Request) -> Any:
 
 
 def checked(asked: Any, registered: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The request of one of our own callbacks. Errors: CallbackError for what is none."""
+    """The rebuilt request. Errors: CallbackError if it is not one of ours."""
     if not isinstance(asked, dict):
         raise CallbackError("callback", "is not an object")
     name = asked.get("output")
@@ -174,7 +174,7 @@ def _pattern(identity: str) -> str | dict[str, Any]:
 
 
 def _matched(inputs: Sequence[Any]) -> Mapping[str, Any]:
-    """What the wildcards of one element stand for."""
+    """The elements that the wildcards of one element match."""
     return next((one["id"] for one in inputs if isinstance(one, dict) and isinstance(one["id"], dict)), {})
 
 

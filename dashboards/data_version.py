@@ -1,4 +1,4 @@
-"""Caches the store's answers: each is valid while the tables it was read from have the same rows."""
+"""Caches the store's answers; each is valid as long as the tables it was read from are unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEVER_THE_SAME = re.compile(r"\b(now|now64|today|yesterday|rand\w*|generate\w+)\
 
 
 class Memory:
-    """The answers, the latest used. One for each server."""
+    """The cached answers, evicting the least recently used. One per server."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -80,11 +80,8 @@ def _rows_of(answer: Any) -> int:
 
 @dataclass(frozen=True)
 class DataVersion:
-    """The state of the store that a page is drawn from, and who reads: what is cached of one is never another's.
-
-    parts: of each table its partitions, each with its number.   scope: whose rows the store shows (None: all).
-    books: another one as soon as hours were closed, prices applied or alerts evaluated.
-    """
+    """The version of the data that a page is drawn from, and the reader: nothing cached for one reader is shown to
+    another."""
 
     parts: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
     scope: Hashable = None

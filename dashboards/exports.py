@@ -1,6 +1,6 @@
-"""Tables that people take along, as CSV: numbers in full, times in UTC, the period in the file's name.
+"""Download buttons for tables, as CSV: full precision, times in UTC, the period in the file's name.
 
-A table of grids.py is written by the browser, as it is sorted there; other tables are written here.
+The browser writes tables of grids.py, in their current order; other tables are written here.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from warehouse.csv_cells import write_csv
 
 
 def of_grid(id: str, what: str, filters: Filters, words: Language) -> Component:
-    """A button beside the table of that id.   what: it is, in the file's name."""
+    """A button for the table with that id.   what: part of the file's name."""
     return _button(what, filters, words, {"data-csv-of": id})
 
 
 def of_rows(
     what: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], filters: Filters, words: Language
 ) -> Component:
-    """A button that carries its rows; None is an empty cell."""
+    """A button with its rows in the page; None is an empty cell."""
     text = io.StringIO()
     write_csv(text, (heads, *rows), end="\r\n")
     return _button(what, filters, words, {"data-csv": text.getvalue()})
@@ -43,7 +43,7 @@ def _button(what: str, filters: Filters, words: Language, reported: dict[str, st
 
 
 def file_name(what: str, filters: Filters) -> str:
-    """`gpuledger-tenants-2026-10-vision.csv`: what, when, and what the filters chose."""
+    """`gpuledger-tenants-2026-10-vision.csv`: what, when, and the chosen filters."""
     chosen = [value for values in filters.address.chosen.values() for value in values]
     parts = ["gpuledger", what, filters.period.key if filters.period else "", *chosen]
     return re.sub(r"[^\w.-]+", "_", "-".join(part for part in parts if part))[:120] + ".csv"

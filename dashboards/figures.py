@@ -93,7 +93,7 @@ def stacked_over_time(
 
 
 def dressed(figure: go.Figure, words: Language, grain: Grain = "day", **layout: Any) -> go.Figure:
-    """With the look that all figures share; grain: whether its axis of time tells hours, too."""
+    """The figure in the common style; grain: whether its time axis shows hours, too."""
     figure.update_layout({**LOOK, **layout})
     figure.update_xaxes(showgrid=False, tickformat=words(f"time.{grain}_ticks"), zeroline=False)
     figure.update_yaxes(gridcolor=GRID, zeroline=False, rangemode="tozero", fixedrange=True, nticks=6)

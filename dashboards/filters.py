@@ -74,7 +74,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Choices:
-    """What a period's filters can choose from; currency: '' where nothing has a price."""
+    """The values that a period's filters offer; currency: '' if nothing has a price."""
 
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
     currency: str = ""
@@ -193,10 +193,7 @@ class Filters:
 
 
 def filters_of(store: Store, search: str | None, data_version: DataVersion = UNCACHED) -> Filters:
-    """What a URL asks for, in this store.
-
-    Errors: LedgerError where a period has two currencies, or more is chosen than links can carry.
-    """
+    """The filters in a URL, for this store."""
     address = Address.of(search)
     address.check()
     zone, example, months = data_version.cached(store, "months", PERIODS_READ, lambda: _zone_and_months(store))

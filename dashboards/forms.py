@@ -1,9 +1,9 @@
-"""Forms that change something: they ask the API as whoever is at the page, so that a page and a script may do the same.
+"""Forms that change something. They call the API as the signed-in user, so that whatever a page can do, a script can.
 
     forms.form("POST /invoices", words("invoices.issue"), words, body={"month": "2026-10"})
 
-assets/forms.js sends the fields as JSON from our own page (which the gate asks of requests that change something),
-shows the API's reason where it refuses, and draws the page again where it does not.
+assets/forms.js sends the fields as JSON from our own page (the gate requires that of requests that change something),
+shows the API's reason if it refuses, and otherwise redraws the page.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def field(
     secret: bool = False,
     required: bool = False,
 ) -> Component:
-    """A line of text; what is left empty is not sent."""
+    """A line of text; an empty one is not sent."""
     made = dmc.PasswordInput if secret else dmc.TextInput
     return html.Div(
         made(name=name, label=label, value=value, placeholder=hint, size="xs", required=required, withAsterisk=False,
@@ -70,12 +70,12 @@ def field(
 
 
 def elsewhere(name: str, id: str) -> Component:
-    """A field whose text stands in another element of the page, such as an editor."""
+    """A field whose text is in another element of the page, such as an editor."""
     return html.Div(hidden=True, **{"data-field": name, "data-kind": "text", "data-of": id})
 
 
 def choice(name: str, label: str, options: Sequence[tuple[str, str]], kind: Kind = "text") -> Component:
-    """One of (value, text); the first at first."""
+    """One of several (value, text) pairs; the first is preselected."""
     return html.Div(
         html.Label([label, html.Select([html.Option(text, value=value) for value, text in options], name=name)]),
         className="gl-act-field",
@@ -84,7 +84,7 @@ def choice(name: str, label: str, options: Sequence[tuple[str, str]], kind: Kind
 
 
 def links(label: str, entries: Sequence[tuple[str, str, str]]) -> Component:
-    """Links that look like buttons, to files: (text, address, name of the file or '' for what the server says)."""
+    """Links to files, styled as buttons: (text, address, name of the file or '' for the server's choice)."""
     return html.Ul(
         [
             html.Li(html.A(text, href=href, className="gl-press gl-small", download=name))

@@ -1,4 +1,4 @@
-"""What a URL shows: finds its page, asks the store as whoever looks at it, and draws the frame around the answer."""
+"""Shows a URL: finds its page, queries the store as the signed-in user, and draws the frame around the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Shown:
-    """A page in its frame. meta: what the browser has to know of it: title, language, and the books it was drawn at."""
+    """A page in its frame. meta: what the browser needs to know: title, language, version of the books."""
 
     page: Any
     navigation: Any
@@ -42,7 +42,7 @@ class Shown:
 def show(
     store: Store, principal: Principal, path: str | None, search: str | None, memory: Memory | None = None
 ) -> Shown:
-    """The page at a URL; an error of the store is a page, too."""
+    """The page at a URL; an error of the store is shown as a page, too."""
     path = path or "/"
     address = Address.of(search)
     words = language(address.language)
@@ -86,7 +86,7 @@ def _content(
 
 
 def failed(error: Exception) -> None:
-    """What a callback shows that went wrong: a note above the page, which stays as it is. The next page has none."""
+    """A note that a callback failed, above the page, which stays as it is; it disappears with the next page."""
     meta = {**dash.ctx.inputs, **dash.ctx.states}
     words = language(Address.of(meta.get("url.search")).language)
     if isinstance(error, LedgerError):

@@ -78,13 +78,13 @@ def text(field: str, header: str, tip: str = "", minimum: int = 120, flex: float
 
 
 def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float = 1.6, to: str = "href") -> Column:
-    """A name that leads to the row's `href`, or to what another field of it says, where it has one."""
+    """A name that links to the row's `href`, or to the target in another field, if the row has one."""
     column = {**text(field, header, tip, minimum, flex), "cellRenderer": "Go", "cellClass": "gl-cell-name"}
     return column if to == "href" else {**column, "cellRendererParams": {"to": to}}
 
 
 def use_bar(header: str, tip: str) -> Column:
-    """How the held time was used: from the row's allocated, used, idle, unmetered; sorts by its `use`."""
+    """A bar of how the held time was used, from the row's allocated, used, idle, unmetered; sorts by its `use`."""
     return {
         **text("use", header, tip, 96, 1.1),
         "cellRenderer": "UseBar",
@@ -133,7 +133,7 @@ def money(field: str, header: str, currency: str, tip: str = "") -> Column:
 
 
 def duration(field: str, header: str, tip: str = "") -> Column:
-    """Seconds, said as dashboards.format.duration does, or as the row's FIELD_said; sorts as a number."""
+    """Seconds, formatted as by dashboards.format.duration, or as in the row's FIELD_said; sorts as a number."""
     d3 = "d3.format('{}')(params.value / {})"
     length = (
         f"params.value == null ? '–' : params.value < 60 ? {d3.format(',.0f', 1)} + ' s' : "
@@ -146,7 +146,7 @@ def duration(field: str, header: str, tip: str = "") -> Column:
 
 
 def moment(field: str, header: str, tip: str = "", minimum: int = 124, flex: float = 1.0) -> Column:
-    """An aware time, said in its own zone, or as the row's FIELD_said; sorts, and is exported, as an instant."""
+    """An aware time, shown in its own zone, or as in the row's FIELD_said; sorts and exports as an instant."""
     return _at(text(field, header, tip, minimum, flex))
 
 
@@ -160,7 +160,7 @@ def _at(column: Column) -> Column:
 
 
 def instant(at: datetime) -> str:
-    """As programs read it, to the second."""
+    """For programs: UTC, to the second."""
     return rfc3339(at, "seconds")
 
 
@@ -173,7 +173,7 @@ def dated(field: str, at: datetime | None, words: Language) -> dict[str, Any]:
 
 
 def sorted_by(column: Column, order: str = "desc") -> Column:
-    """The column by which the table is sorted at first."""
+    """The column by which the table is sorted initially."""
     return {**column, "initialSort": order}
 
 

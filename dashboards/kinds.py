@@ -1,7 +1,7 @@
-"""The five kinds that every GPU-hour of capacity is one of, and how each looks.
+"""The five kinds of GPU-hours that add up to capacity, and how each looks.
 
-Colours hold on light and on dark ground. What is not known or not available is hatched, so that it can be told
-from zero and from the plain kinds without colour. Names stand in the dictionaries: `kind.<key>`, `kind.<key>_is`.
+Colours work on light and on dark ground. Unknown and unavailable are hatched, so that they differ from zero and from
+the plain kinds without colour. Names are in the dictionaries: `kind.<key>`, `kind.<key>_is`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which span of closed time a page shows: in the URL (`?period=2026-10`), so that a link shows what its sender saw.
+"""Periods of pages, within closed time: in the URL (`?period=2026-10`), so that a link shows what its sender saw.
 
 A month, a day, or START..END as on the command line (billing.periods), or `all` that is closed.
 """
@@ -20,10 +20,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class ClosedMonth:
-    """A month of the billing zone in which something is closed.
-
-    `hours`: how many of its hours are.   `first`, `last`: start of the first and of the last of them (UTC).
-    """
+    """A month of the billing zone with at least one closed hour."""
 
     key: str
     hours: int
@@ -69,10 +66,7 @@ def closed_months(store: Store, zone: str) -> list[ClosedMonth]:
 
 
 def choose(store: Store, key: str, months: Sequence[ClosedMonth], zone: str) -> Period | None:
-    """The period asked for, by default the newest closed month; None if nothing of it is closed, or it is none.
-
-    It need not be complete: `hours_closed` tells.
-    """
+    """The period asked for, by default the newest closed month; None if nothing of it is closed, or it is invalid."""
     if not months:
         return None
     key = key.strip() or months[-1].key

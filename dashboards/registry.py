@@ -1,4 +1,6 @@
-"""The pages: each module or package in dashboards/pages/ that has a `PAGE`. docs/pages.md says how to write one."""
+"""Finds the pages: each module or package in dashboards/pages/ that has a `PAGE`. docs/pages.md says how to write
+one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Layout = Callable[[Store, Filters, Language], Component]
 
 
 class Ask(Protocol):
-    """For callbacks: runs answer(store, filters, words, *arguments) on a worker thread, for whoever is at the page."""
+    """For callbacks: runs answer(store, filters, words, *arguments) on a worker thread, as the signed-in user."""
 
     def __call__(self, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Coroutine[Any, Any, Any]: ...
 

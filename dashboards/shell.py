@@ -1,6 +1,6 @@
 """The frame around every page: the navigation, the bar with period and filters, language and theme.
 
-It is drawn anew with each URL, so that all of its links keep the state of the page they stand on.
+It is redrawn with each URL, so that all of its links keep the page's state.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def layout() -> Component:
 
 
 def _lost() -> dict[str, str]:
-    """What the browser says while the server does not answer, in each language: it cannot ask for it then."""
+    """The browser's message while the server does not answer, in each language, because it cannot load it then."""
     return {f"data-{code}": language(code)("frame.lost") for code in NAMES}
 
 

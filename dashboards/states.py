@@ -29,7 +29,7 @@ def loading() -> Component:
 
 
 def no_books(filters: Filters, facts: Mapping[str, int], words: Language) -> Component:
-    """Nothing of what was asked is closed: says why, and the next command."""
+    """Nothing in the period is closed: explains why, and names the next command."""
     if filters.months:
         return _other_period(filters, words)
     priced = bool(facts.get("rate_cards"))
@@ -60,12 +60,12 @@ def no_books(filters: Filters, facts: Mapping[str, int], words: Language) -> Com
 
 
 def nothing(title: str, why: str, link: Component | None = None) -> Component:
-    """A page that has nothing to show in what was asked, and what to do about it."""
+    """For a page with nothing to show in the period: what to do about it."""
     return html.Section([html.H1(title), html.P(why), html.P(link) if link else None], className="gl-message gl-card")
 
 
 def nothing_here(text: str) -> Component:
-    """The same of one card: a line in its middle."""
+    """For a card with nothing to show: a line in its middle."""
     return html.P(text, className="gl-nothing")
 
 
@@ -84,7 +84,7 @@ def error(message: str, words: Language, title: str = "state.error") -> Componen
 
 
 def failed(message: str, words: Language) -> Component:
-    """A note above a page of which a part could not be shown."""
+    """A note above a page, a part of which could not be shown."""
     return html.Div([html.Strong(words("state.part_failed")), html.Span(message)], className="gl-failed gl-error")
 
 

@@ -198,7 +198,7 @@ class Client:
         return self._pages(documents.TenantDocument, "/tenants")
 
     def tenants_mapping(self) -> documents.Mapping:
-        """Whose what is held is."""
+        """The tenant mapping: who pays for an allocation."""
         return self._get(documents.Mapping, "/tenants/mapping")
 
     def apply_tenants(self, yaml: str, reason: str = "") -> documents.Applied:

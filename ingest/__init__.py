@@ -1,12 +1,19 @@
-"""The door in: files and tables of records become rows of the store, each exactly once.
+"""The way in: records from files, tables and pushes become rows of the store, each exactly once.
 
-Owns:      reading files (`parquet_files`, `csv_files`, `json_files`), the contract's types and rules (`columns`,
-           `normalise`), the cut into batches (`batches`), writing them (`write`), and the quarantine; the way in from
-           elsewhere: `wire` (what travels), `spool` (what waits on a node's disk), `deliver` (sending it), `receive`.
+    files:   files ─▶ parquet_files | csv_files | json_files ─▶ pipeline ─▶ normalise ─▶ batches ─▶ write
+    pushes:  wire ─▶ spool ─▶ deliver ──HTTP──▶ door ─▶ receive ─▶ normalise ─▶ judge ─▶ coalesce ─▶ write
+             (on the agent's node)              (on the server)                   └▶ quarantine, held
+
+Owns:      reading files, the types and rules of the contract (`columns`, `normalise`), batches, writing them, and the
+           quarantine; for pushes also who may send what (`senders`, `permissions`, `reviews`), which rows wait for
+           approval (`issued_guard`, `held`), and the agent's queue on disk (`spool`).
 Owns not:  where records come from (collectors), the tables (warehouse), what the facts mean (billing).
 Words:     *piece* = some rows as a reader found them; *batch* = a fixed number of rows in order, identified by a hash
            of its content, written completely or sent again; *reject* = a row that goes to quarantine, with a reason;
            *duplicate* = a row whose natural key is in the store or in the batch already.
+
+A new file format is a reader beside `csv_files`, chosen in `files`; a new check of rows goes into `normalise` and, for
+agents without pyarrow, into `check_rows`.
 
     with open_store(url) as store:
         report = ingest_file(store, SAMPLES, Path("samples.parquet"))
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["IngestError", "IngestReport", "ingest_file", "ingest_tables"]
 
 _LATER = {"ingest_file": "ingest.files", "ingest_tables": "ingest.pipeline", "IngestReport": "ingest.report"}
-"""Imported when asked for: an agent on a GPU node spools and delivers without pyarrow."""
+"""Imported on first use: an agent on a GPU node spools and delivers without pyarrow."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
--- Says that a batch was written completely.   hours: since the epoch, in which samples end.
+-- Records that a batch was written completely.   hours: since the epoch, in which its samples end.
 INSERT INTO ingest_batches (batch, record_type, source, sender, first_row, rows_read, rows_written, duplicates, quarantined, hours)
 SELECT
     {batch:UInt64}, {record_type:String}, {source:String}, {sender:String}, {first_row:UInt64},

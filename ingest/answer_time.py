@@ -1,4 +1,4 @@
-"""A time limit for a whole answer: clients have one for each read, and a peer may send one byte at a time."""
+"""A deadline for a whole response: clients only limit each read, and a slow peer may send one byte at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ AGAIN_SECONDS = 1.0
 
 @contextmanager
 def ended_in_time(seconds: float, close: Callable[[], object]) -> Iterator[threading.Event]:
-    """Calls `close`, which closes the connections, when the block takes longer, and again until it ends: one may only
-    now have been connected. The event says that the time was over."""
+    """Calls `close`, which closes the connections, if the block takes longer, and again until the block ends, because a
+    connection may have been opened meanwhile. The event is set if the deadline passed."""
     done, late = threading.Event(), threading.Event()
 
     def close_late() -> None:
@@ -34,7 +34,7 @@ def ended_in_time(seconds: float, close: Callable[[], object]) -> Iterator[threa
 
 
 def hang_up(connection: socket.socket | None) -> None:
-    """Ends reads of this socket, also those through a file that was made of it."""
+    """Shuts the socket down, which ends pending reads, also those through a file object made from it."""
     if connection is not None:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)

@@ -1,5 +1,5 @@
 -- One row: how much of a batch is in the store.
--- rows: of this batch, in the table.   touched: hours that the view of samples noted for it.
+-- rows: of this batch, in the table.   touched: hours that the materialized view of samples recorded for it.
 -- $$table.   Parameters: batch UInt64, first_at and last_at DateTime64(3): its first and last instant.
 SELECT
     (

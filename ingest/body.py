@@ -10,7 +10,7 @@ from itertools import pairwise
 from pydantic_core import from_json
 
 from ingest.errors import IngestError
-from warehouse.json_text import duplicate_key, surely_once
+from warehouse.json_text import duplicate_key, keys_surely_unique
 
 PIECE_BYTES = 4096
 BODY_ROWS = 200_000
@@ -27,14 +27,14 @@ _AS_LINES = "Send JSON lines as application/x-ndjson"
 
 
 class TooLargeError(IngestError):
-    """More than is taken at once."""
+    """The body, or what it decompresses to, is larger than a request may be."""
 
 
 def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
-    """The text of a body; never more than `limit` bytes are made of it, whatever it claims to be.
+    """The decompressed body; decompression stops at `limit` bytes, whatever size the body declares.
 
-    encoding: as Content-Encoding says it; gzip members in a row are one text.
-    Errors: TooLargeError; IngestError if it is not whole, or compressed in another way.
+    encoding: the Content-Encoding; consecutive gzip members are one text.
+    Errors: TooLargeError; IngestError if it is truncated or compressed in another way.
     """
     if encoding in ("", "identity"):
         return body
@@ -64,9 +64,9 @@ def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
 
 
 def body_lines(text: bytes, document: bool) -> list[bytes]:
-    """The rows of a text, as lines of JSON. document: it is one JSON document, an object or an array of them.
+    """The rows of a body, as lines of JSON. document: the body is one JSON object or an array of them, not lines.
 
-    Errors: TooLargeError; IngestError if it is to be a document, and is none.
+    Errors: TooLargeError; IngestError if `document` is set and the body is not valid JSON.
     """
     # Counted before anything is made of them: a row of one byte becomes a hundred.
     if document:
@@ -95,8 +95,8 @@ def _check_values(text: bytes, rows: int) -> None:
 
 
 def portions(lines: Sequence[bytes], rows: int) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """About equal parts, none of them below so many rows if there are so many, each with the number of its first row,
-    from 1."""
+    """Splits rows into about equal parts of at least the minimum size (if there are that many rows), each with the
+    number of its first row, counted from 1."""
     count = max(1, len(lines) // rows)
     edges = [len(lines) * part // count for part in range(count + 1)]
     for start, end in pairwise(edges):
@@ -110,6 +110,6 @@ def _elements(text: bytes) -> list[bytes]:
         raise IngestError("body", f"not JSON ({error})", _AS_LINES) from error
     rows = found if isinstance(found, list) else [found]
     keys = sum(len(row) for row in rows if isinstance(row, dict))
-    if not surely_once(text, keys) and (twice := duplicate_key(text)):
+    if not keys_surely_unique(text, keys) and (twice := duplicate_key(text)):
         raise IngestError("body", twice, _AS_LINES)
     return [json.dumps(row, ensure_ascii=False).encode("utf-8", errors="backslashreplace") for row in rows]

@@ -1,4 +1,4 @@
--- One row: changes when an invoice is issued or made void, and when the books are closed.
+-- One row: values that change when an invoice is issued or voided, and with each close.
 SELECT
     (SELECT count() FROM invoices) AS invoices,
     (SELECT count() FROM voided_invoices) AS voided,

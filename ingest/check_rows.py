@@ -1,7 +1,7 @@
-"""Whether a row fits the contract, one row at a time and without pyarrow: an agent asks before it spools.
+"""Checks rows against the contract one at a time and without pyarrow, for agents, before they spool.
 
-What passes here passes `normalise`, which decides; the reasons have the same names. Bad rows are sent apart, so that
-they reach the quarantine and hold up no good ones.
+A row that passes here also passes `normalise`, which has the last word; both use the same names for reasons. Bad rows
+are sent separately, so that they reach the quarantine without delaying good ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Checked:
 
 
 def check_rows(record: RecordType, rows: Iterable[Row], now: datetime) -> Checked:
-    """Parts the rows that fit from those that do not; a value is None, text, a bool, a number or an aware datetime."""
+    """Separates valid rows from invalid ones; a value is None, text, a bool, a number or an aware datetime."""
     checked = Checked()
     rules = _Rules(record)
     for row in rows:
@@ -51,12 +51,12 @@ def check_rows(record: RecordType, rows: Iterable[Row], now: datetime) -> Checke
 
 
 def problem_of(record: RecordType, row: Row, now: datetime) -> tuple[str, str] | None:
-    """The first thing wrong with a row: reason and detail; None if it fits."""
+    """The first thing wrong with a row: reason and detail; None if the row is valid."""
     return _Rules(record).problem_of(row, now)
 
 
 class _Rules:
-    """A record type's columns, at hand: this is asked of every row that an agent sends."""
+    """A record type's rules, prepared once: they are applied to every row that an agent sends."""
 
     def __init__(self, record: RecordType) -> None:
         self._required = record.required

@@ -1,5 +1,5 @@
--- One row: an allocation was given a device at or after an instant, or the last close does not know of it yet.
--- Parameters: devices Array(String), since, cutoff DateTime64(3): the last close knows what came before.
+-- One row: an allocation that was given a device at or after an instant, or that the last close has not read yet.
+-- Parameters: devices Array(String), since, cutoff DateTime64(3): the last close has read what arrived before.
 SELECT cluster, device_id, partition_id, allocation_id, max(units) AS units
 FROM events
 WHERE device_id IN {devices:Array(String)} AND event IN ('started', 'resized', 'resumed')

@@ -1,10 +1,10 @@
-"""Many small batches into few large inserts; each is done only when its rows are in the store.
+"""Combines many small batches into few large inserts; a batch is done only when its rows are in the store.
 
-One thread writes. While it does, batches gather; what gathered of one record type is written as one batch, so that a
-thousand agents make no more inserts than the store can take, and a lonely one waits less than half a second.
+One thread writes. Meanwhile batches queue up, and those of one record type are written as one. So a thousand agents
+cause no more inserts than the store can take, and a single agent waits less than half a second.
 
-Nothing is issued while a batch is written, by no server (`Store.turn`), and what was judged by other books than those
-of that instant is judged again before: no row that was good for an open month gets into one that was issued meanwhile.
+While a batch is written, no server can issue a month (`Store.turn`). A batch that was judged by an older version of the
+books is judged again first, so that no row slips into a month that was issued meanwhile.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from ingest.batches import assemble
+from ingest.issued_guard import BooksVersion, books_version
 from ingest.normalise import Clean
-from ingest.past import BooksVersion, books_version
 from ingest.write import write
 from warehouse.errors import LedgerError
 from warehouse.records import RecordType
@@ -37,9 +37,10 @@ MOST_ROWS = 500_000
 
 @dataclass
 class Arrived:
-    """A batch that was looked at. source: who sent it, from where.   at: monotonic seconds.   sender: its name.
-    judged_by: the books by which it is as it is; None: they do not matter.   again: what it is by the books of now.
-    done: set when its rows, good and bad, are in the store, or with the error that kept them out."""
+    """A judged batch that waits to be written. source: who sent it, from where.   at: monotonic seconds.
+    sender: its name.   judged_by: the version of the books it was judged by; None: they do not matter.
+    again: judges it by the current books.   done: set when its rows, good and bad, are in the store, or to the
+    error."""
 
     record: RecordType
     source: str
@@ -52,7 +53,7 @@ class Arrived:
 
 
 class Coalescer:
-    """Writes what is put to it into the store; of the store's connection it is the only user.
+    """Writes submitted batches on its own thread; nobody else uses its store connection.
 
     most_waiting: rows that may wait; more are refused (`full`).
     """
@@ -88,7 +89,7 @@ class Coalescer:
         return arrived.done
 
     def close(self) -> None:
-        """Writes what waits, then ends."""
+        """Writes what is queued, then stops."""
         with self._changed:
             self._ending = True
             self._changed.notify()
@@ -123,7 +124,7 @@ class Coalescer:
                 self._changed.wait(None if first is None else max(0.0, first + self._linger - now))
 
     def _judged(self, batch: Sequence[Arrived]) -> list[Arrived]:
-        """The batches as they are by the books of now; without those of which that cannot be told."""
+        """The batches, judged by the current books; those that cannot be judged now are left out."""
         if not any(arrived.judged_by for arrived in batch):
             return list(batch)
         judged: list[Arrived] = []
@@ -142,8 +143,8 @@ class Coalescer:
         return judged
 
     def _write(self, batch: Sequence[Arrived]) -> None:
-        """What is all good together; what has bad rows alone, so that they are quarantined under their sender; what
-        changes the inventory or ends jobs by sender, so that its batch tells who did."""
+        """Writes flawless batches together; batches with bad rows one by one, so that the quarantine names their
+        sender; those that change the inventory or end jobs by sender, so that the batch shows who did it."""
         together: dict[str, list[Arrived]] = {}
         for arrived in batch:
             if not arrived.clean.rejects:

@@ -1,4 +1,4 @@
-"""One column as it came -> the contract's type, whole columns at a time; single values only where a cast fails.
+"""Converts columns to the contract's types: whole columns at a time, single values only where a cast fails.
 
 Types after conversion: time = timestamp(ms, UTC), text = dictionary of distinct texts (never null), float = float64,
 uint = uint64, int = int64, bool = bool. A value that cannot be converted is null and has a `Problem`.

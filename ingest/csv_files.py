@@ -1,4 +1,4 @@
-"""CSV, plain or compressed: every column as text, every row that does not split into the header's columns rejected."""
+"""Reads CSV, plain or compressed: every column as text; rejects rows that do not split into the columns."""
 
 from __future__ import annotations
 

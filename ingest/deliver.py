@@ -1,4 +1,4 @@
-"""A spool's batches to where they go: in order, one group at a time, gone from the disk once they were taken.
+"""Delivers a spool's batches to their target: in order, one group at a time, deleted from disk once accepted.
 
 Deliverer(spool, target(url, Sender("c1", "gpu-1"), token_file)).run(stop)
 """
@@ -42,7 +42,7 @@ def pause(failures: int, retry_after: float | None, chance: float) -> float:
 @dataclass
 class DeliveryState:
     """What was sent since the start. failing_since: None while it works.   problem: the last one, empty if it works.
-    held: record types that the other side does not want, until when (monotonic seconds)."""
+    held: record types that the server refuses, with the time until which they wait (monotonic seconds)."""
 
     batches: int = 0
     rows: int = 0
@@ -56,11 +56,10 @@ class DeliveryState:
 
 
 class Deliverer:
-    """Sends what the spool has. A group is sent again as it was until its fate is known, so that the other side can
-    tell that it has it.
+    """Sends what the spool has. A group is resent unchanged until its fate is known, so that the receiver recognizes a
+    duplicate.
 
-    every_seconds: how often it looks, once the spool is empty; at a phase of its own, so that agents whose clocks tick
-    together do not send together.
+    every_seconds: how often it polls an empty spool, at a random phase, so that agents do not all send at once.
     """
 
     def __init__(
@@ -79,14 +78,14 @@ class Deliverer:
         self._alone_until = 0  # up to this sequence number batches go one by one
 
     def run(self, stop: threading.Event) -> None:
-        """Until told to stop; a group that is under way is finished."""
+        """Runs until `stop` is set; finishes the group being sent."""
         wait = self._chance() * self._every
         while not stop.wait(wait):
             wait = self._step()
         self._target.close()
 
     def _step(self) -> float:
-        """A step; an error of our own must not end delivery for good."""
+        """A step that survives our own bugs: an unexpected error must not end delivery for good."""
         now = datetime.now(UTC)
         try:
             return self.step(time.monotonic(), now)
@@ -98,7 +97,7 @@ class Deliverer:
             return pause(self._failures, None, self._chance())
 
     def step(self, clock: float, now: datetime) -> float:
-        """Sends one group, if there is one; how many seconds to wait before the next step.
+        """Sends one group, if there is one; returns the seconds to wait before the next step.
 
         clock: monotonic seconds.
         """
@@ -144,7 +143,8 @@ class Deliverer:
             state.failing_since, state.problem = None, ""
 
     def _part(self, group: Group, answer: Answer, now: datetime) -> None:
-        """One bad batch must not hold up the good ones beside it: they go one by one, and it is set aside."""
+        """Sends a refused group's batches one by one, and sets the bad ones aside, so that they do not block the
+        rest."""
         self._group = None
         if len(group.numbers) == 1:
             self._spool.set_aside(group, answer.message, now)

@@ -1,4 +1,4 @@
--- Writes the JSON lines of a batch, as they come, into their table.
+-- Writes the JSON lines of a batch into their table.
 -- $$table, $$columns, $$values (of the columns), $$structure (of the lines).   Parameter: batch UInt64.
 INSERT INTO $table ($columns, batch)
 SELECT $values, {batch:UInt64}

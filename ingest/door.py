@@ -1,4 +1,4 @@
-"""The door that everything pushed comes through: who it is, what it may send, and how large it is.
+"""Authenticates and limits every push: who sends it, which record types they may send, how large the body may be.
 
 A token is sent as `Authorization: Bearer TOKEN`, or as the password of `Authorization: Basic` with the sender's name.
 """
@@ -40,7 +40,7 @@ class Counts:
 
 
 class Door:
-    """now: the clock of the counts by day."""
+    """Checks shared by all endpoints that take pushes. now: the clock by which pushes are counted per day."""
 
     def __init__(self, senders: Senders, tally: Tally, now: Callable[[], datetime]) -> None:
         self._senders, self._tally, self._now = senders, tally, now
@@ -48,7 +48,7 @@ class Door:
         self._unreviewed, self._unreviewed_logged_at = 0, -LOG_SECONDS
 
     async def answered(self, request: Request, record: str, work: Callable[[], Awaitable[Response]]) -> Response:
-        """What `work` answers, or why it was refused. record: what was sent, for the counts; empty if unknown."""
+        """The response of `work`, or the refusal. record: record type, for the counts; empty if unknown."""
         try:
             return await work()
         except HTTPException as refusal:
@@ -61,7 +61,7 @@ class Door:
             return JSONResponse({"error": "the sender hung up"}, 400)
 
     async def sender(self, request: Request) -> Sender:
-        """Who sends it.   Errors: HTTPException 401, 403 or 503."""
+        """Authenticates the request.   Errors: HTTPException 401, 403 or 503."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         name, token = _credentials(scheme.lower(), given.strip())
         sender = await self._known(request, token) if token else None
@@ -72,9 +72,11 @@ class Door:
 
     def check_may_send(self, request: Request, sender: Sender, record: str) -> None:
         """Errors: HTTPException 403."""
-        if not sender.place.may_send(record):
+        if not sender.permissions.may_send(record):
             request.state.denied = "not its record type"
-            raise HTTPException(403, f"{sender.name} may not send {record}, only {', '.join(sender.place.records)}")
+            raise HTTPException(
+                403, f"{sender.name} may not send {record}, only {', '.join(sender.permissions.records)}"
+            )
 
     async def body(self, request: Request, limit: int) -> bytes:
         """Errors: HTTPException 413 if it is larger than this, as it travels."""
@@ -104,7 +106,7 @@ class Door:
             raise HTTPException(503, str(error), RETRY) from error
 
     def _not_reviewed(self, error: ReviewError) -> None:
-        """Logs it, once a while: whoever comes again and again must not fill the log."""
+        """Logs that a token could not be reviewed, rate-limited so that a repeating client cannot fill the log."""
         self._unreviewed += 1
         if time.monotonic() >= self._unreviewed_logged_at + LOG_SECONDS:
             log.error("receive: %d tokens not reviewed; the last one: %s", self._unreviewed, error)

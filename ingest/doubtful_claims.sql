@@ -1,5 +1,5 @@
--- One row: an allocation of these that the last close knows from before an instant. doubtful: what is reported of it later may
--- change what was, for its end is estimated, or it was refused as long as nothing else is reported.
+-- One row: an allocation, of those asked about, that the last close has from before an instant. doubtful: a later report
+-- may change its past, because its end is estimated, or because it was refused for lack of other reports.
 -- Parameters: allocations Array(String), until DateTime64(3).
 SELECT cluster, allocation_id, max(doubt) AS doubtful
 FROM

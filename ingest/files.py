@@ -1,4 +1,4 @@
-"""A file of records into the store: picks the reader, and says what to do if none can read it."""
+"""Ingests a file of records: picks the reader by suffix, and suggests what to do if none can read the file."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def ingest_file(
     now: datetime | None = None,
     sender: str = "",
 ) -> IngestReport:
-    """The rows of a Parquet, CSV or JSON-lines file (the last two also compressed by gzip), never all in memory.
+    """Stores the rows of a Parquet, CSV or JSON-lines file (the last two optionally gzipped), never all in memory.
 
-    sender: who reads it in. Whoever has the store may say anything, so nothing of a file is held.
+    sender: who ingests it. Whoever can open the store may write anything, so no row of a file is held.
 
-    Sent again, the same file changes nothing. Errors: IngestError if the file cannot be read, lacks a needed column or
-    has a column in another unit; nothing of it is written then, unless it breaks off after whole batches (only a
-    damaged Parquet page can do that), which the message says.
+    Ingesting the same file again changes nothing. Errors: IngestError if the file cannot be read, lacks a required
+    column or has a column in another unit. Nothing is written then, unless the error comes after whole batches (only a
+    damaged Parquet page can do that); the message says so.
     """
     reader = READERS[suffix(path)]
     found: set[str] = set()

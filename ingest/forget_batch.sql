@@ -1,3 +1,3 @@
--- Takes what there is of a batch out of a table.
+-- Removes a batch's rows from a table.
 -- $$table.   Parameter: batch UInt64.
 DELETE FROM $table WHERE batch = {batch:UInt64}

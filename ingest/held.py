@@ -1,7 +1,7 @@
 """Held pushes: rows that await approval, and the decisions on them.
 
-A *held push* is what waits together: the rows of one sender, record type, reason and subject (a device, an
-allocation, a service). Its id changes with each row that joins it, so that nobody agrees to what they have not seen.
+A *held push* is decided as a whole: the rows of one sender, record type, reason and subject (a device, an allocation, a
+service). Its id changes when a row joins it, so that nobody approves rows that they have not seen.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ingest.batches import Batch, assemble
 from ingest.errors import IngestError
 from ingest.json_files import lines_piece
 from ingest.normalise import normalise
-from ingest.place import Doubt
+from ingest.permissions import Doubt
 from ingest.wire import plain
 from ingest.write import unacknowledge, write
 from warehouse.records import NARROW, RECORD_TYPES, RecordType
@@ -69,7 +69,7 @@ class HeldPush:
 def hold(
     store: Store, sender: str, record: RecordType, source: str, rows: Mapping[str, tuple[Mapping[str, Any], Doubt]]
 ) -> None:
-    """Keeps rows, by their hash, until somebody decides."""
+    """Stores rows as held, by their hash, until somebody decides."""
     now = datetime.now(UTC)
     columns: dict[str, list[Any]] = {
         "hash": list(rows),
@@ -83,7 +83,7 @@ def hold(
 
 
 def known(store: Store, sender: str, record: RecordType, hashes: Sequence[str]) -> dict[str, str]:
-    """Of these rows, those that were held before, and what became of them."""
+    """Which of these rows were held before, and their state."""
     found: dict[str, str] = {}
     for first in range(0, len(hashes), ASKED_AT_ONCE):
         part = list(hashes[first : first + ASKED_AT_ONCE])
@@ -93,22 +93,23 @@ def known(store: Store, sender: str, record: RecordType, hashes: Sequence[str]) 
 
 
 def refused_times(store: Store) -> dict[tuple[str, str], list[int]]:
-    """By sender and record type: stamps (ms since the epoch) of rows that somebody said no to."""
+    """By sender and record type: timestamps (ms since the epoch) of rows that somebody refused."""
     return {(row["one_sender"], row["record"]): row["times"] for row in store.rows(read_sql(__file__, "refused_times"))}
 
 
 def waiting(store: Store, sender: str) -> int:
-    """How many rows of the sender wait."""
+    """How many rows of the sender are held."""
     return int(store.value(read_sql(__file__, "held_count"), {"sender": sender}))
 
 
 def held_pushes(store: Store, state: str = HELD) -> list[HeldPush]:
-    """What waits, or what was decided; with '' both. The oldest first."""
+    """Held pushes in a state, the oldest first; '': in any state."""
     return [_push(row) for row in store.rows(read_sql(__file__, "held_pushes"), {"state": state})]
 
 
 def held_push(store: Store, id: str) -> HeldPush:
-    """Errors: IngestError if there is none of that id; it says if others are waiting in its place."""
+    """Errors: IngestError if there is none with that id; it says so if the push has other rows, and a new id, by
+    now."""
     found = held_pushes(store, "")
     for push in found:
         if push.id == id:
@@ -121,7 +122,7 @@ def held_push(store: Store, id: str) -> HeldPush:
 
 
 def rows_of(store: Store, push: HeldPush) -> list[dict[str, Any]]:
-    """The rows of a held push, as they came."""
+    """The rows of a held push, as they were sent."""
     asked = {"state": push.state, "sender": push.sender, "record_type": push.record_type}
     asked |= {"reason": push.reason, "subject": push.subject}
     asked["push"] = "" if push.state == HELD else push.id
@@ -141,8 +142,8 @@ def write_rows(store: Store, push: HeldPush, rows: Sequence[Mapping[str, Any]]) 
 def _write_rows(
     store: Store, record: RecordType, source: str, sender: str, rows: Iterable[Mapping[str, Any]], of: int
 ) -> None:
-    """Writes rows of a batch that is to go. As a batch of its own: one with the same rows may be there, and written by
-    somebody else."""
+    """Writes rows from a batch that is about to be removed, as a new batch: one with the same rows may exist already,
+    written by somebody else."""
     batch = _batch(record, source, map(raw_of, rows))
     digest = hashlib.blake2b(f"{batch.id} of {of}: {source}".encode(), digest_size=8).digest()
     write(store, record, source, replace(batch, id=int.from_bytes(digest, "little")), sender, anew=True)
@@ -154,9 +155,9 @@ def _batch(record: RecordType, source: str, raw: Iterable[str]) -> Batch:
 
 
 def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, author: str, why: str) -> HeldPush:
-    """Says yes or no to a held push; with a yes exactly its rows are written. Said again it changes nothing.
+    """Accepts or refuses a held push; accepting writes exactly its rows. Repeating a decision changes nothing.
 
-    Errors: IngestError if it was decided otherwise, or has other rows now.
+    Errors: IngestError if it was decided the other way, or has other rows by now.
     """
     if push.state != HELD:
         if push.state == decision:
@@ -175,12 +176,12 @@ def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, auth
 
 
 def take_back(store: Store, batches: Mapping[int, str], reason: str) -> int:
-    """Lets the rows of pushed batches wait after all, and takes them out of the store. A batch about several subjects
-    is written anew in a few parts, and nothing else: whoever asks finds out which of these are to wait. What somebody
-    decided already stays decided: rows with a yes are written anew as such, rows with a no are left out. Killed
-    anywhere and called again, it goes on; no row is lost. Answers how many rows wait now.
+    """Turns rows of already written batches into held rows, and removes them from the store. A batch about several
+    subjects is only rewritten as a few smaller batches; the caller then finds out which of those to hold. Earlier
+    decisions stand: accepted rows are written again as such, refused rows are left out. If killed, it resumes when
+    called again; no row is lost. Returns how many rows are held now.
 
-    batches: by id, what they would do, as whoever decides reads it.
+    batches: by id, the effect that they would have, in words for the person who decides.
     """
     with store.turn(DECISIONS):
         return sum(
@@ -217,19 +218,19 @@ def _taken_back(store: Store, about: Mapping[str, Any], doubt: Doubt) -> int:
 
 
 def _reported_apart_by(record: RecordType, row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Rows with the same wait together: of an allocation, a device, or a stream of samples, which may be of others."""
+    """Rows with the same key are held together: those of an allocation, a device or a stream of samples."""
     names = record.key[: record.key.index("ts")] if record.name == "samples" else record.key[:2]
     return tuple(row[name] or "" for name in names)
 
 
 def hash_of(row: Mapping[str, Any]) -> str:
-    """The same for the same row, however it was written, and as the store keeps it."""
+    """A hash of the row's content: the same however the row was written, and as read back from the store."""
     kept = {name: ctypes.c_float(row[name]).value for name in NARROW if row.get(name) is not None}
     return hashlib.blake2b(raw_of({**row, **kept}).encode(), digest_size=16).hexdigest()
 
 
 def raw_of(row: Mapping[str, Any]) -> str:
-    """The row as JSON, without what says nothing."""
+    """The row as JSON, without empty values."""
     said = {name: value for name, value in plain(row).items() if value != ""}
     return json.dumps(said, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 

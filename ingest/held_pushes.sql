@@ -1,5 +1,5 @@
--- One row: a held push: rows of one sender, record type, reason and subject that wait together, or were decided together.
--- Shape:   content: hash of its rows; a row more is another content.
+-- One row: a held push: rows of one sender, record type, reason and subject that are held, or were decided, together.
+-- Shape:   content: hash of its rows, which changes with every row that joins.
 SELECT
     sender, record_type, reason, subject, push, state,
     count() AS rows,

@@ -1,5 +1,5 @@
--- One row: a held row as it stands, the oldest first.
--- Parameters: sender, record_type, reason, subject: of these alone; empty: any.   state: held, or what was decided.
+-- One row: a held row in its current state, the oldest first.
+-- Parameters: sender, record_type, reason, subject: only these; empty: any.   state: held, or the decision.
 SELECT sender, record_type, toString(hash) AS hash, source, reason, subject, detail, ts, raw, held_at, state, push,
     decided_at, decided_by, why
 FROM held_rows FINAL

@@ -1,5 +1,5 @@
--- One row: an allocation that holds a device at some time from an instant on, as the last close has it.
--- Shape:   old: it held it before the issued months' end.   open: without a known end.
+-- One row: an allocation that holds a device at or after an instant, according to the last close.
+-- Shape:   old: it held the device before the end of the issued months.   open: its end is not known.
 -- Parameters: devices Array(String), since, until DateTime64(3).
 SELECT cluster, device_id, partition_id, toUnixTimestamp64Milli(start_at) AS start_ms, allocation_id, workload_id, units, start_at < {until:DateTime64(3, 'UTC')} AS old,
     end_at IS NULL AS open, startsWith(estimated, 'device unknown') AS assumed

@@ -29,8 +29,8 @@ class Response:
 
 
 def retry_after(headers: Mapping[str, str], longest: float, now: datetime | None = None) -> float | None:
-    """Seconds that an answer asks to wait, at most `longest`; None if it asks for none, or what is neither seconds nor
-    a date. A date is seen from the answer's own Date, so that two clocks need not agree; without one, from now.
+    """The response's Retry-After in seconds, at most `longest`; None if it has none, or one that is neither seconds nor
+    a date. A date is compared with the response's own Date, so that clocks need not agree; without one, with now.
 
     headers: names in lower case, or in any.   Source: RFC 9110 sections 5.6.7 and 10.2.3
     """
@@ -53,7 +53,7 @@ def _date(text: str) -> datetime | None:
 
 
 class Poster:
-    """A connection that is opened when needed and kept; redirects are not followed, proxies not asked.
+    """A persistent connection, opened on first use. Ignores redirects and proxy settings.
 
     ca_file: certificate authorities to believe instead of the system's.   timeout_seconds: for the whole answer.
     answer_bytes: of it, more is not read.
@@ -73,8 +73,8 @@ class Poster:
         self._connection: http.client.HTTPConnection | None = None
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
-        """Sends once more on a new connection if the kept one turns out to be closed: nothing was answered then, and
-        what is sent twice counts once."""
+        """POSTs; if the persistent connection turns out to be closed, sends once more on a new one. That is safe: a
+        body that arrives twice counts once."""
         kept = self._connection is not None
         try:
             return self._posted(path, body, headers)

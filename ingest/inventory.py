@@ -1,4 +1,5 @@
-"""Where devices stand, as the newest device rows say; remembered for a while, asked anew before anybody is doubted."""
+"""Cached locations of devices (cluster, node, model, pool) from the newest device rows; `judge` reads them again before
+it holds a row because of them."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ingest.place import Whereabouts
+from ingest.permissions import DeviceLocation
 from warehouse.store import Store, read_sql
 
 REMEMBERED_SECONDS = 60.0
@@ -22,11 +23,11 @@ class Inventory:
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock = store, clock
         self._lock = threading.Lock()
-        self._known: dict[str, Whereabouts | None] = {}
+        self._known: dict[str, DeviceLocation | None] = {}
         self._until = 0.0
 
-    def known(self, devices: Iterable[str]) -> Mapping[str, Whereabouts]:
-        """Where these devices stand, perhaps as of a minute ago."""
+    def known(self, devices: Iterable[str]) -> Mapping[str, DeviceLocation]:
+        """Locations of these devices, perhaps a minute old."""
         wanted = set(devices)
         with self._lock:
             if self._clock() >= self._until or len(self._known) > REMEMBERED:
@@ -41,15 +42,15 @@ class Inventory:
                 self._known |= fresh
         return {device: at for device, at in found.items() if at is not None}
 
-    def asked(self, devices: Iterable[str]) -> dict[str, Whereabouts]:
-        """Where these devices stand now."""
+    def asked(self, devices: Iterable[str]) -> dict[str, DeviceLocation]:
+        """Current locations of these devices."""
         return {
             device: (row["cluster"], row["node"], row["model"], row["pool"])
             for device, row in self.rows(devices).items()
         }
 
     def rows(self, devices: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """What the newest row of each of these devices says."""
+        """The newest row of each of these devices."""
         names = sorted(set(devices))
         found: dict[str, dict[str, Any]] = {}
         for first in range(0, len(names), ASKED_AT_ONCE):
@@ -58,7 +59,7 @@ class Inventory:
         return found
 
     def forget(self, devices: Iterable[str]) -> None:
-        """What was known of them changes."""
+        """Drops these devices from the cache, because they change."""
         with self._lock:
             for device in devices:
                 self._known.pop(device, None)

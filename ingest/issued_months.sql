@@ -1,4 +1,4 @@
--- One row: a period for which invoices stand.
+-- One row: a period with an issued invoice that is not void.
 SELECT DISTINCT period_start, period_end
 FROM invoices
 WHERE number NOT IN (SELECT number FROM voided_invoices)

@@ -16,7 +16,7 @@ from ingest.columns import CONVERSION_ERRORS
 from ingest.errors import IngestError
 from ingest.pieces import Piece, Reject, RowNumbers, check_columns
 from ingest.text_files import BOM, RAW_BYTES, ROW_BYTES, open_bytes, tail_of_whole, whole_lines
-from warehouse.json_text import duplicate_key, surely_once
+from warehouse.json_text import duplicate_key, keys_surely_unique
 from warehouse.records import USABLE_STATES, Column, ColumnType, RecordType
 
 PIECE_LINES = 20_000
@@ -66,10 +66,10 @@ def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> t
 
 
 def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], RowNumbers, list[Reject]]:
-    """What the lines say, which of them say it, and those that say nothing."""
+    """The lines' objects, the numbers of those lines, and the rejected ones."""
     try:
         values: list[Any] = [from_json(line) if len(line) <= ROW_BYTES else None for line in lines]
-        if set(map(type, values)) <= {dict} and surely_once(b",".join(lines), sum(map(len, values))):
+        if set(map(type, values)) <= {dict} and keys_surely_unique(b",".join(lines), sum(map(len, values))):
             return values, np.arange(first, first + len(values), dtype=np.int64), []
     except ValueError:
         pass  # one by one, to find which
@@ -86,7 +86,7 @@ def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], 
             value = from_json(line)
             if not isinstance(value, dict):
                 raise ValueError(f"{type(value).__name__}: expected an object")
-            if not surely_once(line, len(value)) and (twice := duplicate_key(line)):
+            if not keys_surely_unique(line, len(value)) and (twice := duplicate_key(line)):
                 raise ValueError(twice)
         except ValueError as error:
             rejects.append(Reject(number, "bad_json", str(error), line.decode("utf-8", errors="backslashreplace")))
@@ -97,7 +97,7 @@ def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], 
 
 
 def _column(column: Column, values: Sequence[Any]) -> pa.Array:
-    """Values of one kind as they are; a mixture as text, to be read value by value."""
+    """A column of values of one type as it is; mixed types as text, to be parsed value by value."""
     kinds = set(map(type, values)) - {type(None)}
     kind, of = _AS_THEY_ARE[column.type]
     if {dict, list}.isdisjoint(kinds):

@@ -1,8 +1,8 @@
-"""What becomes of each row of a push: stored, quarantined as out of its sender's place, held for a person, or passed
-over because it is known.
+"""Decides what happens to each pushed row: store it, quarantine it (its sender may not write it), hold it for approval,
+or skip it as a duplicate.
 
-Nearly every push is stored as a whole, and costs a few comparisons of distinct values; only rows that are in doubt are
-looked at one by one, and asked for in the store.
+Nearly every push is stored whole after a few comparisons of distinct values; only doubtful rows are examined one by one
+and looked up in the store.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from ingest.held import (
     waiting,
 )
 from ingest.inventory import Inventory
+from ingest.issued_guard import BooksVersion, IssuedGuard
 from ingest.normalise import Clean
-from ingest.past import BooksVersion, Past
-from ingest.pieces import Reject
-from ingest.place import (
+from ingest.permissions import (
     ALL,
     ALLOCATION_ELSEWHERE,
     Doubt,
-    Place,
+    Permissions,
     beyond_window,
     distinct,
     fits,
     out_of_place,
     placed_elsewhere,
 )
+from ingest.pieces import Reject
 from ingest.senders import Sender
 from ingest.stored_already import stored_already
 from warehouse.records import RecordType
@@ -55,14 +55,14 @@ ASKED_AT_ONCE = 5000
 REFUSALS_SECONDS = 1.0
 """How old the answer may be to when the rows were that somebody refused."""
 Doubts = dict[int, Doubt]
-"""By the row's place in the table."""
+"""By the row's index in the table."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """clean: what to write, with the rows for the quarantine.   held: rows by reason.   refused: rows that a person
-    said no to.   known: rows that need not be written again.   version: of the books that it was judged by; with
-    other books it has to be judged again.   None: whatever the books are."""
+    """clean: what to write, with the rows for the quarantine.   held: number of rows by reason.   refused: rows that a
+    person refused before.   known: rows that are stored already.   version: of the books that it was judged by; if
+    they change before it is written, it must be judged again. None: it does not depend on the books."""
 
     clean: Clean
     held: Counter[str] = field(default_factory=Counter)
@@ -72,14 +72,14 @@ class Judged:
 
 
 class _Left:
-    """The rows that nothing was said against yet."""
+    """The rows that no check has singled out so far."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
         self._places = np.arange(len(table))
 
     def without(self, found: Mapping[int, Doubt]) -> Doubts:
-        """Takes rows out; answers them by their places in the whole."""
+        """Removes rows, given by their index here; returns them by their index in the whole table."""
         if not found:
             return {}
         taken = {int(self._places[index]): doubt for index, doubt in found.items()}
@@ -95,7 +95,7 @@ class Judge:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._past = Past(store)
+        self._guard = IssuedGuard(store)
         self._refusals: tuple[float, dict[tuple[str, str], list[int]]] = -REFUSALS_SECONDS, {}
         self.inventory = Inventory(store)
 
@@ -109,18 +109,20 @@ class Judge:
         first: int = 1,
         fresh: bool = False,
     ) -> Judged:
-        """first: number of the first row, good or bad.   fresh: by the books as they are at this instant. Rows that
-        wait are in the store when this answers."""
-        left, place = _Left(clean.table), sender.place
+        """Judges a table of rows; held rows are in the store when it returns.
+
+        first: number of the first row, good or bad.   fresh: judge by the books of this instant, not by cached ones.
+        """
+        left, permissions = _Left(clean.table), sender.permissions
         refused = left.without(self._refused(sender, record, left.table, fresh))
-        out = left.without(out_of_place(place, record, left.table))
-        doubts = left.without(beyond_window(place, record, left.table, now))
-        if placed_elsewhere(place, record, left.table, self.inventory.known):
-            # What is remembered may be old; nobody is doubted for that.
-            doubts |= left.without(placed_elsewhere(place, record, left.table, self.inventory.asked))
-        if record.name == "events" and place.nodes != ALL and len(left.table):
-            doubts |= left.without(self._begun_elsewhere(place, left.table))
-        looked = self._past.look(record, left.table, now, fresh)
+        out = left.without(out_of_place(permissions, record, left.table))
+        doubts = left.without(beyond_window(permissions, record, left.table, now))
+        if placed_elsewhere(permissions, record, left.table, self.inventory.known):
+            # The cache may be stale, so check again before doubting anybody.
+            doubts |= left.without(placed_elsewhere(permissions, record, left.table, self.inventory.asked))
+        if record.name == "events" and permissions.nodes != ALL and len(left.table):
+            doubts |= left.without(self._begun_elsewhere(permissions, left.table))
+        looked = self._guard.look(record, left.table, now, fresh)
         doubts |= left.without(looked.doubts)
         if not out and not doubts and not refused:
             return Judged(clean, version=looked.version)
@@ -132,7 +134,7 @@ class Judge:
         return replace(judged, clean=written, version=looked.version)
 
     def _refused(self, sender: Sender, record: RecordType, table: pa.Table, fresh: bool) -> Doubts:
-        """Rows that somebody said no to, whether they would be held today or not."""
+        """Rows that somebody refused before, whether or not they would be held today."""
         read_at, refusals = self._refusals
         if fresh or time.monotonic() >= read_at + REFUSALS_SECONDS:
             read_at = time.monotonic()
@@ -147,13 +149,13 @@ class Judge:
         hashes = {int(place): hash_of(row) for place, row in zip(places, rows, strict=True)}
         states = known(self._store, sender.name, record, sorted(set(hashes.values())))
         return {
-            place: Doubt(REFUSED, "somebody said no to it")
+            place: Doubt(REFUSED, "a person refused it before")
             for place, hash in hashes.items()
             if states.get(hash) == REFUSED
         }
 
-    def _begun_elsewhere(self, place: Place, table: pa.Table) -> Doubts:
-        """Rows of allocations that are on another node than the sender's, by what was reported of them before."""
+    def _begun_elsewhere(self, permissions: Permissions, table: pa.Table) -> Doubts:
+        """Rows of allocations that were reported before on a node that is not the sender's."""
         codes, named = distinct(table, ("cluster", "allocation_id"))
         names = sorted({name for _, name in named})
         doubts: Doubts = {}
@@ -161,7 +163,7 @@ class Judge:
             asked = {"allocations": names[at : at + ASKED_AT_ONCE]}
             for row in self._store.rows(read_sql(__file__, "nodes_of_allocations"), asked):
                 nodes = {*row["nodes"], *(where[1] for where in self.inventory.known(row["devices"]).values())}
-                others = sorted(node for node in nodes if not fits(node, place.nodes))
+                others = sorted(node for node in nodes if not fits(node, permissions.nodes))
                 about = row["cluster"], row["allocation_id"]
                 if others and about in named:
                     doubt = Doubt(ALLOCATION_ELSEWHERE, f"{about[1][:100]} is on {others[0][:100]}")
@@ -171,7 +173,7 @@ class Judge:
     def _doubted(
         self, sender: Sender, record: RecordType, source: str, table: pa.Table, doubts: Doubts, out: Doubts
     ) -> Judged:
-        """What becomes of rows in doubt; those that nobody is to decide on are added to `out`."""
+        """Holds doubtful rows; those that cannot be held are added to `out`, for the quarantine."""
         rows = dict(zip(doubts, table.take(pa.array(list(doubts))).to_pylist(), strict=True))
         hashes = {place: hash_of(row) for place, row in rows.items()}
         before = known(self._store, sender.name, record, sorted(set(hashes.values())))
@@ -179,7 +181,7 @@ class Judge:
         stored = {new[index] for index in stored_already(self._store, record, table.take(pa.array(new, pa.int64())))}
         fresh = [place for place in new if place not in stored]
         room = MOST_HELD - waiting(self._store, sender.name) if fresh else 0
-        if sender.place.past == "refused":
+        if sender.permissions.past == "refused":
             out |= {place: doubts[place] for place in fresh}
             fresh = []
         out |= {
@@ -199,7 +201,7 @@ def _unwritten(judged: Judged) -> int:
 
 
 def _rejects(clean: Clean, out: Doubts, first: int) -> list[Reject]:
-    """The rejects, and beside them the rows that are out of place."""
+    """The rejects, together with the rows that the sender may not write."""
     if not out:
         return clean.rejects
     bad = {reject.row for reject in clean.rejects}

@@ -1,7 +1,7 @@
 """The devices of a cluster as they were last reported: `GET /api/v1/records/devices?cluster=NAME`, as JSON lines.
 
-For a watch that has no store of its own: it says when the devices of a node cannot be used, and only the nodes' agents
-know which those are. Who may read them has `inventory: true` (docs/agent.md) for that cluster.
+For watchers without access to the store: they report when the devices of a node are unavailable, but only the node's
+agent knows which devices those are. Reading them takes `inventory: true` (docs/agent.md) for that cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ingest.place import fits
+from ingest.permissions import fits
 from ingest.senders import Sender
 from ingest.wire import CONTENT_TYPE, PATH, plain
 from warehouse.errors import LedgerError
@@ -34,7 +34,7 @@ def known_devices_route(store: Store, sender: Callable[[Request], Awaitable[Send
         try:
             asking = await sender(request)
             cluster = request.query_params.get("cluster", "")
-            if not asking.place.inventory or not fits(cluster, asking.place.clusters):
+            if not asking.permissions.inventory or not fits(cluster, asking.permissions.clusters):
                 raise HTTPException(
                     403, f"{asking.name} may not read the devices of {cluster!r}: inventory is not true"
                 )

@@ -1,4 +1,4 @@
--- One row: a device of the cluster as last reported, wherever it stands now; removed ones are left out.
+-- One row: a device last reported in the cluster, wherever it is now; removed devices are left out.
 -- Parameters: cluster String.
 SELECT ts, cluster, node, device_id, vendor, model, memory_bytes, units, pool, toString(state) AS state
 FROM

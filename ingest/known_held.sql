@@ -1,6 +1,6 @@
--- One row: a row of a sender, or of one of several (`n1, n2`: their rows were written together), that was held before,
--- and what became of it.
--- Traps:   a no is to what its senders say; to whoever else says the same it is none.
+-- One row: a row of a sender, or of one of several (`n1, n2`: their rows were written together), that was held before, and
+-- its state.
+-- Traps:   a refusal applies to the senders of that row; the same row from anybody else is judged anew.
 -- Parameters: sender, record_type String, hashes Array(String).
 WITH splitByString(', ', toString(sender)) AS held_of, splitByString(', ', {sender:String}) AS asked
 SELECT toString(hash) AS hash, argMax(held_rows.state, (held_rows.state = 'accepted', revision)) AS state

@@ -1,5 +1,5 @@
--- One row: how many natural keys of a batch the store has between two instants: from other batches, or from any.
--- The tuple keeps a null in the key (a quantile that is none) from making the whole hash null.
+-- One row: how many natural keys of a batch the store has between two instants, from other batches or from any.
+-- The tuple keeps a null in the key (as in a row without a quantile) from making the whole hash null.
 -- $$table, $$key (columns), $$subject (second column of the key), $$staged (the batch).
 -- Parameters: batch UInt64, own Bool (whether the batch's own rows count), first_at and last_at DateTime64(3).
 SELECT uniqExact(hash) AS known

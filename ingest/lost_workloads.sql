@@ -1,5 +1,4 @@
--- One row: an allocation whose end is estimated to lie before an instant, as the last close has it: another sign of life
--- would move it.
+-- One row: an allocation whose end the last close estimated to be before an instant: another sign of life would move it.
 -- Parameters: devices Array(String), until DateTime64(3).
 SELECT DISTINCT cluster, device_id, workload_id
 FROM allocations

@@ -1,4 +1,4 @@
--- One row: an allocation that was reported before, with the nodes, and the devices, that it was said to be on.
+-- One row: an allocation that was reported before, with the nodes and devices that it was reported on.
 -- Parameters: allocations Array(String).
 SELECT
     cluster,

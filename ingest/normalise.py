@@ -1,6 +1,6 @@
-"""Rows as they came -> rows of the contract, and the ones that are not. Pure: a row's fate depends on it and `now`.
+"""Validates rows and converts them to the contract's types. Pure: the result depends on the row and `now` alone.
 
-Whole columns at a time: an aggregate first, a mask only where it says that something is wrong.
+Works on whole columns: first an aggregate, and a mask only where the aggregate shows that something is wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Excess:
-    """How many values of a bounded column are above its maximum, of how many that are above 0, and one of them."""
+    """How many positive values of a bounded column exceed its maximum, out of how many, and an example."""
 
     above: int
     counted: int
@@ -196,7 +196,7 @@ def _usable(states: pa.DictionaryArray) -> Mask | None:
 
 
 def _without_unusable(states: pa.DictionaryArray, utilization: pa.Array) -> pa.Array:
-    """A state that carries no value has none, whatever the column says."""
+    """Clears values in rows whose state carries no value."""
     blank = matching(states, lambda texts: pc.invert(pc.is_in(texts, pa.array([*USABLE_STATES, ""]))))
     if blank is None or not _mask(utilization.is_valid())[blank].any():
         return utilization

@@ -1,5 +1,5 @@
-"""What the audit says of pushes: who changed the inventory, ended what another sender had begun, or had rows held.
-Telemetry is in the summary of each sender's day alone (`sender_days`)."""
+"""Audit entries for pushes: who changed the inventory, ended an allocation that another sender reported, or had rows
+held. Telemetry appears only in the daily summary by sender (`sender_days`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warehouse.store import Store, read_sql
 NAMED = 20
 """Devices or allocations that an entry names."""
 AGAIN = timedelta(hours=1)
-"""Rows that are held for the same reason are noted so often."""
+"""Rows held again for the same reason are noted at most this often."""
 MOST_KEYS = 10_000
 ASKED_AT_ONCE = 5000
 """Allocations of a push that are looked at."""

@@ -1,4 +1,4 @@
--- One row: a workload of these that was given devices before an instant, and of which only the node was reported then.
+-- One row: a workload, of those asked about, that was placed before an instant with only its node reported.
 -- Parameters: workloads Array(String), until DateTime64(3).
 SELECT DISTINCT cluster, if(workload_id = '', allocation_id, workload_id) AS workload_id
 FROM events

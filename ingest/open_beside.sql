@@ -1,7 +1,8 @@
--- One row: an allocation, on each node where its device ever stood, that began after the issued months, goes on, and was sampled itself: if its own samples stop and
--- its device is sampled for a day longer, its end counts as lost there, and the room goes to what began before it.
+-- One row: an open allocation with samples of its own that began after the issued months, on each node that its device was
+-- ever on. If its own samples stop and its device is sampled for a day longer, its end counts as lost, and the room on the
+-- node goes to what began before it.
 -- Units:   last_ms = its last own sample, ms since the epoch.
--- Parameters: clusters, nodes Array(String): places, as pairs, not empty; devices Array(String), empty: all; until DateTime64(3).
+-- Parameters: clusters, nodes Array(String): pairs, not empty; devices Array(String), empty: all; until DateTime64(3).
 WITH
     stands AS
     (

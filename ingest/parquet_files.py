@@ -1,4 +1,4 @@
-"""Parquet: the contract's columns of each row group, texts as dictionaries where the file has them so."""
+"""Reads Parquet by row group: the contract's columns only, texts as dictionaries if the file stores them so."""
 
 from __future__ import annotations
 

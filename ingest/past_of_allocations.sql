@@ -1,6 +1,8 @@
--- One row: what was reported of an allocation before an instant, and what all its events fill in where one of them is silent.
--- Shape:   placed: rows that gave it devices; on_node: of these, without a device; first_placed, last_placed, last_ended: ms, 0: never.
---          no_*: placing rows before the instant that leave the column to the others' word.
+-- One row: what was reported of an allocation before an instant, and the values with which its events fill in empty
+-- columns.
+-- Shape:   placed: rows that gave it devices; on_node: those without a device; first_placed, last_placed, last_ended: ms,
+--          0: never.
+--          no_*: placing rows before the instant that leave the column empty, so that another event fills it in.
 -- Parameters: allocations Array(String), until DateTime64(3).
 WITH
     {until:DateTime64(3, 'UTC')} AS until,

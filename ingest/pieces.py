@@ -1,4 +1,4 @@
-"""What readers return: rows as they were read, with their numbers and their raw text."""
+"""The common result of all readers: rows as read, with their row numbers and raw text, and the rejected ones."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Reject:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some rows in the order of the source.
+    """Consecutive rows of a source, in order.
 
-    table: columns as read, any types.   numbers: of its rows, ascending.   rejects: rows between them that could not
-    be told apart into columns, ascending.   raw: the text of the i-th row of the table.
+    table: columns as read, of any type.   numbers: row numbers, ascending.   rejects: rows between them that could not
+    be split into columns, ascending.   raw: returns the text of the i-th row of the table.
     """
 
     table: pa.Table
@@ -80,9 +80,9 @@ def piece_of(table: pa.Table, numbers: RowNumbers) -> Piece:
 
 
 def check_columns(record: RecordType, source: str, names: Sequence[str], utilization: bool = True) -> None:
-    """Refuses a source that lacks a column without which no row can be used, or has one of ours twice.
+    """Errors: IngestError if the source lacks a required column, or has one of ours twice.
 
-    utilization: whether a source of samples must have it; not if all its states are unusable.
+    utilization: whether samples need that column; not if all their states are unusable.
     """
     needed = [*record.required, *(["utilization"] if record.name == "samples" and utilization else [])]
     found = ", ".join(names) or "none"
@@ -99,7 +99,7 @@ def check_columns(record: RecordType, source: str, names: Sequence[str], utiliza
 
 
 def check_time_type(source: str, kind: pa.DataType) -> None:
-    """Refuses times that are bare numbers: nobody can tell seconds from milliseconds."""
+    """Refuses timestamps that are bare numbers: seconds and milliseconds look alike."""
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         raise IngestError(
             source, f"column ts is {kind}: expected timestamps or ISO 8601 text", "Convert it, with its unit, to UTC"

@@ -1,4 +1,6 @@
-"""Pieces or tables of records into the store, batch by batch, the next one prepared while one is written."""
+"""The pipeline from a reader to the store: validates and batches rows, and prepares the next batch while one is
+written.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from ingest.ahead import ahead
 from ingest.batches import batches
 from ingest.errors import IngestError
 from ingest.pieces import Piece, table_pieces
+from ingest.prefetch import prefetch
 from ingest.report import IngestReport
 from ingest.write import write
 from warehouse.records import RecordType
@@ -33,10 +35,11 @@ def ingest_tables(
     now: datetime | None = None,
     sender: str = "",
 ) -> IngestReport:
-    """Tables with the contract's columns, in order and in any chunking; `source` says in the quarantine where they came
-    from, `sender` who brought them.
+    """Stores tables with the contract's columns, in order and in any chunking; the quarantine shows `source` as their
+    origin, `sender` as who brought them.
 
-    Sent again, the same rows change nothing. Errors: IngestError if a needed column is missing or in a wrong unit.
+    Ingesting the same rows again changes nothing. Errors: IngestError if a required column is missing or in a wrong
+    unit.
     """
     return ingest_pieces(store, record, source, table_pieces(record, source, tables), on_progress, now, sender)
 
@@ -50,9 +53,9 @@ def ingest_pieces(
     now: datetime | None = None,
     sender: str = "",
 ) -> IngestReport:
-    """As `ingest_tables`, for what a reader found."""
+    """Like `ingest_tables`, for the pieces of a reader."""
     report = IngestReport()
-    for batch in ahead(batches(record, source, pieces, now or datetime.now(UTC))):
+    for batch in prefetch(batches(record, source, pieces, now or datetime.now(UTC))):
         report += write(store, record, source, batch, sender)
         if (bad := sum(report.quarantined.values())) > SOURCE_REJECTS:
             raise IngestError(source, f"{bad:,} bad rows so far, more than {SOURCE_REJECTS:,}", "See gpuledger doctor")

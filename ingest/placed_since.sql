@@ -1,4 +1,4 @@
--- One row: an allocation was given a device, at an instant or later, and when it was last.
+-- One row: an allocation that was given a device at or after an instant, and when it last was.
 -- Parameters: devices, nodes Array(String): of these devices, or on these nodes; since DateTime64(3).
 SELECT cluster, node, device_id, allocation_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
 FROM events

@@ -1,6 +1,7 @@
--- One row: an allocation was given a device, or GPUs of a node ('' = the device was not reported).
--- Shape:   backwards_ms = when it started, ms since the epoch, if all its ends are before that, so that the books refuse
---          it as long as no other end is told; else null.   Parameters: allocations Array(String).
+-- One row: an allocation's device, or GPUs of a node ('' = the device was not reported).
+-- Shape:   backwards_ms = its start, ms since the epoch, if all its ends are before that, so that the books refuse it until
+--          another end is reported; else null.
+-- Parameters: allocations Array(String).
 WITH
     event IN ('started', 'resized', 'resumed') AS placing,
     event IN ('preempted', 'finished', 'failed', 'cancelled', 'rejected') AS ending

@@ -1,6 +1,7 @@
--- One row: a device as it was reported: the units it was ever said to have, and where it stood, from an instant on.
--- Shape:   nodes: where it ever stood; told: (ms since the epoch, node; '' = removed) of the last row until then and of all
---          later ones, in order. Where it was only said to be removed it never stood. Of two rows of one instant it stands.
+-- One row: a device with all unit counts that it was ever reported with, and its nodes from an instant on.
+-- Shape:   nodes: all it was ever on; told: (ms since the epoch, node; '' = removed) of the last row up to the instant and
+--          of all later ones, in order. A row that only removes it adds no node. Of two rows of one instant, the one that
+--          does not remove it counts.
 -- Parameters: devices Array(String); until DateTime64(3).
 WITH {until:DateTime64(3, 'UTC')} AS until
 SELECT

@@ -1,4 +1,4 @@
-"""An httpx client whose peers have a limit for their whole answer (answer_time.py says why)."""
+"""An httpx client with a deadline for the whole response, not only for each read (answer_time.py says why)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ingest.answer_time import ended_in_time
 
 
 class PromptClient:
-    """Safe to use from several threads; what one of them gives up may break off the others' answers, too.
+    """Safe to use from several threads, but a deadline that passes in one may cut off the responses of the others.
 
-    timeout: seconds for each read; a whole answer has twice as long.   options: others of httpx.Client.
+    timeout: seconds for each read; the whole response gets twice as long.   options: passed to httpx.Client.
     """
 
     def __init__(self, timeout: float, **options: Any) -> None:
@@ -43,7 +43,7 @@ class PromptClient:
 
     @contextmanager
     def stream(self, method: str, url: str, *, timeout: float | None = None, **more: Any) -> Iterator[httpx.Response]:
-        """The answer as it comes, as httpx.Client has it; the client is of no use after one that was late."""
+        """Streams the response, like httpx.Client.stream; after a missed deadline the client is unusable."""
         seconds = self._timeout if timeout is None else timeout
         with (
             ended_in_time(2 * seconds, self._client.close),
@@ -56,7 +56,7 @@ class PromptClient:
 
 
 def ask(method: str, url: str, seconds: float, *, verify: Any = True, **more: Any) -> httpx.Response:
-    """One answer of somebody who is not asked often. Errors: httpx.HTTPError."""
+    """One request to a peer that is rarely asked, over a new connection. Errors: httpx.HTTPError."""
     client = PromptClient(seconds, verify=verify)
     try:
         return client.request(method, url, **more)

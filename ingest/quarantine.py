@@ -1,4 +1,4 @@
-"""What is in quarantine: rows that were kept out, by the reason."""
+"""Reads the quarantine: how many rows were rejected for which reason, with examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXAMPLES = 3
 
 
 def quarantined(store: Store) -> list[dict[str, Any]]:
-    """A row for each record type and reason: record_type, reason, rows, and `newest`, a few of them as source, row,
+    """A row for each record type and reason: record_type, reason, rows, and `newest`, a few examples with source, row,
     detail and raw."""
     found = store.rows(read_sql(__file__, "quarantine"), {"examples": EXAMPLES})
     names = ("source", "row", "detail", "raw")

@@ -1,4 +1,4 @@
--- One row: a reason for which rows of a record type are in quarantine, how many, and the newest of them as
+-- One row: a reason for which rows of a record type are in quarantine, how many there are, and the newest of them as
 -- (source, row, detail, raw).
 -- Parameter: examples UInt8, how many of the newest.
 SELECT

@@ -1,5 +1,5 @@
--- One row: a stream in which a sample that ends after an instant began before it, and when the last of those ends.
--- Traps:   a sample that comes to end before such a one, or with it, leaves it less to cover.
+-- One row: a stream with samples that begin before an instant and end after it, and the end of the last of those.
+-- Traps:   a new sample that ends before such a sample, or with it, shortens what that one covers.
 -- Parameters: devices Array(String), instant DateTime64(3).
 SELECT cluster, device_id, partition_id, workload_id, toInt64(toUnixTimestamp64Milli(max(ts))) AS last_ms
 FROM samples

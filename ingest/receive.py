@@ -1,15 +1,15 @@
-"""The receiving half of a push: `POST /api/v1/records/{record type}`, for agents and for anything that can post JSON.
+"""The server's side of a push: `POST /api/v1/records/{record type}`, for agents and for anything that can post JSON.
 
 A body is JSON lines (application/x-ndjson), or one JSON object or an array of them (application/json), plain or gzip.
-The answer comes when the rows are in the store: 200 and a report. Rows that do not fit, or are out of the sender's
-place, go to quarantine under its name; rows that a person has to decide on are held (`judge`). Both are counted in the
-report.
+The response comes when the rows are in the store: 200 and a report. Invalid rows, and rows that the sender may not
+write, go to quarantine under its name; rows that need approval are held (`judge`). The report counts both.
 
-    401 no or a wrong token   403 this sender may not send that   404 no such record type   409 not what the batch's
-    hash says   413 too large   415 no JSON, by its Content-Type   422 not readable   429 and 503, with Retry-After:
-    later
+    401  no token, or an unknown one          403  this sender may not send that record type
+    404  no such record type                  409  the content does not match the batch's hash
+    413  too large                            415  the Content-Type is not JSON
+    422  cannot be parsed                     429, 503  try later (Retry-After)
 
-What is sent again changes nothing: batches of the last while are known by their hash, all others by their rows' keys.
+Resending changes nothing: recent batches are recognized by their hash, all others by the natural keys of their rows.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from ingest.door import BODY_BYTES, RETRY, Door
 from ingest.errors import IngestError
 from ingest.json_files import lines_piece
 from ingest.judge import Judge, Judged
+from ingest.micro_batches import MicroBatches
 from ingest.normalise import Clean, normalise
 from ingest.notes import Note, Notes
+from ingest.permissions import ALL, OUT_OF_PLACE, other_clusters
 from ingest.pieces import Reject
-from ingest.place import ALL, OUT_OF_PLACE, other_clusters
 from ingest.senders import Sender, Senders
 from ingest.tally import Tally
-from ingest.together import Together
 from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, NODE_HEADER, PATH, batch_id, lines_of
 from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES, RecordType
@@ -69,7 +69,7 @@ CONTENT_TYPES = frozenset(
     {
         *("application/x-ndjson", "application/json", "application/jsonl", "application/jsonlines"),
         *("application/json-lines", "application/x-jsonlines", "text/plain", "application/octet-stream"),
-        *("", "application/x-www-form-urlencoded"),  # curl --data-binary, where none is said
+        *("", "application/x-www-form-urlencoded"),  # curl --data-binary without a Content-Type
     }
 )
 """What a body of JSON is called. Any other is not JSON, and read as such it would be rows for the quarantine."""
@@ -77,8 +77,8 @@ CONTENT_TYPES = frozenset(
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a batch. quarantined, held: rows by reason.   refused: rows that a person said no to.
-    known: it was in the store already."""
+    """What happened to a batch. quarantined, held: number of rows by reason.   refused: rows that a person refused
+    before. known: the batch was in the store already."""
 
     batch: str
     read: int
@@ -105,7 +105,7 @@ class Report:
 
 @dataclass
 class _Body:
-    """As it was let in. document: one JSON document, not lines.   most_text: bytes that may be made of it."""
+    """An admitted body. document: one JSON document, not lines.   most_text: limit of its decompressed bytes."""
 
     sender: Sender
     record: RecordType
@@ -122,7 +122,7 @@ class _Body:
 
 
 class _TooManyRejectsError(IngestError):
-    """few: done when the first of them are in quarantine."""
+    """few: done when the first of the rejects are in quarantine."""
 
     def __init__(self, rejects: Sequence[Reject], rows: int, few: Future[None]) -> None:
         super().__init__("body", _many(rejects, rows), "The first of them are in quarantine; mend and resend")
@@ -135,8 +135,8 @@ Batch = tuple[str, str]
 
 @dataclass
 class _Part:
-    """A part of a body. rows: of it, good and bad.   judged, notes (for the audit): as it was looked at last; that may
-    be once more when it is written.   done: once it is in the store."""
+    """A part of a body. rows: in it, good and bad.   judged, notes (for the audit): from when it was last judged, which
+    may happen again when it is written.   done: set once it is in the store."""
 
     rows: int
     look: Callable[[bool], tuple[Judged, Sequence[Note]]]
@@ -150,9 +150,9 @@ class _Part:
 
 
 class Receiver:
-    """Takes bodies in, and answers when they are in the store.
+    """Accepts bodies, and responds when their rows are in the store.
 
-    store: what rows are judged by; a connection beside the coalescer's.   now: the clock that stamps are judged by.
+    store: to judge rows by; another connection than the coalescer's.   now: the clock by which timestamps are judged.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Receiver:
         self._under_way: dict[Batch, asyncio.Task[Report]] = {}
         self._bytes = 0
         self._reading = asyncio.Semaphore(AT_ONCE)
-        self._small = Together(self._look_at, SMALL_BODIES, self._reading)
+        self._small = MicroBatches(self._look_at, SMALL_BODIES, self._reading)
         self.senders = senders
         self.door = Door(senders, self.tally, now)
 
@@ -264,8 +264,8 @@ class Receiver:
         return found
 
     def _look_at(self, bodies: Sequence[_Body]) -> list[list[_Part] | BaseException]:
-        """What becomes of each body, or why it was refused; their rows are written from here on. Rows of one type are
-        looked at in one go, and a body with bad rows once more by itself: its rows have numbers of their own."""
+        """Judges bodies and submits their rows for writing; returns a result or an error for each. Rows of one type are
+        judged together, but a body with bad rows again by itself, so that its row numbers are right."""
         cleans = self._good(bodies)
         found: list[list[_Part] | BaseException] = []
         for body in bodies:
@@ -276,7 +276,7 @@ class Receiver:
         return found
 
     def _good(self, bodies: Sequence[_Body]) -> dict[int, Clean]:
-        """Those that can be read and have no bad row, by their identity: their rows in the contract's types."""
+        """The bodies that can be parsed and have no bad row, by identity: their rows in the contract's types."""
         of_record: dict[str, list[_Body]] = {}
         for body in bodies:
             with contextlib.suppress(IngestError):  # `_put` says so
@@ -298,7 +298,7 @@ class Receiver:
         return found
 
     def _put(self, body: _Body, clean: Clean | None) -> list[_Part]:
-        """Looks at all of the rows, then has them written: a batch is taken as a whole or not at all."""
+        """Judges all of the rows, then submits them: a batch is taken as a whole or not at all."""
         sender, record, source, lines = body.sender, body.record, body.source, body.lines
         cleans = (
             [(1, clean)]
@@ -309,7 +309,7 @@ class Receiver:
                 if portion
             ]
         )
-        if sender.place.clusters != ALL:
+        if sender.permissions.clusters != ALL:
             for _, one in cleans:
                 _refuse_other_clusters(sender, one)
         rejects = [reject for _, one in cleans for reject in one.rejects]
@@ -321,17 +321,18 @@ class Receiver:
         return [self._judged(sender, record, source, *one) for one in cleans]
 
     def take(self, sender: Sender, source: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Rows by record type, which were made here of what a sender pushed in another form: with its rights, as if it
-        had sent them. They are in the store, or wherever else they belong, when it returns; not for the event loop.
+        """Stores rows, by record type, that the server made from what a sender pushed in another format (remote write,
+        OTLP); with the sender's permissions, as if it had pushed them. Blocks until they are stored, so not for the
+        event loop.
 
-        Errors: LedgerError if the store does not take them: then they are to be given again.
+        Errors: LedgerError if the store does not take them; then pass them again.
         """
         given: list[tuple[RecordType, list[_Part]]] = []
         for name, rows in records.items():
             record, parts = RECORD_TYPES[name], []
             for first, portion in portions(lines_of(rows), PORTION_ROWS):
                 clean = _clean(record, portion, first, self._now())
-                if not sender.place.may_send(name) or other_clusters(sender.place, clean.table):
+                if not sender.permissions.may_send(name) or other_clusters(sender.permissions, clean.table):
                     reason = "not its record type or cluster"
                     self.tally.add(self._now(), sender.name, name, "denied", reason, len(portion))
                 else:
@@ -346,7 +347,7 @@ class Receiver:
                 self._count(sender, record, _report("", read, [part.judged for part in parts]))
 
     def _judged(self, sender: Sender, record: RecordType, source: str, first: int, clean: Clean) -> _Part:
-        """Looks at rows, and has them written."""
+        """Judges rows and submits them."""
         now = self._now()
 
         def look(fresh: bool) -> tuple[Judged, Sequence[Note]]:
@@ -366,7 +367,7 @@ class Receiver:
             self.tally.write()
 
     def _count(self, sender: Sender, record: RecordType, report: Report) -> None:
-        """For the summary of the sender's day."""
+        """Counts a push in the summary of the sender's day."""
         now = self._now()
         self.tally.add(now, sender.name, record.name, "stored", "", report.stored)
         for reason, rows in report.held.items():
@@ -379,7 +380,7 @@ class Receiver:
 
     def _ended(self, batch: Batch, task: asyncio.Task[Report]) -> None:
         self._under_way.pop(batch, None)
-        # Looked at here, or asyncio complains where the sender hung up meanwhile.
+        # GuardResult at here, or asyncio complains where the sender hung up meanwhile.
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, HTTPException):
             log.error("receive: an internal error", exc_info=error)
 
@@ -410,7 +411,7 @@ def _report(name: str, read: int, parts: Sequence[Judged]) -> Report:
 
 
 def _refuse_other_clusters(sender: Sender, clean: Clean) -> None:
-    others = other_clusters(sender.place, clean.table)
+    others = other_clusters(sender.permissions, clean.table)
     if others:
         raise HTTPException(
             403, f"{sender.name} may not send rows of cluster {others[0]!r}; the whole batch was refused"

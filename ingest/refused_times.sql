@@ -1,5 +1,5 @@
--- A row for each sender and record type of which a person has refused rows: their instants. A row that several senders
--- sent together (as in known_held.sql) is each one's.
+-- One row: a sender and record type of which a person refused rows, with the times of those rows. A row that several
+-- senders sent together (as in known_held.sql) counts for each.
 SELECT
     arrayJoin(splitByString(', ', toString(sender))) AS one_sender,
     toString(record_type) AS record,

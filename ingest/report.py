@@ -1,4 +1,4 @@
-"""The outcome of an ingest: rows stored, rejected, known already."""
+"""The outcome of an ingest: how many rows were stored, rejected, or duplicates."""
 
 from __future__ import annotations
 

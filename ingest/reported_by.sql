@@ -1,4 +1,4 @@
--- One row: an allocation that somebody reported, and who.   Parameters: allocations Array(String).
+-- One row: an allocation that was reported before, and by whom.   Parameters: allocations Array(String).
 SELECT cluster, allocation_id, groupUniqArray(sender) AS senders
 FROM
 (

@@ -1,12 +1,13 @@
-"""Whose a Kubernetes service account's token is: the API server says, and its word counts for a short while.
+"""Which Kubernetes service account a token belongs to: asks the API server (TokenReview), and caches the answer
+briefly.
 
-What asks it is given (`Reviewer`); here are the answers that are remembered, and how many may be asked about at once:
+The API is called by a `Reviewer` that is passed in; this module caches answers and bounds concurrent reviews:
 
-    remembered ─▶ the answer, at once            asked about already ─▶ the answer that comes
-    good before ─▶ asked about among such alone  new ─▶ asked about among the new ones, few of one address
+    cached        ─▶ the answer, at once         in progress    ─▶ waits for that answer
+    valid before  ─▶ reviewed in a lane of its own    new  ─▶ reviewed in the lane of new tokens, few per address
 
-Tokens that are made up are all new: they hold up neither what is remembered nor what was good before. While the API
-server cannot be asked, a token that is not remembered is neither good nor bad: whoever sends it is told to come later.
+Made-up tokens are always new, so they delay neither cached tokens nor those that were valid before. While the API
+server is away, an unknown token is neither accepted nor rejected: its sender is told to retry.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TOKEN_BYTES = 16_384
 
 
 class ReviewError(IngestError):
-    """A token that may not send. passes: it may be otherwise later."""
+    """The token may not send. passes: it may be accepted later."""
 
     def __init__(self, where: str, what: str, next_step: str = "", passes: bool = False) -> None:
         super().__init__(where, what, next_step)
@@ -47,8 +48,8 @@ class ReviewError(IngestError):
 
 @dataclass(frozen=True)
 class Account:
-    """name: namespace/name of a service account.   node: that its token is bound to; empty: to none, and
-    `why_no_node` says more."""
+    """name: namespace/name of a service account.   node: that its token is bound to; empty: none, and `why_no_node`
+    explains."""
 
     name: str
     node: str = ""
@@ -66,7 +67,7 @@ class Account:
 
 
 class Reviewer(Protocol):
-    """Asks an API server."""
+    """Asks an API server about a token."""
 
     def review(self, token: str) -> Account | None:
         """Whose it is; None: nobody's, or not for us. Errors: ReviewError if the server cannot be asked."""
@@ -74,9 +75,9 @@ class Reviewer(Protocol):
 
 
 class Reviews:
-    """For one event loop, which alone touches what is remembered; the API server is asked on threads of our own.
+    """For one event loop, which alone uses the cache; the API server is called on threads of our own.
 
-    accounts: those of senders; any other is nobody here.   clock: monotonic seconds.
+    accounts: the service accounts that are senders; all others are unknown.   clock: monotonic seconds.
     """
 
     def __init__(
@@ -134,5 +135,5 @@ class Reviews:
 
 
 def is_web_token(token: str) -> bool:
-    """Whether it has a JSON web token's form: nothing else is passed on."""
+    """Whether it looks like a JSON web token: nothing else is sent to the API server."""
     return len(token) <= TOKEN_BYTES and re.fullmatch(r"[\w-]+\.[\w-]+\.[\w-]+", token, re.ASCII) is not None

@@ -1,4 +1,4 @@
--- One row: a workload was sampled on a device, up to when and, since an instant, from when (null: not since).
+-- One row: a workload that was sampled on a device: its last sample and, since an instant, its first (null: none since).
 -- Parameters: devices, workloads Array(String), since DateTime64(3).
 SELECT cluster, device_id, workload_id, minOrNullIf(ts, ts >= {since:DateTime64(3, 'UTC')}) AS first_since
 FROM samples

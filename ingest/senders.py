@@ -1,4 +1,4 @@
-"""Who may push what: a YAML file of senders, each with a token and a place; read again when it changes.
+"""Who may push what: a YAML file of senders, each with a token and permissions; reloaded when it changes.
 
 senders:
   - name: gpu-1
@@ -33,7 +33,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ingest.errors import IngestError
-from ingest.place import ALL, Names, Place
+from ingest.permissions import ALL, Names, Permissions
 from ingest.reviews import Account, Reviewer, Reviews, is_web_token
 from ingest.token_file import Reread, Tokened, digest_of
 from warehouse.records import RECORD_TYPES
@@ -57,11 +57,11 @@ def _span(value: Any) -> Any:
 
 Some = tuple[Annotated[str, Field(min_length=1, max_length=300)], ...]
 OneOrMore = Annotated[Some, Field(min_length=1)]
-"""An empty list would let a sender say nothing, and refuse all of it."""
+"""Not empty: an empty list would refuse everything that the sender pushes."""
 
 
 class Rights(BaseModel):
-    """Of what a sender may tell. Nothing is allowed that is not said."""
+    """The permissions of a sender as the file states them. What is not stated is not allowed."""
 
     model_config = MODE
 
@@ -78,7 +78,7 @@ class Rights(BaseModel):
     def _named(cls, given: Any) -> Any:
         for name, before in (("records", "all"), ("clusters", "all"), ("nodes", "all")):
             if isinstance(given, dict) and name not in given:
-                raise ValueError(f"{name} is not said; until now that meant {name}: {before}. Name them, or say all")
+                raise ValueError(f"{name} is missing; it used to default to {before}. List them, or write all")
         return given
 
     @model_validator(mode="after")
@@ -89,9 +89,9 @@ class Rights(BaseModel):
         return self
 
     @property
-    def place(self) -> Place:
+    def permissions(self) -> Permissions:
         nodes: Names = () if self.nodes == "own" else self.nodes
-        return Place(self.records, self.clusters, nodes, self.services, self.back, self.past, self.inventory)
+        return Permissions(self.records, self.clusters, nodes, self.services, self.back, self.past, self.inventory)
 
 
 class _Entry(Tokened, Rights):
@@ -139,10 +139,10 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class Sender:
-    """name: shown as the source of what it sent.   place: what it may send."""
+    """name: shown as the source of its rows.   permissions: what it may write."""
 
     name: str
-    place: Place
+    permissions: Permissions
 
 
 Connect = Callable[[Kubernetes], Reviewer]
@@ -150,11 +150,11 @@ Connect = Callable[[Kubernetes], Reviewer]
 
 
 class Senders:
-    """The senders of a file. A change that cannot be read, or understood, leaves those in force that were; a file that
-    names nobody, none.
+    """The senders of a file, reloaded when it changes. If the new version is invalid, the old one stays in force; an
+    empty one has no senders.
 
-    connect: asked where the file has a kubernetes section.
-    Errors: IngestError if the file cannot be read at first.
+    connect: called if the file has a kubernetes section.
+    Errors: IngestError if the file cannot be read the first time.
     """
 
     def __init__(self, path: Path, connect: Connect | None = None) -> None:
@@ -167,13 +167,13 @@ class Senders:
         self._take(file)
 
     def of(self, token: str) -> Sender | None:
-        """Whose token it is, as far as that is known here. It is looked up by its hash: how long that takes says
-        nothing about tokens."""
+        """The sender with this token, among those with tokens in the file. Looked up by hash, so timing reveals
+        nothing."""
         self._refresh()
         return self._tokens.get(digest_of(token))
 
     def named(self, name: str) -> Sender | None:
-        """What the sender of this name may send now, for what it sent before; None if it may send no more."""
+        """The current permissions of a sender, for rows that it sent earlier; None if it may no longer send."""
         self._refresh()
         for sender in self._tokens.values():
             if sender.name == name:
@@ -182,16 +182,17 @@ class Senders:
         reported = self._accounts.get(account)
         if reported is None or (reported.nodes == "own") != bool(node):
             return None
-        return Sender(name, reported.place.on_node(node) if node else reported.place)
+        return Sender(name, reported.permissions.on_node(node) if node else reported.permissions)
 
     def reviewable(self, token: str) -> bool:
-        """Whether an API server can be asked about it."""
+        """Whether an API server can review this token."""
         return self._reviews is not None and is_web_token(token)
 
     async def reviewed(self, token: str, address: str) -> Sender | None:
-        """Whose token it is, as the API server says; None: nobody's. May take seconds, unless its answer is remembered.
+        """The service account with this token, as the API server confirms; None: none. May take seconds, unless the
+        answer is cached.
 
-        address: of who sends it.   Errors: ReviewError if it may not send, or if the API server cannot be asked now.
+        address: of the client.   Errors: ReviewError if it may not send, or if the API server cannot be asked now.
         """
         reviews, accounts = self._reviews, self._accounts
         account = None if reviews is None else await reviews.of(token, address)
@@ -215,15 +216,15 @@ class Senders:
                 raise IngestError(str(self._path), "kubernetes: cannot be used here", HINT)
             accounts = {one.account: one for one in file.kubernetes.accounts}
             reviews = Reviews(self._connect(file.kubernetes), accounts)
-        self._tokens = {one.digest: Sender(one.name, one.place) for one in file.senders}
+        self._tokens = {one.digest: Sender(one.name, one.permissions) for one in file.senders}
         self._reviews, self._accounts = reviews, accounts
 
 
 def _sender(reported: _Account, account: Account) -> Sender:
-    """Errors: ReviewError if it may tell of its own node alone, and its token has none."""
+    """Errors: ReviewError if it may write about its own node only, and its token is not bound to one."""
     if reported.nodes != "own":
-        return Sender(reported.account, reported.place)
-    return Sender(f"{reported.account}@{account.known_node}", reported.place.on_node(account.known_node))
+        return Sender(reported.account, reported.permissions)
+    return Sender(f"{reported.account}@{account.known_node}", reported.permissions.on_node(account.known_node))
 
 
 def _read(path: Path) -> _File:

@@ -1,6 +1,6 @@
--- One row: whether what a session does after a month may change what is charged for it in that month: minimum_ms, below
--- which a session is charged as that long; by_length = 1 where a discount goes by how long one lasted.
--- Traps:   a card is kept without what is as usual, and a minimum of 60 s is.
+-- One row: how the continuation of a session after a month can change its charge within the month: minimum_ms: shorter
+-- sessions are charged as this long; by_length = 1 if a discount depends on the length of a session.
+-- Traps:   a stored rate card leaves out default values, and a minimum of 60 s is one.
 SELECT
     1000 * multiIf(
         empty(card), 0,

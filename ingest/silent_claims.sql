@@ -1,6 +1,6 @@
--- One row: an allocation that still holds a device that it held when the last issued month ended, whose own samples
--- stopped before that. If its device is sampled for a day longer, its end counts as lost, in that month.
--- Units:   last_ms = its last own sample, ms since the epoch.   Parameters: until DateTime64(3): the issued months' end.
+-- One row: an allocation that still holds a device that it held when the last issued month ended, with no sample of its own
+-- since. If its device is sampled for a day longer, its end counts as lost, within that month.
+-- Units:   last_ms = its last own sample, ms since the epoch.   Parameters: until DateTime64(3): end of the issued months.
 WITH
     open AS
     (

@@ -1,11 +1,11 @@
-"""Batches that wait on a node's disk for the store: bounded, oldest first, whole after a kill at any moment.
+"""The agent's queue on disk: bounded, oldest first, and consistent after a kill at any moment.
 
-An append is one transaction, synced before it returns, so that not even a power cut takes what was collected.
-Deletions are not synced: a batch that comes back is sent again, and changes nothing in the ledger.
+An append is one transaction that is synced before it returns, so not even a power cut loses collected rows. Deletions
+are not synced: a batch that reappears is sent again, which changes nothing.
 
-Full (`max_bytes`): the oldest batches go, counted. Disk full: what cannot be written stays in memory, bounded as well,
-and is delivered from there. Damaged file: it is set aside under another name, a new one begun. Each of these is a
-`Loss`, kept in the file until it was reported, and a line in the log.
+Queue full (`max_bytes`): the oldest batches are dropped and counted. Disk full: batches stay in memory, also bounded,
+and are delivered from there. File damaged: it is renamed and a new one begun. Each of these is a `Loss`, stored until
+it is reported, and logged.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class SpoolState:
-    """What waits. bytes: on disk.   memory_bytes: of what the disk did not take.   set_aside: bodies that the store
-    refused.   disk_error: why the disk takes nothing, empty if it does.   lost: since the file was begun."""
+    """The state of the queue. bytes: on disk.   memory_bytes: of batches that the disk did not take.   set_aside:
+    bodies that the store refused.   disk_error: why the disk takes nothing; empty if it does.   lost: since the file
+    was created."""
 
     batches: int
     rows: int
@@ -72,11 +73,11 @@ class SpoolState:
 
 
 class Spool:
-    """The spool in a folder; of one process, safe from several threads.
+    """The spool in a folder; owned by one process, safe to use from several threads.
 
-    max_bytes: of the batches on disk.   memory_bytes: of those that the disk does not take.   synced: whether an
-    append waits for the disk; without, a power cut (no kill) may take the last seconds.
-    Errors: IngestError if the folder is of no use or another process has it.
+    max_bytes: of the batches on disk.   memory_bytes: of batches that the disk does not take.   synced: whether an
+    append waits for the disk; if not, a power cut (but no kill) may lose the last seconds.
+    Errors: IngestError if the folder is unusable or another process has it.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Spool:
         self.close()
 
     def append(self, batches: Sequence[WireBatch], now: datetime) -> bool:
-        """Keeps the batches, all or none of them on disk; whether it is the disk that keeps them."""
+        """Adds batches, all or none; returns whether they are on disk (else they are in memory)."""
         with self._lock:
             new = [Held(0, batch, epoch_ms(now)) for batch in batches if batch.rows]
             if not new and not self._memory:
@@ -115,7 +116,7 @@ class Spool:
         """The oldest batch and those of its type that follow, within the limits (but at least one). They stay until
         `acknowledge` or `set_aside`.
 
-        without: record types that are left where they are.
+        without: record types to skip.
         """
         with self._lock:
             none: list[Held] = []
@@ -129,11 +130,12 @@ class Spool:
             return _group(_within(same, max_rows, max_bytes)) if same else None
 
     def acknowledge(self, group: Group) -> None:
-        """The store has it."""
+        """Removes a group that the store has."""
         self._forget(group.numbers)
 
     def set_aside(self, group: Group, reason: str, now: datetime) -> None:
-        """The store will never take it: keeps it apart, with the reason, as long as there is room."""
+        """Moves a group that the store will never accept out of the queue; it is kept, with the reason, as long as
+        there is room."""
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -148,7 +150,7 @@ class Spool:
             self._forget(group.numbers)
 
     def take_up_again(self) -> int:
-        """Lets what was set aside wait once more: what refused it may be mended. Answers how many batches."""
+        """Puts set-aside batches back into the queue, in case the cause is fixed. Returns how many."""
 
         def work(connection: sqlite3.Connection) -> None:
             found = connection.execute("SELECT record, rows, at_ms, body FROM set_aside ORDER BY seq").fetchall()
@@ -163,15 +165,15 @@ class Spool:
         log.info("spool: resending %d batches that the store had refused", aside)
         return aside
 
-    def unsaid(self) -> list[Loss]:
-        """Losses that no finding tells of yet."""
+    def unreported(self) -> list[Loss]:
+        """Losses that no finding has reported yet."""
         with self._lock:
             if self._losses:
                 self._changed(lambda connection: None)
-            return _merged([*self._noted(read_sql(__file__, "spool_unsaid")), *self._losses.values()])
+            return _merged([*self._noted(read_sql(__file__, "spool_unreported")), *self._losses.values()])
 
-    def said(self, losses: Iterable[Loss]) -> None:
-        """They have been reported."""
+    def mark_reported(self, losses: Iterable[Loss]) -> None:
+        """Marks losses as reported."""
         with self._lock:
             done = [(loss.batches, loss.rows, loss.reason, loss.record) for loss in losses]
             self._changed(
@@ -201,7 +203,7 @@ class Spool:
             )
 
     def close(self) -> None:
-        """Writes what only memory holds, if the disk takes it now."""
+        """Writes batches that are only in memory, if the disk takes them now."""
         with self._lock:
             if self._memory and not self.append([], datetime.now(UTC)):
                 log.error("spool: %d batches are lost with this process: %s", len(self._memory), self.disk_error)
@@ -210,7 +212,8 @@ class Spool:
             self._file.close()
 
     def _changed(self, work: Callable[[sqlite3.Connection], object], synced: bool = True) -> bool:
-        """Does the work in one transaction, with what could not be written before; whether the disk took it."""
+        """Does the work in one transaction, together with earlier changes that could not be written; returns whether it
+        succeeded."""
 
         def whole(connection: sqlite3.Connection) -> None:
             delete(connection, self._gone)
@@ -254,7 +257,7 @@ class Spool:
             self._drop_oldest(connection, size - self.max_bytes)
 
     def _drop_oldest(self, connection: sqlite3.Connection, excess: int) -> None:
-        """Room for the newest; a little more than is needed, so that it is not every append that drops."""
+        """Makes room for the newest batches; a bit more than needed, so that not every append has to."""
         (newest,) = connection.execute("SELECT max(seq) FROM batches").fetchone()
         left = excess + self.max_bytes // 100
         dropped = []
@@ -298,7 +301,7 @@ class Spool:
         return found
 
     def _forget(self, numbers: Sequence[int]) -> None:
-        """Takes batches out; if the disk takes not even that, they are remembered as gone."""
+        """Removes batches; if the disk does not even take that, remembers them as removed."""
         with self._lock:
             self._memory = [held for held in self._memory if held.number not in numbers]
             self._gone |= {number for number in numbers if number < IN_MEMORY}
@@ -356,7 +359,7 @@ def _group(held: Sequence[Held]) -> Group:
 
 
 def _merged(losses: Iterable[Loss]) -> list[Loss]:
-    """One a reason and record type."""
+    """Losses with the same reason and record type, combined."""
     merged: dict[tuple[str, str], Loss] = {}
     for loss in losses:
         before = merged.get((loss.reason, loss.record))

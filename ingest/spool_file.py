@@ -1,4 +1,4 @@
-"""The SQLite file of a spool: transactions, what to do when the disk is full and when the file is damaged."""
+"""The SQLite file of a spool: transactions, and how it survives a full disk or a damaged file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class DiskError(Exception):
-    """The disk takes nothing: full, read only or broken."""
+    """The disk takes no writes: full, read-only or broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What did not reach the store.
+    """Batches that did not reach the store.
 
-    reason: spool_full (the oldest were dropped), disk_full (and memory as well), damaged (on disk; a whole file counts
-    as one batch of nobody knows how many rows), refused (by the store; kept, set aside).
-    first_at, last_at: when it was spooled.
+    reason: spool_full (the oldest were dropped), disk_full (and memory, too), damaged (on disk; a whole file counts as
+    one batch with an unknown number of rows), refused (by the store; set aside).
+    first_at, last_at: when they were spooled.
     """
 
     reason: str
@@ -71,9 +71,9 @@ class Loss:
 
 
 class SpoolFile:
-    """One connection to the file of a folder; begun anew where it is damaged. Its owner keeps threads apart.
+    """One connection to the file in a folder; starts a new file if it is damaged. The owner serializes access.
 
-    Errors: IngestError if the folder is of no use, another process has it, or the file cannot be opened at first.
+    Errors: IngestError if the folder is unusable, another process has it, or the file cannot be opened the first time.
     """
 
     def __init__(self, folder: Path, synced: bool) -> None:
@@ -91,7 +91,7 @@ class SpoolFile:
             ) from error
 
     def change(self, work: Callable[[sqlite3.Connection], None], synced: bool = True) -> None:
-        """Does the work in one transaction; synced: on the disk's platter when this returns, else soon.
+        """Does the work in one transaction; synced: on disk when this returns, else soon after.
 
         Errors: DiskError; nothing has changed then.
         """
@@ -111,7 +111,7 @@ class SpoolFile:
         self.read(whole)
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What the work answers; on a damaged file it is done on the new one. Errors: DiskError."""
+        """Returns what the work reads; if the file turns out damaged, repeats it on a new file. Errors: DiskError."""
         if self._closed:
             raise DiskError("the spool is closed")
         for last in (False, True):
@@ -133,7 +133,7 @@ class SpoolFile:
         self._holder.close()
 
     def _begin_anew(self, error: sqlite3.DatabaseError) -> None:
-        """Renames a damaged file, so that a person can look at it; how much was in it nobody knows."""
+        """Renames the damaged file, so that a person can look at it; how much it held is unknown."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -161,7 +161,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _hold(folder: Path) -> IO[str]:
-    """Takes the folder for this process and writes our number into its lock."""
+    """Locks the folder for this process, and writes our pid into the lock file."""
     try:
         return hold(folder)
     except OSError as error:

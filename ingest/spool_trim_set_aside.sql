@@ -1,4 +1,4 @@
--- Takes out the oldest of what was set aside, so that the rest fits (SQLite). ?1 bytes; the newest one always stays.
+-- Deletes the oldest set-aside bodies, so that the rest fits (SQLite). ?1 bytes; the newest one always stays.
 DELETE FROM set_aside
 WHERE seq IN
 (

@@ -1,4 +1,6 @@
-"""Rows that the store already has, in every column: resending them changes nothing, so they are never held."""
+"""Finds rows that the store already has with equal values in every column: resending them changes nothing, so they are
+never held.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from warehouse.store import Store, identifier, read_sql
 def stored_already(
     store: Store, record: RecordType, table: pa.Table, acknowledged: bool = False, doubted_from: str | None = None
 ) -> set[int]:
-    """The places of such rows in the table.   acknowledged: only those that batches brought which are complete.
-    doubted_from: and of what others than this sender pushed only what closes have read: the rest may yet be taken back.
-    """
+    """Indexes of such rows in the table.   acknowledged: count only rows from complete batches.
+    doubted_from: of rows that senders other than this one pushed, count only those that a close has read: a close may
+    still turn the others into held rows."""
     if not len(table):
         return set()
     types = {row["name"]: row["type"] for row in store.rows(read_sql(__file__, "column_types"), {"table": record.name})}
@@ -50,5 +52,5 @@ def _cast(name: str | None, kind: str) -> str:
 
 
 def _text(value: str) -> str:
-    """NULL is none, and no text is that."""
+    """A column as text; NULL as a text that nothing else can be."""
     return f"ifNull(concat('=', toString({value})), '')"

@@ -1,7 +1,8 @@
--- One row: a row of a batch that the store has already, in each column; its number is the column `place`.
+-- One row: a row of a batch that the store has already, equal in every column; the column `place` is its index.
 -- $$table, $$subject (second column of the key), $$stored (columns as text), $$given (the batch's, in the table's types),
--- $$staged (the batch).   Parameters: first_at, last_at DateTime64(3); acknowledged Bool: of complete batches alone;
--- doubts Bool, sender: without what others than this one pushed since the last close, or an hour before it.
+-- $$staged (the batch).
+-- Parameters: first_at, last_at DateTime64(3); acknowledged Bool: only rows of complete batches; doubts Bool, sender:
+--             ignore what other senders pushed since the last close, or up to an hour before it.
 SELECT place
 FROM (SELECT place, cityHash64([$given]) AS hash FROM $staged)
 WHERE hash IN

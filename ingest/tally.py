@@ -1,5 +1,7 @@
-"""What each sender pushed and what became of it, counted in memory and written once in a while: `doctor` and `audit`
-show it by day. A crash costs the counts of the last minute; the rows themselves are in `ingest_batches`.
+"""Counts what each sender pushed and what happened to it; `doctor` and `audit` show the counts by day.
+
+They are kept in memory and written about once a minute, so a crash loses the last minute's; the rows themselves are in
+`ingest_batches`.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Tally:
         return self._clock() >= self._written_at + WRITTEN_SECONDS or len(self._pushes) > MOST_KEYS
 
     def write(self) -> None:
-        """What was counted since the last time; a store that does not take it is given it with the next."""
+        """Writes the counts since the last call; if the store fails, they are written with the next."""
         with self._lock:
             pushes, rows, last = self._pushes, self._rows, self._last
             self._pushes, self._rows, self._last = Counter(), Counter(), {}

@@ -1,9 +1,9 @@
-"""Where an agent's batches go: the receiver of `gpuledger server`, or a ClickHouse server itself.
+"""Where an agent delivers: the receiver of `gpuledger server`, or a ClickHouse server directly.
 
-Through the receiver, rows are checked again, bad ones are shown in quarantine, many agents' batches become one insert,
-and none is acknowledged before it was looked for in the store. Straight to ClickHouse an acknowledgement is the
-server's own: it drops a block that it has seen under the same token, and a kill of the server at the wrong moment may
-cost a block that was noted and not yet in place. Every agent needs a user there, and makes inserts of its own.
+The receiver checks rows again, shows bad ones in the quarantine, combines batches of many agents into one insert, and
+acknowledges a batch only after finding it in the store. ClickHouse itself only drops blocks whose token it has seen;
+killed at the wrong moment, it may lose a block that it has noted but not yet moved into place. Also, every agent then
+needs a ClickHouse user and makes its own inserts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_ASKED_SECONDS = 3600.0
 
 
 class Outcome(StrEnum):
-    """What became of a group."""
+    """What happened to a group."""
 
     TAKEN = "taken"
     WAIT = "wait"
@@ -47,7 +47,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """retry_after: seconds that the other side asks for.   quarantined: rows that it took but does not count."""
+    """retry_after: seconds that the server asks to wait.   quarantined: rows that it accepted but does not count."""
 
     outcome: Outcome
     message: str = ""
@@ -56,7 +56,7 @@ class Answer:
 
 
 class Target(Protocol):
-    """Where batches go. Never raises for what the other side or the network does."""
+    """Takes batches. Never raises for errors of the server or the network."""
 
     url: str
 
@@ -67,14 +67,15 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sends; the other side shows it."""
+    """The agent's identity, which the server shows."""
 
     cluster: str = ""
     node: str = ""
 
 
 def target(url: str, sender: Sender, token_file: Path | None = None, ca_file: Path | None = None) -> Target:
-    """By the URL: http(s):// is a receiver, clickhouse(s):// the server. Errors: IngestError if it is neither."""
+    """Picks the target by URL: http(s):// is a receiver, clickhouse(s):// a ClickHouse server. Errors: IngestError for
+    others."""
     scheme = urlsplit(url).scheme
     if scheme in ("http", "https"):
         return ReceiverTarget(url, sender, token_file, ca_file)
@@ -118,7 +119,8 @@ class ReceiverTarget:
 
 
 def judged(response: Response, rows: int) -> Answer:
-    """A receiver's answer. Only its own report acknowledges; only what says that the bytes are bad refuses them."""
+    """Interprets a receiver's response: only its own report acknowledges; only a clear statement that the bytes are bad
+    refuses."""
     status, said = response.status, f"status {response.status}: {' '.join(response.text.split())[:300]}"
     if 200 <= status < 300:
         try:
@@ -227,7 +229,7 @@ class ClickHouseTarget:
 
 
 def judged_insert(response: Response, quarantined: int = 0) -> Answer:
-    """A ClickHouse server's answer."""
+    """Interprets a ClickHouse server's response."""
     late = re.search(r"Code: (\d+)\. DB::Exception: ", response.text)
     if response.status == 200 and "x-clickhouse-exception-code" not in response.headers and not late:
         if "x-clickhouse-summary" in response.headers or "x-clickhouse-query-id" in response.headers:

@@ -1,4 +1,4 @@
-"""What CSV and JSON lines share: a stream of bytes, decompressed if necessary, and a check that it is complete."""
+"""Shared by the CSV and JSON readers: opens and decompresses a text file, and checks that it is complete."""
 
 from __future__ import annotations
 

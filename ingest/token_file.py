@@ -1,4 +1,4 @@
-"""What files that name tokens have in common: a token or its hash for each entry, and that they are read again."""
+"""Shared by files with tokens: a token or its hash for each entry, and reloading when the file changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def digest_of(token: str) -> bytes:
 
 
 class Reread:
-    """Tells when a file has changed. To be made before the file is read first; safe to use from several threads."""
+    """Notices when a file has changed. Create it before the first read; safe to use from several threads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,7 +1,7 @@
--- One row: a place where a claim of before an instant may still come out otherwise there, by what is reported of later times:
--- a node (device_id '') where a claim on the node alone got its devices, or none; a device on which an end counts as lost,
--- or could come to count so, because its holder was not sampled since.
--- Units:   decided_ms = what is reported of times from then on does not matter any more, ms since the epoch.
+-- One row: a node or device where later reports may still change a claim from before an instant: a node (device_id '')
+-- where a claim with a node only was given its devices, or none; a device on which an end counts as lost, or may come to
+-- count as lost because its holder was not sampled since.
+-- Units:   decided_ms = reports about times from then on can change nothing, ms since the epoch.
 -- Parameters: until DateTime64(3).
 WITH
     {until:DateTime64(3, 'UTC')} AS until,

@@ -1,4 +1,4 @@
-"""How gpuledger signs what it posts to a site's own receivers.
+"""Signs the webhooks that gpuledger posts to a site's own receivers.
 
 The signature is HMAC-SHA256 over the timestamp, a dot and the body, in hex; a receiver compares it in constant time and
 refuses timestamps that are more than a few minutes old:

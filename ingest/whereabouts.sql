@@ -1,4 +1,4 @@
--- One row: where a device stands now, as the newest row of it says; devices that were removed have none.
+-- One row: the current location of a device, from its newest row; removed devices have none.
 -- Traps:   of two rows of one instant the worse state counts, as in the books.
 -- Parameters: devices Array(String).
 SELECT device_id, last.1 AS cluster, last.2 AS node, last.3 AS model, last.4 AS pool, last.5 AS units, last.6 AS state

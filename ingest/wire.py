@@ -1,7 +1,7 @@
-"""What travels from an agent to the store: a batch is rows of one record type, as JSON lines, gzipped.
+"""The format in which agents send rows: a batch is rows of one record type, as JSON lines, gzipped.
 
-Batches of one type that follow each other can be put together by joining their bytes: gzip members in a row are one
-gzip stream. Nothing here needs the engine or pyarrow.
+Consecutive batches of one type can be concatenated, because gzip members in a row are one gzip stream. Nothing here
+needs the engine or pyarrow.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ COMPRESSION = 6
 
 @dataclass(frozen=True, slots=True)
 class WireBatch:
-    """record: name of the record type.   rows: how many lines.   body: gzip.   suspect: none of the rows fits the
-    contract; the store's side puts them into quarantine."""
+    """record: name of the record type.   rows: number of lines.   body: gzip.   suspect: none of the rows is valid; the
+    server puts them into quarantine."""
 
     record: str
     rows: int
@@ -54,7 +54,7 @@ def lines_of(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
 
 
 def plain(row: Mapping[str, Any], times: dict[datetime, str] | None = None) -> dict[str, Any]:
-    """A row as JSON has it. times: instants that were put into words already."""
+    """The row with values that JSON can hold. times: instants that were formatted already."""
     words = {} if times is None else times
     found = {}
     for name, value in row.items():

@@ -1,16 +1,16 @@
-"""A batch into the store: rows, rejects and, last, the acknowledgement.
+"""Writes a batch into the store: rows, rejects and, last, the acknowledgement.
 
-Killed anywhere, the batch has no acknowledgement; sent again it is the same batch under the same token, and the
-engine adds what is missing, in the table and in the targets of its views.
+If killed, the batch stays unacknowledged; sent again, it is the same batch under the same token, and the engine adds
+what is missing, in the table and in the targets of its views.
 
-Rows that complete batches have brought already, the same in every column, are not written again: of equal rows the
-table keeps the last, whose batch would say that the fact came when it was sent again (an issued invoice is computed
-again from what had come by then). For the same reason what others have reported in other words, under the same key, is
-written as reported otherwise: the table keeps both.
+Rows that complete batches brought already, equal in every column, are not written again: of equal rows the table keeps
+the last, so the fact would seem to have arrived when it was resent (rederiving an issued invoice depends on when facts
+arrived). For the same reason, a row that somebody else reported differently under the same key is marked as reported
+otherwise: the table keeps both.
 
-The token alone is not enough: the engine notes it on disk just before it moves a part into place, so that a kill
-between the two loses the part for good, and a second try is taken for a duplicate. So a batch is looked for before it
-is acknowledged, and one that is not all there is taken out and written anew.
+The token alone is not enough: the engine notes it on disk just before it moves a part into place. A kill between the
+two loses the part, and a second try is taken for a duplicate. So a batch is looked up before it is acknowledged; if
+part of it is missing, it is removed and written under a new token.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ TOLD_OTHERWISE = frozenset({"samples", "events", "devices"})
 def write(
     store: Store, record: RecordType, source: str, batch: Batch, sender: str = "", anew: bool = False
 ) -> IngestReport:
-    """Writes a batch unless it was written completely before; says what became of its rows.
+    """Writes a batch unless it is stored completely already; returns what happened to its rows.
 
-    sender: who pushed it, or who read the file.   anew: rows, too, that the store has from a batch that is to go.
+    sender: who pushed it, or who read the file.   anew: also writes rows that the store has from a batch about to be
+    removed.
     """
     reasons = dict(Counter(reject.reason for reject in batch.rejects))
     about = {"record_type": record.name, "batch": batch.id}
@@ -95,10 +96,10 @@ def _counted(store: Store, record: RecordType, batch: Batch, staged: str) -> tup
 
 
 def _fresh(store: Store, record: RecordType, batch: Batch, source: str, sender: str) -> Batch | None:
-    """The batch without the rows that the store has from complete ones; None if nothing is left.
+    """The batch without rows that complete batches brought already; None if nothing is left.
 
-    What somebody else pushed may be taken back by the next close, and refused: then this one still tells it. Not so of
-    samples that were pushed: those of many senders are written together, under all their names.
+    What somebody else pushed may still be held by the next close, and refused; then this batch must have the row, too.
+    Pushed samples are an exception: those of many senders are written together, under all their names.
     """
     doubted_from = None if record.name == "samples" and source.startswith("push:") else sender
     known = stored_already(store, record, batch.table, acknowledged=True, doubted_from=doubted_from)
@@ -107,13 +108,14 @@ def _fresh(store: Store, record: RecordType, batch: Batch, source: str, sender: 
 
 
 def _write(store: Store, record: RecordType, batch: Batch, staged: str, keys: int, otherwise: bool = False) -> None:
-    """keys: how many natural keys the batch has.   otherwise: whether others may have told of the same things."""
+    """keys: number of natural keys in the batch.   otherwise: whether others may have reported the same keys
+    differently."""
     _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}", otherwise)
     _complete(store, record, batch, staged, keys, otherwise)
 
 
 def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys: int, otherwise: bool) -> None:
-    """Writes the batch anew, under a token of its own, unless all of it is there."""
+    """If any of the batch is missing, writes it again under a new token."""
     names = _names(record, staged)
     row = _arrived(store, record, batch)
     noted = row["touched"] > 0 or record.name != "samples"
@@ -134,20 +136,20 @@ def _arrived(store: Store, record: RecordType, batch: Batch) -> dict[str, int]:
 def _insert_anew(
     store: Store, record: RecordType, batch: Batch, staged: str, is_there: bool = True, otherwise: bool = False
 ) -> None:
-    """Takes out what there is of the batch, and writes it under a token that the engine has not seen."""
+    """Removes what is there of the batch, and writes it under a token that the engine has not seen."""
     if is_there:
         forget(store, record, batch.id)
     _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}-{uuid.uuid4().hex}", otherwise)
 
 
 def forget(store: Store, record: RecordType, batch: int) -> None:
-    """Takes what there is of a batch out of its table, and of what follows from it."""
+    """Removes a batch from its table and from the tables derived from it."""
     for table in (record.name, *(["touched_hours"] if record.name == "samples" else [])):
         store.command(read_sql(__file__, "forget_batch", table=identifier(table)), {"batch": batch})
 
 
 def unacknowledge(store: Store, record: RecordType, batch: int) -> None:
-    """Makes it a batch that nobody finished, no close reads, and sent again is written; and takes its rows out."""
+    """Removes a batch's rows and acknowledgement: no close reads it, and it is written if it is sent again."""
     for table in ("ingest_batches", "recent_batches"):
         store.command(read_sql(__file__, "forget_batch", table=table), {"batch": batch})
     forget(store, record, batch)
@@ -168,7 +170,7 @@ def _where(batch: Batch) -> dict[str, Any]:
 
 
 def _insert(store: Store, table: str, batch: Batch, staged: str, token: str, otherwise: bool = False) -> None:
-    """Without a token nothing is dropped as a duplicate."""
+    """Without a token, nothing is dropped as a duplicate."""
     columns = ", ".join(identifier(name) for name in batch.table.column_names)
     name = "insert_batch_told_otherwise" if otherwise and table in TOLD_OTHERWISE else "insert_batch"
     sql = read_sql(__file__, name, table=identifier(table), columns=columns, staged=staged)
@@ -195,5 +197,5 @@ def _quarantine(store: Store, record: RecordType, source: str, batch: Batch) -> 
 
 
 def _storable(text: str) -> str:
-    """Text that has a UTF-8 form, whatever a reader let through."""
+    """Text that can be encoded as UTF-8, whatever a reader let through."""
     return text.encode("utf-8", errors="backslashreplace").decode()

@@ -1,13 +1,12 @@
-"""How a client's address is counted, wherever one client may have only its share."""
+"""Client addresses as rate limits count them: an IPv6 /64 is one client."""
 
 from __future__ import annotations
 
 import ipaddress
 
 
-def counted_as(host: str) -> str:
-    """Itself, or the network of 64 bits that an IPv6 address is in: everybody has as many addresses of it as they
-    like."""
+def rate_limit_key(host: str) -> str:
+    """The address itself, or the /64 network of an IPv6 address: one client can use any address in its /64."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -13,11 +13,11 @@ from warehouse.store import Store
 
 @contextlib.contextmanager
 def repeating(store: Store, work: Callable[[Store, threading.Event], None], **when: Any) -> Iterator[None]:
-    """Does the work now, and then by APScheduler's trigger (`seconds=60`, or `minute=20` of every hour), one at a time,
-    on a connection of its own, so that nobody who reads waits for it.
+    """Runs the work now, then on APScheduler's trigger (`seconds=60`, or `minute=20` of every hour), one run at a time,
+    on its own connection, so that it does not block readers.
 
-    A run that was missed is made up for by the next: what is to be done follows from the store, not from the clock that
-    woke it. The event is set when the server ends; the work then comes to its end soon, and is waited for.
+    Missing a run does no harm: the work reads from the store what is left to do. The event is set when the server shuts
+    down; the work should then finish soon, because shutdown waits for it.
     """
     from apscheduler.schedulers.background import BackgroundScheduler
 

@@ -1,13 +1,12 @@
-"""Copies of an embedded store in another folder, and stores made of them, by the engine's own BACKUP and RESTORE.
+"""Backs up an embedded store to another folder, and restores it, with the engine's own BACKUP and RESTORE.
 
-    FOLDER/whole-2026-11-23T22-31-05Z/             every table; made while others write
-    FOLDER/2026-11-23T22-31-09Z/engine/            what is not in that whole one, made while nobody writes
-    FOLDER/2026-11-23T22-31-09Z/access.sqlite      people, tokens and sessions, where they lie in the store's folder
-    FOLDER/2026-11-23T22-31-09Z/manifest.json      written last: what it rests on, and what made it
+    FOLDER/whole-2026-11-23T22-31-05Z/             full copy: every table; made while others write
+    FOLDER/2026-11-23T22-31-09Z/engine/            backup: the changes since that full copy, made while nobody writes
+    FOLDER/2026-11-23T22-31-09Z/access.sqlite      people, tokens and sessions, if they are in the store's folder
+    FOLDER/2026-11-23T22-31-09Z/manifest.json      written last: its full copy, and the software version
 
-A backup is one of the latter: it is restored with the whole one that it rests on. Writers wait only while it is made,
-which takes as long as what changed since then. What was not finished ends in `.unfinished`, and the next backup
-removes it.
+A backup is incremental and is restored together with its full copy. Writers wait only while the increment is made,
+which takes time in proportion to what changed. An unfinished backup ends in `.unfinished`; the next one removes it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from warehouse.store import EmbeddedStore, Store, open_store, read_sql
 WHOLE, UNFINISHED = "whole-", ".unfinished"
 ENGINE, ACCESS, MANIFEST = "engine", "access.sqlite", "manifest.json"
 MOST_CHANGED = 0.5
-"""A backup that is larger than this part of the whole one that it rests on is the last one to rest on it."""
+"""Once a backup is larger than this fraction of its full copy, the next one begins with a new full copy."""
 
 
 class BackupError(LedgerError):
@@ -39,7 +38,7 @@ class BackupError(LedgerError):
 
 @dataclass(frozen=True)
 class Backup:
-    """name: its folder.   whole: that of what it rests on.   bytes: of its own.   migration: the schema's number."""
+    """name: its folder.   whole: folder of its full copy.   bytes: its own size.   migration: the schema's number."""
 
     name: str
     made_at: datetime
@@ -56,7 +55,7 @@ Quiet = Callable[[Store], contextlib.AbstractContextManager[None]]
 
 
 def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> Backup:
-    """Makes a backup, and before it a whole copy if there is none, if much has changed since, or if that is asked for.
+    """Makes a backup; first a full copy if there is none, if much has changed since, or with `whole`.
 
     store: opened with a folder for its backups.   Errors: BackupError, StoreError.
     """
@@ -121,7 +120,7 @@ def backups(folder: Path) -> list[Backup]:
 
 
 def restore(folder: Path, name: str, target: Path) -> Backup:
-    """Makes a store at a path where nothing is. A kill leaves PATH.unfinished there, which the next one removes.
+    """Restores a backup to a path that does not exist. A kill leaves PATH.unfinished, which the next restore removes.
 
     name: of the backup; empty: the newest.   Errors: BackupError, StoreError.
     """
@@ -184,7 +183,7 @@ def _held(folder: Path) -> Iterator[None]:
 def _copy(store: Store, path: Path, settings: str = "") -> int:
     """Copies the tables that last; answers how many they are."""
     database = identifier(store.database)
-    tables = [row["name"] for row in store.rows(read_sql(__file__, "lasting_tables"))]
+    tables = [row["name"] for row in store.rows(read_sql(__file__, "permanent_tables"))]
     named = ", ".join(f"TABLE {database}.{identifier(name)}" for name in tables)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     store.command(f"BACKUP {named} TO {_file(path)}{settings}")

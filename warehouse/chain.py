@@ -1,13 +1,13 @@
-"""Chained tables: rows that nobody changes, each of which holds the digest of the one before.
+"""Hash chains: append-only tables in which each row holds the digest of the row before, so that tampering shows.
 
 A row's `position` counts from 1, `previous` is the digest of the row before, and `digest` is the sha256 of
 
     PREVIOUS\\n
     NAME LENGTH VALUE\\n    for each other column that is not empty, by name; LENGTH in bytes
 
-so that whoever holds the rows can compute it (docs/billing.md). Rows of before the chain have position 0 and a digest
-without a previous one; the chain begins with the digest of theirs. `chain_heads` says of each chain how it began and
-which row is the last, so that a missing last row is found too.
+so anyone with the rows can check it (docs/billing.md). Rows written before the chain existed have position 0 and no
+`previous`; the chain begins with a digest of all of them. `chain_heads` records the beginning and the last row of each
+chain, so that a missing last row is found too.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def head(store: Store, table: str) -> Head:
 def append(store: Store, table: str, batch: pa.Table, after: Head) -> None:
     """Adds rows at the end of the table's chain, all of them or none.
 
-    Two that append at once cannot fork the chain: the insert's deduplication token is the digest that it follows, and
-    the engine takes a token once.
-    Errors: TakenError if the chain goes on after `after` already: what the rows were computed from may have changed.
+    Two concurrent appends cannot fork the chain: the insert's deduplication token is the digest of the row before, and
+    the engine accepts a token once.
+    Errors: TakenError if the chain already continues after `after`: what the rows were computed from may have changed.
     """
     import pyarrow as pa
 
@@ -115,8 +115,8 @@ def content_sql(store: Store, tables: Sequence[str]) -> dict[str, str]:
 
 
 def adopt(store: Store) -> None:
-    """Begins the chains that have not begun: what the tables hold already gets digests, and the chain begins with the
-    digest of those."""
+    """Begins the chains of tables that have none yet: existing rows get digests, and the chain begins with a digest of
+    those."""
     heads = []
     for row in store.rows(read_sql(__file__, "chained/not_begun"), {"tables": list(CHAINED)}):
         beginning = _seal_old_rows(store, row["name"]) if row["filled"] else NOTHING

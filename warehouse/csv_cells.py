@@ -1,8 +1,8 @@
-"""CSV for people: a text that a spreadsheet would run as a formula stands behind an apostrophe.
+"""CSV that is safe to open in a spreadsheet: an apostrophe before any text that would run as a formula.
 
-`=`, `+`, `-`, `@`, a tab or an end of line begin a formula somewhere, and so do their full-width forms. Numbers do not.
-It can be undone (`as_written`), so that what we write is what we read. The tables of pages do the same in
-dashboards/assets/frame.js. Source: https://owasp.org/www-community/attacks/CSV_Injection
+Some spreadsheets start a formula at `=`, `+`, `-`, `@`, a tab or a line end, or the full-width form of one. Numbers are
+left alone. Reading undoes it (`unescape_formula`). dashboards/assets/frame.js does the same for tables on pages.
+Source: https://owasp.org/www-community/attacks/CSV_Injection
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ _NUMBER = re.compile(r"[-+]?[0-9][0-9,]*(\.[0-9]+)?([eE][-+]?[0-9]+)?%?")
 
 
 def write_csv(file: IO[str], rows: Iterable[Iterable[Any]], end: str = "\n") -> None:
-    """Writes rows, the names of their columns first. None is an empty cell.
+    """Writes rows, the first of them the column names. None is an empty cell.
 
-    Trap: Python's writer quotes those line ends alone that it writes itself; a lone CR would begin a row of its own.
+    Trap: Python's writer quotes only the line end that it writes itself, so a lone CR would begin a new row.
     """
     line = io.StringIO(newline="")
     writer = csv.writer(line, lineterminator="\r\n")
     for row in rows:
-        writer.writerow([harmless(cell) for cell in row])
+        writer.writerow([escape_formula(cell) for cell in row])
         file.write(line.getvalue().removesuffix("\r\n") + end)
         line.seek(0)
         line.truncate()
 
 
-def harmless(cell: Any) -> Any:
-    """Numbers and None stay what they are."""
+def escape_formula(cell: Any) -> Any:
+    """The cell; a text that could run as a formula gets an apostrophe in front."""
     if not isinstance(cell, str) or not _FORMULA.match(cell) or _NUMBER.fullmatch(cell):
         return cell
     return f"'{cell}"
 
 
-def as_written(cell: str) -> str:
-    """A cell before it was made harmless."""
+def unescape_formula(cell: str) -> str:
+    """The cell as it was before `escape_formula`."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell[1:]) and not _NUMBER.fullmatch(cell[1:]) else cell

@@ -1,4 +1,4 @@
-"""The embedded engine, imported without what a plain query does not need."""
+"""Imports the embedded engine (chDB) without pyarrow, which plain queries do not need and which is slow to import."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 
 def import_engine() -> None:
-    """Imports chDB without pyarrow, if nobody imported that yet.
+    """Imports chDB without pyarrow, unless pyarrow is imported already.
 
-    chDB takes it where it is there, for Arrow answers of its own functions, which nothing here asks for:
-    clickhouse-connect reads Arrow by itself, and the engine finds Arrow tables by themselves. It would be a fifth of
-    the CPU time of `gpuledger ledger`. What wants pyarrow later imports it as ever.
+    chDB imports pyarrow if it is installed, for functions that nothing here calls: clickhouse-connect reads Arrow by
+    itself, and so does the engine. That import would cost a fifth of the CPU time of `gpuledger ledger`. Other modules
+    can still import pyarrow later.
     """
     if "chdb" not in sys.modules and "pyarrow" not in sys.modules:
         with _hidden("pyarrow"):

@@ -1,4 +1,4 @@
-"""Whether a store answers: what /healthz asks."""
+"""The check behind /healthz: does the store answer?"""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from warehouse.store import Store
 
 
 class Health:
-    """Asks on a thread of its own, so that whoever looks need not wait for other work; and once for all who look at the
-    same time, so that those who look are no work either. For one event loop."""
+    """Queries the store on its own thread, so that a check never waits behind other work; concurrent checks share one
+    query, so that many of them cost nothing. For one event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Weekly hours by the clock on the wall of a time zone."""
+"""Weekly hours in the local time of a time zone, such as business hours."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def zone(name: str) -> str:
 
 
 def is_open(now: datetime, timezone: str, days: Collection[Day], start: str, end: str) -> bool:
-    """Whether it is between the two times of one of the days; hours that end no later than they start pass midnight and
-    belong to the day on which they start."""
+    """Whether the instant is within the hours of one of the days. Hours that end at or before their start pass midnight
+    and belong to the day on which they start."""
     local = now.astimezone(ZoneInfo(timezone))
     at, today = local.strftime("%H:%M"), local.weekday()
     if start < end:

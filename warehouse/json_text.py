@@ -1,4 +1,4 @@
-"""JSON that people write: no duplicate keys, no NaN or infinity, limited depth."""
+"""Strict JSON for files and requests: no duplicate keys, no NaN or infinity, limited depth."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from warehouse.yaml_text import DuplicateKeyError, YamlError, parse_yaml
 
 
 def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = None) -> Any:
-    """Errors: ValueError, in words; also for a key that appears twice, for NaN and Infinity, and for what is nested
-    deeper than the interpreter's stack."""
+    """Parses strict JSON. Errors: ValueError with a readable message, also for a key that appears twice, for NaN and
+    Infinity, and for nesting deeper than the interpreter's stack."""
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=parse_float)
     except RecursionError:
@@ -20,9 +20,9 @@ def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = Non
         raise ValueError(_with_line(text, str(twice))) from None
 
 
-def surely_once(text: bytes, keys: int) -> bool:
-    """Whether objects of JSON that had `keys` keys once they were read have no more in their text. Quick; where it is
-    not sure, `duplicate_key` is: space may part a key from its colon."""
+def keys_surely_unique(text: bytes, keys: int) -> bool:
+    """Whether no object in the text can have a key twice, given that `keys` keys were left after parsing. This is a
+    quick check: False only means that `duplicate_key` has to look, since space may part a key from its colon."""
     is_apart = b'" ' in text or b"\t" in text or b"\n" in text or b"\r" in text
     return not is_apart and text.count(b'":') == keys
 

@@ -1,7 +1,7 @@
-"""Threads for one kind of work that strangers can start, apart from those that all others share.
+"""Bounded thread pools (lanes), one for each kind of slow work that unauthenticated clients can trigger.
 
-What has to wait (for an API server, a provider, a hash) has a lane of its own, so that it holds up nothing else. A lane
-that is full refuses at once, and one address has a share of it alone.
+Waiting for an API server, an identity provider or a password hash happens in a lane of its own, so that it holds up
+nothing else. A full lane refuses at once, and one client address can take only a share of it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from warehouse.addresses import counted_as
+from warehouse.addresses import rate_limit_key
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class LaneFullError(Exception):
-    """It may be otherwise a moment later."""
+    """The lane is full; retry a moment later."""
 
 
 class Lane:
-    """threads: pieces of work at the same time.   waiting: further ones that may wait for a thread.
-    per_address: of both together, for one client's address (an IPv6 network of 64 bits)."""
+    """threads: concurrent calls.   waiting: further calls that may queue for a thread.
+    per_address: limit on both together for one client address (an IPv6 /64)."""
 
     def __init__(self, name: str, threads: int, waiting: int = 0, per_address: int | None = None) -> None:
         self._pool = ThreadPoolExecutor(threads, f"lane-{name}")
@@ -39,12 +39,12 @@ class Lane:
     def is_full(self, address: str = "") -> bool:
         """Whether `run` would refuse now."""
         with self._lock:
-            return self._is_full(counted_as(address))
+            return self._is_full(rate_limit_key(address))
 
     def run(self, address: str, work: Callable[P, T], /, *args: P.args, **more: P.kwargs) -> asyncio.Future[T]:
         """Runs it on one of the lane's threads. Its place is taken until it has ended, whether or not anybody still
         waits for it.   Errors: LaneFullError, before anything is begun."""
-        by = counted_as(address)
+        by = rate_limit_key(address)
         with self._lock:
             if self._is_full(by):
                 raise LaneFullError

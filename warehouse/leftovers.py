@@ -1,5 +1,4 @@
-"""What a killed process leaves behind in a store: the tables of one insert, one report or one export, and databases of
-one question. Whoever made them drops them; what nobody has dropped for a day is nobody's any more.
+"""Drops temporary tables and databases that killed processes left in a store, once they are a day old.
 
 A close drops its own, and those of closes before it (billing/close/hours.py).
 """

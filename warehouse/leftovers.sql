@@ -1,4 +1,4 @@
--- One row: a table of this database, or (without a name) another database, that a killed process left behind a day ago
+-- One row: a table of this database, or (without a name) another database, that a killed process left a day ago
 -- or longer. Parameters: tables, databases String: regular expressions of their names.
 -- Traps:   databases without a table have no time, and stay.
 SELECT database, name

@@ -1,4 +1,4 @@
-"""Files that somebody names, read whole: none larger than somebody could have meant, and no pipe without a writer."""
+"""Reads files that a user names, whole, but refuses huge ones and pipes that nobody writes to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECONDS_FOR_A_WRITER = 3.0
 
 
 def read_named(path: Path | str, most: int = MOST_BYTES) -> bytes:
-    """Its bytes. Errors: OSError, also for what has more than `most` and for a pipe that nobody writes into."""
+    """The file's bytes. Errors: OSError, also for a file of more than `most` bytes and a pipe that nobody writes to."""
     with open(path, "rb", buffering=0, opener=_not_waiting) as file:
         descriptor = file.fileno()
         first = _first(descriptor) if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else b""
@@ -32,7 +32,7 @@ def _not_waiting(path: str, flags: int) -> int:
 
 
 def _first(descriptor: int) -> bytes:
-    """What a pipe has by now. With a writer that has written nothing yet: nothing, and to read on waits for it."""
+    """The bytes that a pipe has so far; none if its writer has written nothing yet, and the next read blocks for it."""
     until = time.monotonic() + SECONDS_FOR_A_WRITER
     while True:
         try:

@@ -1,5 +1,5 @@
-"""Files that only their user may read: stores, spools, logs and state. What somebody asked for (`--out`) is theirs,
-with the permissions that their own umask gives.
+"""Permissions of the files we write: stores, spools, logs and state are readable by their user only; files that a user
+asks for (`--out`) get the permissions of that user's umask.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import IO, BinaryIO
 
 log = logging.getLogger(__name__)
 _users_umask: int | None = None
-"""As the process was started with; None: it is in force."""
+"""The umask that the process was started with; None: it is still in effect."""
 
 
 def keep_private() -> None:
-    """From now on this process makes files that its user alone can read. To be called before anything is opened."""
+    """Sets the umask so that new files are readable by this user only. Call it before anything is opened."""
     global _users_umask
     before = os.umask(0o077)
     if _users_umask is None:
@@ -26,7 +26,7 @@ def keep_private() -> None:
 
 
 def users_umask() -> int:
-    """For what a user asked for, and for processes that are theirs."""
+    """The user's own umask, for files that they asked for and for processes started on their behalf."""
     if _users_umask is not None:
         return _users_umask
     mask = os.umask(0o077)
@@ -57,9 +57,9 @@ class HeldError(Exception):
 
 
 def hold(folder: Path, who: str = "") -> IO[str]:
-    """Makes a folder private and takes it for this process alone, until the file is closed or the process ends.
+    """Makes a folder private and locks it for this process, until the file is closed or the process ends.
 
-    who: this process, for the others.   Errors: HeldError, OSError.
+    who: how other processes' error messages name this one.   Errors: HeldError, OSError.
     """
     private_folder(folder)
     file = (folder / "holder").open("a+", encoding="utf-8")
@@ -97,9 +97,9 @@ def users_file(path: str | os.PathLike[str], flags: int) -> int:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A user's file to write. It has its name once it is whole: whatever goes wrong leaves what was there.
+    """Writes a user's file atomically: it gets its name once it is complete; a failure leaves the old file in place.
 
-    What is no plain file (a terminal, a pipe) is written as it comes.   Errors: OSError.
+    A terminal or a pipe is written directly.   Errors: OSError.
     """
     if path.exists() and not path.is_file():
         with open(path, "wb", opener=users_file) as straight:

@@ -1,4 +1,4 @@
-"""Text of statements: read from .sql files, and what may be put into it: plain names, and texts as literals."""
+"""Reads statements from .sql files, and quotes the identifiers and literals that may be put into them."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def open_store(url: str = "", backups: Path | None = None) -> Store:
 
     backups: the one folder into which, and from which, the engine of an embedded store may copy tables.
     Errors: StoreHeldError if another process holds the embedded store (it says who), StoreError if the URL or
-    the server is of no use.
+    the server cannot be used.
     """
     url = url or os.environ.get("GPULEDGER_STORE", "") or DEFAULT_STORE
     parts = urlsplit(url)
@@ -172,9 +172,8 @@ class Store:
             )
 
     def turn(self, at: str = "writing", together: bool = False) -> contextlib.AbstractContextManager[None]:
-        """A turn at what must not happen at the same time over any connections to the store, of whatever process: by
-        default the writing of pushed rows (together, each process), and the issuing of a month (alone). Not to be
-        taken within a turn at the same (warehouse.turns)."""
+        """A lock on what must not happen concurrently in any process (warehouse.turns). The default one keeps writing
+        pushed rows (shared) apart from issuing a month (exclusive). Not reentrant."""
         return self._turns.turn(at, together)
 
     def another(self, database: str = "") -> Store:
@@ -222,7 +221,7 @@ T = TypeVar("T", bound=Closes)
 
 
 class Beside:
-    """What lives as long as an embedded store is held; one of a kind."""
+    """Objects that live as long as an embedded store is open, one of each kind, shared by its connections."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -282,8 +281,8 @@ class EmbeddedStore(Store):
         return EmbeddedStore(self.url, self.path, False, name, self._beside, self._turns, self.backups)
 
     def beside(self, kind: type[T], make: Callable[[], T]) -> T:
-        """The one of its kind for this store, whichever connection asks: made now if there is none, and closed before
-        the store is."""
+        """The one object of this kind for the store, whichever connection asks: made on first use, closed before the
+        store."""
         return self._beside.get(kind, make)
 
     @contextlib.contextmanager
@@ -306,7 +305,7 @@ class EmbeddedStore(Store):
 
 
 def _engine(path: Path | None, backups: Path | None) -> str:
-    """What the engine is told to open: a folder, and where there is one, a configuration that lets it make backups."""
+    """The engine's path argument: a folder, and, if backups are allowed, a configuration file for them."""
     if path is None:
         return ":memory:"
     if backups is None:
@@ -345,7 +344,7 @@ class ServerStore(Store):
     def __init__(self, url: str, database: str = "", turns: Turns | None = None) -> None:
         import clickhouse_connect
 
-        from warehouse.whole_answers import look_at_answers
+        from warehouse.checked_responses import check_responses
 
         parts = urlsplit(url)
         database = database or database_of(url)
@@ -364,7 +363,7 @@ class ServerStore(Store):
             admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
             admin.close()
             client = clickhouse_connect.get_client(**connect, database=database)
-            look_at_answers(client)
+            check_responses(client)
         self._is_first = turns is None
         super().__init__(url, client, database, turns or TurnsBetween(lambda: ServerStore(url, database, Turns())))
 
@@ -394,12 +393,12 @@ class ServerStore(Store):
 
 
 class ServedStore(ServerStore):
-    """What a gpuledger server holds, over its SQL: reads alone, as far as the API token in GPULEDGER_TOKEN may."""
+    """The store of a remote gpuledger server, over its SQL endpoint: read-only, with the rights of GPULEDGER_TOKEN."""
 
     def __init__(self, url: str) -> None:
         import clickhouse_connect
 
-        from warehouse.whole_answers import look_at_answers
+        from warehouse.checked_responses import check_responses
 
         parts = urlsplit(url)
         secure = parts.scheme == "https"
@@ -412,7 +411,7 @@ class ServedStore(ServerStore):
                 autogenerate_session_id=False,
             )
             client.database = DATABASE
-            look_at_answers(client)
+            check_responses(client)
         self._is_first = True
         Store.__init__(self, url, client)
 

@@ -1,15 +1,15 @@
-"""Turns at what must not happen at the same time: within a process, and between all processes that use one server.
+"""Locks that are granted in order of arrival (turns): within a process, and between all processes that use one server.
 
-    with store.turn():                      # alone
-    with store.turn(together=True):         # with others that are not alone
+    with store.turn():                      # exclusive
+    with store.turn(together=True):         # shared: with others that are not exclusive
 
-An embedded store belongs to one process, and a queue in it will do. The processes over one ClickHouse server tell each
-other in a table. Who wants a turn says that it waits, and waits for all that asked before. Then it says that it has the
-turn, and looks once more: of two that say so at the same time at least one sees the other, and asks anew. Those that
-come together are not in each other's way.
+An embedded store belongs to one process, so a queue in memory is enough. The processes that share a ClickHouse server
+coordinate through the table `turns`. A process writes that it waits, and waits for all that asked before it. Then it
+writes that it has the turn, and checks once more: if two do so at the same time, at least one sees the other and starts
+over. Shared turns do not block each other.
 
-A turn gives a sign of life every now and then. Whose last one is older than `LEASE_SECONDS`, by the store's clock, was
-killed, and nobody waits for it any longer.
+The holder of a turn renews it regularly. If the last renewal is older than `LEASE_SECONDS`, by the store's clock, the
+process was killed, and nobody waits for it any longer.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LEASE_SECONDS = 60.0
 LOOK_SECONDS = 0.05
-"""Between two looks whether it is our turn."""
+"""Time between two checks whether it is our turn."""
 SAID_SECONDS = 5.0
-"""After so long a wait it is said for whom."""
+"""After this long a wait, log whom we wait for."""
 _SAY = """INSERT INTO turns (at, holder, who, alone, state)
 SELECT {at:String}, {mine:UUID}, {who:String}, {alone:Bool}, {state:String}"""
 
 
 class Turns:
-    """One at a time at the same thing, in the order in which they came."""
+    """Exclusive turns within this process, one queue for each thing (`at`), in order of arrival."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -51,7 +51,7 @@ class Turns:
 
     @contextlib.contextmanager
     def turn(self, at: str, together: bool = False) -> Iterator[None]:
-        """together: with others of other processes that come together, too; within this one, one at a time."""
+        """together: may overlap with shared turns of other processes; within this process, turns never overlap."""
         mine = object()
         with self._changed:
             queue = self._queues.setdefault(at, deque())
@@ -68,11 +68,11 @@ class Turns:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """No turns are taken any more."""
+        """Ends it: no turn can be taken any more."""
 
 
 class TurnsBetween(Turns):
-    """Turns of all processes over one server.
+    """Turns among all processes that use one ClickHouse server.
 
     connect: opens a connection for the turns alone, on which nothing long runs.
     Errors: StoreError of `turn` if the server cannot be asked; nothing has begun then.
@@ -118,7 +118,7 @@ class _Mark:
         self._over = threading.Event()
 
     def take(self) -> None:
-        """Waits until it is our turn."""
+        """Blocks until it is our turn."""
         while True:
             self._say("waits")
             self._wait()
@@ -150,7 +150,7 @@ class _Mark:
             log.warning("%s: its turn cannot be released, others wait up to %.0f s: %s", self._at, self._lease, error)
 
     def _wait(self) -> None:
-        """For those that asked before us, and for those that have it."""
+        """Waits for those that asked before us, and for those that have the turn."""
         began, told = time.monotonic(), False
         while True:
             before, after = self._others()
@@ -172,8 +172,7 @@ class _Mark:
                 log.warning("%s: its turn cannot be renewed: %s", self._at, error)
 
     def _others(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Those in our way: who asked before us, and who asked after. Whose signs of life came too late is after all
-        others."""
+        """Those that block us: who asked before us, and who asked after. A process that renewed too late goes last."""
         rows = self._store.rows(read_sql(__file__, "turns_at"), {"at": self._at, "lease_ms": round(self._lease * 1000)})
         mine = [number for number, row in enumerate(rows) if row["holder"] == self._mine] or [len(rows)]
         parts = rows[: mine[0]], rows[mine[0] + 1 :]

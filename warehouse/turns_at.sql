@@ -1,5 +1,5 @@
--- A row for each turn at something that goes on or is waited for, in the order of asking.
--- Parameters: at; lease_ms: how long after its last sign of life a turn is over.
+-- One row: a turn at something that is held or waited for, in the order of asking.
+-- Parameters: at; lease_ms: how long after its last renewal a turn expires.
 SELECT holder, any(who) AS who, any(alone) AS alone, max(state) = 'has' AS has
 FROM turns
 WHERE at = {at:String}

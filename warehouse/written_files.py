@@ -1,4 +1,4 @@
-"""Reading what people write in YAML, with errors that name the file, the place, what was found there and what fits."""
+"""Reads YAML files that people write; errors name the file, the key, the value found there and what would fit."""
 
 from __future__ import annotations
 

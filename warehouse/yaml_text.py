@@ -1,4 +1,4 @@
-"""YAML that people write: read without code, no key twice, and no deeper or larger than somebody could have written."""
+"""Strict YAML for files that people write: no tags that run code, no duplicate keys, bounded depth and size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DuplicateKeyError(YamlError):
 def parse_yaml(text: str) -> Any:
     """Errors: YamlError, also for what is too deep or too large."""
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506, TID251 (a SafeLoader, and here is where it is said)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506, TID251 (a SafeLoader subclass)
     except yaml.MarkedYAMLError as mistake:
         mark: yaml.Mark | None = mistake.problem_mark or mistake.context_mark
         said = " ".join(filter(None, (mistake.context, mistake.problem)))

@@ -1,4 +1,4 @@
-"""The cases of the suite and what is checked in each."""
+"""The cases of the suite, and the checks on each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Check:
 
 
 def cases(plan: Plan) -> list[Case]:
-    """What is run, in this order."""
+    """The cases to run, in order."""
     loads = plan.loads
     victim = ("victim", loads.victim)
     found = [Case("alone-1", victim), Case("alone-2", victim)]
@@ -54,7 +54,7 @@ def judge(plan: Plan, runs: Runs, earlier: Mapping[str, float] | None = None) ->
 
 
 def accepted(checks: list[Check]) -> bool:
-    """Whether nothing failed and nothing that was asked for is unknown."""
+    """Whether nothing failed and nothing that was requested is unknown."""
     return all(check.verdict in ("passed", "skipped") for check in checks)
 
 
@@ -188,7 +188,7 @@ def _regression(plan: Plan, runs: Runs, earlier: Mapping[str, float] | None) -> 
 
 
 def throughputs(plan: Plan, runs: Runs) -> dict[str, float]:
-    """Steps a second of the victim, by case; what a later report is compared with."""
+    """The victim's steps per second, by case, for later reports to compare with."""
     found = {}
     for case, of_case in runs.items():
         run = of_case.get("victim")

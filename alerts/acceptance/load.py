@@ -1,8 +1,8 @@
-"""Small loads through PyTorch: `python -m alerts.acceptance.load matmul --size 4096 --steps 400`.
+"""Small GPU loads with PyTorch: `python -m alerts.acceptance.load matmul --size 4096 --steps 400`.
 
-The protocol, for these and for anybody's: first, if it likes, a line `{"about": {"device": ..., "framework": ...}}`;
-then a line `{"seconds": 0.0123}` when a step is over; exit 0. GPULEDGER_STEPS says how many steps (0: until it is
-ended). What is refused or breaks ends with another exit status, after a line `{"error": "..."}` if it can.
+The protocol, for these and any other loads: optionally a first line `{"about": {"device": ..., "framework": ...}}`;
+then a line `{"seconds": 0.0123}` after each step; exit 0. GPULEDGER_STEPS gives the number of steps (0: until
+terminated). On an error, the load exits with another status, after a line `{"error": "..."}` if it can.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Measures:
 
 
 def measure(run: Run, warmup: int) -> Measures | None:
-    """Of the steps after the first; None: there is none."""
+    """Measures of the steps after the first; None: there are none."""
     return of_seconds(run.seconds[warmup:])
 
 
@@ -47,5 +47,5 @@ def rate_between(run: Run, start: float, end: float) -> float | None:
 
 
 def _quantile(ordered: Sequence[float], part: float) -> float:
-    """The nearest rank, so that it is a step that was."""
+    """The nearest rank, so that the quantile is a step that really happened."""
     return ordered[max(0, ceil(part * len(ordered)) - 1)]

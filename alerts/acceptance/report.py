@@ -1,4 +1,4 @@
-"""The report: a document for programs, a page for people."""
+"""The report: JSON for programs, an HTML page for people."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ class Report:
 
 
 def shown(value: object) -> str:
-    """A number as people read it; unknown is a dash, never 0."""
+    """A number for people; unknown is a dash, never 0."""
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def earlier_throughputs(path: Path) -> Mapping[str, float]:
-    """Of an earlier report.json. Errors: AlertError if it is none, or was not measured."""
+    """Throughputs from an earlier report.json. Errors: AlertError if it is not one, or was not measured."""
     try:
         document = parse_json(path.read_text(encoding="utf-8"))
         found = {str(case): float(value) for case, value in document["throughputs"].items()}

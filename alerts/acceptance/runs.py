@@ -1,4 +1,4 @@
-"""Runs of loads: started, read and stopped here; or stored in a folder, one file each, and read from it."""
+"""Runs of loads: executed here, or recorded in a folder (one file each) and read from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from warehouse.private_files import users_file, users_folder, users_umask
 
 @dataclass(frozen=True)
 class Case:
-    """Loads at the same time. victim, companions: (role, load).   kills: the companions are killed (-9) halfway."""
+    """Loads that run at the same time. victim, companions: (role, load).   kills: the companions are killed (-9)
+    halfway."""
 
     name: str
     victim: tuple[str, Load]
@@ -30,11 +31,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """What one load reported in a case.
-
-    seconds: of each step.   ends: when each was reported, since the case began (s).   status: exit status; None: it was
-    ended by us, as planned, or by the time limit (then `timed_out`).   about: what it said of itself.
-    """
+    """What one load printed in a case."""
 
     case: str
     role: str
@@ -56,7 +53,7 @@ class Runner(Protocol):
 
 
 class _Process:
-    """A load that runs, and a thread that reads what it tells."""
+    """A running load, and a thread that reads its output."""
 
     def __init__(self, load: Load, steps: int, began: float) -> None:
         environment = {**os.environ, **load.environment, "GPULEDGER_STEPS": str(steps)}
@@ -122,7 +119,7 @@ class _Process:
 
 @dataclass
 class Commands:
-    """Starts the plan's commands on this machine."""
+    """Runs the plan's commands on this machine."""
 
     plan: Plan
     source: str = "measured here"
@@ -160,7 +157,7 @@ class Commands:
 
 @dataclass
 class Recorded:
-    """Runs that were kept: FOLDER/CASE.ROLE.json."""
+    """Recorded runs: FOLDER/CASE.ROLE.json."""
 
     folder: Path
     source: str = ""
@@ -184,7 +181,7 @@ class Recorded:
 
 
 def keep(folder: Path, runs: Sequence[Run]) -> None:
-    """Writes runs as `Recorded` reads them."""
+    """Records runs for `Recorded`."""
     users_folder(folder)
     for run in runs:
         path = folder / f"{run.case}.{run.role}.json"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from alerts.acceptance.checks import cases, judge
-from alerts.acceptance.made_up import MadeUp
 from alerts.acceptance.plan import Plan
 from alerts.acceptance.report import Report
 from alerts.acceptance.runs import Run, Runner
+from alerts.acceptance.simulated import Simulated
 
 
 def run_suite(
@@ -29,12 +29,12 @@ def run_suite(
     for case in cases(plan):
         on_case(case.name)
         runs[case.name] = runner.perform(case)
-    measured = not isinstance(runner, MadeUp)
+    measured = not isinstance(runner, Simulated)
     return Report(plan, runs, judge(plan, runs, earlier), runner.source, measured, now)
 
 
 def has_gpu() -> bool:
-    """Whether the built-in loads can run here: PyTorch is there, and sees a device."""
+    """Whether the built-in loads can run here: PyTorch is installed and sees a device."""
     if importlib.util.find_spec("torch") is None:
         return False
     return bool(importlib.import_module("torch").cuda.is_available())

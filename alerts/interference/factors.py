@@ -1,4 +1,4 @@
-"""Input of a scheduler's anti-interference score: how fast a class of workloads runs beside another."""
+"""Speeds of workload classes beside each other, as input for a scheduler's anti-interference score."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def _together(parts: list[Factor]) -> Factor:
 
 
 def speeds(factors: Mapping[tuple[str, str], Factor], least: int = 5) -> dict[tuple[str, str], float]:
-    """(class a, class b) -> speed, of the pairs that were measured in so many windows at least."""
+    """(class a, class b) -> speed, for pairs that were measured in at least so many windows."""
     return {pair: factor.speed for pair, factor in factors.items() if factor.n >= least}

@@ -1,7 +1,7 @@
-"""Measures interference: writes samples of the windows that are not written yet, and of those newer facts speak of.
+"""Measures interference: writes samples for new windows, and again for windows affected by newer facts.
 
-Works on whole hours, so that a run replaces an hour's samples at once; a kill leaves invisible rows, or a scratch
-table, at most. Batches and closed hours say which facts are new, not a clock.
+It works on whole hours, so that a run replaces an hour's samples at once; a kill leaves at most invisible rows or a
+scratch table. Batches and closed hours, not a clock, show which facts are new.
 """
 
 from __future__ import annotations
@@ -24,11 +24,8 @@ def measure(
     now: datetime | None = None,
     since: datetime | None = None,
 ) -> int:
-    """Measures up to `at` (data time); answers how many hours were measured.
-
-    since: measure again from there on, whatever is new.   now: names the run; by default `at`.
-    """
-    (there,) = store.rows(read_sql(__file__, "what_is_there"))
+    """Measures up to `at` (data time); returns how many hours were measured."""
+    (there,) = store.rows(read_sql(__file__, "available_facts"))
     found = store.rows(read_sql(__file__, "last_run"))
     earliest = max(there["since"], at - settings.history)
     start, run = earliest, int((now or at).timestamp() * 1e6)

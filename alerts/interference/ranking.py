@@ -1,4 +1,4 @@
-"""Victims by what they lost, and aggressors, only if it happened repeatedly."""
+"""Ranks victims by what they lost, and names aggressors, but only if it happened repeatedly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as interference. Starting values, to be tuned on one's own devices."""
+"""Thresholds of interference. These are starting values, to be tuned on a site's own devices."""
 
 from __future__ import annotations
 

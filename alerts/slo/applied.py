@@ -1,4 +1,4 @@
-"""Applied files of objectives: with an author and a reason, never edited."""
+"""Applies and reads files of objectives, with author and reason; versions are never edited."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Credits that a missed month gives a tenant a right to, in the form that `gpuledger credits import` takes.
+"""Credits to which a tenant is entitled after a missed month, in the form that `gpuledger credits import` takes.
 
-Nothing is credited here: billing imports the table, once it was looked at. The same month gives the same ids, so that
-importing it again changes nothing; figures that have changed since are refused there, which shows them.
+Nothing is credited here: billing imports the table after somebody has reviewed it. The same month gives the same ids,
+so importing it again changes nothing; if figures have changed since, the import refuses and shows them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class NotJudged:
-    """A series of which too little is known, or that cannot be turned into an amount, and why."""
+    """A series about which too little is known, or that cannot be turned into an amount, and why."""
 
     objective: str
     tenant: str
@@ -103,7 +103,7 @@ def percent_due(credit: Credit, sli: float) -> Decimal | None:
 
 
 def judge(objective: Objective, month: MonthOfSeries) -> Decimal | str | None:
-    """Percent of the charges to offer; a text: why it cannot be judged; None: nothing is due."""
+    """The percentage of the charges to offer; a text: why it cannot be judged; None: nothing is due."""
     if objective.credit is None:
         return None
     least = float(objective.credit.least_coverage)

@@ -1,4 +1,4 @@
-"""The error of this package."""
+"""The base error of objectives."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from warehouse.errors import LedgerError
 
 
 class SloError(LedgerError):
-    """An objectives file or a question about objectives is of no use: where, what and the next step."""
+    """An objectives file, or a question about objectives, cannot be used: where, what and the next step."""

@@ -1,7 +1,7 @@
-"""Measures objectives: writes the points that are not written yet, and again those that newer facts speak of.
+"""Measures objectives: writes new points, and again those affected by newer facts.
 
-Works on whole hours, so that a run replaces an hour's points at once; a kill leaves invisible rows at most. Running it
-again changes nothing. Batches and closed hours say which facts are new, not a clock.
+It works on whole hours, so that a run replaces an hour's points at once; a kill leaves at most invisible rows.
+Repeating it changes nothing. Batches and closed hours, not a clock, show which facts are new.
 """
 
 from __future__ import annotations
@@ -42,11 +42,9 @@ class Due:
 
 
 def measure(store: Store, at: datetime, now: datetime | None = None, since: datetime | None = None) -> int:
-    """Measures all objectives in force up to `at` (data time); answers how many hours of an objective were measured.
-
-    since: measure again from there on, whatever is new.   now: names the run; by default `at`.
-    """
-    (there,) = store.rows(read_sql(__file__, "what_is_there"))
+    """Measures all objectives in force up to `at` (data time); returns how many hours were measured, over all
+    objectives."""
+    (there,) = store.rows(read_sql(__file__, "available_facts"))
     states = store.rows(read_sql(__file__, "last_measured"))
     newest: dict[tuple[Any, Any], Mapping[str, Any]] = {}
     todo: dict[tuple[datetime, datetime], list[Due]] = defaultdict(list)
@@ -90,7 +88,7 @@ def due(
 ) -> Due | None:
     """What of an objective is to be measured; None: nothing.
 
-    state, newest, there: a row of last_measured.sql, of oldest_change.sql, of what_is_there.sql.
+    state, newest, there: a row of last_measured.sql, of oldest_change.sql, of available_facts.sql.
     """
     until = at
     if state["books"]:

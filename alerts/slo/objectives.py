@@ -28,7 +28,7 @@ from billing.rates.policies import DecimalText, Part, Percent, WholeFile
 from warehouse.written_files import first_error, read_yaml
 
 INADMISSIBLE = ("Deactivated", "Inadmissible", "Misconfigured", "NoMatchingFlavor", "OnHold", "Suspended")
-"""Reasons for which a workload waits by its own doing: what it asks for is nobody's debt."""
+"""Reasons for waiting that are the workload's own fault: its request does not count as owed."""
 HOUR, DAY = 3600, 86_400
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,79}$")]
 Glob = Annotated[str, Field(min_length=1)]

@@ -1,4 +1,4 @@
-"""How objectives stand: a row of the view slo_status as a dataclass, and the sum for each tenant."""
+"""The status of objectives: a row of the view slo_status as a dataclass, and a summary for each tenant."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Transports for notifications, one file each.
+"""Transports for notifications, one file each: Alertmanager, email, PagerDuty, Slack, webhook.
 
-A transport is what the routing file says of it, and `send`: many alerts, one call. What it cannot do is raised as a
-SendError that says whether trying again is of use, and never holds a secret.
+A transport is a section of the routing file with a method `send`, which takes many alerts in one call. A failure is a
+SendError that says whether retrying can help, and never contains a secret. To add one: a module here, and a field of
+`alerts.routing.Receiver`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ REFUSALS = (400, 401, 403, 404, 405, 410, 413, 422)
 
 
 class AlertLike(Protocol):
-    """What a transport needs to know of an alert; `alerts.routing.Notification` is one."""
+    """What a transport needs of an alert; `alerts.routing.Notification` is one."""
 
     @property
     def rule(self) -> str: ...
@@ -79,7 +80,7 @@ class Transport(Protocol):
 
 
 class SendError(Exception):
-    """It was not delivered. refused: trying the same again is of no use."""
+    """The notification was not delivered. refused: retrying the same is pointless."""
 
     def __init__(self, detail: str, refused: bool = False) -> None:
         super().__init__(detail)

@@ -16,7 +16,7 @@ _COLORS = {"critical": "#b3261e", "warning": "#b26a00", "info": "#1f5fa8"}
 
 
 class Slack(Part):
-    """Mattermost and others that take Slack's messages fit too."""
+    """Also fits Mattermost and others that accept Slack's format."""
 
     url: Secret
     resend: None = None
@@ -57,5 +57,5 @@ def _attachment(alert: AlertLike) -> dict[str, Any]:
 
 
 def escaped(text: str) -> str:
-    """Slack's own marks taken literally: a tenant may be called <!channel>."""
+    """Escapes Slack's markup: a tenant may be called <!channel>."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,4 @@
-"""A webhook of the site's own: JSON, signed (see ingest.webhook)."""
+"""Posts signed JSON to a site's own webhook (see ingest.webhook)."""
 
 from __future__ import annotations
 

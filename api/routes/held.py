@@ -21,7 +21,7 @@ from warehouse.store import Store
 
 router = APIRouter(tags=["held"], route_class=StrictRoute)
 MOST_ROWS = 1000
-"""Rows of a held push that are shown; a yes is to all of them."""
+"""Rows of a held push that are shown; accepting it accepts all of its rows."""
 
 
 class Why(Body):

@@ -107,7 +107,7 @@ def tenants(request: Request, caller: See, limit: Limit = 1000, offset: Offset =
 
 @router.get("/tenants/mapping", tags=["tenants"])
 def mapping(caller: SeeFleet) -> documents.Mapping:
-    """The tenants' mapping in force: whose what is held is."""
+    """The tenant mapping in force: who pays for an allocation."""
     found = current_mapping(caller.store)
     if found is None:
         raise NotFoundError("tenants' mapping", "none was applied: the reported tenants pay")

@@ -1,4 +1,6 @@
-"""What a statement may name. Lists of what is allowed, not of what is not: an engine of tomorrow has more of both."""
+"""The names that a statement may use. These are lists of what is allowed, not of what is forbidden, because a future
+engine has more of both.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,7 @@ AUDIT = frozenset(declaration.AUDIT)
 
 @dataclass(frozen=True)
 class Allowed:
-    """What one principal's statements may name. It needs no engine: functions and types are lists of this package.
-
-    tables:         of the database, that they may read; views and parameterised views among them.
-    closed:         those of the database that they may not.
-    parameterised:  views that are asked like a function, `view(p = 1)`.
-    """
+    """What one principal's statements may name. It needs no engine: functions and types are lists in this package."""
 
     database: str
     tables: frozenset[str]
@@ -89,7 +86,7 @@ def allowed_aggregate(name: str) -> bool:
 
 
 class Catalogue:
-    """The tables of a store, read anew once a minute, and what of them a principal may name."""
+    """The tables of a store, re-read once a minute, and which of them a principal may name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,6 +1,6 @@
-"""Compression. Of answers: one frame for the whole of an answer, however many pieces it is made of.
+"""Compression. A response is one frame, however many pieces it is made of.
 
-A frame for each piece would be legal, and there are readers that stop after the first without a word.
+A frame for each piece would be legal, but some readers silently stop after the first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GZIP_LEVEL = 3
 
 
 def negotiated(accepted: str) -> str:
-    """The encoding to send: the first of ours that is accepted; empty: as it is."""
+    """The encoding to send: the first of ours that the client accepts; empty: none."""
     wanted = {}
     for part in accepted.split(","):
         name, _, weight = part.strip().partition(";")

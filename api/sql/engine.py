@@ -1,4 +1,4 @@
-"""Asks people's statements: checks them here, runs them in a worker process (`workers`), hands over the bytes."""
+"""Runs people's statements: checks them here, runs them in a worker process (`workers`), passes the bytes on."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Printer:
         """The text of a node. Errors: SqlError if something in it is not allowed."""
         arguments, rule = RULES.get(type(node), ((), None))
         if rule is None or any(name not in arguments and value for name, value in node.args.items()):
-            raise SqlError(ACCESS_DENIED, f"{type(node).__name__} is not among what is known to be harmless")
+            raise SqlError(ACCESS_DENIED, f"{type(node).__name__} is not known to be harmless")
         return rule(self, node)
 
     def _optional(self, node: exp.Expression | None) -> str:
@@ -72,7 +72,7 @@ class Printer:
     def _word(self, node: exp.Expression) -> str:
         text = str(node.this)
         if any(one and one not in KEYWORDS for one in text.split(" ")):
-            raise SqlError(ACCESS_DENIED, f"the word {text[:40]} is not among what is known to be harmless")
+            raise SqlError(ACCESS_DENIED, f"the word {text[:40]} is not known to be harmless")
         return text
 
     def _literal(self, node: exp.Expression) -> str:

@@ -1,4 +1,4 @@
-"""Budgets as people write them in YAML.
+"""The format of the budgets file, in YAML.
 
 currency: EUR
 budgets:

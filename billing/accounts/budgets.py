@@ -1,8 +1,8 @@
-"""How a month stands against its budgets.
+"""Compares a month's cost and forecast with its budgets.
 
-What is spent are the ledger's charges: allocated time at the contracted price, before minimums, commitments, discounts,
-taxes and credits. Thresholds of the actual cost are crossed at a millisecond; those of the forecast at the first local
-midnight since which every daily forecast is at or above them.
+The cost is that of the ledger: allocated time at the contracted price, before minimums, commitments, discounts, taxes
+and credits. A threshold of the actual cost is crossed at a millisecond; one of the forecast at the first local midnight
+since which every daily forecast is at or above it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ METHOD = (
 
 
 class State(StrEnum):
-    """The worst that is true; `unknown` where no hour of it is closed or nothing of it has a price."""
+    """The worst state that applies; `unknown` if none of its hours is closed, or nothing in it has a price."""
 
     ok = "ok"
     warning = "warning"
@@ -53,7 +53,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class ThresholdState:
-    """`amount` is what the percentage comes to; `crossed_at` is None while it is not crossed."""
+    """`amount`: the threshold in money.   `crossed_at`: None while it is not crossed."""
 
     percent: Decimal
     of: str
@@ -63,15 +63,7 @@ class ThresholdState:
 
 @dataclass(frozen=True)
 class BudgetState:
-    """A budget in a month. Actual amounts are exact, to nine digits; what is estimated is in whole minor units.
-
-    known_until:        how far into the month the ledger is known; None: not at all.
-    actual:             spent so far; None: unknown. Without the part that has no price (`unpriced_gpu_hours`).
-    forecast:           the whole month; None: unknown, as where a part has no price.
-    is_estimate:        of the forecast: False once the month is known to its end.
-    burn_per_day:       mean of the last (up to) seven complete days.
-    percent:            actual of amount, in percent, two digits; forecast_percent: the same of the forecast.
-    """
+    """A budget in a month. Actual amounts are exact, to nine digits; estimates are in whole minor units."""
 
     tenant: str
     project: str | None
@@ -253,7 +245,7 @@ def _unknown(budget: Budget, month: str, currency: str) -> BudgetState:
 
 
 def _past_months(period: Period, known: Period, zone: ZoneInfo) -> list[Period]:
-    """The months before, at most six, that are known whole, the oldest first."""
+    """The previous months that are fully closed, at most six, the oldest first."""
     months: list[Period] = []
     month = period
     while len(months) < CHECKED_MONTHS:
@@ -267,7 +259,7 @@ def _past_months(period: Period, known: Period, zone: ZoneInfo) -> list[Period]:
 
 
 def _window_start(at: datetime, zone: ZoneInfo) -> datetime:
-    """The first instant of the days that a forecast made at an instant looks back on."""
+    """The start of the days on which a forecast made at this instant is based."""
     return midnight(at.astimezone(zone).date() - timedelta(days=WINDOW_DAYS), zone)
 
 

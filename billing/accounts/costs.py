@@ -1,8 +1,8 @@
-"""Tenants' charges by spans of time and day, and when they reached a level.
+"""Tenants' costs by time span and by day, and when they reached a level.
 
-Charges are the ledger's: allocated time at the contracted price, before minimums, commitments, discounts, taxes and
-credits. Within an entry they accrue evenly, so that at any millisecond it is known how much has accrued. Sums are
-exact; the ledger's hours are summed by the engine, and the one hour that decides is looked at here.
+Costs are the ledger's: allocated time at the contracted price, before minimums, commitments, discounts, taxes and
+credits. Within an entry, cost accrues evenly, so it is defined at every millisecond. Sums are exact: the engine sums
+the ledger's hours, and this module resolves the one hour in which the level is reached.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Span:
 
 @dataclass
 class Cost:
-    """`known` is what the priced part costs; `unpriced_gpu_hours` have no price, which is not a price of zero."""
+    """`known`: cost of the part that has a price; `unpriced_gpu_hours` have none, which is not a price of zero."""
 
     known: Fraction = Fraction(0)
     unpriced_gpu_hours: Fraction = Fraction(0)
@@ -75,7 +75,7 @@ class DailyCosts:
 
 
 def cost_of_spans(store: Store, spans: Sequence[Span]) -> list[Cost]:
-    """What accrued in each span, in their order. Errors: LedgerError if a span has prices in two currencies."""
+    """The cost accrued in each span, in order. Errors: LedgerError if a span has prices in two currencies."""
     costs = [Cost() for _ in spans]
     for first, part in _portions(spans):
         params = {**_whose(part), "starts": [span.start for span in part], "ends": [span.end for span in part]}

@@ -1,7 +1,7 @@
-"""Many credits at once, from a table: CSV (.gz or not) or JSON lines, a credit each.
+"""Imports many credits from a table: CSV (optionally .gz) or JSON lines, one credit per row.
 
-Columns: tenant, month, amount, reason; and if wanted id, currency, kind, project, author, evidence (JSON). A row that
-does not fit is kept in the quarantine with its reason, is shown, and the others go on.
+Columns: tenant, month, amount, reason; optionally id, currency, kind, project, author, evidence (JSON). Invalid rows go
+to the quarantine with their reason and are listed; the others are imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from billing import audit
 from billing.accounts.credits import Credit, CreditError, add_credits, card_in_force, evidence_of, parse_amount
-from warehouse.csv_cells import as_written
+from warehouse.csv_cells import unescape_formula
 from warehouse.errors import LedgerError
 from warehouse.json_text import parse_json
 from warehouse.named_files import MOST_BYTES, read_named
@@ -34,7 +34,7 @@ COLUMNS = (*NEEDED, "id", "currency", "kind", "project", "author", "evidence")
 
 @dataclass(frozen=True)
 class Refused:
-    """A row (from 1, without the header) that is no credit, or not now, and why."""
+    """A row (from 1, without the header) that is not a valid credit, or not now, and why."""
 
     row: int
     why: str
@@ -52,10 +52,7 @@ class ImportReport:
 
 
 def import_credits(store: Store, path: Path, author: str, now: datetime) -> ImportReport:
-    """Adds the credits of a file; those that are there already change nothing.
-
-    Errors: CreditError if the file cannot be read as a table of credits at all.
-    """
+    """Adds the credits of a file; those that exist already change nothing."""
     try:
         content = read_named(path)
     except OSError as error:
@@ -179,7 +176,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, str, Mapping[str, An
             what = f"has {len(cells)} cells, the header {len(header)}"
             yield number, raw, CreditError("row", what, "Check its commas and quotes")
         else:
-            yield number, raw, dict(zip(header, map(as_written, cells), strict=True))
+            yield number, raw, dict(zip(header, map(unescape_formula, cells), strict=True))
 
 
 def _quarantine(store: Store, path: Path, refused: list[Refused], batch: int, now: datetime) -> None:

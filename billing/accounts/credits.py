@@ -33,15 +33,13 @@ _REVERSES = "reverses"
 
 
 class CreditError(LedgerError):
-    """A credit that cannot be given, or not in that month."""
+    """The credit cannot be given, or not in that month."""
 
 
 @dataclass(frozen=True)
 class Credit:
-    """An amount in a tenant's favour. `evidence` is what it was computed from. No id: a hash of the content.
-
-    Errors: CreditError naming the field that does not fit.
-    """
+    """An amount in a tenant's favour. `evidence`: what it was computed from. Without an id, it gets a hash of its
+    content."""
 
     tenant: str
     month: str
@@ -148,7 +146,7 @@ def add_credit(store: Store, credit: Credit, now: datetime) -> bool:
 
 
 def add_credits(store: Store, credits: Sequence[Credit], now: datetime) -> list[bool | CreditError]:
-    """The same for many at once, for each what became of it. The caller notes it in the audit trail."""
+    """Adds many credits; returns the outcome for each. The caller records it in the audit."""
     if not credits:
         return []
     last = head(store, "credits")
@@ -230,7 +228,7 @@ class InvoicedMonths:
 
 
 def following(month: str) -> str:
-    """The month after, like 2027-01 after 2026-12."""
+    """The next month: 2027-01 after 2026-12."""
     year, number = int(month[:4]), int(month[5:])
     return f"{year + number // 12:04d}-{number % 12 + 1:02d}"
 

@@ -1,7 +1,8 @@
-"""The order in which grants pay for what accrues. Pure.
+"""The order in which grants pay for a month's amount. Pure.
 
-What a month comes to accrues over the month as the ledger's charges do (evenly, where there are none). A grant pays for
-what accrues during [starts_at, expires_at): of those that may pay, the one that expires first, then the older one.
+A month's amount accrues over the month in proportion to the ledger's costs (evenly, if there are none). A grant pays
+for what accrues during [starts_at, expires_at); of several grants, the one that expires first pays first, then the
+older one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Grant:
 
 
 def in_order(grants: Iterable[Grant]) -> list[Grant]:
-    """The order of drawing; it does not depend on when they were written down."""
+    """The order of drawing; it does not depend on the order in which grants were entered."""
     return sorted(grants, key=lambda grant: (grant.expires_at, grant.starts_at, grant.id))
 
 
@@ -53,7 +54,7 @@ def left_at(grants: Iterable[Grant], left: Mapping[str, Fraction], at: datetime)
 def draw(
     grants: Sequence[Grant], left: MutableMapping[str, Fraction], at: datetime, due: Fraction
 ) -> dict[str, Fraction]:
-    """Takes what is due from the grants (in order) that pay at an instant, and answers what each gave."""
+    """Takes the amount due from the grants (in order) that pay at an instant; returns what each of them paid."""
     given: dict[str, Fraction] = {}
     for grant in grants:
         amount = min(left[grant.id], due - sum(given.values())) if grant.pays_at(at) else Fraction(0)

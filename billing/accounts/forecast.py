@@ -1,9 +1,9 @@
-"""Where a month's cost will end. Pure.
+"""Forecasts a month's total cost. Pure.
 
-Method: the actual cost so far, and for what is left of the month the mean cost per hour of the same weekday over the
-last 28 complete days (of all of them, for a weekday that is not among them). No trend, no holidays. An hour's mean and
-not a day's, so that a day of 23 or 25 hours is worth what it lasts. It is an estimate and is marked as one;
-`measured_error` says how far it was off in past months.
+Method: the actual cost so far, plus, for the rest of the month, the mean cost per hour of the same weekday over the
+last 28 complete days (of all those days, for a weekday that is not among them). No trend, no holidays. The mean is per
+hour, not per day, so that days of 23 or 25 hours count by their length. It is an estimate and marked as one;
+`measured_error` tells how far it was off in past months.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ CHECKED_DAYS = (10, 20)
 
 @dataclass(frozen=True)
 class MeasuredError:
-    """Mean of |forecast - actual| / actual over past months, made after day 10 and 20; None: there is no such month."""
+    """Mean of |forecast - actual| / actual over past months, for forecasts made after day 10 and 20; None: no such
+    month."""
 
     day_10: Decimal | None
     day_20: Decimal | None

@@ -1,8 +1,8 @@
 """Prepaid balances: grants, what issued invoices drew from them, and what is left.
 
-A balance is never stored: it is grants - draws of the issued invoices that are not void - what expired unused. A grant
-is used up in the order of `billing.accounts.drawing`. Until a month is issued, what its charges have drawn so far is
-an estimate from the ledger: discounts, taxes and credits are not in it.
+A balance is never stored: it is grants - draws of issued invoices that are not void - what expired unused. Grants are
+used up in the order of `billing.accounts.drawing`. Until a month is issued, its draws are estimated from the ledger,
+without discounts, taxes and credits.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Draw:
 
 
 class BalanceState(StrEnum):
-    """`low`: at or below the tenant's threshold; `exhausted`: nothing is left that could pay."""
+    """`low`: at or below the tenant's threshold; `exhausted`: no grant is left that could pay."""
 
     ok = "ok"
     low = "low"
@@ -142,12 +142,7 @@ def revoke_grant(store: Store, grant_id: str, author: str, reason: str, now: dat
 
 
 def draw_down(store: Store, tenant: str, month_end: datetime, due: Decimal, currency: str) -> list[Draw]:
-    """What the tenant's grants pay of what is due for the month that ends at month_end, in the order of drawing.
-
-    Whole minor units; their sum is at most what is due, and no grant gives more than issued invoices have left of it.
-    What is due accrues as the ledger's charges did, so a grant that starts or expires within the month pays for that
-    part alone.
-    """
+    """What the tenant's grants pay of the amount due for the month that ends at month_end, in the order of drawing."""
     grants = [grant for grant in grants_of(store, tenant) if grant.currency == currency]
     zone = ZoneInfo(billing_timezone(store))
     month = parse_month((month_end - timedelta(milliseconds=1)).astimezone(zone).strftime("%Y-%m"), zone.key)
@@ -218,10 +213,7 @@ class _Issued:
 
 
 class _Run:
-    """A tenant's account lived through month by month, from the first grant until the ledger's end.
-
-    An issued month draws what its invoices say; an open one what its charges come to so far.
-    """
+    """A simulation of a tenant's account, month by month, from the first grant to the end of the ledger."""
 
     def __init__(
         self, tenant: str, grants: list[Grant], issued: _Issued, known_until: datetime | None, timezone: str

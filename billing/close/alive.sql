@@ -1,4 +1,4 @@
--- One row: an allocation to look at: the close before carried it, or a fact that no close has read tells of it.
+-- One row: an allocation to examine: the last close carried it over, or a fact that no close has read concerns it.
 INSERT INTO {alive:Identifier}
 SELECT arrayJoin(carried) AS allocation FROM close_carried WHERE run = {last:UInt64}
 UNION ALL

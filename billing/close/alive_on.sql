@@ -1,4 +1,4 @@
--- One row: an allocation that ever held a device of whose past a new fact may tell.
+-- One row: an allocation that ever held a device whose past may be changed by a new fact.
 INSERT INTO {alive:Identifier}
 SELECT DISTINCT allocation_hash AS allocation
 FROM allocations

@@ -1,7 +1,7 @@
--- One row: whether all that was acknowledged before {fresh_ms:Int64} has been read: of what is acknowledged and of what was read
--- the numbers and the sums are the same, without what was acknowledged since then.
--- Traps:   sums wrap around. Of a batch that is acknowledged twice there may be two rows: then it says no.
--- Params:  since_ms: when closes named their batches that may have read such as were acknowledged since {fresh_ms:Int64}.
+-- One row: whether everything acknowledged before {fresh_ms:Int64} has been read: leaving out what was acknowledged since
+-- then, acknowledged and read batches have the same count and the same sum.
+-- Traps:   sums wrap around. A batch that is acknowledged twice may have two rows; then the answer is no.
+-- Params:  since_ms: closes that named their batches since then may have read batches acknowledged since {fresh_ms:Int64}.
 -- $$read: a condition on close_batches, of the closes that count, with its params (billing.close.facts).
 WITH
     known AS

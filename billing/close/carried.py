@@ -1,22 +1,22 @@
-"""What a close leaves to the next, so that a close costs what changed and not what there is.
+"""What a close passes on to the next, so that a close costs what changed and not what there is.
 
-Of most allocations nothing is ever told again: they ended long ago, nobody disputes what they held, and it is published
-in `allocations`. A close carries the others on: those that hold something or did within HORIZON, and those whose claims
-cannot simply be believed. The next close makes the claims of these alone, and of those of which new facts tell
-(the working table `alive`), compares what they hold with what is published, and looks at the hours in which that is
-another, in which samples are new, and that no close has closed yet. All else it takes as it is published.
+Most allocations never change again: they ended long ago, nobody disputes them, and what they held is published in
+`allocations`. A close carries over the others: those that hold something or did within HORIZON, and those whose claims
+cannot simply be accepted. The next close makes claims only for these and for allocations with new facts (the working
+table `alive`), compares what they hold with what is published, and examines the hours in which that differs, in which
+samples are new, or that are not closed yet. Everything else stays as published.
 
     carried ─┐
-    new facts┴▶ alive ─▶ claims ─▶ settled ─▶ moved ─▶ hours to look at ─▶ inputs
+    new facts┴▶ alive ─▶ claims ─▶ settled ─▶ moved ─▶ hours to examine ─▶ inputs
                                       ▲ held then: what the others held in those hours
 
-What makes that right:
-- A claim follows from the events of its allocation alone, and events change it only from their own time on.
-- Claims meet on a device, or on a node where only that is known, and only where they overlap. So an allocation that
-  ended before the horizon on a device that nobody disputed is not met by what is told of the time after it.
-- A fact of the time before the horizon, or a device's row, brings all allocations ever published on the device.
-Where a condition of this does not hold (somebody deleted events, another mapping, another release, a killed close)
-everything is read again. What a close carries can be dropped at any time.
+Why this is correct:
+- A claim follows from the events of its allocation alone, and an event changes it only from the event's time on.
+- Claims conflict on a device, or on a node if only that is known, and only while they overlap. So reports about later
+  times cannot conflict with an allocation that ended before the horizon on an undisputed device.
+- A fact from before the horizon, or a device row, brings back all allocations ever published on the device.
+If one of the conditions fails (deleted events, another mapping, another release, a killed close), everything is read
+again. What a close carries over can be dropped at any time.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Carried:
-    """run: the close that left it.   rules, prices: by which it computed (`rules_of`, `prices_of`).
-    months: of `allocations`, whose fingerprint is the sum of theirs."""
+    """run: the close that left it.   rules, prices: the versions that it used (`rules_of`, `prices_of`)."""
 
     run: int
     closed_until: datetime
@@ -65,7 +64,7 @@ class Carried:
 
 @dataclass(frozen=True)
 class Looked:
-    """The hours that a close looks at, in runs [first, next) since the epoch, in order."""
+    """The hours that a close examines, in runs [first, next) since the epoch, in order."""
 
     firsts: tuple[int, ...]
     nexts: tuple[int, ...]
@@ -97,12 +96,12 @@ OF_ALIVE = "SELECT batch FROM devices UNION ALL SELECT batch FROM {events_of_ali
 
 
 def rules_of(mapping: AppliedMapping | None) -> str:
-    """By what events become allocations."""
+    """The version of the rules by which events become allocations."""
     return f"{importlib.metadata.version('gpuledger')} {mapping.version if mapping else ''}"
 
 
 def prices_of(store: Store, card: AppliedCard | None) -> str:
-    """By what hours are computed from allocations."""
+    """The version of what hours are computed from besides allocations."""
     return f"{card.version if card else ''} {attribution.rules_in_force(store)}"
 
 
@@ -151,7 +150,7 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
         runs = [(row["first"], row["next"]) for row in moved]
         runs += [(hour, hour + 1) for hour in _sampled_anew(store, stage)]
         until = epoch_ms(limit) // HOUR_MS
-        told = store.value(read_sql(__file__, "told_of_devices"), names)
+        told = store.value(read_sql(__file__, "earliest_device_change"), names)
         runs += [
             (min(hour, until), until) for hour in (epoch_ms(carried.closed_until) // HOUR_MS, told) if hour is not None
         ]

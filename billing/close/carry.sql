@@ -1,6 +1,7 @@
--- Leaves to the next close which allocations it has to look at again: those that hold something now or did lately, and those
--- whose claims cannot simply be believed. Of all others what is published stays as it is.
--- Params:  claims, states, disputed: of this close; horizon_ms: what ended before it is not looked at again; names, parts, fingerprints: of the months of allocations.
+-- Records for the next close which allocations it must examine again: those that hold something now or recently did, and
+-- those whose claims are contradictory. All others stay as published.
+-- Params:  claims, states, disputed: of this close; horizon_ms: allocations that ended before it are not examined again;
+--          names, parts, fingerprints: of the months of allocations.
 INSERT INTO close_carried (run, closed_until, read_at, horizon, rules, prices, facts, hours, allocations, `months.month`, `months.parts`, `months.fingerprint`, carried)
 SELECT
     {run:UInt64}, {closed_until:DateTime64(3, 'UTC')}, {read_at:DateTime64(3, 'UTC')}, fromUnixTimestamp64Milli({horizon_ms:Int64}, 'UTC'), {rules:String}, {prices:String},

@@ -1,4 +1,4 @@
-"""From events to the claims that the books accept: who had which units of which device, from when to when."""
+"""From events to accepted claims: which allocation held which units of which device, from when to when."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SILENCE_MS = 24 * 3_600_000
 
 
 def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
-    """Fills the working tables `states` and `settled`. Answers what was refused, with reasons."""
+    """Fills the working tables `states` and `settled`. Returns the refused claims, with reasons."""
     names = stage.names("batches", "claims", "states", "settled", "disputed", "decided", "alive")
     params = {**names, "events": stage("events_of_alive") if stage.of_alive else "events", "forever": FOREVER}
     for name in ("stage_claims", "claims", "states", "disputed", "stage_decided"):
@@ -73,7 +73,7 @@ def _last_seen(store: Store, stage: Stage) -> LastSeen:
 
 
 def _named(store: Store, stage: Stage, claims: Sequence[Claim]) -> dict[tuple[str, str], list[str]]:
-    """Devices on which the workloads of claims on a node were sampled."""
+    """Devices on which the workloads of claims with a node only were sampled."""
     workloads = sorted({claim.workload_id for claim in claims if not claim.device_id})
     named: dict[tuple[str, str], list[str]] = defaultdict(list)
     if workloads:

@@ -1,4 +1,4 @@
--- One row: a combination of what a mapping can tell claims apart by.
+-- One row: a combination of values by which a tenant mapping can tell claims apart.
 -- Params:  workload_patterns = regular expressions; workloads = which of them a name matches, as 0101.
 SELECT DISTINCT
     tenant, project, queue, cluster, source,

@@ -1,7 +1,7 @@
--- One row: a device whose claims cannot simply be believed: more claimed than it has, one partition claimed twice, or in
--- a node that somebody holds GPUs of without saying which.
--- Units:   the comparison is with the fewest units that the device ever had, and all of it are the most it ever had, so
---          it errs on the side of looking.
+-- One row: a device with contradictory claims: more units claimed than it has, one partition claimed twice, or on a node
+-- where an allocation holds GPUs without naming the device.
+-- Units:   compares with the fewest units that the device ever had, and counts a claim to all of it as the most it ever
+--          had, so it errs on the side of examining.
 CREATE TABLE {disputed:Identifier} ENGINE = Memory AS
 WITH
     ever AS

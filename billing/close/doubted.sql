@@ -1,4 +1,5 @@
--- One row: a stream and hour whose samples have to be read: its sums cannot tell of a holding, or are not alone to speak.
+-- One row: a stream and hour whose samples must be read, because its hourly sums are not enough, or other streams measure
+-- the same time.
 INSERT INTO {doubted:Identifier}
 SELECT DISTINCT way.2 AS stream, hour
 FROM {holdings:Identifier}

@@ -1,4 +1,4 @@
--- One row: an event of an allocation that a close looks at, of whatever batch.
+-- One row: an event, from any batch, of an allocation that the close examines.
 CREATE TABLE {events_of_alive:Identifier} ENGINE = MergeTree ORDER BY tuple() AS
 SELECT *
 FROM events

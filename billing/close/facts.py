@@ -1,8 +1,8 @@
-"""Which facts a close reads: those of the batches that were acknowledged when it began, and those of no batch.
+"""Determines the facts that a close reads: those of batches acknowledged when it began, and those without a batch.
 
-Batches are written while a close runs, and a killed ingest leaves one half written. So a close notes at its beginning
-which batches it reads, all its statements read these and no others, and before it publishes anything it names them
-(`close_batches`). What computes it again reads the same ones by that name.
+Batches arrive while a close runs, and a killed ingest leaves one half-written. So a close fixes at its start which
+batches it reads; all its statements read exactly these, and it records them (`close_batches`) before it publishes
+anything. A recomputation reads the same batches from there.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def stage_facts_without(store: Store, stage: Stage, whole: Stage, without: Colle
 
 
 def name_facts(store: Store, stage: Stage) -> None:
-    """Names what this close reads, for whoever computes it again."""
+    """Records which batches this close reads, so that it can be recomputed."""
     follows = close_before(store, stage)
     store.command("INSERT INTO close_named (run) SELECT {run:UInt64}", {"run": stage.run})
     store.command(read_sql(__file__, "name_batches"), {"run": stage.run, "follows": follows, **stage.names("fresh")})
 
 
 def present_facts(store: Store, stage: Stage) -> None:
-    """Fills the working table `batches` with all that is acknowledged now, for what closes nothing."""
+    """Fills the working table `batches` with all that is acknowledged now, for readers that close nothing."""
     _stage(store, stage, "SELECT batch FROM ingest_batches UNION DISTINCT SELECT toUInt64(0) AS batch", None)
 
 
@@ -97,7 +97,7 @@ _READ = f"SELECT arrayJoin(batches) FROM close_batches WHERE {READ_BY}"
 
 
 def batches_read(store: Store, run: int) -> Params | None:
-    """Parameters of READ_BY for a close; None: it named no batches."""
+    """Parameters of READ_BY for a close; None: it recorded no batches."""
     follows = {
         row["run"]: row["follows"]
         for row in store.rows("SELECT run, follows FROM close_batches WHERE run <= {run:UInt64}", {"run": run})

@@ -1,5 +1,5 @@
--- The batches that are acknowledged now and that the close which this one follows did not read; their hours are not asked.
--- Batch 0 is always read: rows that somebody inserted by hand, of no batch.
+-- One row: a batch that is acknowledged now and was not read by the close that this one follows; its hours are not looked
+-- up. Batch 0 is always read: rows that somebody inserted by hand, outside of any batch.
 -- $$read: a SELECT of the batches that it read, with its params (billing.close.facts).
 INSERT INTO {fresh:Identifier} (batch, is_of_samples)
 SELECT batch, batch != 0

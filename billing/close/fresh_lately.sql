@@ -1,4 +1,4 @@
--- The batches that were acknowledged since {fresh_ms:Int64} and that no close has read.
+-- One row: a batch that was acknowledged since {fresh_ms:Int64} and that no close has read.
 INSERT INTO {fresh:Identifier}
 SELECT batch, any(record_type) = 'samples', groupUniqArrayArray(hours)
 FROM recent_batches

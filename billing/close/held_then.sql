@@ -1,6 +1,6 @@
--- Fills settled with what allocations held that nobody has to look at again, in the hours that are looked at.
--- Params:  firsts, nexts: those hours, [first, next) each; first_month: of the first (allocations lie by the month of their end);
---          by_queue, by_preemptible, priority_bounds as in paid.sql.
+-- Adds to settled what unchanged allocations held in the hours that the close examines.
+-- Params:  firsts, nexts: those hours, [first, next) each; first_month: of the first (allocations are partitioned by the
+--          month of their end); by_queue, by_preemptible, priority_bounds as in paid.sql.
 INSERT INTO {settled:Identifier}
 (
     claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, priority, node, device_id,

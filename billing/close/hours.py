@@ -1,6 +1,6 @@
 """The hours of a close: which there are, from which facts, and their entries in working tables.
 
-Nothing here is published: a close makes what it finds visible (billing.close.run), a look at issued months does not
+Nothing here is published: a close publishes the result (billing.close.run), the check of issued months does not
 (billing.close.issued).
 """
 
@@ -36,7 +36,7 @@ FACT_WEIGHT = 6
 
 
 class Hour(NamedTuple):
-    """An hour (since the epoch), the fingerprint of its inputs, and how much work it is."""
+    """An hour (since the epoch), the fingerprint of its inputs, and its amount of work."""
 
     hour: int
     inputs: int
@@ -66,7 +66,7 @@ def stage_claims_and_prices(
 def hours_before(
     store: Store, stage: Stage, limit: datetime, card: AppliedCard | None, looked: Looked = EVERY_HOUR
 ) -> list[Hour]:
-    """The hours before an instant that have anything to count, in order; of those that are looked at."""
+    """The hours before an instant that have anything to compute, in order; only those that are examined."""
     zone = f"{card.card.timezone if card else 'UTC'} {attribution.rules_in_force(store)}"
     params = {**stage.names("batches", "settled", "states", "prices"), **looked.params}
     inputs = store.rows(
@@ -184,7 +184,7 @@ def _meter(store: Store, params: Params) -> None:
     params = {**params, "incomplete": incomplete}
     if incomplete:
         store.command("ALTER TABLE {reported:Identifier} DELETE WHERE hour IN {incomplete:Array(UInt32)}", params)
-        _run(store, {**params, "whole_hours": incomplete}, "sample_hours", "tell_again")
+        _run(store, {**params, "whole_hours": incomplete}, "sample_hours", "reported_anew")
     _run(store, params, "spilled", "metered")
     if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
         _run(store, {**params, "whole_hours": []}, "doubted", "sample_hours", "measured")
@@ -225,6 +225,6 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
 
 
 def drop_stage(store: Store, stage: Stage) -> None:
-    """Drops this run's working tables, and those that a killed run left behind (none works for a day)."""
+    """Drops this run's working tables, and those left behind by killed runs (no run takes a day)."""
     for row in store.rows(read_sql(__file__, "working_tables"), {"prefix": stage("")}):
         store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": row["name"]})

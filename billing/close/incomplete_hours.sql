@@ -1,5 +1,5 @@
--- One row: an hour of which told does not tell exactly what the close reads: stream_hours was written before its table
--- was, a kill fell between two tables of a batch, or it tells of batches, too, that the close does not read.
+-- One row: an hour in which `told` does not report exactly the batches that the close reads: stream_hours was created after
+-- the hour's batches, a kill fell between two tables of a batch, or it includes batches that the close does not read.
 -- Traps:   batches are summed modulo 2^64, the reported ones as their complement: what is reported exactly sums to 0.
 WITH
     asked AS

@@ -1,11 +1,11 @@
--- One row: an hour before {until_ms:Int64} that has anything to count, and the fingerprint of all that its entries
--- are computed from: claims and device states as clipped to the hour, prices in force of those that hold something in
--- it and of the platform, sample batches that touch it.
--- Units:   hour = hours since the epoch; facts = claims, device states and prices that lie in it.
--- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change).
--- Params:  firsts, nexts: the hours that are looked at, in runs [first, next). $$touching: a condition on touched_hours, of
---          which samples may touch those.
---          batches: those that the close reads. Of an hour that a later one touches the fingerprint is another.
+-- One row: an hour before {until_ms:Int64} with anything to compute, and the fingerprint of all inputs of its entries:
+-- claims and device states clipped to the hour, prices in force of its holders and of the platform, sample batches that
+-- touch it.
+-- Units:   hour = hours since the epoch; facts = number of claims, device states and prices in it.
+-- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (merging facts is no change). A
+--          later batch that touches an hour changes its fingerprint.
+-- Params:  firsts, nexts: the hours to examine, in runs [first, next). $$touching: a condition on touched_hours that
+--          selects samples which may touch those. batches: those that the close reads.
 WITH
     {until_ms:Int64} AS until,
     facts AS

@@ -1,10 +1,11 @@
-"""Keeps pushes from changing an issued month: a close holds the rows that would, for approval.
+"""Second check that pushes do not change an issued month: before it reads them, a close finds the batches that would,
+and their rows are held for approval.
 
-The receiver holds what it can tell at a glance (ingest.past). What it let through meets this second fence: before a
-close names the facts that it reads, it asks whether what was pushed since the close before changes what the books say
-of an issued month, beside all else that is new (files, prices, what people agreed to). Nearly always no fact of such a
-month is another, which the fingerprints of its hours say. Else its entries are computed without the pushed batches, and
-with some of them, until those are found that change them.
+The receiver makes the first check, of what it can see cheaply (ingest.issued_guard). Before a close names the facts
+that it reads, this module asks whether the batches pushed since the last close change what the books say of an issued
+month, given everything else that is new (files, prices, approvals). Usually no fact of such a month differs, as the
+fingerprints of its hours show. Otherwise the entries are computed without the pushed batches, and then with some of
+them, until those that change them are found.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from billing.close.stage import WHICH, Stage
 from billing.rates import AppliedCard
 from billing.tenants import AppliedMapping
 from ingest import held
-from ingest.past import issued_months
-from ingest.place import ISSUED_MONTH
+from ingest.issued_guard import issued_months
+from ingest.permissions import ISSUED_MONTH
 from warehouse.store import Store, read_sql
 
 log = logging.getLogger(__name__)
@@ -215,7 +216,7 @@ class _Look:
 
 
 def _sessions(store: Store, months: IssuedMonths, stage: Stage | None) -> int:
-    """Fingerprint of the short sessions that ended in the months. stage: by whose claims; None: by the last close's."""
+    """Fingerprint of the short sessions that ended in the months. stage: with whose claims; None: the last close's."""
     if not months.minimum_ms:
         return 0
     claims = PUBLISHED if stage is None else SETTLED_OF_ALIVE if stage.of_alive else SETTLED
@@ -234,11 +235,8 @@ SETTLED_OF_ALIVE = f"{SETTLED} WHERE {WHICH} UNION ALL {PUBLISHED} WHERE allocat
 
 
 def movers(batches: Sequence[Pushed], moves: Callable[[Collection[int]], bool]) -> list[int]:
-    """Batches without which the others move nothing. moves: whether these, together, do.
-
-    All of them, halved and halved again: a question for each that moves nothing would be too many. Senders are told
-    apart before their batches are, and nobody's are left out because another sends many that move something.
-    """
+    """The batches without which the others change nothing. moves: whether a set of batches, together, changes
+    anything."""
     kept: list[int] = []
     found: list[int] = []
     looks: Counter[str | None] = Counter()

@@ -1,4 +1,4 @@
--- Copies what allocations held that nobody has to look at again, as it was published, of months in which others are.
+-- Copies the published rows of unchanged allocations, in months that also have changed ones.
 INSERT INTO {new:Identifier}
 SELECT *
 FROM allocations

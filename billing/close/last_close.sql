@@ -1,4 +1,4 @@
--- One row: by which rate card and mapping the last close computed, and the fingerprints of what it published.
+-- One row: the rate card and mapping versions that the last close used, and the fingerprints of what it published.
 SELECT
     argMax(rate_card, run) AS card,
     argMax(tenant_mapping, run) AS mapping,

@@ -1,5 +1,5 @@
--- One row: an allocation of whose time before the horizon an event tells that no close has read.
--- Params:  fresh: batches that no close has read; rows of batch 0 come of none, and count as new always.
+-- One row: an allocation with an unread event about a time before the horizon.
+-- Params:  fresh: batches that no close has read; rows of batch 0 belong to no batch and always count as new.
 CREATE TABLE {late:Identifier} ENGINE = Memory AS
 SELECT DISTINCT allocation_hash AS allocation
 FROM events

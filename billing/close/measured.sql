@@ -1,4 +1,5 @@
--- One row: what the samples of the streams say of one holding of which their sums cannot tell; columns as in metered.sql.
+-- One row: coverage and use of one holding, from the samples of its streams, if their hourly sums are not enough; columns
+-- as in metered.sql.
 -- Traps:   a sample covers from the later of ts - interval and the previous sample of its stream, usable or not. Only the
 --          first sample of an hour can begin in the hour before; that part of it is in spilled.
 -- $$placed: placed.sql.

@@ -1,10 +1,10 @@
--- One row: what the streams say of one holding, as far as their hours' sums can tell.
+-- One row: coverage and use of one holding, as far as its streams' hourly sums are enough.
 -- Units:   covered_ms; used = ms x units x 1e9, at most cap units in use at any time.
--- Shape:   levels = 1: told; more: several levels of streams speak of the same time (see several.sql);
---          0: the samples themselves have to be measured (see measured.sql).
---          Two levels that speak of different times, one after the other, count as one.
--- Traps:   a stream's sums tell of a holding if its samples are regular and begin and end in it but for the first and the
---          last (is_inside), or if no other than its first (its last) can reach into it. The cap must not bind.
+-- Shape:   levels = 1: done; more: several levels of streams measure the same time (see several.sql); 0: the samples
+--          themselves are needed (see measured.sql).
+--          Two levels that measure different times, one after the other, count as one.
+-- Traps:   a stream's sums are enough for a holding if its samples are regular and, but for the first and the last, lie
+--          within it (is_inside), or if only its first (its last) sample can reach into it. The cap must not bind.
 CREATE TABLE {metered:Identifier} ENGINE = Memory AS
 WITH
     wanted AS

@@ -1,7 +1,6 @@
--- One row: hours [first, next) in which something is held that was not, or no more, or otherwise than the close before
--- published it.
--- Params:  settled: what is held now by the allocations in alive, which are compared; until_ms: what is later is not closed.
---          touched: months of allocations in which any of those in alive is.
+-- One row: hours [first, next) in which holdings differ from what the last close published.
+-- Params:  settled: current holdings of the allocations in alive, which are compared; until_ms: later hours are not closed.
+--          touched: months of allocations that contain any in alive.
 SELECT DISTINCT toUInt32(intDiv(from_ms, 3600000)) AS first, toUInt32(intDiv(to_ms - 1, 3600000) + 1) AS next
 FROM
 (

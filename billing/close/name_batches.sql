@@ -1,4 +1,4 @@
--- Names what a close reads beside what the one read that it follows.
+-- Records the batches that a close reads besides those read by the close that it follows.
 INSERT INTO close_batches (run, follows, batches)
 SELECT {run:UInt64}, {follows:UInt64}, groupArray(batch)
 FROM {fresh:Identifier}

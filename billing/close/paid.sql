@@ -1,7 +1,7 @@
--- The settled claims as they are paid for: each cut where the tenants' mapping changes whose it is.
+-- The settled claims by payer: each is cut where the tenant mapping changes who pays for it.
 -- Shape:   source_claim = the claim that it is a piece of; the first piece keeps its name, so that nothing changes where
---          nothing is cut. reported_tenant, reported_project = as the source reported. payer = hash of what prices tell claims
---          apart by besides the device (as in billing/rates/stage_prices.sql).
+--          nothing is cut. reported_tenant, reported_project = as the source reported. payer = hash of everything except
+--          the device on which a claim's price depends (as in billing/rates/stage_prices.sql).
 -- Params:  workload_patterns as in combinations.sql; by_queue, by_preemptible, priority_bounds as in subjects.sql.
 CREATE TABLE {paid:Identifier} ENGINE = Memory AS
 WITH

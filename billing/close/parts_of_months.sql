@@ -1,4 +1,4 @@
--- One row: a month of allocations, and the fingerprint of its parts: another as soon as rows or parts are.
+-- One row: a month of allocations, and the fingerprint of its parts, which changes with any row or part.
 -- Params:  table: its name.
 SELECT partition_id AS month, sum(cityHash64(hash_of_all_files)) AS parts
 FROM system.parts

@@ -1,4 +1,4 @@
-"""Who pays for an allocation: the settled claims, cut where the tenant mapping changes."""
+"""Assigns the paying tenant: cuts the accepted claims where the tenant mapping changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warehouse.store import Store, read_sql
 
 
 def stage_payers(store: Store, stage: Stage, mapping: AppliedMapping | None, card: AppliedCard | None) -> None:
-    """Replaces the working table `settled` by the same claims with those who pay for them."""
+    """Replaces the working table `settled` by the same claims, cut and with their paying tenants."""
     patterns = list(mapping.mapping.workload_expressions) if mapping else []
     params = {
         **stage.names("settled", "owners", "paid"),

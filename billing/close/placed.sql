@@ -1,5 +1,5 @@
--- One row: an hour of a stream that is wanted, its samples as spans: (since, at] and rate (-1: not usable), in order. A part
--- of measured.sql and several.sql, which say what is wanted.
+-- One row: an hour of a wanted stream, its samples as spans: (since, at] and rate (-1: not usable), in order. Included in
+-- measured.sql and several.sql, which define what is wanted.
 -- Units:   ms of the hour; a first sample may begin before 0. rates: billionths.
 -- Params:  sample_hours; uniform_ms: the interval that all samples have, 0: they differ.
 SELECT

@@ -1,5 +1,5 @@
 -- One row: an allocation held units of a device for one payer during [start_at, end_at).
--- Params:  $$which: a condition, of which allocations (billing.close.stage.WHICH).
+-- Params:  $$which: a condition that selects the allocations (billing.close.stage.WHICH).
 INSERT INTO {new:Identifier}
 (
     claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, node, device_id,

@@ -1,7 +1,7 @@
-"""What a close publishes besides entries: `allocations` and `refused_claims`, and fingerprints of both.
+"""Publishes allocations and refused claims (tables `allocations`, `refused_claims`), and computes fingerprints of both.
 
-Allocations lie by the month of their end. A close takes over as they are, parts and all, the months in which it looks
-at none; and while a month's parts are those of before, its fingerprint is, too. So the past costs nothing.
+`allocations` is partitioned by the month of the end. A close takes over unchanged partitions without reading them, and
+a partition with the same parts has the same fingerprint. So the past costs nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Months = Mapping[str, Month]
 
 @dataclass(frozen=True)
 class Published:
-    """Fingerprints of what a close publishes besides entries: the same for the same rows, in any parts."""
+    """Fingerprints of both tables, the same for the same rows in any order or parts."""
 
     allocations: int
     refused_claims: int
@@ -88,7 +88,7 @@ def touched_months(store: Store, stage: Stage) -> tuple[list[str], list[str]]:
 
 
 def _keep(store: Store, stage: Stage, names: Params) -> None:
-    """Copies what is published of the allocations that are not looked at."""
+    """Copies the published rows of allocations that are not examined."""
     touched, others = touched_months(store, stage)
     # The engine's own names of partitions: digits.
     parts = [f"ATTACH PARTITION ID '{int(month)}' FROM allocations" for month in others]

@@ -1,5 +1,5 @@
--- One row: a device of whose past a new fact may tell: whatever an allocation was placed on of which late events tell, by
--- name or by node.
+-- One row: a device whose past may be changed by a new fact: here, one on which an allocation with late events was placed,
+-- by name or by node.
 INSERT INTO {reached:Identifier}
 WITH places AS
 (

@@ -1,5 +1,5 @@
--- Of some batches those that a close reads, beside what it has in batches already: it named them, a close before did, or they
--- were acknowledged before {fresh_ms:Int64}, so that one has.
+-- One row: a batch, of some, that a close reads besides those already in batches: it named the batch, a close before it
+-- did, or the batch was acknowledged before {fresh_ms:Int64}, so that one has read it.
 -- $$wanted: a SELECT of batches, with its params.
 INSERT INTO {batches:Identifier}
 WITH

@@ -1,10 +1,10 @@
--- One row: what a stream reported in an hour, from the table stream_hours; incomplete hours are taken out again,
--- and come by tell_again.sql.
+-- One row: what a stream reported in an hour, from the table stream_hours; incomplete hours are taken out again, and
+-- computed by reported_anew.sql.
 -- Units:   hour = hours since the epoch; *_at = ms within the hour (1..3,600,000); *_rate = utilization x 1e9, -1 for an
 --          unusable sample; length_ms, first_length = interval; usable = samples; rates, highest = over the usable.
--- Shape:   is_regular: equally long samples that do not overlap, none of them twice: each covers all of its interval.
---          It is proven by their common phase and by as many occupied slots as samples; where there are more than slots
---          can tell, by the sum of their hashes, which is that of all places from the first to the last.
+-- Shape:   is_regular: equally long samples without overlap or duplicates, so each covers all of its interval. It is proven
+--          by their common phase and by as many occupied slots as samples; if there are more samples than slots can count,
+--          by the sum of their hashes, which must be that of all positions from the first to the last.
 --          power, memory: as in stream_hours.
 CREATE TABLE {reported:Identifier} ENGINE = Memory AS
 SELECT

@@ -1,14 +1,14 @@
-"""Decides which of several contradictory claims the books accept: pure, over a handful of claims.
+"""Decides which of several contradictory claims the books accept. Pure; works on a handful of claims.
 
-Claims are admitted in the order in which they start (then by allocation). One that does not fit into what the
-device has left is refused whole, unless an open claim without an end is in its way: that one has lost its end
-event, and is ended at its last sign of life. What no longer fits when a device comes to have fewer units ends there.
-Where stamps are whole seconds, the end of one holder may lie a second behind the start of the next: the start is
-believed, and the earlier claim ends there; one that has no other second is refused.
+Claims are admitted in order of their start (then by allocation). A claim that does not fit into what the device has
+left is refused as a whole, unless an open claim is in its way: that one has lost its end event, and is ended at its
+last sign of life. If a device comes to have fewer units, the claims that no longer fit end there. Where timestamps are
+whole seconds, the end of one holder may be a second after the start of the next: the start is believed, and the earlier
+claim ends there; a claim that lasts only that second is refused.
 
-Where only the node is known, a device is chosen for each GPU and instant: one that the workload's own samples name,
-else the one that stays free longest, in order of their id. So a GPU moves to another device when somebody who names
-theirs comes; only the time for which the node has no device left is refused.
+If only the node is known, a device is chosen for each GPU and instant: one that the workload's own samples name, else
+the one that stays free longest, then by id. So a GPU moves to another device when a claim that names the device comes;
+only the time for which the node has no device left is refused.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ def _cut_to_fit(admitted: list[Claim], states: Sequence[DeviceState], until_ms: 
 
 
 def _hands_over(earlier: Claim, later: Claim) -> bool:
-    """Whether two claims overlap by no more than stamps of whole seconds do, and the later goes on or began later."""
+    """Whether two claims overlap by no more than whole-second timestamps can cause, and the later one goes on or began
+    later."""
     in_order = (earlier.start_ms, earlier.end_ms) < (later.start_ms, later.end_ms)
     return in_order and _is_a_stamp(later.start_ms, earlier.end_ms)
 
@@ -184,7 +185,7 @@ def _is_a_stamp(start_ms: int, end_ms: int) -> bool:
 
 
 def _rivals(claim: Claim, admitted: Sequence[Claim], capacity: int) -> list[Claim]:
-    """Claims in the way at the instant in which this one starts; none if it fits."""
+    """Claims in the way when this one starts; none if it fits."""
     active = [other for other in admitted if other.start_ms <= claim.start_ms < other.end_ms]
     same_partition = [other for other in active if claim.partition_id and other.partition_id == claim.partition_id]
     if same_partition:
@@ -200,10 +201,7 @@ def _place(
     named: Mapping[tuple[str, str], Sequence[str]],
     reported: Mapping[int, Claim],
 ) -> None:
-    """Gives a claim on a node its devices, instant by instant; time for which the node has none is refused.
-
-    reported: claims by their number, as they were before others came in their way.
-    """
+    """Gives a claim on a node its devices, instant by instant; time for which the node has none is refused."""
     known = set(named.get((claim.cluster, claim.workload_id), ()))
     rooms = [
         _Room(device, _units_at(states, claim.start_ms), [other for other in admitted[device] if _meet(other, claim)])

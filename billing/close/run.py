@@ -1,8 +1,8 @@
-"""The hourly close: from facts to ledger entries, again for exactly the hours whose inputs changed.
+"""The hourly close: from facts to ledger entries, recomputed for exactly the hours whose inputs changed.
 
-Every statement runs in the engine; Python decides only what is small: which claims to believe, what a card's
-prices are, which hours are dirty. A close works in tables of its own and makes its hours visible with one small
-insert at the end of each portion, so a kill at any moment leaves the books as they were or as they shall be.
+Every statement runs in the engine; Python makes only the small decisions: which claims to accept, the prices of the
+rate card, which hours are dirty. A close works in tables of its own and makes its hours visible with one small insert
+at the end of each portion, so a kill at any moment leaves the books in the old or the new state.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class CloseReport:
-    """What a close did. Hours are whole hours UTC; `changed` are those whose entries differ from before.
-
-    held: pushed rows that would have changed an issued month, and wait for a person now.
-    """
+    """The result of a close. Hours are whole hours UTC; `changed` are those whose entries differ from before."""
 
     run: int
     closed_until: datetime | None
@@ -206,13 +203,13 @@ def _closed_until(store: Store) -> datetime | None:
 
 
 def _goes_on(store: Store, limit: datetime) -> bool:
-    """Whether it closes time that no close did, also if there is nothing in it: a month without a device ends, too."""
+    """Whether it closes time that no close covered before, even if it is empty: a month without a device ends, too."""
     closed = _closed_until(store)
     return closed is None or limit > closed
 
 
 def _next_run(store: Store) -> int:
-    """A run's number: one later than any before, and its own even if two closes start at once."""
+    """The number of a run: higher than all before, and unique even if two closes start at the same time."""
     last = max(
         store.value("SELECT max(checked_by) AS last FROM closed_hours"),
         store.value("SELECT max(run) AS last FROM close_runs"),
@@ -222,7 +219,7 @@ def _next_run(store: Store) -> int:
 
 
 def _dirty(store: Store, hours: Sequence[Hour], limit: datetime, looked: Looked = EVERY_HOUR) -> list[Hour]:
-    """Those whose inputs are others than they were closed with, in order; of those that are looked at."""
+    """The examined hours whose inputs differ from those they were closed with, in order."""
     closed = store.rows(read_sql(__file__, "inputs_of_closed"), looked.params)
     known = {row["hour"]: row["inputs"] for row in closed}
     dirty = [hour for hour in hours if known.get(hour.hour) != hour.inputs]
@@ -259,10 +256,7 @@ def _close_portions(
 
 
 def _publish(store: Store, stage: Stage, portion: Sequence[Hour], energy: Mapping[int, int]) -> int:
-    """Writes the entries of the hours that changed, then makes them visible.
-
-    energy: fingerprints of the hours' energy entries, which are published with the ledger's.
-    """
+    """Writes the entries of the hours that changed, then makes them visible."""
     import pyarrow as pa
 
     content = {row["hour"]: row["content"] for row in store.rows(read_sql(__file__, "content"), stage.names("entries"))}

@@ -1,5 +1,5 @@
--- One row: an hour (since the epoch) of which samples tell that no close has read, or the hour before, into which such may reach.
--- Params:  fresh: batches that no close has read.   unsaid: of those of samples, such as do not say their hours.
+-- One row: an hour (since the epoch) with unread samples, or the hour before, into which those may reach.
+-- Params:  fresh: batches that no close has read.   unsaid: batches of samples that do not record their hours.
 SELECT DISTINCT arrayJoin([ends_in, ends_in - 1]) AS hour
 FROM
 (

@@ -1,7 +1,7 @@
--- One row: what several levels of streams together say of one holding: at every instant the best one that covers it.
+-- One row: coverage and use of one holding from several levels of streams: at every instant, the best level that covers it.
 -- Units:   covered_ms; used = ms x units x 1e9 of all allocations of the workload that the cap counts.
--- Shape:   the levels' spans are laid over each other: edges (at, level, +-(1 + rate)) in order; running sums say
---          which levels cover. Partition and device levels are kept apart: their caps differ.
+-- Shape:   the levels' spans are overlaid: edges (at, level, +-(1 + rate)) in order; running sums show which levels cover.
+--          Partition and device levels are kept apart, because their caps differ.
 -- $$placed: placed.sql.
 INSERT INTO {several:Identifier}
 WITH

@@ -1,7 +1,7 @@
--- One row: an open claim of whose own samples none is recent.
--- Units:   {silence_ms:Int64} how long ago is recent, before the newest sample of all.
--- Reads:   the newest days alone; a claim with a recent sample of its own is alive and is not looked at again. The newest
---          sample may be one that the close does not read: then fewer are alive, and more are looked at.
+-- One row: an open claim without a recent sample of its own.
+-- Units:   {silence_ms:Int64} defines recent: how long before the newest sample of all.
+-- Reads:   only the newest days: a claim with a recent sample of its own is alive and not examined further. The newest
+--          sample may be one that the close does not read: then fewer are alive, and more are examined.
 CREATE TABLE {silent:Identifier} ENGINE = Memory AS
 WITH
     (SELECT max(ts) FROM samples) AS newest

@@ -1,4 +1,4 @@
-"""Names of what a close works with."""
+"""Names of a close's working tables."""
 
 from __future__ import annotations
 

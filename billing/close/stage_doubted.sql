@@ -1,4 +1,4 @@
--- Streams and hours whose samples have to be read; usually few.
+-- Streams and hours whose samples must be read; usually few.
 CREATE TABLE {doubted:Identifier}
 (
     stream UInt64,

@@ -1,2 +1,2 @@
--- Batches that closes of the last days read, beside older ones.
+-- Batches that closes of the last days read, besides older ones.
 CREATE TABLE {lately:Identifier} (batch UInt64) ENGINE = Set SETTINGS persistent = 0

@@ -1,5 +1,5 @@
--- One row: during [from_ms, to_ms) (ms since the epoch) what claims of a combination hold is this tenant's. The rows of
--- a combination cover all time; with no mapping in force there are none, and everything is whose it was reported to be.
+-- One row: the tenant that pays for claims of a combination during [from_ms, to_ms) (ms since the epoch). The rows of a
+-- combination cover all time; without a mapping there are none, and the reported tenant pays.
 CREATE TABLE {owners:Identifier}
 (
     tenant        String,

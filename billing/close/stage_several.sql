@@ -1,4 +1,4 @@
--- Holdings of which several levels of streams speak; usually there are none.
+-- Holdings that several levels of streams measure; usually there are none.
 CREATE TABLE {several:Identifier}
 (
     claim             UInt64,

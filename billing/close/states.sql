@@ -1,5 +1,4 @@
--- One row: a device was as reported during [start_ms, end_ms). A row of the device table holds until the next one that
--- says something else.
+-- One row: a device's state as reported, during [start_ms, end_ms). A device row holds until the next one that differs.
 -- Traps:   of two rows of the same device and instant the worse state counts, whichever came first.
 CREATE TABLE {states:Identifier} ENGINE = Memory AS
 WITH

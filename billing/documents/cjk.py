@@ -1,4 +1,4 @@
-"""Which Chinese, Japanese and Korean characters the shipped font has (fonts/README.md)."""
+"""The Chinese, Japanese and Korean characters in the shipped font (fonts/README.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An invoice as CSV: a row for each line, with what identifies its invoice."""
+"""An invoice as CSV: one row per line, each with the invoice's number, tenant and month."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures as people read them: grouped digits, a real minus sign, dates and months in words."""
+"""Formats numbers and dates for documents: grouped digits, a real minus sign, months in words."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def percent(part: Decimal, whole: Decimal) -> str:
 
 
 def bar(measures: Mapping[str, Any], kinds: tuple[str, ...] = HELD, whole: Decimal | None = None) -> list[Part]:
-    """The `<kind>_gpu_hours` as pieces of one bar, of all of them together or of `whole` hours."""
+    """The `<kind>_gpu_hours` as segments of one bar, as parts of their sum or of `whole` hours."""
     amounts = {kind: Decimal(measures[f"{kind}_gpu_hours"]) for kind in kinds}
     total = sum(amounts.values(), Decimal(0))
     if whole is None:
@@ -71,13 +71,13 @@ def local_day(instant: str, timezone: str) -> date:
 
 
 def since_in_words(instant: str, timezone: str) -> str:
-    """Of what starts then: like `16 October 2026`, with the time where that is not midnight in the zone."""
+    """A start as text: `16 October 2026`, with the time unless it is midnight in the zone."""
     at = datetime.fromisoformat(instant).astimezone(ZoneInfo(timezone))
     return day_in_words(at.date()) + (f", {at:%H:%M}" if at.time() != time() else "")
 
 
 def until_in_words(instant: str, timezone: str) -> str:
-    """Of what ends then, exclusive: its last day, or the day with the time where that is not midnight in the zone."""
+    """An exclusive end as text: its last day, or the day with the time unless it is midnight in the zone."""
     at = datetime.fromisoformat(instant).astimezone(ZoneInfo(timezone))
     return since_in_words(instant, timezone) if at.time() != time() else day_in_words(at.date() - timedelta(days=1))
 
@@ -102,7 +102,7 @@ def days_in_words(period: Mapping[str, str]) -> str:
 
 
 def shortened(text: str, columns: int = 34) -> str:
-    """The text, or as much of it as fits so many columns, of which an ideograph takes two, and an ellipsis."""
+    """The text, or its beginning and an ellipsis, in so many columns; an ideograph takes two."""
     width = 0
     for number, character in enumerate(text):
         width += 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -1,4 +1,4 @@
-"""Documents as HTML: one page that needs nothing from elsewhere, made to be printed; every text in it is escaped."""
+"""Documents as HTML: one self-contained page, made to be printed; all text is escaped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the page of an invoice or credit note says, in words and figures: HTML and PDF set the same.
+"""The content of an invoice's or credit note's page as text and figures, for HTML and PDF alike.
 
-It reads the document that was stored (docs/billing.md, "A line" and "Totals") and computes no amount that is owed: sums
-of lines are shown beside the document's own totals. Documents of before there were kinds of lines have usage alone.
+It reads the stored document (docs/billing.md, "A line" and "Totals") and computes no amount that is owed: sums of lines
+are shown beside the document's own totals. Documents from before lines had a kind consist of usage only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PRINCIPLE = (
 
 @dataclass(frozen=True)
 class Fact:
-    """Something at the head of a page; `more` is set smaller."""
+    """An item in the page's header; `more` is printed smaller."""
 
     label: str
     text: str
@@ -91,7 +91,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Rank:
-    """One of the largest of several, `percent` of the largest as text that CSS and typst read."""
+    """One of the most expensive projects, `percent` of the first as text that CSS and typst read."""
 
     title: str
     amount: str
@@ -110,7 +110,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Page:
-    """The page. `look` is draft, issued or void; `issued` the day that the document is of, None for a draft."""
+    """The page. `look` is draft, issued or void; `issued` the document's date, None for a draft."""
 
     title: str
     number: str
@@ -193,12 +193,12 @@ def page_of(invoice: Invoice) -> Page:
 
 
 def line_kind(line: Mapping[str, Any]) -> str:
-    """A line's kind; documents of before there were kinds have usage alone."""
+    """A line's kind; lines of documents from before there were kinds are usage."""
     return str(line.get("kind") or "usage")
 
 
 def completed(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The line with every key of the model, whatever its document's age."""
+    """The line with every key of the model, whatever the document's age."""
     absent: dict[str, Any] = dict.fromkeys(
         ("project", "sku", "description", "rule", "charge_class", "reference", "quantity", "list_unit_price",
          "contracted_unit_price", "list_cost", "billed_cost", "amount", "allocated_gpu_hours")
@@ -250,7 +250,7 @@ def seller_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _buyer_lines(buyer: Mapping[str, Any]) -> list[str]:
-    """What stands under the buyer's name. The tenant is what the books call it."""
+    """The lines under the buyer's name. The tenant is the name in the books."""
     if not buyer:
         return []
     lines = list(buyer["address"])
@@ -260,7 +260,7 @@ def _buyer_lines(buyer: Mapping[str, Any]) -> list[str]:
 
 
 def _payment(invoice: Invoice, due: str) -> list[Fact]:
-    """How, by when and to whom to pay what is due; nothing where the seller's details were not applied."""
+    """How, by when and to whom to pay; nothing if the seller's details were not applied."""
     document = invoice.document
     parties = document.get("parties") or {}
     seller = parties.get("seller") or {}
@@ -394,7 +394,7 @@ def _grouped(lines: Iterable[Mapping[str, Any]], heading: Any, timezone: str) ->
 
 
 def _ranking(held: Iterable[Mapping[str, Any]]) -> list[Rank]:
-    """The projects that cost most, the dearest first."""
+    """The projects that cost most, most expensive first."""
     costs: dict[str, Decimal] = {}
     for line in held:
         if line["amount"] is not None:
@@ -432,7 +432,7 @@ def _is_tax_of_a_correction(line: Mapping[str, Any]) -> bool:
 
 
 def _row_title(line: Mapping[str, Any]) -> str:
-    """What is charged; for a policy that speaks for itself, its words."""
+    """The title of a charge; for a policy with its own description, that."""
     if line["kind"] == "usage":
         return str(line["sku"] or "(no rate)")
     if _is_tax_of_a_correction(line):
@@ -444,7 +444,7 @@ def _row_title(line: Mapping[str, Any]) -> str:
 
 
 def _row_more(line: Mapping[str, Any], timezone: str) -> str:
-    """What made the line, and whom it is about, under its title; of a price, when it holds."""
+    """The text under the title: what made the line, and whom it concerns; for a price, its validity."""
     title = _row_title(line)
     said = [validity(line, timezone)]
     if line["description"] != title:

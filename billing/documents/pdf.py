@@ -1,8 +1,8 @@
 """Documents as PDF, set by typst.
 
 The same page and fonts give the same bytes: the document's date is the day of issue, no clock is read, and only the
-faces named here are used. Chinese, Japanese and Korean are set in a face that is shipped (fonts/README.md); what it
-lacks in one of the system's, and where there is none, the log says so. No page speaks of fonts.
+fonts named here are used. Chinese, Japanese and Korean use a shipped font (fonts/README.md); characters that it lacks
+use a system font, and if there is none, a line in the log says so. No page mentions fonts.
 """
 
 from __future__ import annotations

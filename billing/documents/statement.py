@@ -1,7 +1,7 @@
-"""A month's statement: what a tenant's invoice says, day by day and by workload; and the platform's own time, by pool.
+"""A month's statement: a tenant's invoice day by day and by workload; and the platform's own time, by pool.
 
-A statement asks for nothing and is not stored: it reads the invoice as it stands (or the draft) and the ledger as it
-is now.
+A statement is not a demand for payment and is not stored: it reads the invoice as it stands (or the draft) and the
+current ledger.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the page of a statement says: an invoice's page with a chart of the days and the workloads that cost most."""
+"""The content of a statement's page: an invoice's page plus a chart of days and the most expensive workloads."""
 
 from __future__ import annotations
 

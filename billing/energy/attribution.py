@@ -1,7 +1,7 @@
-"""Whose energy and memory it was: a step of the close, over the same hours, published with the same run.
+"""Attributes energy and memory to holders: a step of the close, over the same hours, published with the same run.
 
-It works with the sums of streams' hours that the close has told already, and only if any of them says something of
-power or memory; it reads the samples of hours whose sums cannot tell.
+It uses the hourly sums of streams that the close has loaded, and only if any of them has power or memory; it reads
+samples only for hours whose sums are not enough.
 """
 
 from __future__ import annotations

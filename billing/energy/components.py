@@ -1,4 +1,4 @@
-"""Lines of an invoice for measured energy and held memory, as the rate card's components price them."""
+"""Invoice lines for measured energy and memory, priced by the rate card's components."""
 
 from __future__ import annotations
 

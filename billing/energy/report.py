@@ -1,4 +1,4 @@
-"""Energy and carbon as people ask for them: kWh of devices, kWh with PUE and kgCO2e, by tenant or whatever else.
+"""The energy report: kWh of devices, kWh with PUE and kgCO2e, by tenant or other dimensions.
 
 kgCO2e = kWh x PUE x grams per kWh / 1000, hour by hour. PUE is that of the energy settings; without one, that of the
 rate card's first energy component that fits; without one, 1, which a note says. Unknown intensity is no intensity of

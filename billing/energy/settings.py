@@ -1,4 +1,4 @@
-"""What people say of power and the grid: carbon intensity and PUE by place and time, idle power by model.
+"""The energy settings that people apply: carbon intensity and PUE by place and time, idle power by model.
 
     timezone: Europe/Berlin            # of times without an offset; UTC if absent
     intensity:                         # the first that fits a device's cluster and pool and is in force

@@ -1,7 +1,8 @@
-"""Texts in ASCII, which FOCUS's rules on strings want of ids and names: an id can be read back, a name can be read.
+"""Encodes text as ASCII, which FOCUS requires of ids and names: an id can be decoded again, a name stays readable.
 
-Plain texts (printable ASCII without a percent sign, nor a space at an end) are left as they are, so an account's id is
-mostly its tenant. So are not those that readers of CSV take for no value at all: a tenant called NA would have no id.
+Plain text (printable ASCII without a percent sign, and without a space at either end) is unchanged, so an account's id
+is usually its tenant. Text that CSV readers take for a missing value is encoded, too: a tenant called NA would have no
+id.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether a FOCUS file keeps the specification's rules, row by row, and says what the books say.
+"""Checks that a FOCUS file follows the specification, row by row, and agrees with the books.
 
-The FinOps Foundation's validator is run beside it (docs/focus.md); these are the rules that it does not see.
+The FinOps Foundation's validator is run in addition (docs/focus.md); these are the rules that it does not check.
 """
 
 from __future__ import annotations

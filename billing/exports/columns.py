@@ -1,4 +1,4 @@
-"""FOCUS's columns: which version has which, in the specification's order; ours come last and start with x_."""
+"""FOCUS's columns by version, in the specification's order; ours come last and start with x_."""
 
 from __future__ import annotations
 

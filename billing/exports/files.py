@@ -1,7 +1,7 @@
-"""A FOCUS file that grows slice by slice: CSV, CSV in gzip, or Parquet. It has its name only once it is whole.
+"""Writes a FOCUS file slice by slice: CSV, gzipped CSV, or Parquet. The file gets its name only when it is complete.
 
-CSV is put together by the engine, one text a row, and its bytes are written as they lie in the Arrow column; Parquet
-gets typed columns: decimals, instants, texts.
+The engine formats CSV, one text per row, whose bytes are written straight from the Arrow column; Parquet gets typed
+columns: decimals, instants, texts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Held pushes, as the person who decides sees them: what a yes would do to the books, and the decision with its audit.
+"""Deciding on held pushes: the effect of accepting one on the books, and the decision with its audit entry.
 
-Owns not: which rows are held, and why (ingest.past, ingest.held).
+Owns not: which rows are held, and why (ingest.issued_guard, ingest.held).
 """
 
 from billing.held.decisions import accept, refuse

@@ -1,8 +1,9 @@
-"""What a held push would do to the documents: what each tenant owes for its months before and after, on a copy.
+"""The effect of a held push on documents: what each tenant would owe for its months before and after, computed on a
+copy.
 
-Two scratch stores beside the store: one takes the held rows by the same way as any others; the other sees both it and
-the store's facts, and is closed. Only the hours that the rows change are computed; the months that these reach are
-computed as for drafts and corrections, with all that the rate card says.
+Uses two scratch stores: one ingests the held rows like any others; the other sees both those rows and the store's
+facts, and is closed. Only the hours that the rows change are computed; the affected months are computed as for drafts
+and corrections, with everything on the rate card.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class _TooLong(Exception):  # noqa: N818 (no error)
 
 
 def effect(store: Store, push: HeldPush, most_seconds: float = MOST_SECONDS) -> Effect:
-    """What a yes would change in the closed hours. Errors: IngestError if the push has other rows by now."""
+    """What accepting it would change in the closed hours. Errors: IngestError if the push has other rows by now."""
     rows = rows_of(store, push)
     books = books_of(store)
     if not books.any_closed or push.state != "held":

@@ -1,12 +1,13 @@
-"""Days that cost a tenant, or the platform's unallocated capacity, more or less than their own past lets expect.
+"""Finds days on which a tenant, or the platform's unallocated capacity, cost unusually much or little.
 
-Expected is the median of the same weekday over the eight weeks before (at least four of them), else of the fourteen
-days before (at least seven), else the day is not judged. The band around it is `threshold` spreads wide to each side;
-a spread is the median absolute deviation x 1.4826 (the standard deviation, were it a normal distribution), but at
-least 5 % of what is expected and 1 % of what all together usually cost, so that small change flags nobody.
+The expected cost is the median of the same weekday over the eight weeks before (at least four of them), else of the
+fourteen days before (at least seven), else the day is not judged. The band around it is `threshold` spreads wide on
+each side; a spread is the median absolute deviation x 1.4826 (the standard deviation, if it were a normal
+distribution), but at least 5 % of the expected cost and 1 % of the usual total of all tenants, so that small changes
+flag nobody.
 
 Costs of days with 23 or 25 hours are compared per 24 hours, and the band is given for the day's real length. Only days
-of which every hour is closed are judged or looked back to.
+whose every hour is closed are judged or used as history.
 """
 
 from __future__ import annotations

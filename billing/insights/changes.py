@@ -1,12 +1,12 @@
-"""What changed in the cost of a period against another, and because of what: hours, prices, or what was held.
+"""Explains why a period cost more or less than another: by hours, by price, or by mix of models.
 
-    by_hours   more or fewer GPU-hours, at the average price of the time before
-    by_price   the same models at other prices, for the hours of now
-    by_mix     dearer or cheaper models than before, at their prices of before
+    by_hours   more or fewer GPU-hours, at the average price of the earlier period
+    by_price   the same models at other prices, for the hours of this period
+    by_mix     more expensive or cheaper models than before, at their earlier prices
 
-The three sum to the difference. What is new is a change in hours; so is what is gone. Of a period that is not yet over
-as much of the other is compared as is closed. Costs are at the contracted price, before discounts, credits and taxes of
-invoices; what idle time cost of them stands beside.
+The three sum to the difference. New and vanished usage counts as a change in hours. If a period is not over yet, only
+as much of the other one is compared as is closed. Costs are at the contracted price, before discounts, credits and
+taxes of invoices; the cost of idle time within them is reported separately.
 """
 
 from __future__ import annotations

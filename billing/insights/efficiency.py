@@ -1,7 +1,7 @@
-"""How well what was held was used, and what the rest of it cost.
+"""How well allocations were used, and what their idle and unmetered time cost.
 
-Efficiency is the used part of the metered time, and coverage the metered part of the allocated time: what nobody
-measured lowers the coverage, never the efficiency. Costs are at the contracted price.
+Efficiency is the used part of the metered time, and coverage the metered part of the allocated time: unmetered time
+lowers the coverage, never the efficiency. Costs are at the contracted price.
 """
 
 from __future__ import annotations

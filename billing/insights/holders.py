@@ -1,6 +1,6 @@
-"""Who held whole devices and MIG instances, and how they used them: what recommendations are made from.
+"""Allocations of whole devices and MIG instances, and how they used them: the input of recommendations.
 
-The engine reads the ledger once, and the samples of those of whom something rests on them; it answers a row for each
+The engine reads the ledger once, and samples only where a recommendation depends on them; there is one row per
 allocation and device.
 """
 

@@ -1,4 +1,4 @@
-"""Which MIG instances a model supports.
+"""The MIG profiles that each model supports.
 
 Source: NVIDIA MIG User Guide, "Supported MIG Profiles", https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
 """

@@ -1,12 +1,12 @@
-"""What of the proposals can still be saved, and at which pace; the rest is over.
+"""Decides which proposals can still save money, and how much a month; the rest is over.
 
-    proposals ─▶ held to the end, or coming again ─▶ the best for each holder ─▶ advised, with a monthly amount
-                  └─ neither ─▶ over: ended, or not so any more in the last days
+    proposals ─▶ held to the end, or recurring ─▶ the best for each holder ─▶ advised, with a monthly amount
+                  └─ neither ─▶ over: ended, or no longer true in the last days
 
-Evidence of what comes is what recurred. A holder that still holds counts with what it would have saved in the last week
-of the period. Who has ended counts where the same came again: the same advice for runs of one name that began on three
-days of the last week, or else in three of the last four weeks, and then with what all of them would have saved in that
-time. A period that is shorter is not scaled up: the amount is then what it would have cost less.
+Only recurrence is evidence for the future. A current holder counts with what it would have saved in the last week of
+the period. An ended one counts if the same advice applied to runs of the same name that began on three days of the last
+week, or else in three of the last four weeks, with what all of them would have saved in that time. Shorter periods are
+not scaled up: the amount is then what the period would have saved.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""What could have been held cheaper: pure functions from holders to proposals, each with what it would have saved in
-the period and in its last days. What of it can still be saved is for billing/insights/outlook.py to say.
+"""Proposals for using less: pure functions from holders to proposals, each with what it would have saved in the period
+and in its last days.
+
+billing/insights/outlook.py decides which of them can still be saved.
 """
 
 from __future__ import annotations

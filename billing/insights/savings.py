@@ -1,10 +1,10 @@
-"""What could be held cheaper, with the evidence and the amount, beside what idle time cost.
+"""Recommendations for saving cost, with evidence and amounts, compared with the cost of idle time.
 
     ledger, samples ─▶ holders ─▶ judged? ─▶ proposals ─▶ held still, or recurring? ─▶ recommendations ─▶ covered
                                      └─ no ─▶ not judged        └─ no ─▶ over ─────────────────────────▶ not covered
 
-Nothing rests on what is not known. What an allocation holds of a device gets its best recommendation alone, so that
-amounts add up to what could be saved.
+Unknown data never supports a recommendation. Each allocation's share of a device gets only its best recommendation, so
+the amounts add up to what could be saved.
 """
 
 from __future__ import annotations

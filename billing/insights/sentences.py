@@ -1,4 +1,4 @@
-"""What recommendations say of themselves: sentences, and apart from them what they are made of."""
+"""The text of recommendations: sentences, and separately the values in them."""
 
 from __future__ import annotations
 

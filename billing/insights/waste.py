@@ -1,7 +1,9 @@
-"""What idle time cost, and where it went: covered by what is advised, or not, and why. The parts add up to it exactly.
+"""The cost of idle time by what can be done about it: covered by a recommendation, or not, and why. The parts add up
+exactly.
 
-Of each tenant the engine sums idle costs by the hours that they were in; what is recommended to a holder moves its idle
-cost from there. Unmetered time is beside it, never in it; unallocated time is the platform's, without recommendations.
+For each tenant, the engine sums idle cost by the kind of hours it was in; a recommendation to a holder moves the
+holder's idle cost to "covered". Unmetered time is listed separately, never included; unallocated time is the
+platform's, without recommendations.
 """
 
 from __future__ import annotations

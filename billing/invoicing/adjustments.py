@@ -1,4 +1,4 @@
-"""What the rate card's policies make of a tenant's usage: minimum, commitments, discounts. Pure, on integers."""
+"""Applies the rate card's policies to a tenant's usage: minimum, commitments, discounts. Pure, on integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What caused a correction: the allocations that a later close computed differently from the one that was billed."""
+"""Explains a correction: the allocations that a later close computed differently from the close that was billed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What was billed for an issued month and is not what it owes: booked in the next document.
+"""Corrections: differences between what was billed for an issued month and what it owes now, booked in the next
+document.
 
-A correction is what the month costs now less what was billed for it so far, line by line: the invoice of the month, if
-there was one, and the corrections of it since. Tiers, taxes and shares are computed again for the whole month. So the
-documents of a tenant always sum to what its months owe, however late a fact, a credit or a tenant came.
+A correction is the month's current amount less what was billed for it so far, line by line: the month's invoice, if
+there was one, and the corrections since. Tiers, taxes and shares are computed again for the whole month. So a tenant's
+documents always sum to what its months owe, however late a fact, a credit or a tenant came.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Credit notes: an amount given back on an issued invoice, with the taxes that were asked on it."""
+"""Credit notes: an amount refunded on an issued invoice, with the taxes that were charged on it."""
 
 from __future__ import annotations
 

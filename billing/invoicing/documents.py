@@ -1,4 +1,4 @@
-"""An invoice as a document: all of it, as JSON holds it."""
+"""An invoice as a document: everything in it, as stored in JSON."""
 
 from __future__ import annotations
 

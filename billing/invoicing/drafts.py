@@ -1,4 +1,4 @@
-"""Invoices that are not issued: what a tenant owes for a month, with what earlier months lack, and what grants pay."""
+"""Drafts: what a tenant owes for a month, with corrections of earlier months, and what grants pay."""
 
 from __future__ import annotations
 

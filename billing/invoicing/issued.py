@@ -1,4 +1,4 @@
-"""What was issued, as it stands: invoices and credit notes, and which of them are void."""
+"""Reads issued documents: invoices and credit notes, and which of them are void."""
 
 from __future__ import annotations
 

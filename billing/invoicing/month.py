@@ -1,7 +1,7 @@
-"""What the ledger and the rate card say now that a month costs, by tenant, and the document that says so.
+"""Computes what a month costs each tenant, by the current ledger and rate card, and the document that says so.
 
-docs/billing.md has the order of the steps. Costs are exact until all lines stand; then the net total is their sum
-rounded half to even, shared out to the lines by largest remainder, and taxes are rounded on that.
+docs/billing.md has the order of the steps. Costs are exact until all lines exist; then the net total is their sum
+rounded half to even, distributed to the lines by largest remainder, and taxes are rounded on that.
 """
 
 from __future__ import annotations

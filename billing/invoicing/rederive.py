@@ -1,10 +1,10 @@
-"""An issued invoice computed again from the raw facts, as they were when it was computed.
+"""Recomputes an issued invoice from the raw facts, as they were when it was computed.
 
-In a scratch store beside the books: the batches that the closes of then read, the rate card and mapping that were in
-force, the credits given, and the invoices issued before. The month, and each month that was computed again for its
-corrections, is closed anew, by the closes that had closed it then and with the facts that each of them saw; the
-document must come out as it was stored, byte for byte but for the numbers of the runs. So must the chain of the issued
-documents, whoever's they are. Of documents of before they said which close they saw (`as_of_run`), the figures must.
+In a scratch store beside the books: the batches that the closes of that time had read, the rate card and mapping in
+force then, the credits given, and the invoices issued before. The month, and each month recomputed for its corrections,
+is closed again, by the closes that had closed it then and with the facts that each of them saw. The document must come
+out as stored, byte for byte except for the numbers of the runs, and so must the chain of issued documents of all
+tenants. For documents from before they recorded the close they saw (`as_of_run`), only the figures must.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _hours(period: Period) -> str:
 
 
 def _comparable(invoice: Invoice) -> dict[str, Any]:
-    """The document without what only the act of issuing gives it, and without what tells of runs."""
+    """The document without the fields that only issuing sets, and without numbers of runs."""
     own = ("number", "status", "issued_at", "void", "parties", "changes", *RUNS)
     return {name: value for name, value in invoice.document.items() if name not in own}
 

@@ -1,4 +1,4 @@
-"""A month's usage, as the policies of the rate card work on it: integers on one scale (see `billing.exact`)."""
+"""A month's usage as input for the rate card's policies: integers on one scale (see `billing.exact`)."""
 
 from __future__ import annotations
 

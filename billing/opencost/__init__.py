@@ -1,4 +1,4 @@
-"""The ledger in the words of OpenCost's allocation API, so that tools that read OpenCost read it.
+"""The ledger in the terms of OpenCost's allocation API, for tools that read OpenCost.
 
 Owns:      what its parameters mean (`query`), the answer from closed hours (`allocation`) and its JSON (`document`).
 Owns not:  HTTP (api.opencost) or the command (gpuledger); prices and hours, which are the ledger's.

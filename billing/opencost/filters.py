@@ -1,6 +1,6 @@
-"""OpenCost's filters, as far as they are plain equality: `namespace:"a","b"+label[tenant]:"x"`, or filterPods=a,b.
+"""Parses OpenCost's filters, limited to equality: `namespace:"a","b"+label[tenant]:"x"`, or filterPods=a,b.
 
-Others (`!:`, `~:`, `|`, brackets) are refused, for a filter half understood is a wrong sum.
+Others (`!:`, `~:`, `|`, brackets) are refused, because a filter that is half understood gives a wrong sum.
 """
 
 from __future__ import annotations

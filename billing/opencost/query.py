@@ -1,4 +1,4 @@
-"""OpenCost's parameters, as people and tools write them, and what they mean here.
+"""Parses OpenCost's parameters.
 
 Days, weeks and months are local to the billing zone, as OpenCost's are to its UTC_OFFSET; weeks start on Sunday.
 Source: https://opencost.io/docs/integrations/api and core/pkg/opencost/window.go of opencost/opencost.

@@ -1,4 +1,4 @@
-"""What a filter may name: the values of a property within a window, as OpenCost's autocomplete answers them."""
+"""Suggests values for a filter: those of a property within a window, like OpenCost's autocomplete."""
 
 from __future__ import annotations
 

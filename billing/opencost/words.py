@@ -1,11 +1,11 @@
-"""OpenCost's words and ours."""
+"""Maps OpenCost's terms to ours."""
 
 from __future__ import annotations
 
 from warehouse.errors import LedgerError
 
 PROPERTIES = ("cluster", "node", "namespace", "pod")
-"""What an allocation is told apart by; the ledger's cluster, node, project and workload."""
+"""What distinguishes allocations; the ledger's cluster, node, project and workload."""
 LABELS = ("tenant", "queue", "model", "pool", "device")
 """The ledger's own dimensions, as labels of the pod."""
 NOT_KNOWN = (
@@ -21,4 +21,4 @@ UNAVAILABLE = "__unavailable__"
 
 
 class QueryError(LedgerError):
-    """A parameter of the request that is of no use; the others are the ledger's own troubles."""
+    """An invalid parameter of the request; other errors are the ledger's own."""

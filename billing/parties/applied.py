@@ -1,4 +1,4 @@
-"""The parties' details in force: applied by whom and why. Documents hold what they were on their day of issue."""
+"""Applies and reads the parties' details, with author and reason. Documents hold the details of their day of issue."""
 
 from __future__ import annotations
 

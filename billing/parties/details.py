@@ -1,4 +1,4 @@
-"""The seller's and the buyers' details, as people write them in YAML.
+"""The format of the parties' file: details of the seller and the buyers, in YAML.
 
     seller:                                # dated; of one time there is one
       - name: "Rechenzentrum Köln GmbH"

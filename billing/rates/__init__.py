@@ -1,5 +1,9 @@
-"""Prices: the rate card as people write it (`rate_card`), what it says of whom and when (`prices`), which card is in
-force (`applied`), and what another one would change (`changes`)."""
+"""The rate card: its format (`rate_card`), which price applies to whom and when (`prices`), which card is in force
+(`applied`), and what another one would change (`changes`).
+
+A new key of the card goes into `rate_card`, a new policy into `policies`; its amounts are computed in
+billing.invoicing.
+"""
 
 from billing.rates.applied import (
     AppliedCard,

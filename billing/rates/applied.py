@@ -1,4 +1,4 @@
-"""The rate card in force: applied by whom and why, listed, and never changed under an issued invoice."""
+"""Applies and lists rate cards, with author and reason; refuses one that would change an issued invoice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another card would change: its rules in words, and the price of what the ledger holds."""
+"""What another card would change: its rules as text, and the price of what the ledger holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a card's policies an issued invoice freezes: those in force in its month that concern its tenant."""
+"""The policies of a card that an issued invoice freezes: those in force in its month that concern its tenant."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which rules match something, which of them is most specific, and which could contradict each other.
+"""Which rules match, which of them is most specific, and which could contradict each other.
 
-Used by rate cards and by the tenants' mapping: both have rules that match by globs, of which the most specific wins.
+Used by rate cards and the tenant mapping: both have rules that match by globs, of which the most specific wins.
 """
 
 from __future__ import annotations

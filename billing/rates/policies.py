@@ -1,4 +1,4 @@
-"""What a rate card says besides prices: minimum, discounts, commitments, components, shared cost, taxes, currencies.
+"""The rate card's policies besides prices: minimum, discounts, commitments, components, shared cost, taxes, currencies.
 
 A policy holds for whole months of the billing zone, [effective_from, effective_to), so that a month is computed by one
 set of them. Amounts, percentages and quantities are decimal strings.

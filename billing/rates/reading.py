@@ -1,4 +1,4 @@
-"""Instants and time zones as people write them."""
+"""Parses instants and time zones in files that people write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When and for what a price of the rate card applies: what distinguishes two lines of one SKU."""
+"""When and for what a price applies: what distinguishes two lines of one SKU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whose what is held is: from the words of the sources (tenant, project, queue, ...) to who pays.
+"""Tenant mapping: who pays for an allocation, from what its source reported (tenant, project, queue, ...).
 
-The mapping as people write it (`mapping`), whom it names when (`owners`), which one is in force (`applied`), and what
-it leaves open (`unmapped`). It knows nothing of prices.
+The mapping's file format (`mapping`), which tenant it gives when (`owners`), which one is in force (`applied`), and
+what it leaves open (`unmapped`). It knows nothing of prices.
 """
 
 from billing.tenants.applied import (

@@ -1,4 +1,4 @@
-"""The mapping in force: applied by whom and why, and never changed under an issued invoice."""
+"""Applies and reads the tenant mapping, with author and reason; refuses one that would change an issued invoice."""
 
 from __future__ import annotations
 

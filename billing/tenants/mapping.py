@@ -1,4 +1,4 @@
-"""The tenants' mapping: rules that say whose what is held is, as people write them in YAML.
+"""The format of the tenant mapping: rules that say who pays for an allocation, in YAML.
 
     timezone: Europe/Berlin
     unmapped_owner: platform

@@ -1,4 +1,4 @@
-"""The owners that a mapping assigns: for each combination of what sources reported, who pays when."""
+"""Evaluates the tenant mapping: for each combination of reported values, which tenant pays when."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OwnerBook:
         self._times: dict[int, tuple[tuple[int, int, int | None], ...]] = {}
 
     def periods(self, reported: Combination) -> list[OwnerPeriod]:
-        """The owners of what was told so, through all time: in order, without gaps, neighbours that differ."""
+        """The owners for these reported values through all time: in order, without gaps, neighbours differ."""
         periods: list[OwnerPeriod] = []
         for start, end, number in self._times_of(self._fitting(reported)):
             owner = self._owner(number, reported)

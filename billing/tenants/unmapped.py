@@ -1,4 +1,4 @@
-"""What a mapping leaves open: time in the books without a matching rule, and the effect of another mapping."""
+"""Allocated time that no rule of the mapping matches, and the effect of another mapping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proof of the books: quantities, money, documents and chains, each by another way than the one it came about."""
+"""Proves the books: quantities, money, documents and chains, each in another way than the one that produced it."""
 
 from __future__ import annotations
 

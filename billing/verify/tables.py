@@ -1,6 +1,7 @@
-"""What `verify` vouches for: of which tables it notices any one changed, missing or doubled row; why not of others.
+"""The tables that `verify` covers: where it notices any single changed, missing or duplicate row, and why not
+elsewhere.
 
-Every table of the store stands in one of the two lists; a test sees to it, and changes cells of the first.
+Every table of the store is in one of the two lists; a test checks that, and changes cells of the first.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from collectors.agent import own_metrics
 from collectors.agent.cycle import Cycle
 from collectors.agent.exposition import DeviceMetrics, render
 from collectors.agent.outbox import Outbox
-from collectors.agent.privileges import Privilege, library, look, missing
+from collectors.agent.privileges import Privilege, check, library, missing
 from collectors.agent.running_jobs import running_jobs
 from collectors.agent.settings import AgentSettings
 from collectors.agent.sources import NVML, Planned, Source, planned
@@ -103,7 +103,7 @@ def run(
         spool.take_up_again()
         deliverer = _deliverer(settings, spool)
         outbox = Outbox(spool, settings.cluster, settings.node)
-        privileges = look(settings)
+        privileges = check(settings)
         devices = DeviceMetrics()
 
         def show(source: str, collected: Collected, now: datetime) -> None:
@@ -121,7 +121,7 @@ def run(
         cycles = [Cycle(one, outbox, show) for one in (planned(settings, end) if sources is None else sources)]
         worker = None if settings.run_jobs.url is None else stack.enter_context(running_jobs(settings))
         agent = Agent(settings, spool, outbox, cycles, deliverer, privileges, devices, worker)
-        _tell_privileges(privileges, outbox)
+        _report_privileges(privileges, outbox)
         if settings.metrics.port is not None:
             port = stack.enter_context(serving(settings.metrics.host, settings.metrics.port, agent.pages()))
             log.info("agent: metrics on %s:%d", settings.metrics.host, port)
@@ -130,7 +130,7 @@ def run(
         gc.freeze()
         stack.enter_context(_threads(agent, stop))
         while not stop.wait(HOUSEKEEPING_SECONDS):
-            _keep_house(agent, datetime.now(UTC))
+            _housekeeping(agent, datetime.now(UTC))
     if restart:
         raise CollectorError("agent", restart[0], "Start it again; systemd and Kubernetes do so by themselves")
 
@@ -144,8 +144,8 @@ def _deliverer(settings: AgentSettings, spool: Spool) -> Deliverer | None:
     return Deliverer(spool, to, deliver.every_seconds)
 
 
-def _tell_privileges(privileges: Sequence[Privilege], outbox: Outbox) -> None:
-    """What is missing is in the log and a finding, so that an empty report is not taken for an idle node."""
+def _report_privileges(privileges: Sequence[Privilege], outbox: Outbox) -> None:
+    """Logs missing privileges and reports them as findings, so that nobody takes an empty report for an idle node."""
     collected, now = Collected(), datetime.now(UTC)
     for privilege in missing(privileges):
         log.warning("agent: %s", privilege)
@@ -156,7 +156,8 @@ def _tell_privileges(privileges: Sequence[Privilege], outbox: Outbox) -> None:
 
 @contextlib.contextmanager
 def _threads(agent: Agent, stop: threading.Event) -> Iterator[None]:
-    """A thread a source, one for delivery and one for jobs; at the end, sources are waited for and closed."""
+    """A thread for each source, one for delivery and one for jobs; at the end, waits for the sources and closes
+    them."""
     collecting = [
         threading.Thread(target=cycle.run, args=(stop,), name=cycle.name, daemon=True) for cycle in agent.cycles
     ]
@@ -184,8 +185,8 @@ def _threads(agent: Agent, stop: threading.Event) -> Iterator[None]:
             thread.join(max(0.0, until - time.monotonic()))
 
 
-def _keep_house(agent: Agent, now: datetime) -> None:
-    agent.outbox.tell_losses(now)
+def _housekeeping(agent: Agent, now: datetime) -> None:
+    agent.outbox.report_losses(now)
     stalled = Collected()
     for cycle in agent.cycles:
         if cycle.stalled() and not cycle.state.error:
@@ -198,7 +199,7 @@ def _keep_house(agent: Agent, now: datetime) -> None:
 
 
 @dataclass(frozen=True)
-class Look:
+class SourceReading:
     """What one source said.   problems: why it, or part of it, could not be asked."""
 
     source: str
@@ -206,34 +207,34 @@ class Look:
     problems: Sequence[str]
 
 
-def once(settings: AgentSettings, stop: threading.Event, seconds: float = 1.0) -> Iterator[Look]:
+def once(settings: AgentSettings, stop: threading.Event, seconds: float = 1.0) -> Iterator[SourceReading]:
     """What each source says of the next `seconds`, and what is missing; nothing is spooled or delivered. That a machine
     has no driver is a problem where nothing else is asked; an agent beside a Prometheus needs none.
 
     Errors: InterruptedAskError if told to stop before all have answered.
     """
-    for privilege in missing(look(settings)):
+    for privilege in missing(check(settings)):
         log.warning("agent: %s", privilege)
     sources = planned(settings)
     beside = len(sources) > 1 and library().state == "unsupported"
     for one in sources:
         try:
-            collected = answered(partial(_two_looks, one.source, stop, seconds), stop, one.name)
+            collected = answered(partial(_read_twice, one.source, stop, seconds), stop, one.name)
         except InterruptedAskError:
             raise
         except LedgerError as mistake:
-            yield Look(one.name, Collected(), [str(mistake)])
+            yield SourceReading(one.name, Collected(), [str(mistake)])
             continue
         problems = [
             str(row.get("message", ""))
             for row in collected.rows.get("findings", ())
             if row["finding"] == "source_unreachable" and not (beside and one.name == NVML)
         ]
-        yield Look(one.name, collected, list(dict.fromkeys(problems)))
+        yield SourceReading(one.name, collected, list(dict.fromkeys(problems)))
 
 
-def _two_looks(source: Source, stop: threading.Event, seconds: float) -> Collected:
-    """The first tells what there is and what is wrong; only the second covers an interval of its own."""
+def _read_twice(source: Source, stop: threading.Event, seconds: float) -> Collected:
+    """Reads twice: the first read shows devices and problems, only the second one covers an interval of its own."""
     try:
         first = source.collect(_now())
         stop.wait(seconds)

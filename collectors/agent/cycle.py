@@ -1,4 +1,4 @@
-"""One source, tick after tick, on a thread of its own, so that a slow one delays no other."""
+"""The loop of one source, tick after tick, on its own thread, so that a slow source delays no other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STALLED_INTERVALS = 3
 
 
 class Watcher(Protocol):
-    """Is shown what every tick gave, after it was spooled."""
+    """Receives the rows of every tick after they were spooled."""
 
     def __call__(self, source: str, collected: Collected, now: datetime) -> None: ...
 

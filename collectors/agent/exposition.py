@@ -84,7 +84,7 @@ def exposed(metric: str) -> tuple[str, Kind, bool]:
 
 
 class DeviceMetrics:
-    """The last rows of each source; families are made of them when they are asked for. Safe from several threads."""
+    """The last rows of each source; made into metric families on request. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""A tick's rows into the spool: labelled with their source, checked against the contract, losses counted."""
+"""Spools a tick's rows: labels them with their source, checks them against the contract, and counts losses."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Outbox:
                 log.error("agent: %s returned invalid %s: %s: %s", source, record, reason, checked.example)
         return [batch for batch in (pack(record, checked.good), pack(record, checked.bad, suspect=True)) if batch.rows]
 
-    def tell_losses(self, now: datetime) -> None:
+    def report_losses(self, now: datetime) -> None:
         """A finding for each kind of loss that none tells of yet; not again and again while it goes on, for findings
         need room, too."""
         if self._reported_at is not None and now - self._reported_at < AGAIN:
             return
-        losses = self._spool.unsaid()
+        losses = self._spool.unreported()
         if not losses:
             return
         self._reported_at = now
@@ -68,7 +68,7 @@ class Outbox:
             log.error("agent: %s", message(loss))
         rows = [self.finding(now, _FINDINGS[loss.reason], "critical", message(loss), "spool") for loss in losses]
         if self._spool.append([pack("findings", rows)], now):
-            self._spool.said(losses)
+            self._spool.mark_reported(losses)
 
     def finding(self, now: datetime, finding: str, severity: str, text: str, source: str) -> Row:
         return {
@@ -91,7 +91,7 @@ _FINDINGS = {
 
 
 def message(loss: Loss) -> str:
-    """A loss in words."""
+    """A loss as a sentence."""
     between = f"of {loss.first_at:%Y-%m-%dT%H:%M:%SZ} to {loss.last_at:%Y-%m-%dT%H:%M:%SZ}"
     what = f"{loss.rows} rows of {loss.record} in {loss.batches} batches {between}"
     if loss.reason == "spool_full":

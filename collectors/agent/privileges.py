@@ -1,5 +1,6 @@
-"""What the agent may and can do on this node, looked at once at the start: what is missing has a name, a state and a
-next step, so that it is never taken for a quiet node."""
+"""Checks at the start what the agent may read on this node; each missing privilege has a name, a state and a next step,
+so that nobody takes it for a quiet node.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class Privilege:
         return f"{self.name}: {self.message}; {self.needed_for}. Next: {self.next_step}"
 
 
-def look(settings: AgentSettings) -> list[Privilege]:
-    """All that this agent's settings need."""
+def check(settings: AgentSettings) -> list[Privilege]:
+    """Checks all privileges that this agent's settings need."""
     found = [_token(settings.deliver.token_file)] if settings.deliver.token_file else []
     if settings.run_jobs.token_file is not None:
         needed = "without it this node runs no jobs"
@@ -68,7 +69,7 @@ def missing(found: Sequence[Privilege]) -> list[Privilege]:
 
 
 def library(load: Callable[[str], object] = ctypes.CDLL) -> Privilege:
-    """Whether NVML is there."""
+    """Whether NVML is installed."""
     needed = "without it nothing is known of NVIDIA devices"
     try:
         load("libnvidia-ml.so.1")
@@ -90,7 +91,8 @@ def _processes(nvml: NvmlSettings) -> Privilege:
 
 
 def _podresources(nvml: NvmlSettings) -> list[Privilege]:
-    """Nothing where the kubelet's folder is not: then this is no Kubernetes node, as far as anybody can tell."""
+    """No privilege if the kubelet's folder does not exist: then this is not a Kubernetes node, as far as we can
+    tell."""
     path = nvml.podresources
     if path is None or not path.parent.exists():
         return []

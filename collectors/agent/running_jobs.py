@@ -1,4 +1,4 @@
-"""A node's worker as the agent's settings ask for it."""
+"""Creates the worker that runs the scheduler's jobs on this node, from the agent's settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collectors.jobs.worker import LOOPBACK, Place, Worker, over_http
 
 @contextlib.contextmanager
 def running_jobs(settings: AgentSettings) -> Iterator[Worker]:
-    """Errors: CollectorError if this node may not run jobs, or not as it is set."""
+    """Errors: CollectorError if this node may not run jobs, or not with these settings."""
     own = settings.run_jobs
     if own.url is None or own.token_file is None:
         raise CollectorError("run_jobs", "has no url or token_file", "See docs/agent.md")

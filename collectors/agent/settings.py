@@ -114,7 +114,7 @@ class ServiceSettings(_Section):
 
 
 class TrainingSettings(_Section):
-    """socket: where trainings on this node tell of their progress; None: nowhere."""
+    """socket: where trainings on this node send their progress; None: none."""
 
     socket: Path | None = None
     interval_seconds: Interval = 15

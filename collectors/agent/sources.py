@@ -1,4 +1,4 @@
-"""Sources as the loop sees them, and those that the settings configure. Each is imported only if it is used."""
+"""The sources that the settings configure, behind one interface for the loop. Each is imported only if it is used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NVML = "nvml"
 
 
 class Source(Protocol):
-    """What is asked each interval."""
+    """What the loop reads in each interval."""
 
     def collect(self, now: datetime) -> Collected:
         """What there was since the last time. now: the tick.
@@ -89,7 +89,7 @@ class _Nvml(Protocol):
 
 
 class NvmlSource:
-    """The driver's readings, joined with whose processes they are and who may use the devices."""
+    """The driver's readings, joined with the owners of the processes and the allocations of the devices."""
 
     def __init__(
         self, collector: _Nvml, attribution: NodeAttribution, restart: Callable[[str], None] = lambda why: None
@@ -139,7 +139,7 @@ def nvml_source(
 
 
 def _keepers(settings: AgentSettings) -> Callable[[], Keepers] | None:
-    """Of the ranks that this agent runs, if it does."""
+    """The keepers of the ranks that this agent runs, if it runs jobs."""
     from collectors.jobs.processes import keepers
 
     own = settings.run_jobs
@@ -166,7 +166,7 @@ def _allocations(node: str, nvml: NvmlSettings) -> list[AllocationSource]:
 
 
 class _NoPods:
-    """Nobody tells pods' UIDs: who holds a device stays unknown, and is counted."""
+    """Stands in where nothing reports pods' UIDs: the holder of a device stays unknown, and is counted as such."""
 
     def pods(self) -> Sequence[Pod]:
         return ()
@@ -181,7 +181,7 @@ class _Scraper(Protocol):
 
 
 class ScrapedSource:
-    """Exporters, asked themselves or through a Prometheus."""
+    """Exporters, scraped directly or read from a Prometheus."""
 
     def __init__(self, scraper: _Scraper, cluster: str, believe_labels: bool) -> None:
         self._scraper, self._cluster, self._believe_labels = scraper, cluster, believe_labels
@@ -273,7 +273,7 @@ def service_source(settings: AgentSettings, service: ServiceSettings) -> Source:
 
 
 def training_source(settings: AgentSettings, socket: Path) -> Source:
-    """Whose training it is, the kernel and the host's /proc say."""
+    """Progress of trainings; the kernel and the host's /proc show which workload a training belongs to."""
     from collectors.attribution.processes import ProcessTable
     from collectors.services.training import ProgressReceiver
 

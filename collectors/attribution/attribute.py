@@ -1,4 +1,6 @@
-"""What a device did, whose processes did it, who may use it -> rows of samples, metrics and findings. Pure."""
+"""Joins a device's readings, the owners of its processes and its allocations into rows of samples, metrics and
+findings. Pure.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _COLUMNS = ("sm_active", "tensor_active", "dram_active", *_BYTES, "power_watts",
 
 @dataclass(frozen=True)
 class Cycle:
-    """One look at a node.   ts: the end of the interval, aware."""
+    """One reading of a node.   ts: the end of the interval, aware."""
 
     ts: datetime
     interval_seconds: float
@@ -69,20 +71,20 @@ def attribute(
     reading = replace(reading, processes=one_per_pid(reading.processes))
     pids = (process.pid for process in reading.processes)
     whose = {pid: _known_as(owners.of(pid).owner, allocations) for pid in pids}
-    look = _Look(reading, owners, allocations, cycle, partitioned, whose)
+    known = _Known(reading, owners, allocations, cycle, partitioned, whose)
     collected = Collected()
     collected.dropped.update(f"process_{owner.reason}" for owner in whose.values() if owner.kind == "unknown")
-    _add_everybody(collected, look)
-    _add_workloads(collected, look)
+    _add_everybody(collected, known)
+    _add_workloads(collected, known)
     if not partitioned:
-        _add_metric(collected, look, "unattributed_activity", _residual(look))
-    for process in look.breaches:
-        collected.add("findings", _breach(look, process))
+        _add_metric(collected, known, "unattributed_activity", _residual(known))
+    for process in known.breaches:
+        collected.add("findings", _breach(known, process))
     return collected
 
 
 def without_device(missing: Iterable[Missing], cycle: Cycle) -> Collected:
-    """A finding for each allocation of a device that the node's readings do not have."""
+    """A finding for each allocation of a device that is missing from the node's readings."""
     collected = Collected()
     for one in missing:
         message = f"{one.resource or 'an allocation'} names {one.key}, which this node does not have"
@@ -92,7 +94,7 @@ def without_device(missing: Iterable[Missing], cycle: Cycle) -> Collected:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Known:
     """All that is known of one place in one cycle.
 
     partitioned: it is a device with partitions.   whose: owners by pid, under the names that allocations and events
@@ -139,26 +141,26 @@ class _Look:
 
 
 def _known_as(owner: Owner, allocations: Allocations) -> Owner:
-    """The owner under the name that allocations and events have for it."""
+    """The owner, under the name that allocations and events use for it."""
     known_as = allocations.aliases.get(owner.workload_id) if owner.kind == "pod" else None
     return replace(owner, workload_id=known_as) if known_as else owner
 
 
-def _add_everybody(collected: Collected, look: _Look) -> None:
-    """The row with an empty workload; what has no column in it, or no usable value, goes to metrics."""
+def _add_everybody(collected: Collected, known: _Known) -> None:
+    """Adds the row with an empty workload; readings that have no column, or no usable value, become metrics."""
     readings: dict[str, Reading] = {}
-    for name, given in look.reading.readings.items():
+    for name, given in known.reading.readings.items():
         checked = in_range(name, given)
         if given.usable and not checked.usable:
             collected.dropped["value_out_of_range"] += 1
-        if not (look.place.partition_id and is_of_board(name)):
+        if not (known.place.partition_id and is_of_board(name)):
             readings[name] = checked
         elif checked.usable:
             collected.dropped["board_reading_on_partition"] += 1
-    metric, best = best_activity(readings, look.partitioned or bool(look.place.partition_id))
-    row = {**look.cycle.row(look.place), "state": best.state}
+    metric, best = best_activity(readings, known.partitioned or bool(known.place.partition_id))
+    row = {**known.cycle.row(known.place), "state": best.state}
     if best.value is not None:
-        nobody = best.value == 0 and "idle" in (best.state, look.reading.processes_state)
+        nobody = best.value == 0 and "idle" in (best.state, known.reading.processes_state)
         row |= {"state": "idle" if nobody else "ok", "utilization": best.value, "utilization_source": metric}
     for name in _COLUMNS:
         if name in readings and (value := readings[name].value) is not None:
@@ -166,24 +168,24 @@ def _add_everybody(collected: Collected, look: _Look) -> None:
     collected.add("samples", row)
     for name, reading in readings.items():
         if name not in row:
-            _add_metric(collected, look, name, reading)
+            _add_metric(collected, known, name, reading)
 
 
-def _add_workloads(collected: Collected, look: _Look) -> None:
-    """A row for each workload; of one that should not be there, metrics."""
+def _add_workloads(collected: Collected, known: _Known) -> None:
+    """Adds a row for each workload; for a workload that should not be there, only metrics."""
     found: dict[str, list[ProcessReading]] = defaultdict(list)
-    for process in look.reading.processes:
-        if workload_id := look.owner(process).workload_id:
+    for process in known.reading.processes:
+        if workload_id := known.owner(process).workload_id:
             found[workload_id].append(process)
-    held = look.allocations.on(look.place)
-    uninvited = {look.owner(process).workload_id for process in look.breaches}
+    held = known.allocations.on(known.place)
+    uninvited = {known.owner(process).workload_id for process in known.breaches}
     for workload_id in sorted({*held, *found}):
-        activity, memory = _activity(look, found[workload_id]), _memory(look, found[workload_id])
+        activity, memory = _activity(known, found[workload_id]), _memory(known, found[workload_id])
         if workload_id in uninvited:
-            _add_metric(collected, look, "process_activity", activity, workload_id)
-            _add_metric(collected, look, "memory_used_bytes", memory, workload_id)
+            _add_metric(collected, known, "process_activity", activity, workload_id)
+            _add_metric(collected, known, "memory_used_bytes", memory, workload_id)
             continue
-        row = {**look.cycle.row(look.place, workload_id), "state": activity.state}
+        row = {**known.cycle.row(known.place, workload_id), "state": activity.state}
         if activity.value is not None:
             row |= {"utilization": activity.value, "utilization_source": "process_activity"}
         if memory.value is not None:
@@ -191,48 +193,49 @@ def _add_workloads(collected: Collected, look: _Look) -> None:
         collected.add("samples", row)
         if workload_id in held and (share := held[workload_id].share) is not None:
             reported = Reading("ok", float(share), held[workload_id].resource)
-            _add_metric(collected, look, "allocated_share", reported, workload_id)
+            _add_metric(collected, known, "allocated_share", reported, workload_id)
 
 
-def _activity(look: _Look, own: Sequence[ProcessReading]) -> Reading:
-    """What a workload did on the place, by its processes."""
-    if look.blind:
-        return look.blind
+def _activity(known: _Known, own: Sequence[ProcessReading]) -> Reading:
+    """A workload's activity on the place, by its processes."""
+    if known.blind:
+        return known.blind
     for process in own:
         if not process.activity.usable:
             return process.activity
     total = sum(process.activity.value or 0.0 for process in own)
     if total > 0:
         return Reading("ok", min(1.0, total))
-    return Reading("blank") if look.doubtful else Reading("idle", 0.0)
+    return Reading("blank") if known.doubtful else Reading("idle", 0.0)
 
 
-def _memory(look: _Look, own: Sequence[ProcessReading]) -> Reading:
-    """Memory that a workload's processes hold; unknown if that of one is."""
-    if look.blind and not own:
-        return look.blind
+def _memory(known: _Known, own: Sequence[ProcessReading]) -> Reading:
+    """Memory held by a workload's processes; unknown if that of any of them is."""
+    if known.blind and not own:
+        return known.blind
     for process in own:
         if not process.memory_bytes.usable:
             return process.memory_bytes
     return Reading("ok", sum(process.memory_bytes.value or 0.0 for process in own))
 
 
-def _residual(look: _Look) -> Reading:
-    """Activity of the place that no known workload's process explains. It is nobody's: never spread."""
-    device = time_share(look.reading)
-    if look.blind:
-        return look.blind
+def _residual(known: _Known) -> Reading:
+    """Activity of the place that no known workload's process explains. It belongs to nobody and is never spread over
+    others."""
+    device = time_share(known.reading)
+    if known.blind:
+        return known.blind
     if device.value is None:
         return unknown(device)
-    known = others = 0.0
-    for process in look.reading.processes:
+    explained = others = 0.0
+    for process in known.reading.processes:
         if process.activity.value is None:
             return process.activity
-        if look.owner(process).workload_id:
-            known += process.activity.value
+        if known.owner(process).workload_id:
+            explained += process.activity.value
         else:
             others += process.activity.value
-    return Reading("ok", min(1.0, max(0.0, device.value - known, others)), device.source)
+    return Reading("ok", min(1.0, max(0.0, device.value - explained, others)), device.source)
 
 
 def _is_breach(owner: Owner, allocations: Allocations, place: Place) -> bool:
@@ -243,16 +246,16 @@ def _is_breach(owner: Owner, allocations: Allocations, place: Place) -> bool:
     return owner.kind in allocations.complete_for and not allocations.covers(owner.workload_id, place)
 
 
-def _breach(look: _Look, process: ProcessReading) -> Row:
-    owner, command = look.owner(process), look.command(process)
+def _breach(known: _Known, process: ProcessReading) -> Row:
+    owner, command = known.owner(process), known.command(process)
     if owner.workload_id:
-        who = f"{owner.kind} {look.allocations.names.get(owner.workload_id, owner.workload_id)}"
+        who = f"{owner.kind} {known.allocations.names.get(owner.workload_id, owner.workload_id)}"
     else:
         who = _NOBODY.get(owner.reason, owner.reason).format(container=owner.container_id[:12])
     belongs = command in SERVICES or (process.kind == "graphics" and not owner.workload_id)
     message = f"pid {process.pid} ({command or '?'}) of {who} is on it without an allocation"
     severity: Severity = "info" if belongs else "warning"
-    return look.cycle.finding("process_without_allocation", severity, message, look.place, owner.workload_id)
+    return known.cycle.finding("process_without_allocation", severity, message, known.place, owner.workload_id)
 
 
 _NOBODY: Mapping[str, str] = {
@@ -262,8 +265,8 @@ _NOBODY: Mapping[str, str] = {
 }
 
 
-def _add_metric(collected: Collected, look: _Look, metric: str, reading: Reading, workload_id: str = "") -> None:
-    row = {**look.cycle.row(look.place, workload_id), "metric": metric, "state": reading.state}
+def _add_metric(collected: Collected, known: _Known, metric: str, reading: Reading, workload_id: str = "") -> None:
+    row = {**known.cycle.row(known.place, workload_id), "metric": metric, "state": reading.state}
     if reading.value is not None:
         row["value"] = reading.value
     collected.add("metrics", {**row, "source": reading.source})

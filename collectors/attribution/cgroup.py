@@ -64,7 +64,7 @@ def owner_of(text: str) -> Owner:
 
 
 def _paths(text: str) -> list[str]:
-    """Paths of the hierarchies, the ones to believe first."""
+    """Paths of the hierarchies, the most trustworthy first."""
     ranked: list[tuple[int, int, str]] = []
     for position, line in enumerate(text.splitlines()):
         fields = line.split(":", 2)
@@ -94,7 +94,7 @@ def _owner_of_path(path: str) -> Owner:
 
 
 def _pod(named: re.Match[str], path: list[str], below: list[str]) -> Owner | None:
-    """The pod, or that its UID is none; None where nothing says that the segment is a kubelet's."""
+    """The pod, or that the segment has no valid UID; None if nothing shows that the segment is a kubelet's."""
     uid = named["uid"]
     if not _POD_UID.fullmatch(uid):
         kubelets = any("kubepods" in segment for segment in path)

@@ -1,4 +1,4 @@
-"""Pods of this node by name, because PodResources does not tell UIDs."""
+"""The UIDs of this node's pods by name, from the kubelet: PodResources reports names only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Pod:
 
 
 class PodSource(Protocol):
-    """Who knows the node's pods: the kubelet, or a watch of the API server."""
+    """Knows the node's pods: the kubelet, or a watch of the API server."""
 
     def pods(self) -> Sequence[Pod]:
         """All pods of the node, as of now. Errors: CollectorError."""
@@ -120,7 +120,7 @@ class KubeletPods:
 
 
 def pods_of(body: bytes, where: str) -> list[Pod]:
-    """The pods in a PodList; those without UID or name left out. Errors: CollectorError if it is none."""
+    """The pods in a PodList; those without UID or name are left out. Errors: CollectorError if it is no PodList."""
     try:
         listed = _PodList.model_validate_json(body)
     except ValidationError as error:
@@ -132,7 +132,7 @@ def pods_of(body: bytes, where: str) -> list[Pod]:
 
 
 def pod(metadata: Metadata, phase: str) -> Pod:
-    """A pod from what the API says of it."""
+    """A pod from its API object."""
     annotations = metadata.annotations or {}
     hashes = (annotations[key] for key in _STATIC_POD if annotations.get(key))
     cgroup_uid = next((found for found in hashes if found != metadata.uid), "")
@@ -140,7 +140,7 @@ def pod(metadata: Metadata, phase: str) -> Pod:
 
 
 class Metadata(BaseModel):
-    """Of an API object, as much as is used here."""
+    """An API object's metadata, as far as it is used here."""
 
     uid: str = ""
     name: str = ""
@@ -159,13 +159,13 @@ class _Item(BaseModel):
 
 
 class _PodList(BaseModel):
-    """A list of hundreds of pods is a megabyte, of which this is a hundredth: the rest is never made into objects."""
+    """A list of hundreds of pods is a megabyte, of which we need a hundredth; the rest is never made into objects."""
 
     items: list[_Item] | None
 
 
 def uids_by_name(pods: Sequence[Pod]) -> dict[tuple[str, str], list[str]]:
-    """UIDs of pods that have not ended, by namespace and name; several where a successor has come early."""
+    """UIDs of pods that have not ended, by namespace and name; several if a successor started early."""
     found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for pod in pods:
         if not pod.terminated:

@@ -1,4 +1,4 @@
-"""Which of a device's readings to trust, and for what. Pure."""
+"""Decides which of a device's readings to trust, and for what. Pure."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _BOARD_SUFFIXES = ("_clock_hertz",)
 
 
 def is_of_board(metric: str) -> bool:
-    """Whether a metric is of the whole board, also where a partition shows it."""
+    """Whether a metric covers the whole board, even if a partition reports it."""
     return metric.startswith(_BOARD_PREFIXES) or metric.endswith(_BOARD_SUFFIXES)
 
 
 def unknown(reading: Reading) -> Reading:
-    """A reading without a value, in its own words; blank if its state promises one."""
+    """A reading without a value, with its own state; blank if its state promises a value."""
     state = "blank" if reading.state in ("ok", "idle") else reading.state
     return Reading(state, None, reading.source)
 
 
 def in_range(metric: str, reading: Reading) -> Reading:
-    """The reading; without its value if that cannot be one of the metric, and blank then."""
+    """The reading; blank, without a value, if the value is out of the metric's range."""
     if not reading.usable or reading.value is None:
         return unknown(reading)
     value = reading.value
@@ -45,7 +45,7 @@ def in_range(metric: str, reading: Reading) -> Reading:
 
 
 def activity_measures(divided: bool) -> tuple[str, ...]:
-    """The metrics that say how much was done, the best first. divided: a partition, or a device that has some."""
+    """The metrics that measure activity, the best first. divided: a partition, or a device that has some."""
     return ("sm_active", "graphics_active") if divided else ("sm_active", "gpu_utilization", "graphics_active")
 
 
@@ -66,7 +66,7 @@ def best_activity(readings: Mapping[str, Reading], divided: bool) -> tuple[str, 
 
 
 def time_share(reading: DeviceReading) -> Reading:
-    """The share of time in which the device was in use: what activity of processes is a part of, unlike sm_active."""
+    """The share of time in which the device was in use; unlike sm_active, the activity of processes is a part of it."""
     names = ("graphics_active",) if reading.partition_id else ("gpu_utilization", "graphics_active")
     asked = [in_range(name, reading.readings[name]) for name in names if name in reading.readings]
     usable = [one for one in asked if one.usable]
@@ -74,7 +74,7 @@ def time_share(reading: DeviceReading) -> Reading:
 
 
 def one_per_pid(processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
-    """A pid that several of the driver's lists name, once: with the most that any of them knows."""
+    """Lists each pid once, if several of the driver's lists have it, with the highest values of any of them."""
     merged: dict[int, ProcessReading] = {}
     for process in processes:
         activity = in_range("process_activity", process.activity)

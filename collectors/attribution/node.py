@@ -1,4 +1,4 @@
-"""One cycle of a node: asks who may use its devices and whose processes are on them, and joins that to its readings."""
+"""One cycle of a node: reads allocations and the owners of processes, and joins them to the devices' readings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPEAT = timedelta(minutes=10)
 
 
 class AllocationSource(Protocol):
-    """Who knows allocations on this node: the kubelet, a Slurm daemon."""
+    """Knows the allocations on this node: the kubelet, a Slurm daemon."""
 
     def allocations(self, inventory: Inventory) -> tuple[Allocations, Counter[str]]:
         """What is held now, and what was dropped, by reason. Errors: CollectorError."""

@@ -1,4 +1,4 @@
-"""Names that plugins have for NVIDIA's devices beside their UUIDs."""
+"""Names other than UUIDs that device plugins use for NVIDIA's devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices and partitions of a node, and who may use them."""
+"""Devices and partitions of a node (places), and which workloads may use them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A workload may use a place.
+    """The permission of a workload to use a place.
 
-    held, offered: replicas of it, of all that its plugin offers; a place that is not divided is 1 of 1.   offered is
-    None where nobody says.   resource: as its source names it.
+    held, offered: replicas of it, out of all that its plugin offers; an undivided place is 1 of 1.   offered is None if
+    nothing reports it.   resource: as its source names it.
     """
 
     workload_id: str
@@ -42,7 +42,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Missing:
-    """An allocation of a device that the node's readings do not have.   key: as its source names it."""
+    """An allocation of a device that is missing from the node's readings.   key: as its source names it."""
 
     workload_id: str
     key: str
@@ -51,11 +51,11 @@ class Missing:
 
 @dataclass(frozen=True)
 class Allocations:
-    """What is known of a node's allocations in one cycle.
+    """All that is known of a node's allocations in one cycle.
 
-    complete_for: kinds of owners all of whose allocations are here; only their use without one is a breach.
-    unplaced: workloads that hold devices nobody says which.   contested: places held by somebody whose UID is not
-    known.   names: of workloads, for people.   aliases: other UIDs by which a workload's cgroup goes.
+    complete_for: kinds of owners whose allocations are all known; only their use without one is a breach.
+    unplaced: workloads that hold devices which nothing identifies.   contested: places held by a workload without a
+    known UID.   names: of workloads, for people.   aliases: other UIDs that a workload's cgroup may have.
     """
 
     allocations: tuple[Allocation, ...] = ()
@@ -96,7 +96,7 @@ class Allocations:
 
 
 def combined(parts: Iterable[Allocations]) -> Allocations:
-    """What several sources know of one node."""
+    """The allocations of several sources for one node, merged."""
     known = Allocations()
     for part in parts:
         known = Allocations(
@@ -134,7 +134,7 @@ class DeviceRef:
 
 
 class Inventory:
-    """A node's places, to be found by any of the names that plugins use.
+    """A node's places, which can be looked up by any name that plugins use.
 
     aliases: further names, e.g. PCI addresses (`0000:c5:00.0`), `nvidia0/gi3`, `0:1`, as the keys of DeviceRef.
     """

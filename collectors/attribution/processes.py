@@ -1,10 +1,10 @@
-"""Whose processes are on a device: a driver's pids, looked up in the host's /proc.
+"""Which workload a device's processes belong to: looks up the driver's pids in the host's /proc.
 
-A cgroup names the pod or Slurm job. Of a job whose ranks this node's agent runs, all processes are below the rank's
-keeper: it is their subreaper, so nothing that a rank starts can leave it.
+The cgroup names the pod or Slurm job. For a job whose ranks the agent runs, all its processes descend from the rank's
+keeper: it is their subreaper, so nothing that a rank starts can escape it.
 
-A pid is reused; (pid, start) is not. A pid that the driver names and /proc no longer has, or has only since after the
-driver was asked, is somebody's whose name is not known: `unknown`, never `none` and never dropped.
+A pid is reused; (pid, start time) is not. If /proc no longer has a pid that the driver named, or has it only since
+after the driver was asked, its owner is `unknown`: never `none`, and never dropped.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Keepers = Mapping[tuple[int, int], str]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that a driver named.
+    """A process listed by a driver.
 
-    start_ticks: when it started, in clock ticks since boot; None if that is not known.   command: at most 15
-    characters, and the process's own to choose.
+    start_ticks: when it started, in clock ticks since boot; None if unknown.   command: at most 15 characters, chosen
+    by the process itself.
     """
 
     pid: int
@@ -142,12 +142,13 @@ class ProcessTable:
 
 
 def seconds_since_boot() -> float:
-    """The clock in which the kernel says when a process started."""
+    """The clock in which the kernel reports when a process started."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _same_as_before(now: Process, before: Process | None) -> Process:
-    """A pid that passed from one owner to another since the last cycle: the interval holds work of both."""
+    """The process, with an unknown owner if its pid passed to another workload since the last cycle: the interval then
+    has work of both."""
     if before is None or None in (before.start_ticks, now.start_ticks) or before.start_ticks == now.start_ticks:
         return now
     if (before.owner.kind, before.owner.workload_id) == (now.owner.kind, now.owner.workload_id):

@@ -1,6 +1,6 @@
-"""For an agent on one node: which UUIDs dynamic resource allocation means by (driver, pool, device).
+"""For an agent on one node: the UUIDs of the devices that dynamic resource allocation names by (driver, pool, device).
 
-The kubelet tells only names; the ResourceSlices of the node, at the API server, tell what they are.
+The kubelet reports names only; the node's ResourceSlices at the API server map them to UUIDs.
 """
 
 from __future__ import annotations

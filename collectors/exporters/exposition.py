@@ -1,4 +1,4 @@
-"""The text that exporters answer with: a body becomes series, line by line, and a bad line costs only itself.
+"""Parses the text format of exporters into series, line by line; a bad line loses only itself.
 
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/ and the OpenMetrics specification.
 Why not prometheus_client's parsers: docs/exporters.md, "The parser".
@@ -24,11 +24,7 @@ MAX_DIGITS = 400
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line: the name as it is written there, no suffix added or cut.
-
-    value: int where the text is one, so that sentinels such as 2^63 - 14 stay exact; a float otherwise, perhaps NaN.
-    timestamp: seconds since 1970, None where the line has none.
-    """
+    """One line: the metric's name as written, without changes to its suffix."""
 
     name: str
     labels: Mapping[str, str]
@@ -38,7 +34,7 @@ class Series:
 
 @dataclass
 class Exposition:
-    """A body read. dropped: lines or series that were not used, by reason."""
+    """A parsed body. dropped: lines or series that were not used, by reason."""
 
     series: list[Series] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -114,12 +110,12 @@ def parse(
 
 
 def names(body: str | bytes) -> set[str]:
-    """The names of metrics in a body, without reading what else is in it."""
+    """The metric names in a body, without parsing anything else."""
     return set(_NAME.findall(body if isinstance(body, str) else body.decode("utf-8", "replace")))
 
 
 def _lines(body: str | bytes, dropped: Counter[str]) -> Iterator[str]:
-    """Lines with samples. One that nothing ends may have been cut in the middle of its number: 741 of 74166."""
+    """Lines with samples. A last line without a line end may be truncated within its number: 741 of 74166."""
     for piece in _text_lines(body, dropped):
         line = piece.strip(" \t\r")
         if line and not line.startswith("#"):
@@ -142,7 +138,7 @@ def _text_lines(body: str | bytes, dropped: Counter[str]) -> Iterator[str]:
 
 
 def _decoded(body: bytes, dropped: Counter[str]) -> Iterator[str]:
-    """The lines that are UTF-8 of a body that is not."""
+    """The valid UTF-8 lines of a body that is not valid as a whole."""
     *whole, last = body.split(b"\n")
     for line in whole:
         try:

@@ -28,12 +28,7 @@ AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Access:
-    """How a source is asked.
-
-    timeout_seconds: for the whole answer.   max_bytes: a longer answer is no answer.   token_file: a bearer token, read
-    each time, because Kubernetes renews it.   login_file: USER:PASSWORD for basic authentication, instead of a token.
-    ca_file: PEM, instead of the system's authorities.
-    """
+    """How to reach a source: token, CA, timeouts."""
 
     timeout_seconds: float = 10.0
     max_bytes: int = 32 << 20
@@ -47,7 +42,7 @@ class SourceError(CollectorError):
 
 
 class TooMuchError(SourceError):
-    """It was asked for more than it answers at once, or in time; for less it may."""
+    """The query was too large, or too slow, for the source to answer at once; a smaller one may succeed."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +109,7 @@ class Fetcher:
 
 
 class Pages:
-    """Several URLs, asked together: one that hangs holds up no other, and all answers are of the same moment.
-
-    Errors: CollectorError if ca_file cannot be used.
-    """
+    """Fetches several URLs at the same time: one that hangs delays no other, and all answers are of the same moment."""
 
     def __init__(self, urls: Sequence[str], access: Access) -> None:
         context = trusted(access, any(url.startswith("https:") for url in urls))
@@ -169,10 +161,7 @@ def _next_step(found: Exception | httpx.Response) -> str:
 
 
 def trusted(access: Access, tls: bool) -> ssl.SSLContext:
-    """The authorities that are believed; with `tls` false none, for they take memory.
-
-    Errors: CollectorError if ca_file cannot be used.
-    """
+    """The TLS context; with `tls` false one without certificate authorities, which take memory."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if access.ca_file:

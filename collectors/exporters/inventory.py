@@ -1,15 +1,16 @@
-"""The devices that exporters name, as device rows: what a site without agents on its nodes has for an inventory.
+"""Device rows for the devices that exporters name: the inventory of a site without agents on its nodes.
 
-    seen     a row when a process first sees a device, and when what is known of it changed: `available`
-    silent   no row. An exporter that is away says nothing of its devices: they stay what they were, what is held there
-             is unmetered, and the trouble is a finding
-    back     `available` once more: meanwhile another source may have removed it with its node
-    gone     other devices of its node and exporter are seen for an hour, and it is not: `removed`, from when it was
-             seen last. Exporters that spoke of one device are one: after a restart Prometheus may call it otherwise
+    seen     a row (`available`) when a process first sees a device, and when something known about it changes
+    silent   no row. An exporter that is down says nothing of its devices: they keep their state, allocations on them
+             are unmetered, and the outage is a finding
+    back     `available` again: meanwhile another source may have removed the device with its node
+    gone     `removed`, as of when it was last seen, if other devices of its node and exporter are seen for an hour and
+             it is not. Exporters that reported the same device count as one: after a restart, Prometheus may use
+             another name
 
-What changes must stay so for CONFIRMED observations, so that two exporters that call a node by two names write no row
-each time. Who stands nearer to the device knows better (the driver on its node, a scheduler that divides it): such a
-site asks for no inventory here.
+A change must last for CONFIRMED observations, so that two exporters that name a node differently do not write a row
+each time. Sources closer to the device (the driver on its node, a scheduler that partitions it) know better: such a
+site does not use this inventory.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SAME_MEMORY = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a device row says of a device. memory_bytes: None if no series tells it."""
+    """What a device row says of a device. memory_bytes: None if no series has it."""
 
     node: str
     vendor: str
@@ -95,8 +96,8 @@ class _Device:
 
 
 class ExporterInventory:
-    """The devices of one source. pool: of its rows.   without: vendors (lower case) of which another source tells.
-    changed: since the last time that somebody set it back."""
+    """The devices of one source. pool: of its rows.   without: vendors (lower case) whose devices another source
+    reports."""
 
     def __init__(self, cluster: str = "", pool: str = "", without: Iterable[str] = ()) -> None:
         self._same = {name: text for name, text in (("cluster", cluster), ("pool", pool)) if text}

@@ -1,8 +1,8 @@
-"""The alarm for a unit that nobody knew of: a metric of many devices that is far from what it was before an upgrade.
+"""Detects unknown unit changes: a metric that jumps on many devices at the same time as an upgrade becomes a finding.
 
-Units that a profile knows are decided by evidence (units.py). Any other metric of any exporter may be measured in
-another unit one day: where devices show another version or another name of the metric than before, what they said
-last and what they say first is compared, and their median counts.
+Changes of units that a profile lists are decided by evidence (units.py). Any other metric of any exporter may change
+its unit one day. When devices show a new version, or another name of the metric, the last value before is compared with
+the first one after; the median over the devices counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Metric:
 
 
 class Jumps:
-    """Of one source. Zeros are left out: they are zero in every unit."""
+    """Detects jumps for one source. Zeros are ignored: they are zero in every unit."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str, str], tuple[str, str, float]] = {}

@@ -1,5 +1,6 @@
-"""What a reader of exporters remembers between the lives of its process: the units of fields, and the devices it
-reported of. In a file that is small and written only when something changed."""
+"""State of an exporter's reader that survives restarts of the process: the units of fields, and the devices it
+reported. A small file, written only when something changed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Series of one instant -> observations of each device, partition and workload, each counted once.
+"""Turns the series of one instant into observations of each device, partition and workload, each counted once.
 
-Pure: a profile and the series decide, and what is known of the units of the targets (units.py); nothing else is
+Pure: the result depends on the profile, the series, and the known units of the targets (units.py). Nothing else is
 remembered from one scrape to the next (that is tracker.py).
 """
 
@@ -88,7 +88,7 @@ class Observations:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """Whom labels speak of."""
+    """Device, partition and holder that a series' labels identify."""
 
     device_id: str
     partition: str
@@ -107,7 +107,7 @@ class _Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A series under one rule. rank: the lower, the better is the spelling.   unit: None where it is not known."""
+    """A series under one rule. rank: a lower rank is a better spelling.   unit: None if unknown."""
 
     place: int
     series: Series
@@ -145,7 +145,7 @@ OwnPod = Callable[[Mapping[str, str]], bool]
 
 
 class Reader:
-    """A profile made ready to read with. prefix: what the site has put before all names."""
+    """A profile, prepared for reading. prefix: that the site has put before all metric names."""
 
     def __init__(self, profile: Profile, prefix: str = "") -> None:
         self.profile = profile
@@ -466,7 +466,7 @@ class Reader:
 
 
 def _devices(candidates: list[_Candidate], at: float) -> dict[tuple[str, str], Observation]:
-    """The devices and partitions that are spoken of, and who holds them, without their readings."""
+    """The devices and partitions that occur, and their holders, without readings."""
     devices: dict[tuple[str, str], Observation] = {}
     holders: dict[tuple[str, str], dict[tuple[str, str, str], Holder]] = defaultdict(dict)
     for candidate in candidates:
@@ -514,7 +514,7 @@ def _observation(subject: _Subject, *, whole: bool) -> Observation:
 def _grouped(
     candidates: list[_Candidate], reasons: dict[int, str]
 ) -> dict[tuple[str, str, Holder | None, str], list[_Candidate]]:
-    """By (device, partition, holder, our metric): what speaks of the same thing."""
+    """Series by (device, partition, holder, our metric): those in a group measure the same thing."""
     groups: dict[tuple[str, str, Holder | None, str], list[_Candidate]] = defaultdict(list)
     for candidate in candidates:
         subject, rule = candidate.subject, candidate.rule
@@ -530,7 +530,7 @@ def _grouped(
 
 
 def _choose(some: list[_Candidate], bound: bool, reasons: dict[int, str]) -> tuple[list[_Candidate], Reading]:
-    """The one reading of several series that speak of the same thing, and the series it is made of."""
+    """The one reading of several series that measure the same thing, and the series it was made from."""
     if bound:
         for candidate in some:
             if candidate.of_node:
@@ -573,7 +573,7 @@ _COMBINE: Mapping[str, Callable[[list[float]], float]] = {
 
 
 def _node(labels: Mapping[str, str], names: Iterable[str]) -> str:
-    """The node by the target's labels, else by the exporter's, else the host that was scraped."""
+    """The node from the target's labels, else from the exporter's own labels, else the scraped host."""
     for text in (labels.get("node"), labels.get("kubernetes_node"), _first(labels, names)):
         if text and text not in NO_NODES:
             return text
@@ -581,7 +581,7 @@ def _node(labels: Mapping[str, str], names: Iterable[str]) -> str:
 
 
 def target_name(labels: Mapping[str, str], node: str) -> str:
-    """Which exporter: by what Prometheus calls it, else by its node."""
+    """The exporter's name: Prometheus's for its target, else its node."""
     return f"{labels.get('job', '')}/{labels.get('instance') or node}"
 
 
@@ -600,7 +600,7 @@ def _plain(labels: Mapping[str, str], names: Iterable[str]) -> str:
 
 
 def _named(labels: Mapping[str, str], template: str, node: str) -> str:
-    """A label's text, or a text with {label}s in it, of which none may be empty."""
+    """A label's text, or a template with {label}s, none of which may be empty."""
     if "{" not in template:
         return _plain(labels, (template,))
     parts = [node if name == "node" else _plain(labels, (name,)) for name in re.findall(r"\{(\w+)\}", template)]

@@ -1,6 +1,7 @@
-"""A vendor's exporter as data: which of its metrics are which of ours, in which unit, and what to believe of them.
+"""The format of exporter profiles: which of an exporter's metrics become which of ours, in which unit, and what to
+trust.
 
-A profile is a YAML file; those that come with gpuledger are in profiles/. docs/exporters.md explains every key.
+A profile is a YAML file; the built-in ones are in profiles/. docs/exporters.md explains every key.
 """
 
 from __future__ import annotations
@@ -83,8 +84,7 @@ class _Strict(BaseModel):
 
 
 class Unit(_Strict):
-    """A unit that an exporter may use. factor: ours = theirs x factor.   range: what is believable, in this unit.
-    step: all values are whole multiples of it, as the exporter rounds.   exact: what is none of them is no value."""
+    """A unit that an exporter may use. factor: ours = theirs x factor.   range: plausible values in this unit."""
 
     name: str = ""
     factor: Factor = Fraction(1)
@@ -178,12 +178,7 @@ class Rule(_Strict):
 
 
 class Identity(_Strict):
-    """Labels that name the device; of several, the first that is not empty. Case does not count.
-
-    device_id may also be a text with {label} in braces, and {node}.   partition: the partition's number on its device.
-    vendor: where labels tell it and the profile is of several.   partition_id: the vendor's UUID of the partition.
-    whole: values of partition_profile that mean "not divided".
-    """
+    """Labels that identify the device; the first non-empty one counts, ignoring case."""
 
     device_id: Texts = Field(min_length=1)
     node: Texts = ()
@@ -197,10 +192,8 @@ class Identity(_Strict):
 
 
 class Workload(_Strict):
-    """Labels that name who holds the device, as the exporter believes. replica: which of several copies this is.
-
-    exporter_pods: names (globs) of the exporter's own pods, which Prometheus writes where the exporter said nothing.
-    """
+    """Labels that name the holder of the device, according to the exporter. replica: the label that distinguishes
+    copies."""
 
     pod: Texts = ()
     namespace: Texts = ()
@@ -212,12 +205,8 @@ class Workload(_Strict):
 
 
 class OwnLabels(_Strict):
-    """Where an exporter that repeats the labels of pods, which users write, writes its own.
-
-    first: those before them, in their order; names with a comma between them only come together. All until the last of
-    these are its own, also such as a later version may add.   last: those of every series that is a pod's; from where
-    the first of these is for the last time, all are its own.
-    """
+    """Where the exporter writes its own labels, if it also repeats the labels of pods, which users write: before and
+    after them."""
 
     first: Texts = Field(min_length=1)
     last: Texts = Field(min_length=1)
@@ -396,7 +385,7 @@ read_profile, profile_of = FILES.read, FILES.named
 
 
 def recognise(names: set[str], profiles: tuple[Profile, ...] | None = None) -> tuple[Profile, str] | None:
-    """The profile to which most of these metric names belong, and their prefix; None where no profile knows any."""
+    """The profile that knows most of these metric names, and the names' prefix; None if no profile knows any."""
     known = FILES.built_in if profiles is None else profiles
     scores = [(profile.recognised(names), profile) for profile in known]
     (count, prefix), best = max(scores, key=lambda score: score[0][0])
@@ -404,7 +393,7 @@ def recognise(names: set[str], profiles: tuple[Profile, ...] | None = None) -> t
 
 
 def matches(rule: Rule, labels: Mapping[str, str]) -> bool:
-    """Whether the labels (names in lower case) are those that the rule asks for."""
+    """Whether the labels (names in lower case) satisfy the rule's conditions."""
     return all(
         any(fnmatchcase(labels.get(label.lower(), ""), glob) for glob in globs) for label, globs in rule.where.items()
     )

@@ -1,9 +1,10 @@
-"""Asks a Prometheus that already scrapes the exporters.
+"""Reads devices from a Prometheus that already scrapes the exporters.
 
-Raw samples with their own timestamps are asked for (a range selector in an instant query), neither values at an instant
-nor query_range: both repeat a value for up to five minutes where Prometheus did not see its exporter die. (A long
-history may be read more coarsely, `every_seconds`, by a subquery that repeats it once.) How the labels that Prometheus
-adds differ from the exporter's is said at `observations.Reader._holder`; `up` has each target's own.
+It asks for raw samples with their own timestamps (a range selector in an instant query), not for values at an instant
+or query_range: both repeat a value for up to five minutes if Prometheus did not notice that its exporter died. (A long
+history may be read more coarsely, `every_seconds`, with a subquery that repeats each value once.)
+`observations.Reader._holder` explains how the labels that Prometheus adds differ from the exporter's; `up` has each
+target's own.
 Source: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
@@ -102,7 +103,7 @@ class TargetPods:
 
 
 def target_states(up: Result) -> dict[str, bool]:
-    """Target -> whether Prometheus could scrape it the last time."""
+    """Target -> whether Prometheus's last scrape of it succeeded."""
     return {
         target_name(one.labels, ""): one.value == 1
         for at in sorted(up.at)
@@ -112,12 +113,7 @@ def target_states(up: Result) -> dict[str, bool]:
 
 
 def dead_targets(up: Mapping[str, bool], known: Iterable[str], late: Mapping[str, int]) -> dict[str, str]:
-    """Target -> what is the matter with it.
-
-    up: as `target_states`; empty if unknown.   known: targets that had devices, now or in earlier lives.
-    late: target -> how many of its devices should have been heard of by now.
-    Those of which nothing is known count where their job has none but targets with devices.
-    """
+    """Target -> why Prometheus cannot scrape it."""
     heard = frozenset(known)
     mixed = {job_of(target) for target, answers in up.items() if answers and target not in heard}
     jobs = {job_of(target) for target in heard} - mixed
@@ -140,7 +136,7 @@ def job_of(target: str) -> str:
 
 @dataclass
 class _Source:
-    """One profile, whose names this Prometheus has."""
+    """A profile with metrics in this Prometheus."""
 
     reader: Reader
     tracker: Tracker

@@ -1,7 +1,7 @@
-"""Measurements -> rows of samples, metrics and findings.
+"""Turns measurements into rows of samples, metrics and findings.
 
-A device's rows are made where those of every collector are, in `collectors.attribution`. What is added here is the
-holder whom an exporter names, and only where that name is right: one pod on a whole device or on one MIG instance.
+Rows of devices are made by `collectors.attribution`, as for every collector. This module adds the holder that an
+exporter names, but only if that name is reliable: one pod on a whole device or on one MIG instance.
 """
 
 from __future__ import annotations
@@ -24,14 +24,7 @@ _OF_HOLDER = ("sm_active", "tensor_active", "dram_active", "memory_used_bytes", 
 def rows(
     observed: Iterable[Measurement], *, cluster: str = "", uid_of: UidOf | None = None, believe_labels: bool = True
 ) -> Collected:
-    """The rows of one cycle.
-
-    uid_of: finds the UID that the exporter does not tell; without one such a pod is left out, and counted.
-    believe_labels: False where something better names the holders (the kubelet and the driver's processes do).
-    Shape:  `samples`: one of everybody for each device and partition; one for its only holder; one for each workload
-            that the exporter measures by itself (HAMi's hook). Holders of shares have none: nobody can tell what is
-            whose. `metrics`: all other readings, and every one that is unknown, with why.
-    """
+    """The rows of one cycle."""
     some = list(observed)
     divided = {one.reading.device_id for one in some if one.reading.partition_id}
     collected = Collected()
@@ -68,7 +61,7 @@ def _add_holders(collected: Collected, one: Measurement, device_row: Row, uid_of
 
 
 def _add_measured(collected: Collected, device_row: Row, workload_id: str, readings: Mapping[str, Reading]) -> None:
-    """A workload's own readings; what a sample has no column for goes to metrics."""
+    """Adds a workload's own readings; those without a column in samples become metrics."""
     kept = ("ts", "interval_seconds", "cluster", "node", "device_id", "partition_id")
     base = {name: device_row[name] for name in kept} | {"workload_id": workload_id}
     activity = readings.get("process_activity", Reading("blank"))
@@ -87,7 +80,7 @@ def _add_measured(collected: Collected, device_row: Row, workload_id: str, readi
 
 
 def _workload_id(holder: Holder, uid_of: UidOf | None) -> str:
-    """The pod's UID, never its name: names come back. Slurm's job id is its own."""
+    """The pod's UID, never its name, because names are reused; for Slurm, the job id."""
     if holder.job:
         return holder.job
     return holder.uid or (uid_of(holder.namespace, holder.pod) if uid_of else "")

@@ -1,5 +1,6 @@
-"""What one exporter tells and what it loses: each metric that its profile knows, of how many devices it has a value,
-and why it has none of the others."""
+"""A report on one exporter: for each metric of its profile, how many devices have a value, and why the others have
+none.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """version: what its labels tell of versions.   lost: what a device must have and no device has."""
+    """version: from its labels.   lost: readings that every device should have and none has."""
 
     exporter: str
     version: str
@@ -53,10 +54,7 @@ def look(
     access: Access | None = None,
     seconds: float = 5.0,
 ) -> Card:
-    """Asks twice, so that counters have gained something; `wait` passes the `seconds` between.
-
-    Errors: CollectorError if it does not answer with devices that a profile knows.
-    """
+    """Scrapes twice, so that counters have increased; `wait` passes the `seconds` in between."""
     fetcher = Fetcher(access or Access(), tls=checked_url(url).startswith("https:"))
     units = SourceUnits()
     try:

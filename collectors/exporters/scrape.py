@@ -1,4 +1,4 @@
-"""Asks exporters themselves, one cycle after another."""
+"""Scrapes exporters directly, cycle after cycle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ AGAIN_SECONDS = 300.0
 
 @dataclass
 class Scrape:
-    """What one cycle found. up: url -> whether it answered with devices, so that an empty answer is no quiet one."""
+    """The result of one cycle. up: url -> whether it answered with devices, so that an empty answer does not look
+    quiet."""
 
     observed: list[Measurement] = field(default_factory=list)
     collected: Collected = field(default_factory=Collected)
@@ -35,7 +36,7 @@ class Scrape:
 
 
 class Trouble:
-    """A source's trouble, reported when it begins, when it becomes another, and every AGAIN_SECONDS."""
+    """A source's problem, reported when it begins, when it changes, and every AGAIN_SECONDS."""
 
     def __init__(self) -> None:
         self._said, self._at = "", -math.inf
@@ -53,7 +54,7 @@ class Trouble:
 
 @dataclass
 class _Target:
-    """One URL and what is remembered of it."""
+    """One URL and its state between cycles."""
 
     url: str
     profile: Profile | None
@@ -64,15 +65,7 @@ class _Target:
 
 
 class ExporterCollector:
-    """Scrapes one exporter or several.
-
-    profile: one of gpuledger's, or a file; None: whatever recognises the names of the metrics.
-    node: where the exporters run, which is known better here than by their labels (`Hostname` may be localhost).
-    period_seconds: how often `collect` is called.   honor_timestamps: whether samples' own timestamps count.
-    partition_id: UUIDs of partitions, which exporters do not tell.   memory: of the units of each URL, and of the
-    reported devices.
-    Errors: CollectorError for a URL, a profile or a file that cannot be used.
-    """
+    """Scrapes one or more exporters."""
 
     def __init__(
         self,
@@ -157,7 +150,7 @@ class ExporterCollector:
 
 
 def take_notes(tracker: Tracker, collected: Collected, cluster: str) -> None:
-    """Moves what a tracker has noticed into the cycle's findings and counts."""
+    """Moves what a tracker noticed into the cycle's findings and counts."""
     for row in tracker.findings:
         collected.add("findings", row | ({"cluster": cluster} if cluster else {}))
     collected.dropped += tracker.dropped
@@ -175,7 +168,7 @@ def checked_url(url: str) -> str:
 
 
 def recognised(url: str, chosen: Profile | None, body: bytes) -> tuple[Profile, str]:
-    """The profile that fits a page, and the prefix that the site has put before its names. Errors: SourceError."""
+    """The profile that fits a page, and the prefix that the site put before its metric names. Errors: SourceError."""
     found = recognise(exposition.names(body), (chosen,) if chosen else None)
     if found is not None:
         return found

@@ -1,4 +1,6 @@
-"""The last observation of each device: counters become increases within the interval, and nothing counts twice."""
+"""Remembers the last observation of each device: turns counters into increases per interval, and counts nothing
+twice.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A device or partition over one interval, as an exporter tells it.
-
-    holders, shared, workloads: as in `observations.Observation`; they are the exporter's word, not an allocation.
-    target: which exporter.
-    """
+    """A device or partition over one interval, as its exporter reports it."""
 
     reading: DeviceReading
     ts: datetime
@@ -255,7 +253,7 @@ class Tracker:
 
 
 def _flips(observation: Observation, before: _Known | None) -> tuple[dict[Holder, float], float]:
-    """Who has lately been named alone, and until when the device is held to be shared."""
+    """Detects sharing: which workloads were recently named alone, and until when the device counts as shared."""
     at = observation.at
     recent = {one: since for one, since in before.sole.items() if at - since <= FLIP_SECONDS} if before else {}
     shared_until = before.shared_until if before else 0.0
@@ -268,7 +266,7 @@ def _flips(observation: Observation, before: _Known | None) -> tuple[dict[Holder
 
 
 def _rescaled(counted: Counted, before: float, now: float) -> bool:
-    """Whether the counter fell by as much as one of its units is larger than another: no restart, then."""
+    """Whether the counter fell by the ratio of two of its units: then it was not restarted."""
     factors = {unit.factor for unit in counted.units}
     steps = [float(one / other) for one in factors for other in factors if one > other]
     return 0 < now < before and any(apart(before / now, step) <= 1.01 for step in steps)

@@ -1,17 +1,18 @@
-"""The unit of each field of each target, decided by evidence, because a name does not determine it.
+"""Decides the unit of each field of each target from evidence, because the metric's name does not determine it.
 
-DCGM 4.6 calls a percentage ..._RATIO, DCGM 4.7 means 0 to 1 by the same name, and some collectors rescale under the
-old name. So the numbers decide, once for a target and field, and the decision is remembered:
+DCGM 4.6 calls a percentage ..._RATIO, DCGM 4.7 uses the same name for 0 to 1, and some collectors rescale under the old
+name. So the numbers decide, once for each target and field, and the decision is remembered:
 
     value      a number that only one unit allows: 57 is no ratio, 0.87 no percentage of DCGM's, which are whole
     version    a field on the page that only later versions have
-    activity   several readings that fit the other measure of activity of the same device in one unit alone
+    activity   several readings that fit the other activity metric of the same device in one unit only
 
-A number that several units allow is read by what its page proves, else by memory; else it is blank, with a finding.
-Zero is zero in every unit. Memory is doubted, until evidence comes, where the target was away or its version changed,
-where another target of the source changed its unit, and for a device that would have jumped.
+A number that several units allow is read by the evidence on its page, else by the remembered decision; else it is
+blank, with a finding. Zero is zero in every unit. A remembered decision is suspended, until new evidence comes, if the
+target was away or its version changed, if another target of the source changed its unit, and for a device that would
+have jumped.
 
-Pure; `memory.py` keeps it. A source is an exporter, a Prometheus or a sender; a target is one exporter.
+Pure; `memory.py` stores it. A source is an exporter, a Prometheus or a sender; a target is one exporter.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One reading of a field. device: whose.   activity: what another field of the device says of the same, 0 to 1."""
+    """One reading of a field. device: that it is of.   activity: another activity metric of the same device, 0 to 1."""
 
     device: Hashable
     value: int | float
@@ -50,17 +51,7 @@ class Shown:
 
 @dataclass(slots=True)
 class _Field:
-    """What is known of one field of one target.
-
-    unit: its name, empty if undecided.   how: by which evidence.   proven_at: when evidence last showed it.
-    doubted: no longer believed until evidence comes.   told_at: of its last finding of being undecided.
-    blank_since: the first reading since `proven_at` that was left blank.
-    version: what of its labels changes with the exporter's version.
-    assumed: readings since `proven_at` that memory alone decided.   votes: in a row, for a unit.
-    whole: its percentages are whole, so that a fraction shows a ratio.
-    last: device -> its last reading that is not zero, in our unit.   jumps: device -> readings in a row that would be
-    far from that.
-    """
+    """What is known about one field of one target."""
 
     unit: str = ""
     how: str = ""
@@ -91,7 +82,7 @@ class _Note:
 
 
 class SourceUnits:
-    """What is remembered of one source's targets. `notes` empties what there is to tell."""
+    """The remembered units of one source's targets. `notes` returns what changed and clears it."""
 
     def __init__(self) -> None:
         self._targets: dict[str, _Target] = {}
@@ -335,24 +326,24 @@ def _evident(units: Sequence[Unit], one: Shown, whole: bool) -> tuple[Unit | Non
 
 
 def apart(one: float, other: float) -> float:
-    """How many times one is the other."""
+    """The ratio of the two numbers, at least 1."""
     return max(one / other, other / one)
 
 
 def _against(units: Sequence[Unit], one: Shown, unit: Unit) -> bool:
-    """Whether the activity of the device speaks for another unit."""
+    """Whether the device's activity contradicts this unit."""
     return any(other is not unit and _speaks_for(one, other) for other in units)
 
 
 def _speaks_for(one: Shown, unit: Unit) -> bool:
-    """Whether the reading fits the activity of its device in this unit. Units are so far apart that no other does."""
+    """Whether the reading fits its device's activity in this unit. Units are so far apart that no other can fit."""
     return bool(
         one.value and one.activity and unit.fits(one.value) and apart(unit.scaled(one.value), one.activity) <= NEAR
     )
 
 
 def _jumped(units: Sequence[Unit], unit: Unit, value: int | float, last: float | None) -> bool:
-    """Whether the reading is nearer to the device's last one in another unit."""
+    """Whether the reading would be closer to the device's last one in another unit."""
     if last is None:
         return False
     here = apart(unit.scaled(value), last)

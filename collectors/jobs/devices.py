@@ -1,4 +1,4 @@
-"""Which devices this machine has, according to its driver."""
+"""Lists the devices of this machine, according to its driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def devices_here() -> frozenset[str] | None:
-    """Ids of NVIDIA devices and MIG instances. None: no driver answers, so that nobody knows."""
+    """Ids of NVIDIA devices and MIG instances. None: no driver answers, so nothing is known."""
     try:
         from collectors.nvml.inventory import Inventory, enumerate_devices
         from collectors.nvml.library import Nvml

@@ -200,7 +200,7 @@ class Rank:
 
 
 def below(pid: int) -> list[int]:
-    """What runs below a process, and whatever that started."""
+    """All descendants of a process."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -224,18 +224,13 @@ def status_of(pid: int) -> list[str]:
 
 
 def runs(fields: list[str]) -> bool:
-    """Whether a process does something. One whose first thread has ended is a zombie, though its others go on.
-
-    Source: proc(5), /proc/pid/stat fields 3 and 20.
-    """
+    """Whether a process is running. One whose first thread has ended looks like a zombie, although its others go on."""
     return bool(fields) and (fields[0] != "Z" or int(fields[17]) > 1)
 
 
 def born(pid: int) -> str:
-    """When the process started, in ticks since boot: a pid that was given anew has another. '' = none runs.
-
-    Source: proc(5), /proc/pid/stat field 22.
-    """
+    """When the process started, in ticks since boot, which tells it from a later one with the same pid. '' = none
+    runs."""
     fields = status_of(pid)
     return fields[19] if runs(fields) else ""
 
@@ -255,7 +250,7 @@ def boot_id() -> str:
 
 
 def trim(folder: Path, most: int) -> None:
-    """Keeps what a rank says within bounds: the last part of what was too much goes to `output.old`, if that fits."""
+    """Bounds a rank's output: when it gets too long, its last part moves to `output.old`, if there is room."""
     path = folder / "output"
     try:
         size = path.stat().st_size

@@ -1,4 +1,6 @@
-"""Who else starts processes on this node: where Kubernetes or Slurm does, two would give away the same devices."""
+"""Detects other software that starts processes on this node: if Kubernetes or Slurm does, two systems would assign the
+same devices.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ NAMES: Mapping[Launcher, str] = {"kubernetes": "Kubernetes", "slurm": "Slurm"}
 
 
 def others(proc: Path = Path("/proc"), environment: Mapping[str, str] = os.environ) -> dict[Launcher, str]:
-    """By launcher, what shows that it starts processes here, as far as this process may see."""
+    """By launcher, the evidence that it starts processes here, as far as this process can see."""
     found: dict[Launcher, str] = {}
     for entry in proc.iterdir():
         if entry.name.isdigit():
@@ -38,7 +40,7 @@ def others(proc: Path = Path("/proc"), environment: Mapping[str, str] = os.envir
 
 
 def refuse_beside(allowed: Collection[str], where: str) -> None:
-    """Errors: CollectorError if another than the allowed ones starts processes on this node."""
+    """Errors: CollectorError if a launcher other than the allowed ones starts processes on this node."""
     for launcher, sign in others().items():
         if launcher not in allowed:
             raise CollectorError(

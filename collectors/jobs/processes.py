@@ -1,7 +1,8 @@
-"""Ranks as processes: started once, found again by the next agent, stopped with all that they started.
+"""Ranks as processes: started once, found again by the next agent, stopped with everything that they started.
 
-A folder for each rank that ever ran says all of it, so nothing depends on who started it or is still there. It is made
-under a name that no other rank of any attempt has, and it stays claimed: no rank runs twice.
+Each rank that ever ran has a folder with its complete state, so nothing depends on which agent started it, or whether
+that agent still runs. The folder's name is unique among all ranks and attempts, and it stays claimed: no rank runs
+twice.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LONGEST_NAME = 120
 
 @dataclass(frozen=True, slots=True)
 class RankId:
-    """world: in which it was started."""
+    """world: the one in which it was started."""
 
     job: str
     attempt: int
@@ -50,7 +51,7 @@ class RankId:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whose processes ranks are."""
+    """The user that ranks run as."""
 
     uid: int
     gid: int
@@ -417,10 +418,7 @@ def _marked(folder: Path, number: int) -> list[int]:
 
 
 def user_named(name: str | None, where: str) -> User | None:
-    """Whose processes ranks are to be; None: who runs this.
-
-    Errors: CollectorError if that is root and nobody said so, or another user than this process may give them.
-    """
+    """The user to run ranks as; None: the user of this process."""
     if name is None:
         if os.geteuid() == 0:
             raise CollectorError(where, "commands of others would run as root", "Name a user for them, or root")

@@ -1,8 +1,8 @@
 """The protocol between a node's agent and its scheduler, in one place for both.
 
-The agent tells what it has (a report), the scheduler what it wants (an answer), again and again, each whole: nothing
-hangs on a message that was lost, doubled or late. An attempt that an answer neither wants to run nor to stop is over
-for the scheduler; the agent stops what is left of it and forgets it.
+The agent sends what it has (a report), the scheduler replies with what it wants (an answer). Each message is complete
+and repeated, so a lost, duplicate or late one does no harm. The agent stops and forgets an attempt that an answer
+mentions neither as wanted nor as to be stopped.
 """
 
 from __future__ import annotations
@@ -33,24 +33,21 @@ Instant = Annotated[float, Field(ge=0, le=1e11)]
 
 
 class RankOf(_Message):
-    """A rank that is to run on this node. devices: as the driver calls them."""
+    """A rank that should run on this node. devices: as the driver names them."""
 
     rank: Number
     devices: tuple[Name, ...] = ()
 
 
 class Rendezvous(_Message):
-    """Where rank 0 of a world is met."""
+    """The address of rank 0 of a world, where the others meet it."""
 
     address: Name
     port: Port
 
 
 class Assignment(_Message):
-    """The part of an attempt that is to run on this node, in its present world.
-
-    size: ranks of the world.   node_rank, nodes: this node's among those that have ranks of it.
-    """
+    """The part of an attempt that should run on this node, in its current world."""
 
     job: Name
     attempt: Number
@@ -105,7 +102,7 @@ class RunOf(_Message):
 
 
 class PortOf(_Message):
-    """Where rank 0 of a world, which is on this node, is met."""
+    """The address of rank 0 of a world, if it is on this node."""
 
     job: Name
     attempt: Number

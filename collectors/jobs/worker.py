@@ -1,4 +1,4 @@
-"""The loop that makes a node's ranks what its scheduler wants, and tells the scheduler what they are."""
+"""The loop that makes a node's ranks match what its scheduler wants, and reports them to the scheduler."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class State:
 
 
 class Worker:
-    """One node's. Ranks outlive it; the next worker on the same folder finds them."""
+    """One node's worker. Ranks outlive it; the next worker on the same folder finds them."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class Worker:
 
 
 def _belongs(run: Run, one: Assignment) -> bool:
-    """Whether a rank that was started is one that the assignment wants."""
+    """Whether a running rank is one that the assignment wants."""
     if one.resize == "restart":
         return run.world == one.world
     return not run.stopping and any(rank.rank == run.id.rank and rank.devices == run.devices for rank in one.ranks)
@@ -305,18 +305,18 @@ def _free_port(among: tuple[int, int] | None, taken: Collection[int | None], las
 
 
 def _boottime() -> float:
-    """Seconds that go on while the machine sleeps: what a lease is counted in."""
+    """A clock in seconds that keeps running while the machine sleeps; leases are counted in it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _write_lease(path: Path, stop_at: float) -> None:
-    """In its place, all of it at once and always of one length: a full disk must not end what runs."""
+    """Overwrites the lease in place, with constant length: a full disk must not end what runs."""
     with path.open("r+b" if path.exists() else "wb", buffering=0) as file:
         file.write(f"{stop_at:>20.3f}\n".encode())
 
 
 def _instance(path: Path) -> str:
-    """Who keeps this folder, the same after every start."""
+    """The id of this folder, the same after every start."""
     try:
         return path.read_text().strip()
     except FileNotFoundError:
@@ -327,10 +327,8 @@ def _instance(path: Path) -> str:
 
 
 def over_http(url: str, node: str, token_file: Path, ca_file: Path | None, timeout_seconds: float) -> Exchange:
-    """Speaks with a scheduler. Its answers are commands that run here, so it is met on this machine or by TLS.
-
-    Errors: LedgerError if the address or the authorities are of no use.
-    """
+    """Exchanges messages with a scheduler. Its answers are commands that run here, so it must be on this machine or use
+    TLS."""
     from urllib.parse import quote, urlsplit
 
     from collectors.jobs.wire import read_answer

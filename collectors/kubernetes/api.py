@@ -1,7 +1,7 @@
 """List and watch with the API server's semantics, over one HTTP client.
 
-A list comes in pages; a watch is a line of JSON for each change, from a resourceVersion on. Both end early for many
-reasons, and each is named here once: `Gone` when the version is too old, `Interrupted` for all that passes by itself.
+A list comes in pages; a watch is a line of JSON for each change since a resourceVersion. Both can fail in many ways,
+which become a few errors: `Gone` if the version is too old, `Interrupted` for anything that passes by itself.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -57,7 +57,7 @@ class Refused(KubernetesError):  # noqa: N818
 
 
 class Conflict(Exception):  # noqa: N818
-    """It is there already, or is another one than was meant (409)."""
+    """The object exists already, or is another one than was meant (409)."""
 
 
 class Absent(Exception):  # noqa: N818
@@ -240,7 +240,7 @@ def _is_gone(status: Object) -> bool:
 
 
 def _refusal(path: str, response: httpx.Response, body: bytes) -> Exception:
-    """What an answer other than 200 means."""
+    """The error for a response other than 200."""
     try:
         said: Any = json.loads(body)
     except (ValueError, RecursionError):

@@ -34,7 +34,7 @@ SLICE_PATHS = tuple(f"/apis/resource.k8s.io/{version}/resourceslices" for versio
 """The newest that the server serves."""
 
 SHARED_UNITS = 840
-"""Units of a device that only the API tells of. Halves to eighths come out exactly, tenths and twelfths, and MIG's
+"""Units of a device that only the API reports. Halves to eighths come out exactly, tenths and twelfths, and MIG's
 sevenths and quarters, so that claims may share it."""
 
 DeviceName = tuple[str, str, str]
@@ -137,8 +137,7 @@ def _amounts(of: Object) -> dict[str, Fraction]:
 
 
 def _ratio(taken: Amounts, of: Amounts, by: ShareBy) -> Fraction:
-    """What part of these somebody takes, at most all: the larger of memory and of what else there is, or the one that
-    counts; what is named alone counts."""
+    """The fraction of these capacities that a claim takes, at most 1: the larger one of memory and the rest."""
     parts = {name: amount / of[name] for name, amount in taken.items() if of.get(name)}
     memory = max((part for name, part in parts.items() if "memory" in name.lower()), default=Fraction(0))
     cores = max((part for name, part in parts.items() if "memory" not in name.lower()), default=Fraction(0))

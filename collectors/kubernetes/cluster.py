@@ -34,14 +34,14 @@ Inventory = Mapping[str, Sequence[Row]]
 """Node -> the latest row of each device that others (its agent) reported."""
 
 TROUBLE_TO_TELL = 5
-"""Failures in a row after which the API is said to be unreachable."""
+"""Failures in a row after which the API counts as unreachable."""
 MOST_GONE = 1000
 """Deleted nodes that are remembered, in case they come back."""
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def relevant(pod: Object, settings: Settings) -> bool:
-    """A pod that may hold accelerators; its spec decides, and never changes its mind."""
+    """Whether a pod may hold accelerators. Its spec decides, which never changes in this respect."""
     return bool(requests(pod, settings.resources) or items(child(pod, "spec"), "resourceClaims"))
 
 
@@ -438,13 +438,13 @@ def _objects(item: Listed | Changed) -> Sequence[Object]:
 
 
 def _slim(pod: Object) -> Object:
-    """Without the bookkeeping of who wrote which field, which is often half of an object."""
+    """The object without managedFields bookkeeping that is not used, which is often half of it."""
     metadata = {key: value for key, value in child(pod, "metadata").items() if key != "managedFields"}
     return {**pod, "metadata": metadata}
 
 
 def _slim_node(node: Object) -> Object:
-    """What is read of a node: not its images, addresses and volumes."""
+    """The fields of a node that are used: no images, addresses or volumes."""
     metadata, status = child(node, "metadata"), child(node, "status")
     return {
         "metadata": {

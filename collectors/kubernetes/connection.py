@@ -24,7 +24,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class KubernetesError(CollectorError):
-    """The API cannot be used as configured: a file, a right or a kind of login that is missing."""
+    """The API cannot be used as configured: a file, a permission or an authentication method is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def find(kubeconfig: Path | None, context: str = "", environment: Mapping[str, s
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT) -> Connection:
-    """The service account of the pod that this process runs in."""
+    """Connects with the service account of the pod that this process runs in."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if ":" in host:
         host = f"[{host}]"

@@ -74,11 +74,7 @@ SKEW = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What earlier versions of the object showed.
-
-    admitted: the kubelet had taken the pod.   lingers: its deletion was asked for and takes time, so the stamp of that
-    is not when it is gone.   alive: when it was last known to hold its devices.
-    """
+    """What earlier versions of the object showed."""
 
     admitted: bool = False
     lingers: bool = False
@@ -99,7 +95,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Somebody took it away."""
+    """A preemption or an eviction: somebody took the devices away."""
 
     event: str
     at: datetime | None
@@ -115,10 +111,7 @@ def terminal(pod: Object) -> bool:
 def ending(
     pod: Object, before: Before = Before(), eviction: kueue.Eviction | None = None, gone: bool = False
 ) -> Ending | None:
-    """How the pod ended, or would have if it were gone now; None if it goes on.
-
-    gone: the object is no more.   eviction: Kueue's word on the workload that it belongs to.
-    """
+    """How the pod ended, or would have ended if it vanished now; None if it is running."""
     status = child(pod, "status")
     final, reason = terminal(pod), text(status, "reason")
     if not final and not gone:
@@ -180,7 +173,7 @@ def _ended_at(pod: Object, before: Before, takers: list[_Taken]) -> datetime | N
 
 
 def takes_time(pod: Object) -> bool:
-    """It is being deleted, and not at once: the kubelet, or a finalizer's owner, has the last word."""
+    """Whether it is being deleted gracefully: the kubelet, or the owner of a finalizer, will finish it."""
     metadata = child(pod, "metadata")
     if not text(metadata, "deletionTimestamp"):
         return False
@@ -218,7 +211,7 @@ def _finished_at(pod: Object, takers: list[_Taken]) -> datetime | None:
 
 
 def _began(status: Object) -> bool:
-    """The container ran at some time."""
+    """Whether the container ever ran."""
     ended = child(status, "state", "terminated")
     return "running" in child(status, "state") or bool(child(status, "lastState")) or bool(ended.get("startedAt"))
 
@@ -241,7 +234,7 @@ def _container_statuses(pod: Object) -> Iterator[Object]:
 
 
 def _taken(pod: Object, eviction: kueue.Eviction | None) -> Iterator[_Taken]:
-    """Who took it away, the one who knows most first."""
+    """Who took the devices away; the best-informed source comes first."""
     target = condition(pod, "TerminationTarget")
     if target.get("status") == "True":
         reported = text(target, "reason")

@@ -1,11 +1,11 @@
 """Follows one resource without gaps: list, watch, resume the watch; list again if its position has expired.
 
-What comes out is in order and says all: after a list, which objects there are and that there are no others; then each
-change. Nothing is dropped, and what the server repeats after a reconnection is reported once.
+The output is ordered and complete: after a list, which objects exist (and that there are no others); then each change.
+Nothing is dropped, and what the server repeats after a reconnection is reported once.
 
-An API server that starts answers 403 until it has read its roles, and 404 until it has read its extensions. So a
-refusal of what was served before is trouble like any other: asked again soon, from the same position. Only 410 gives
-that up.
+A starting API server answers 403 until it has read its roles, and 404 until it has read its extensions. So a refusal of
+a resource that was served before is retried soon, from the same position, like any other failure. Only 410 gives up the
+position.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """The server does not serve it (an optional resource)."""
+    """The server does not serve this (optional) resource."""
 
     what: str
     forbidden: bool
@@ -244,10 +244,7 @@ class Follow:
 
 
 def _reaches(position: str, version: str) -> bool:
-    """Whether whoever is at the position knows the version; no if they are not numbers, as etcd's are.
-
-    Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
-    """
+    """Whether the position is at or past the version; False if they are not numbers, as etcd's are."""
     numbers = [int(each) for each in (position, version) if each.isascii() and each.isdigit()]
     return len(numbers) == 2 and numbers[1] <= numbers[0]
 

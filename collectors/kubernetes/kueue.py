@@ -22,7 +22,8 @@ CANCELLATIONS = ("Deactivated", "InactiveWorkload")
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A workload lost its place.   reason: Kueue's, such as Preempted.   event: what that is of a pod's allocation."""
+    """A workload was evicted.   reason: Kueue's, such as Preempted.   event: the event that this is for a pod's
+    allocation."""
 
     at: datetime
     reason: str
@@ -34,14 +35,14 @@ class Eviction:
 
 
 def event_of(reason: str) -> str:
-    """Which end of an allocation an eviction with this reason is."""
+    """The terminal event for an eviction with this reason."""
     if reason in FAILURES:
         return "failed"
     return "cancelled" if reason.startswith(CANCELLATIONS) else "preempted"
 
 
 def read_eviction(workload: Object) -> Eviction | None:
-    """The workload's eviction, if that is how it stands."""
+    """The workload's eviction, if it is evicted at present."""
     evicted = condition(workload, "Evicted")
     when = at(evicted.get("lastTransitionTime"))
     if evicted.get("status") != "True" or when is None:

@@ -1,14 +1,15 @@
 """Nodes as device rows: pure functions of the devices reported so far, and of the node's current object.
 
-Which devices a node has is the node agent's knowledge (or a ResourceSlice's, or HAMi's register): the API's own node
-has counts without identities, and none are made up. What the API adds is when they cannot be used:
+Only the node's agent (or a ResourceSlice, or HAMi's register) knows which devices a node has: the API's node has counts
+without identities, and we invent none. The API adds when they are unavailable:
 
-    down     Ready is not True, or out of service: unavailable from when the condition says
-    closed   cordoned, about to be removed by the autoscaler, or no accelerator allocatable: those that run go on, so
+    down     Ready is not True, or out of service: unavailable since the time in the condition
+    closed   cordoned, about to be removed by the autoscaler, or no accelerator allocatable: running pods continue, so
              the devices are unavailable once no accelerator pod is left on the node
-    gone     the node was deleted: removed, until a node of that name and machine is back: its agent saw nothing of it
+    gone     the node was deleted: removed, until a node with that name and machine is back, whose agent may not have
+             noticed anything
 
-Some devices of a node less allocatable than it has: a finding, because the API does not say which.
+If only some of a node's devices are not allocatable, that is a finding, because the API does not say which.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SHARED_UNITS = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """since: None if nothing in the object tells."""
+    """since: None if nothing in the object shows it."""
 
     state: Literal["up", "closed", "down"]
     since: datetime | None
@@ -115,7 +116,7 @@ def accelerators(node: Object) -> dict[str, tuple[int, int]]:
 
 
 def registered(node: Object) -> list[SliceDevice]:
-    """Devices that HAMi or Volcano register in the node's annotations, in either of the two forms they use."""
+    """Devices that HAMi or Volcano register in the node's annotations, in either of their two formats."""
     said = mark(node, HAMI_REGISTER).strip()
     if not said:
         return []
@@ -202,7 +203,7 @@ def node_rows(
 def _devices(
     inventory: Sequence[Row], published: Sequence[SliceDevice], node: Object | None, settings: Settings
 ) -> list[tuple[str, Row, datetime | None, bool, bool]]:
-    """(device, its row, since when, usable, whether only the API tells of it), by device."""
+    """(device, its row, since when, usable, whether only the API reports it), by device."""
     usable = {device.device_id: device.usable for device in published}
     found: dict[str, tuple[Row, datetime | None, bool, bool]] = {
         str(row["device_id"]): (dict(row), None, usable.get(str(row["device_id"]), True), False) for row in inventory

@@ -1,4 +1,4 @@
-"""Reading an API object as JSON gives it, in dicts and lists: every field may be missing."""
+"""Helpers to read API objects as parsed JSON (dicts and lists), in which every field may be missing."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
 """Pods as event rows: pure functions of what was reported of a pod so far, and of its current object.
 
     submitted   at the pod's creation; reported again whenever the scheduler finds no place for it, with the
-                scheduler's reason (Unschedulable, SchedulingGated) and its words
-    started     at its binding, by the stamp of PodScheduled: from then on the scheduler gives its devices to nobody
-                else. One row for each device that the API names (ResourceClaims, HAMi and Volcano), else one with the
-                node alone
+                scheduler's reason (Unschedulable, SchedulingGated) and message
+    started     at its binding, by the timestamp of PodScheduled: from then on the scheduler gives its devices to nobody
+                else. One row for each device that the API names (ResourceClaims, HAMi and Volcano), else one row with
+                the node only
     the end     see `endings`; reported when the phase is final, or the object is gone
 
-Almost all stamps are the object's own, so whoever sees it, in whatever version, tells the same rows. Where nothing in
-it tells the end, that is the second in which we hear of it; or, if it came to pass while nobody listened, the last at
-which the pod was known to be there, marked estimated.
+Almost all timestamps are the object's own, so every observer of any version reports the same rows. If nothing in the
+object gives the end, it is the second in which we notice it; or, if it happened while nobody watched, the last time at
+which the pod was known to exist, marked estimated.
 
-A pod has one allocation, named by its UID; one that asks for several partitions, replicas or kinds of resource has
+A pod has one allocation, named by its UID; one that requests several partitions, replicas or kinds of resource has
 UID/2, UID/3 and so on for the others. The workload is the pod: its UID.
 """
 
@@ -53,7 +53,7 @@ ALLOCATED_MARKS = ("hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new")
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """What the device rows say of a device; None where they do not."""
+    """What the device rows say of a device; None if they do not."""
 
     units: int
     memory_bytes: int | None = None
@@ -69,7 +69,7 @@ def no_eviction(_: Object) -> Eviction | None:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a pod's rows depend on beside the pod itself: each is asked only where the pod calls for it."""
+    """What a pod's rows depend on besides the pod itself, as functions that are called only if needed."""
 
     node: Callable[[str], NodeFacts] = field(default=lambda _: NodeFacts())
     claims: Callable[[Object], Claimed | None] = no_claims
@@ -79,13 +79,7 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was reported of a pod, and what would have to be if it were gone.
-
-    base: columns that all of its rows share.   allocations: their ids.   reported: which rows, each once.
-    waiting: its claims have not been seen yet, so nothing could be reported.   earliest: the end is not before this.
-    admitted, lingers: as in `endings.Before`.   held: by its claims; that is its last allocation.   shares: what was
-    reported of that last, as (place, units).   end_at: empty if nothing tells when it would have ended.
-    """
+    """What was reported of a pod so far, and what to report if it vanished."""
 
     node: str = ""
     base: dict[str, Any] = field(default_factory=dict)
@@ -127,11 +121,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """How we come to know a version of an object.
-
-    at: when.   since: it came to be after this, while nobody listened; None: at `at`.   gone: the object is no more,
-    and this was its last version.   listed: there may have been versions between it and the one before.
-    """
+    """How we learned about a version of an object."""
 
     at: datetime
     since: datetime | None = None
@@ -219,7 +209,7 @@ def known_shares(known: Known, reported: Shares) -> Known:
 
 
 def share_rows(known: Known, reported: Shares, ts: datetime) -> list[Row]:
-    """What it holds by its claims from now on: all of it, for a resized allocation replaces what was there."""
+    """Everything that it holds by its claims from now on, because a resized allocation replaces what was there."""
     rows = []
     for (device_id, partition_id, profile), units in sorted(reported.items()):
         row = _row(known, known.allocations[-1], "resized" if known.shares else "started", ts, node=known.node)
@@ -254,10 +244,8 @@ def _when(stamp: datetime | None, earliest: datetime | None, heard: Heard) -> tu
 
 
 def vanished(known: Known, last_seen_at: datetime, missed_at: datetime) -> Observed:
-    """The rows of a pod that was there at `last_seen_at`, and not in the list of `missed_at`: nobody saw its end.
-
-    It ended when its last container did, if that was seen; else it was last known to be there at `last_seen_at`.
-    """
+    """The rows of a pod that existed at `last_seen_at` and is missing from the list of `missed_at`: nobody saw its
+    end."""
     if known.ended or not known.reported:
         return Observed(dropped="" if known.ended else "claims_never_seen")
     if known.end_at:
@@ -268,11 +256,7 @@ def vanished(known: Known, last_seen_at: datetime, missed_at: datetime) -> Obser
 
 
 def bound_at(pod: Object) -> datetime | None:
-    """Since when the scheduler keeps its devices for it; None if it is on no node, or nothing tells.
-
-    The kubelet's word on a pod that it evicts or rejects may keep no conditions; then its admission is the next best. A
-    pod that was made with its node has been on it since.
-    """
+    """Since when the scheduler reserves its devices for it; None if it is on no node, or nothing shows it."""
     scheduled = condition(pod, "PodScheduled")
     if not text(child(pod, "spec"), "nodeName"):
         return None
@@ -283,13 +267,13 @@ def bound_at(pod: Object) -> datetime | None:
 
 
 def _admitted(pod: Object) -> bool:
-    """The kubelet has taken it: it tells of its containers."""
+    """Whether the kubelet has accepted it: then it reports on its containers."""
     status = child(pod, "status")
     return bool(items(status, "containerStatuses") or items(status, "initContainerStatuses"))
 
 
 def _base(pod: Object, identity: str, settings: Settings) -> dict[str, Any]:
-    """Columns of all its rows."""
+    """Columns common to all its rows."""
     where = namespace(pod)
     mirrored = mark(pod, ("kubernetes.io/config.mirror",)) and mark(pod, ("kubernetes.io/config.hash",))
     base: dict[str, Any] = {
@@ -311,14 +295,14 @@ def _base(pod: Object, identity: str, settings: Settings) -> dict[str, Any]:
 
 
 def _preemptible(pod: Object) -> bool | None:
-    """What Volcano's and KAI's marks say; Kubernetes itself has no word for it."""
+    """From Volcano's and KAI's labels; Kubernetes itself has no such field."""
     said = mark(pod, ("volcano.sh/preemptable", "kai.scheduler/preemptibility")).lower()
     return {"true": True, "preemptible": True, "false": False, "non-preemptible": False}.get(said)
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A part of the pod, and the devices that it got as far as the API knows: (device, partition, profile, units)."""
+    """A part of the pod and its devices, as far as the API names them: (device, partition, profile, units)."""
 
     part: Part
     asked: float | None
@@ -349,7 +333,7 @@ def _parts(
 def _shared_devices(
     pod: Object, facts: NodeFacts, around: Around, share_by: ShareBy
 ) -> tuple[tuple[str, str, str, int | None], ...]:
-    """Devices that a sharing scheduler named, with the units that the shares of memory or cores come to."""
+    """Devices assigned by a sharing scheduler, with the units that its shares of memory or cores amount to."""
     shares: dict[str, float] = {}
     for entry in mark(pod, ALLOCATED_MARKS).replace(";", ":").split(":"):
         device_id, _, memory, cores, *_ = [*entry.strip().split(","), "", "", "", ""]
@@ -431,5 +415,5 @@ def _row(known: Known, allocation: str, event: str, ts: datetime, **said: str) -
 
 
 def _put(row: Row, **values: Any) -> None:
-    """Adds what says something."""
+    """Sets the columns that are not empty."""
     row.update({column: value for column, value in values.items() if value is not None and value != ""})

@@ -58,7 +58,7 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Companions:
-    """Resources beside a count that say how much of each device: in MiB, or in hundredths of memory or of cores."""
+    """Resources that, beside a count, say how much of each device: in MiB, or in percent of its memory or cores."""
 
     memory: str
     memory_percent: str
@@ -119,10 +119,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One allocation of a pod: the `gpus` and `units` of an event row, None where they cannot be known.
-
-    A request for several partitions or replicas is as many parts, because they may lie on different devices.
-    """
+    """One allocation of a pod: the `gpus` and `units` of an event row; None if they cannot be known."""
 
     gpus: float | None
     units: int | None = None
@@ -255,7 +252,7 @@ def _match(resource: str, extra: Sequence[str]) -> tuple[Rule | None, str]:
 
 
 def _effective(pod: Object) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """What the scheduler counts of each resource, and the asks of the container that asks most of it."""
+    """What the scheduler counts of each resource, and the requests of the container that requests most of it."""
     spec = child(pod, "spec")
     widest: dict[str, dict[str, float]] = {}
     running: dict[str, float] = {}
@@ -275,7 +272,7 @@ def _effective(pod: Object) -> tuple[dict[str, float], dict[str, dict[str, float
 
 
 def _asks(container: Object, widest: dict[str, dict[str, float]]) -> dict[str, float]:
-    """A container's extended resources: limits equal requests where both are given."""
+    """A container's extended resources; if both are given, limits equal requests."""
     given = {**child(container, "resources", "requests"), **child(container, "resources", "limits")}
     asks = {resource: quantity(amount) for resource, amount in given.items() if "/" in resource}
     for resource, amount in asks.items():
@@ -301,7 +298,7 @@ def _share(resource: str, asks: Mapping[str, float], by: ShareBy) -> tuple[float
 
 
 def _annotated(pod: Object) -> tuple[Request, ...]:
-    """Fractions that stand in annotations alone, as KAI and Run:ai have them."""
+    """Fractions that are in annotations only, as with KAI and Run:ai."""
     annotations = child(pod, "metadata", "annotations")
     fraction = _number(text(annotations, "gpu-fraction"))
     memory = _number(text(annotations, "gpu-memory"))

@@ -1,7 +1,7 @@
-"""A claim that several pods hold: each has an equal part of its devices, so that every GPU-second is one pod's.
+"""Splits the devices of a claim that several pods hold into equal parts, so that every GPU-second belongs to one pod.
 
-Its devices are split anew whenever a pod comes to hold the claim or no longer does. Units are whole: what does not
-divide goes to those who came first, and of a device of one unit the first has all until it ends.
+They are split again whenever a pod joins or leaves. Units are whole: a remainder goes to those who came first, and a
+device with one unit belongs to the first pod until it ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A watch's position in one SQLite file: a restart continues from it without losing or repeating anything.
 
-The rows go to the sink first, then the state is committed: a crash in between tells the same rows again, with the
-same keys; only an end without a stamp is reported as it is heard, which is later or an estimate. A transaction is whole
-or absent after a crash.
+Rows go to the sink first, then the state is committed. After a crash in between, the same rows are reported again, with
+the same keys; only an end without a timestamp is reported anew, later or as an estimate. A transaction is complete or
+absent after a crash.
 """
 
 from __future__ import annotations

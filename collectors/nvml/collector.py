@@ -1,7 +1,7 @@
-"""One cycle over a node's NVIDIA GPUs: what there is, what each did since the last cycle, and what is wrong.
+"""One cycle over a node's NVIDIA GPUs: which devices there are, what each did since the last cycle, and what is wrong.
 
-`collect(now)` is all that an agent calls. It never raises for what the driver does: a library that is away and a GPU
-that is lost are findings, and their metrics are blank.
+`collect(now)` is all that an agent calls. It never raises for the driver's failures: a missing library or a lost GPU is
+a finding, and its metrics are blank.
 """
 
 from __future__ import annotations
@@ -31,14 +31,7 @@ LOOK_BACK = timedelta(days=7)
 
 @dataclass(slots=True)
 class NvmlCycle:
-    """What one cycle found.
-
-    interval_seconds: what the readings cover, up to `now`.   readings: one for each device, and one for each MIG
-    instance after its device.   collected: rows of devices that changed, findings, and what was dropped and why.
-    inventory_version: rises whenever a device or MIG instance came, went or changed.   devices: the inventory, with
-    what names a device beside its UUID (index, PCI address, GPU instances).   restart_needed: the driver was
-    upgraded under this process, and only a new process can load the library that fits it.
-    """
+    """The result of one cycle."""
 
     interval_seconds: float
     readings: list[DeviceReading] = field(default_factory=list)
@@ -49,11 +42,7 @@ class NvmlCycle:
 
 
 class NvmlCollector:
-    """The state between cycles: the inventory, what the meter holds, and what was already said.
-
-    pool: goes into device rows.   replicas: of each device without MIG (time-slicing, MPS), its units; may be set
-    later.   kernel_log: /dev/kmsg or a file, read once for XIDs from before the start.
-    """
+    """The state between cycles: the inventory, the meter's state, and the findings that were reported already."""
 
     def __init__(
         self,

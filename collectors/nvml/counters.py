@@ -1,8 +1,8 @@
-"""Cumulative counters of the driver turned into what happened within the interval, across resets and wraps.
+"""Turns the driver's cumulative counters into increases within the interval, across resets and wraps.
 
-A counter that went down either wrapped or started again. Which of the two is decided by what the hardware can do: a
-wrap is believed if the rise it means is possible in the time that passed and the counter cannot have wrapped twice.
-Otherwise the rise is unknown, which is None: it is never negative, and never a jump.
+A counter that fell has either wrapped or restarted. The hardware's limits decide which: a wrap is assumed if the rise
+that it implies was possible in the time that passed and the counter cannot have wrapped twice. Otherwise the rise is
+unknown (None): never negative, and never a jump.
 """
 
 from __future__ import annotations

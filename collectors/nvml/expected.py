@@ -1,7 +1,7 @@
-"""Which metrics a device must have, so that a missing one is a finding and not a quiet gap.
+"""Which metrics a device must have, so that a missing one is a finding and not an unnoticed gap.
 
-The facts are in expected.toml. A metric is missing when its reading has no value: at once where the driver says that
-it is not supported, after PATIENCE cycles where it is blank (rates need two cycles, and a value may fail once).
+The facts are in expected.toml. A metric is missing if its reading has no value: at once if the driver says that it is
+not supported, after PATIENCE cycles if it is blank (rates need two cycles, and a value may fail once).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def expectations() -> tuple[Expectation, ...]:
 
 @cache
 def expected(architecture: str, mode: str) -> frozenset[str]:
-    """Metrics that a device or partition of that kind must have; none of an architecture that is not known yet."""
+    """Metrics that a device or partition of that kind must have; none for an architecture that is not known yet."""
     return frozenset().union(
         *(one.metrics for one in expectations() if architecture in one.architectures and mode in one.modes)
     )

@@ -1,4 +1,4 @@
-"""Findings of the NVML collector: each is reported once, and again only after it was over."""
+"""Findings of the NVML collector: each is reported once, and again only after it had ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCE = "nvml"
 
 @dataclass
 class Findings:
-    """Writes findings of one node. `ongoing`: what was said and is not over, as (device, finding)."""
+    """Writes findings of one node. `ongoing`: reported and not over, as (device, finding)."""
 
     cluster: str
     node: str
@@ -21,7 +21,7 @@ class Findings:
     def once(
         self, collected: Collected, now: datetime, finding: str, severity: Severity, message: str, device: str = ""
     ) -> None:
-        """Say it, unless it was said and is not over."""
+        """Reports it, unless it was reported and is not over."""
         if (device, finding) not in self.ongoing:
             self.ongoing.add((device, finding))
             self.say(collected, now, finding, severity, message, device)

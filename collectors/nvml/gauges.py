@@ -1,6 +1,6 @@
 """Instantaneous metrics: memory, temperature, clocks, limits, and counts that only the driver sums.
 
-Each names the call or field that it was read with.
+Each function names the call or field that it reads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ACTIONS = {
 
 
 def memory(nvml: Nvml, handle: Handle) -> dict[str, Reading]:
-    """Bytes of a device or MIG device; what the driver reserves for itself is not used."""
+    """Bytes of a device or MIG device; memory that the driver reserves for itself does not count as used."""
     source = "nvmlDeviceGetMemoryInfo_v2"
     answer = nvml.memory(handle)
     names = ("memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes", "memory_total_bytes")
@@ -81,7 +81,7 @@ def from_fields(fields: Mapping[int, Answer[FieldValue]]) -> dict[str, Reading]:
 
 
 def recovery(fields: Mapping[int, Answer[FieldValue]]) -> str:
-    """What the driver asks to be done with the GPU; empty: nothing."""
+    """The action that the driver asks for, such as a reset; empty: none."""
     value = fields[RECOVERY].value
     return "" if value is None else ACTIONS.get(int(value.value), "")
 

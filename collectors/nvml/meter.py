@@ -1,5 +1,5 @@
-"""What each device and MIG instance did within an interval, as readings. Holds what has to be known from before: last
-counter values, GPM samples, and how far process samples were seen.
+"""Readings of each device and MIG instance for an interval. Keeps what they need from before: last counter values, GPM
+samples, and which process samples were seen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LATE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A device, its MIG instances, and what the driver asks to be done with it (empty: nothing)."""
+    """Readings of a device and its MIG instances, and the recovery action that the driver asks for (empty: none)."""
 
     whole: DeviceReading
     partitions: tuple[DeviceReading, ...] = ()
@@ -42,7 +42,8 @@ class Measured:
 
 
 class Meter:
-    """The state between cycles. `forget` after the clock jumped or the driver was away: what went on is not known."""
+    """The state between cycles. Call `forget` after the clock jumped or the driver was away: the time in between is
+    unknown."""
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
@@ -141,7 +142,7 @@ class Meter:
 
 
 def silent(device: Device) -> tuple[DeviceReading, ...]:
-    """A device and its MIG instances of which nothing can be read: what they should have is blank."""
+    """Blank readings for a device and its MIG instances of which nothing can be read."""
     blank = Reading("blank", source="nvml")
 
     def names(mode: str) -> dict[str, Reading]:

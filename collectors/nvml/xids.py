@@ -48,7 +48,7 @@ MEANINGS: dict[int, tuple[str, Severity]] = {
 
 
 def meaning(code: int) -> tuple[str, Severity]:
-    """What an XID says and how bad it is; one that is not listed is a warning."""
+    """The meaning and severity of an XID; one that is not listed is a warning."""
     return MEANINGS.get(code, ("not in the list of known XIDs", "warning"))
 
 

@@ -1,6 +1,6 @@
-"""What a Prometheus already holds of a cluster, read backwards in time: devices, their use, and who held them.
+"""The history that a Prometheus holds of a cluster: devices, their use, and which pods held them.
 
-pods       what kube-state-metrics says of a pod -> the object that the API server would show
+pods       kube-state-metrics' series of a pod -> the object that the API server would have shown
 holders    those objects over time -> the events of their allocations
-history    both, and what the exporters measured, in pieces from the oldest on; a restart goes on where it was
+history    both, and the exporters' measurements, in pieces from the oldest on; a restart resumes where it was
 """

@@ -1,8 +1,8 @@
-"""A Prometheus's past and present in pieces, the oldest first: devices, what was measured, and who held what.
+"""Reads a Prometheus's history, and then the present, in pieces, the oldest first: devices, measurements, allocations.
 
-A piece is an hour at most, or less where the Prometheus answers no more at once. What a piece yields follows from what
-it holds and from what was taken before, so a history that is cut short goes on after the last piece that was kept, and
-comes to the same rows; those of a piece that was written and not kept come once more, with the same keys.
+A piece is at most an hour, or less if the Prometheus cannot answer that much at once. The rows of a piece depend on its
+content and on the pieces before, so an interrupted history resumes after the last piece that was recorded, and comes to
+the same rows; a piece that was written but not recorded is written again, with the same keys.
 """
 
 from __future__ import annotations

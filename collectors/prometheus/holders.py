@@ -1,11 +1,11 @@
-"""Who held the accelerators, from what kube-state-metrics said over time: the events of their allocations.
+"""Who held the accelerators, from kube-state-metrics over time: the events of their allocations.
 
-The stamps of creation, binding and completion are the pod's own, to the second. What is not stamped is known by the
-grid of the scrapes alone, and marked estimated: a pod whose series ended was last there at their last sample.
+The timestamps of creation, binding and completion are the pod's own, to the second. Anything else is only known to
+within a scrape, and marked estimated: a pod whose series ended was last there at their last sample.
 
-A pod is gone once its target was scraped GONE_SCRAPES times without it. Where the target itself is gone, as when
-kube-state-metrics was moved, others of its job speak for it after MOVED_SECONDS. A target that nobody could scrape says
-nothing, and ends nothing.
+A pod is gone once its target was scraped GONE_SCRAPES times without it. If the target itself is gone, as after
+kube-state-metrics moved, other targets of its job count instead after MOVED_SECONDS. A target that cannot be scraped
+says nothing, and ends nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The series of kube-state-metrics about a pod -> the pod as the API server would show it: pure functions.
+"""Turns the series of kube-state-metrics about a pod into the pod as the API server would show it: pure functions.
 
-What reads the API (`collectors.kubernetes`) then makes its events, so that a site gets the same rows either way. Its
-stamps are in the series as seconds: created, bound, started, completed. What no series says is absent.
+`collectors.kubernetes` then makes its events, so that a site gets the same rows either way. The pod's timestamps are in
+the series as seconds: created, bound, started, completed. What no series reports is absent.
 Source: https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/pod-metrics.md
 """
 
@@ -32,7 +32,7 @@ DOMAINS = (
 
 
 def sanitized(name: str) -> str:
-    """A name as kube-state-metrics writes it into a label."""
+    """A label name as kube-state-metrics writes it."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 
@@ -51,7 +51,7 @@ _MIG = re.compile(r"nvidia_com_mig_(\d+g)_(\d+gb)(\w*)")
 
 
 def resource_of(label: str) -> str:
-    """The resource that was sanitized to this."""
+    """The resource name behind a sanitized one."""
     if label in _EXACT:
         return _EXACT[label]
     if found := _MIG.fullmatch(label):
@@ -65,7 +65,7 @@ def resource_of(label: str) -> str:
 
 
 def sanitized_marks(settings: Settings) -> Settings:
-    """The settings, with labels of pods named as kube-state-metrics does."""
+    """The settings, with pod labels in kube-state-metrics' spelling."""
 
     def named(marks: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(sanitized, marks))
@@ -91,7 +91,7 @@ def target_of(one: Series) -> tuple[str, str]:
 
 @dataclass
 class PodReport:
-    """What was said of one pod. first, last: when its requests were seen, in seconds.   target: who said so, as (job,
+    """The series about one pod. first, last: when its requests were seen, in seconds.   target: who said so, as (job,
     instance).   asked: (container, whether it is an init container, resource) -> how much.   facts: name -> (labels,
     value), the last of each.   phase, reason: those that are 1."""
 
@@ -122,7 +122,7 @@ class PodReport:
 
 
 def pod_reports(requests: Iterable[tuple[float, Series]], facts: Iterable[Series]) -> dict[str, PodReport]:
-    """By UID what was said of the pods that ask for accelerators. requests: with their instants, in their order."""
+    """By UID, the reports on pods that request accelerators. requests: with their instants, in their order."""
     found: dict[str, PodReport] = {}
     for at, one in requests:
         uid = own(one.labels, "uid")
@@ -143,7 +143,7 @@ def pod_reports(requests: Iterable[tuple[float, Series]], facts: Iterable[Series
 
 
 def pod_object(report: PodReport, not_before: float) -> Object:
-    """not_before: what came to be earlier counts from then."""
+    """The pod. not_before: instants before it are moved to it, because the history begins there."""
 
     def at(*names: str) -> str:
         stamps = (report.stamp(name) for name in names)

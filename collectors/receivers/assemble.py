@@ -1,8 +1,8 @@
-"""One target: the series of its instants, one after another, become rows. No store and no clock.
+"""Turns the instants of one target, in order, into rows. No store and no clock.
 
-What is remembered of a target between its instants is what a scrape remembers: counters, who held what, how often it is
-asked. It is made again from the log where it is not there (`Memory` is new after a restart), by instants that lie
-before; no rows are made of those. The units of its fields outlive the log: `assembler.py` keeps them in the store.
+Between instants, a target has the same state as between scrapes: counters, holders, the scrape period. After a restart
+it is rebuilt by replaying earlier instants from the log (with a new `Memory`); no rows are made of those. The units of
+its fields outlive the log: `assembler.py` keeps them in the store.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Names:
 
 @dataclass
 class _Source:
-    """A profile whose metrics the target has."""
+    """A profile that reads metrics of the target."""
 
     reader: Reader
     tracker: Tracker
@@ -166,7 +166,7 @@ class Instant:
 
 
 def instants(points: Iterable[tuple[datetime, str, Mapping[str, str], float, bool]], together: float) -> list[Instant]:
-    """The points of one target by instant. together: seconds that points of one instant may lie apart."""
+    """The points of one target by instant. together: how many seconds apart points of one instant may be."""
     by_time: dict[datetime, tuple[list[Series], list[Series]]] = defaultdict(lambda: ([], []))
     for ts, name, labels, value, stale in points:
         by_time[ts][stale].append(Series(name, labels, math.nan if stale else value))
@@ -218,7 +218,7 @@ def assemble(
 
 
 def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevices | None = None) -> Collected:
-    """The series of one target at one instant -> rows: this is where what is known of a target comes in."""
+    """Turns the series of one target at one instant into rows, using the target's state."""
     memory.saw(instant.at)
     if math.isfinite(memory.devices_at) and instant.at - memory.devices_at > AWAY_PERIODS * memory.period_seconds:
         memory.units.doubt()
@@ -274,7 +274,7 @@ def _ended(tracker: Tracker, at: float, seen: Sequence[Observation], ended: Sequ
 
 
 def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Iterable[Measurement]) -> Iterator[Row]:
-    """What the health of its devices has become since the last instant, where it is not well."""
+    """Changes in the health of the target's devices since the last instant, if they are not healthy."""
     nodes = {one.reading.device_id: one.node for one in observed}
     found: dict[str, set[str]] = defaultdict(set)
     for series in instant.series:
@@ -293,7 +293,7 @@ def _stopped(target: Target, one: Measurement, at: float) -> Row:
 
 
 def silent(target: Target, memory: Memory, at: float, seconds: float) -> Row:
-    """The finding of a target of which nothing came for so long. Its devices stay what they are."""
+    """The finding for a target that has been silent for so long. Its devices keep their state."""
     message = f"{target.words}: nothing of it was pushed for {seconds:.0f} s"
     return _finding(target, memory.node, at, "source_unreachable", message)
 

@@ -1,12 +1,12 @@
-"""Builds rows from pushed points, periodically: `run` is one pass.
+"""Makes rows from pushed points, periodically: `run` is one pass.
 
 An instant of a target is assembled when nothing of it has come for `settle_seconds`. Its rows are stored with the
-rights that its sender has now, and then it is marked; killed in between, it is assembled again, into the same rows.
-What comes later still (a shard of Prometheus that had to wait) is assembled once more, with what lies around it: such
-rows stand beside those that were reported before, as whatever is reported in other words does.
+current permissions of its sender, and then it is marked; if killed in between, it is assembled again, into the same
+rows. Points that come later still (from a shard of Prometheus that had to wait) are assembled again together with their
+neighbours: such rows are stored beside the earlier ones, like anything that is reported differently.
 
-What is known of units and devices is written once the instants are marked, so that it is never ahead of them; what was
-not written is learned again from the log.
+The state of units and devices is written after the instants are marked, so it is never ahead of them; what was not
+written is learned again from the log.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ SILENT_SECONDS, SILENT_PERIODS = 300.0, 5
 SAVED_SECONDS = 86_400.0
 """What is remembered is written again after so long, or it would be thrown away as old."""
 AGENT_GONE = timedelta(hours=1)
-"""An agent that has measured a device, and nothing of it for so long, tells of it no more."""
+"""An agent that has measured nothing of a device for this long no longer counts as its source."""
 OTHERS_SECONDS = 600.0
-"""How often it is looked again whether others still tell of devices that are left to them."""
+"""How often to check whether other sources still report the devices that are left to them."""
 LOOKBACK, AROUND = timedelta(seconds=LOOKBACK_SECONDS), timedelta(seconds=LOOKBACK_SECONDS)
 
 Key = tuple[str, str]
@@ -76,7 +76,8 @@ Key = tuple[str, str]
 
 @dataclass
 class _Heard:
-    """A target. at: when something of it came last; monotonic seconds, as saved_at.   silent: that was reported."""
+    """When a target was last heard. at: of its last point; monotonic seconds, as saved_at.   silent: its silence was
+    reported."""
 
     memory: Memory
     at: float
@@ -91,7 +92,7 @@ class _Heard:
 
 @dataclass
 class _Devices:
-    """The devices that a sender's exporters of one cluster tell of. seen_at: their last instant in this pass."""
+    """The devices reported by a sender's exporters of one cluster. seen_at: their last instant in this pass."""
 
     inventory: ExporterInventory
     saved_at: float
@@ -207,7 +208,7 @@ class Assembler:
         self, sender: Sender | None, target: Target, at: float, reading: Reading
     ) -> ExporterInventory | None:
         """Where its devices are reported; None where the sender may not."""
-        if sender is None or not sender.place.may_send("devices"):
+        if sender is None or not sender.permissions.may_send("devices"):
             return None
         key = sender.name, target.cluster
         if key not in self._devices:
@@ -354,9 +355,7 @@ class Assembler:
 
 
 class _Batch:
-    """Rows of several targets that are stored together, and by sender the instants that they were made of.
-
-    left_out: is filled with rows of devices that others tell of."""
+    """Rows of several targets that are stored together, and the instants they were made of, by sender."""
 
     def __init__(self, receiver: Receiver, reading: Reading, left_out: dict[tuple[str, str, str], Row]) -> None:
         self._receiver, self._reading, self._left_out = receiver, reading, left_out
@@ -394,7 +393,9 @@ class _Batch:
     def _may(self, sender: Sender, rows: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
         """What it asked for by pushing metrics: of the records made of them those that it may send, without the devices
         that another source tells of. Samples are not left out here: whoever may push no more is counted so."""
-        found = {record: some for record, some in rows.items() if record == "samples" or sender.place.may_send(record)}
+        found = {
+            record: some for record, some in rows.items() if record == "samples" or sender.permissions.may_send(record)
+        }
         if found.get("devices"):
             since = datetime.now(UTC) - AGENT_GONE
             others = self._reading.reported_by_others((row["device_id"] for row in found["devices"]), since)
@@ -419,7 +420,7 @@ def _units(plain: Mapping[str, Any]) -> SourceUnits:
 
 
 def _spans(times: Iterable[datetime]) -> list[list[datetime]]:
-    """Those that lie near each other, as their first and last."""
+    """Groups instants that are close to each other; each group as its first and last."""
     spans: list[list[datetime]] = []
     for ts in times:
         if spans and ts - spans[-1][1] <= AROUND:

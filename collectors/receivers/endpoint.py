@@ -1,8 +1,9 @@
-"""Where metrics are pushed: `POST /api/v1/write` (remote write 1.0 and 2.0) and `POST /v1/metrics` (OTLP over HTTP).
+"""The endpoints for pushed metrics: `POST /api/v1/write` (remote write 1.0 and 2.0) and `POST /v1/metrics` (OTLP over
+HTTP).
 
-Answered when what was pushed is in the log. What can never be taken is answered 400 (or 401, 403, 413, 415), and the
-senders of both protocols drop it; what may be sent again 503, never 429, which Prometheus drops unless it is told not
-to. Of a request of which a part cannot be taken, the rest is; remote write then answers 400, OTLP partial success.
+The response comes when the points are in the log. What can never be accepted is answered 400 (or 401, 403, 413, 415),
+and senders of both protocols drop it; what may be retried 503, never 429, which Prometheus drops by default. If only a
+part of a request is invalid, the rest is accepted; remote write then answers 400, OTLP partial success.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ingest.body import TooLargeError, decompressed
 from ingest.check_rows import EARLIEST, FUTURE_TOLERANCE
 from ingest.door import RETRY, Door
 from ingest.errors import IngestError
-from ingest.place import ALL, fits
+from ingest.permissions import ALL, fits
 from ingest.senders import Sender
 from ingest.tally import Tally
 from warehouse.errors import LedgerError
@@ -131,13 +132,13 @@ class MetricsEndpoint:
         return push
 
     def _terms(self, sender: Sender) -> Terms:
-        place = sender.place
-        only = place.clusters[0] if place.clusters != ALL and len(place.clusters) == 1 else ""
+        permissions = sender.permissions
+        only = permissions.clusters[0] if permissions.clusters != ALL and len(permissions.clusters) == 1 else ""
         latest = self._now() + FUTURE_TOLERANCE
         return Terms(
             wanted=self._names.wanted,
             reads=self._names.reads,
-            allowed=lambda cluster: fits(cluster, place.clusters),
+            allowed=lambda cluster: fits(cluster, permissions.clusters),
             cluster="" if any(mark in only for mark in "*?[") else only,
             earliest=epoch_ms(EARLIEST),
             latest=epoch_ms(latest),
@@ -156,7 +157,7 @@ def _read(body: bytes, message: str, terms: Terms) -> Push:
 
 
 def _message(request: Request) -> str:
-    """Which message it is.   Errors: HTTPException 415, from which a sender learns to try the other."""
+    """The type of the message.   Errors: HTTPException 415, on which a sender tries the other one."""
     kind, parameters = _content_type(request)
     message = parameters.get("proto", remote_write.V1)
     if kind != PROTOBUF or message not in (remote_write.V1, remote_write.V2):
@@ -172,7 +173,8 @@ def _message(request: Request) -> str:
 
 
 def _written(push: Push) -> Mapping[str, str]:
-    """What was accepted: with what no profile reads, which was no failure, or Prometheus would report one."""
+    """The response for accepted points. Metrics that no profile reads are not an error, or Prometheus would report
+    one."""
     return {
         f"X-Prometheus-Remote-Write-{kind.title()}-Written": str(push.accepted[kind])
         for kind in ("samples", "histograms", "exemplars")

@@ -1,4 +1,4 @@
--- One row: a target of which something came within the last hour and rows were made; of which instant the last.
+-- One row: a target with points within the last hour and rows made from them, and the last instant with rows.
 SELECT sender, target, maxIf(ts, assembled) AS last
 FROM pushed_instants
 WHERE received_at >= now64(3, 'UTC') - INTERVAL 1 HOUR

@@ -1,8 +1,8 @@
-"""Whether a series is missing at an instant, or only behind: the shards of a Prometheus do not wait for each other.
+"""Tells a missing series from one that is only late: the shards of a Prometheus do not wait for each other.
 
-A scrape has all series of an instant at once, so where the best measure of activity is not on the page, the next best
-is taken. Of a pushed instant that is not so: the best may still be on its way, and what was reported in its stead would
-stand beside it. So the next best does not count where the device was seen to have a better one, and that has not ended.
+A scrape has all series of an instant at once, so if the best activity metric is not on the page, the next best one
+counts. In a push, the best may still be on its way, and a row made from the next best would then stand beside the right
+one. So the next best does not count on devices that had a better metric before, until that one has ended.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ BEHIND_SECONDS = 120.0
 
 @dataclass
 class Measures:
-    """Which measures of activity the devices of one target have, as far as its series said until now.
-
-    first: when each device was seen first.   last: (device, measure) -> when that came last.
-    """
+    """The activity metrics that the devices of one target have, according to their series so far."""
 
     profile: Profile
     first: dict[Key, float] = field(default_factory=dict)
@@ -89,5 +86,5 @@ def _key(device: Observation) -> Key:
 
 
 def _named(device: Observation) -> set[str]:
-    """Of which metrics there was a series, whatever it said."""
+    """The metrics of which there was a series, whatever its value."""
     return {name for name, reading in device.readings.items() if reading.source}

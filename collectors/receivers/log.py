@@ -1,7 +1,7 @@
 """The log of pushed points, in the store: it survives a kill, and any server of the store can continue it.
 
-Pushes that come together are written together. A push is in the log, and acknowledged, once its points are there and
-then its instants: after a kill between the two the sender sends it again.
+Concurrent pushes are written together. A push is in the log, and acknowledged, once its points are there and then its
+instants: after a kill between the two, the sender sends it again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Kind = Literal["units", "devices"]
 
 
 class Series(NamedTuple):
-    """A point as the log has it. labels: the same object for the same text."""
+    """A point as the log stores it. labels: the same object for equal text."""
 
     ts: datetime
     name: str
@@ -73,10 +73,7 @@ class _Waiting:
 
 
 class PointLog:
-    """Writes what is put to it, on a thread of its own; of the store's connection it is the only user.
-
-    held_up: nothing is taken in any more, because what was taken is not assembled either.
-    """
+    """Writes points on its own thread; nobody else uses its store connection."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -169,7 +166,7 @@ class PointLog:
 
 
 class Reading:
-    """What was pushed, for whoever assembles it. store: a connection of its own.   mine: names who assembles."""
+    """Reads pushed points, for the assembler. store: a connection of its own.   mine: identifies this assembler."""
 
     def __init__(self, store: Store, mine: UUID) -> None:
         self._store, self._mine = store, mine

@@ -1,4 +1,4 @@
--- One row: an instant of a target in [first_at, last_at] of which these pushes have a point that no assembled one has.
+-- One row: an instant of a target in [first_at, last_at] for which these pushes have a point that is not assembled yet.
 SELECT DISTINCT ts
 FROM pushed_points
 WHERE sender = {sender:String} AND target = {target:String}

@@ -1,5 +1,5 @@
--- One row: an instant of a target of which something was pushed and not assembled yet, in the order of their times.
--- age_seconds: since the last of it came, by the store's clock.   waits_seconds: since the first.
+-- One row: an instant of a target with pushed points that are not assembled yet, in order of time.
+-- age_seconds: since its last point arrived, by the store's clock.   waits_seconds: since its first.
 SELECT sender, target, ts, groupArray(push) AS pushes,
     min(age) AS age_seconds, max(age) AS waits_seconds
 FROM

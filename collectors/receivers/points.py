@@ -1,4 +1,4 @@
-"""The points of a push, whatever its protocol."""
+"""Points and pushes in a common form for both protocols."""
 
 from __future__ import annotations
 
@@ -18,15 +18,11 @@ NAME = "__name__"
 
 
 class MalformedError(IngestError):
-    """It is not what it says it is, and sent again it will not be."""
+    """The request does not match its declared format; resending it will not help."""
 
 
 class Target(NamedTuple):
-    """What was scraped, or whose resource it is: the series of one device come from one.
-
-    way: prometheus or otlp.   cluster: empty, where neither a label nor the sender's place says it.
-    job, instance: Prometheus's labels; of OTLP, the service and its instance.
-    """
+    """What was scraped, or an OTLP resource: all series of one device come from one target."""
 
     way: str
     cluster: str
@@ -48,7 +44,7 @@ class Target(NamedTuple):
 
 
 class Point(NamedTuple):
-    """ts: milliseconds since 1970.   stale: the series ends here; `value` says nothing then."""
+    """ts: milliseconds since 1970.   stale: the series ends here; `value` means nothing then."""
 
     target: Target
     name: str

@@ -1,5 +1,5 @@
--- One row: a point of a target in [first_at, last_at], each once, in the order of their times. Of a series that came
--- with two values at one instant the smaller: which it is must not depend on what came first.
+-- One row: a point of a target in [first_at, last_at], in order of time, without duplicates. If a series has two values at
+-- one instant, the smaller one counts: the choice must not depend on which came first.
 SELECT ts, name, labels, value, stale
 FROM pushed_points
 WHERE sender = {sender:String} AND target = {target:String}

@@ -1,4 +1,4 @@
--- One row: what is remembered of a sender's target or cluster.
+-- One row: the stored state of a sender's target or cluster.
 SELECT argMax(memory, remembered_at) AS memory
 FROM pushed_memory
 WHERE sender = {sender:String} AND kind = {kind:String} AND about = {about:String}

@@ -80,7 +80,7 @@ def _read_v2(text: bytes, terms: Terms) -> Push:
 
 
 class _Symbols:
-    """The texts of a request, each made when a label first names it."""
+    """The symbol table of a request; each text is decoded when a label first uses it."""
 
     def __init__(self, parts: Sequence[memoryview]) -> None:
         self._parts = parts
@@ -107,7 +107,7 @@ def _check_known(text: bytes, known: bool, message: str) -> None:
 
 
 def _take(push: Push, labels: dict[str, str] | str, series: Any, terms: Terms) -> None:
-    """One series: refused as a whole, passed over, or its points taken."""
+    """One series: refused as a whole, skipped, or its points taken."""
     samples = len(series.samples)
     push.check_room(samples)
     if isinstance(labels, str) or not labels.get(NAME):

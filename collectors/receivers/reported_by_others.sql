@@ -1,6 +1,6 @@
--- One row: a device that another source than pushed metrics tells of: an agent with its driver, a scheduler, a file.
--- Traps:   the row that two sources tell alike is the later one's. What another source removed is nobody's again; so is
---          what an agent reported that was measured by it, and is not any more: its node is gone, or the device has moved.
+-- One row: a device that a source other than pushed metrics reports: an agent with its driver, a scheduler, a file.
+-- Traps:   if two sources report the same row, it belongs to the later one. A device that the other source removed is free
+--          again; so is one that an agent reported and stopped measuring: its node is gone, or the device has moved.
 -- Parameters: devices Array(String); since DateTime64(3): an agent that has measured nothing since is gone.
 WITH
     metrics AS

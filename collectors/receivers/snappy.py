@@ -16,7 +16,7 @@ _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 
 
 def decompressed(body: bytes, limit: int) -> bytes:
-    """Never makes more than `limit` bytes.   Errors: MalformedError; TooLargeError."""
+    """Decompresses at most `limit` bytes.   Errors: MalformedError; TooLargeError."""
     if body.startswith(_FRAMED):
         raise MalformedError("body", "snappy's framed format", "Send the block format, as Prometheus does")
     size, start = _claimed(body)
@@ -36,7 +36,7 @@ def decompressed(body: bytes, limit: int) -> bytes:
 
 
 def _claimed(body: bytes) -> tuple[int, int]:
-    """How long the text is by the body's own word, and where the rest begins."""
+    """The length that the body declares, and the offset of the rest."""
     size = 0
     for place, byte in enumerate(body[:5]):
         size |= (byte & 0x7F) << (7 * place)

@@ -1,7 +1,7 @@
-"""The outer layer of a protobuf message, field by field, so that its contents are read one piece at a time.
+"""Parses the outer layer of a protobuf message field by field, so that its contents can be read one piece at a time.
 
-A message of nothing but empty parts takes forty times its size when it is read as a whole. Here its parts are counted
-before anything is made of them, and each is read, by protobuf, when its turn comes.
+A message of many empty parts takes forty times its size when protobuf parses it as a whole. Here its parts are counted
+before anything is made of them, and protobuf parses each when its turn comes.
 Source: https://protobuf.dev/programming-guides/encoding/
 """
 

@@ -1,7 +1,7 @@
-"""One replica's series at two moments -> what happened in between; merges several replicas. Pure.
+"""Computes what happened between two readings of a replica's series, and merges several replicas. Pure.
 
-A counter that fell has started anew: all that it shows is new. A series that was not there when its server was read
-before has begun since. At the first reading only gauges and summaries can be read.
+A counter that fell was restarted: its whole value is new. A series that was missing at the previous reading began
+since. From a first reading, only gauges and summaries can be used.
 """
 
 from __future__ import annotations
@@ -33,11 +33,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One service level of one replica within an interval, in parts that can still be put together.
-
-    histogram: gained.   amount: gained, or the values of a gauge.   per: what the denominator gained, or how many
-    seconds; for a gauge how many values.   quantiles: of a summary.
-    """
+    """One service level of one replica within an interval, in parts that can still be merged."""
 
     rule: Rule
     histogram: Histogram | None = None
@@ -66,7 +62,7 @@ def reading(series: Iterable[Series], at: float) -> Reading:
 
 
 def measure(profile: Profile, before: Reading | None, now: Reading, dropped: Counter[str]) -> dict[MeasureKey, Measure]:
-    """What the profile's rules find; what they cannot use is counted in `dropped`."""
+    """The service levels that the profile's rules find; series that they cannot use are counted in `dropped`."""
     found: dict[MeasureKey, Measure] = {}
     decided: set[tuple[str, str]] = set()
     for rule in profile.metrics:
@@ -82,7 +78,7 @@ def measure(profile: Profile, before: Reading | None, now: Reading, dropped: Cou
 
 
 def together(parts: Sequence[Measure]) -> Measure | None:
-    """Several replicas' measures of one service level as one; None for summaries, which cannot be."""
+    """Several replicas' measures of one service level merged into one; None for summaries, which cannot be merged."""
     rule = parts[0].rule
     if rule.kind == "summary":
         return None
@@ -96,7 +92,7 @@ def together(parts: Sequence[Measure]) -> Measure | None:
 
 
 def levels(one: Measure) -> list[Level]:
-    """What is reported of a measure; nothing where nothing was observed."""
+    """The rows to report for a measure; none if nothing was observed."""
     rule = one.rule
     factor = float(rule.factor)
     if rule.kind == "histogram" and one.histogram is not None:

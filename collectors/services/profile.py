@@ -1,4 +1,6 @@
-"""A server's metrics as data: which of them are which service levels. docs/services.md explains every key."""
+"""The format of service profiles: which of a server's metrics are which service levels. docs/services.md explains every
+key.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,7 @@ read_profile, profile_of = FILES.read, FILES.named
 
 
 def recognise(names: set[str]) -> Profile | None:
-    """The built-in profile to which most of these metric names belong; None where none knows any."""
+    """The built-in profile that knows most of these metric names; None if no profile knows any."""
     scores = [
         (sum(any(re.search(pattern, name) for pattern in profile.recognise) for name in names), profile)
         for profile in FILES.built_in

@@ -1,7 +1,7 @@
-"""Quantiles from histograms: what the buckets gained within an interval, and how sure that makes one.
+"""Quantiles from histograms: computed from what the buckets gained within an interval, with their uncertainty.
 
-A histogram knows that an observation lies between two edges, no more: a quantile has the edges of its bucket beside
-it, and the value between them is drawn as a straight line. Above the highest edge there is no value.
+A histogram only shows that an observation lies between two edges. So a quantile comes with the edges of its bucket, and
+its value is interpolated linearly between them. Above the highest edge there is no value.
 
 Source: https://prometheus.io/docs/practices/histograms/, histogram_quantile in the query language's documentation
 """
@@ -88,10 +88,7 @@ def gained(before: Histogram | None, after: Histogram) -> Histogram:
 
 
 def merged(parts: Sequence[Histogram]) -> Histogram:
-    """Several histograms as one: over the edges that all of them have, for what lies between others is unknown.
-
-    Errors: ValueError if there are none.
-    """
+    """Several histograms as one, over the edges that all of them share: between others, the counts are unknown."""
     if not parts:
         raise ValueError("no histograms")
     common = sorted(set(parts[0].edges).intersection(*(part.edges for part in parts[1:])))

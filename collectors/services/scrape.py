@@ -1,4 +1,4 @@
-"""Asks services for their metrics, one cycle after another: rows of service_levels."""
+"""Scrapes services, cycle after cycle: rows of service_levels."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ SHORTEST_INTERVAL = 0.001
 
 @dataclass(frozen=True)
 class Target:
-    """Where a replica tells its metrics.
-
-    workload_id: of its pod or job; empty: HOST:PORT, or nothing where it is the service's only replica.
-    """
+    """The metrics endpoint of a replica."""
 
     url: str
     workload_id: str = ""
@@ -33,11 +30,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Service:
-    """A service and its replicas as far as they can be asked from here.
-
-    profile: one of gpuledger's, or a file; empty: whatever recognises the names.   whole: these are all its replicas,
-    so that rows of the whole service (with no workload) can be made of them.
-    """
+    """A service and those of its replicas that can be scraped from here."""
 
     name: str
     targets: tuple[Target, ...]
@@ -170,7 +163,7 @@ class ServiceCollector:
 
 
 def _replicas(service: Service) -> list[_Replica]:
-    """Errors: CollectorError for two targets that rows could not tell apart."""
+    """Errors: CollectorError for two targets whose rows could not be told apart."""
     if not service.name or not service.targets:
         raise CollectorError(f"service {service.name!r}", "has no name or no targets", "Give it both")
     profile = profile_of(service.profile) if service.profile else None
@@ -185,7 +178,7 @@ def _replicas(service: Service) -> list[_Replica]:
 
 
 def _mentions(body: bytes, profile: Profile) -> bool:
-    """Whether a metric of the profile is declared: before its first request a server has no series of some."""
+    """Whether the page declares a metric of the profile: before its first request, a server lacks some series."""
     return any(
         set(line.split()[2:3]) & profile.names
         for line in body.decode("utf-8", "replace").splitlines()

@@ -1,8 +1,8 @@
 """Receives the progress of trainings (collectors/progress.py): rows of their rates.
 
-The kernel says which process sent a datagram, so whose training it is need not be believed: where the agent sees the
-host's processes, `workload_of` knows. Rates are between the last totals of a run before the interval (or its first) and
-the last within it; a run that says nothing has no row, for whether it is slow or has ended cannot be known.
+The kernel reports which process sent a datagram, so the sender's claim about its workload need not be trusted: if the
+agent sees the host's processes, `workload_of` finds it. A rate is computed between a run's last totals before the
+interval (or its first) and the last ones within it; a silent run has no row, because it may be slow or over.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Run:
 
 
 class TrainingProgress:
-    """What runs have said since the last `rows`. Not safe for threads by itself."""
+    """What runs have sent since the last `rows`. Not thread-safe by itself."""
 
     def __init__(self) -> None:
         self.dropped: Counter[str] = Counter()

@@ -1,4 +1,5 @@
-"""A fleet that needs no files: a month of shared GPUs with the troubles of real ones, the same for the same seed.
+"""A fleet that needs no files: a month of shared GPUs with the troubles of real ones; the same seed gives the same
+fleet.
 
     plan ─▶ fleet (nodes, devices, incidents) ─┐
         └─▶ jobs (who asks for what, when) ────┴▶ placement (who held what) ─▶ events
@@ -6,7 +7,7 @@
     troubles (heat, throttling, memory errors, XIDs) ─▶ metrics, findings
 
 Owns:      the demand, its placement, its telemetry and a rate card to go with it.
-Owns not:  anything real; the reference scheduler is another floor's (scheduler/simulate/fleet.py lets it decide here).
+Owns not:  anything real; the reference scheduler (scheduler/simulate/fleet.py lets it place the jobs of this fleet).
 Words:     a *slot* is what one claim can hold: a device, a share, a replica or a MIG instance. A *holding* is a slot
            held by a job during [start, end). A *stream* is what an exporter measures of one holder on one device.
 Traps:     one claim is impossible on purpose (allocation id `impossible-claim`): the books must refuse it.

@@ -1,4 +1,4 @@
-"""The plan of a simulated fleet; its nodes, devices and what happens to them."""
+"""The plan of a simulated fleet: its nodes and devices, and their outages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """Everything that the simulated fleet depends on.
-
-    start:             aware; devices appear then.   days: how long.
-    scale:             multiplies nodes and demand; 1 is about 100 GPUs on 18 nodes, 10 about 1,000.
-    interval_seconds:  between samples of a stream.   clean: nothing goes wrong, nobody waits and everybody works.
-    """
+    """All parameters of the simulated fleet."""
 
     seed: int = 7
     start: datetime = datetime(2026, 10, 1, tzinfo=UTC)
@@ -140,10 +135,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Incident:
-    """Devices (places in the fleet) that nobody can use during [start_ms, end_ms).
-
-    fatal: the jobs on them fail at its start; otherwise they stay and wait.
-    """
+    """Devices (indexes into the fleet) that are unavailable during [start_ms, end_ms)."""
 
     devices: tuple[int, ...]
     start_ms: int

@@ -1,4 +1,4 @@
-"""Who asks for what, and when: training gangs, sweeps, notebooks, services, and a few jobs with a story."""
+"""The demand: training gangs, sweeps, notebooks, services, and a few jobs with a special story."""
 
 from __future__ import annotations
 
@@ -81,13 +81,7 @@ _FAILURES = (
 
 @dataclass(frozen=True)
 class Job:
-    """A request, and how it ends if nothing happens to it.
-
-    duration_ms None: it runs on.   patience_ms: cancelled if it waits longer.
-    pause_ms: suspended for that stretch after its start.   sizes_later: (ms after its start, slots) it is resized to.
-    end_is_lost: the terminal event never arrives and the samples stop.   rejected: refused at submission.
-    units: of a shared device, for a share; 0 = whole slots.
-    """
+    """A request, and how it ends if nothing interferes."""
 
     name: str
     kind: JobKind
@@ -187,7 +181,7 @@ def _services(plan: FleetPlan) -> Iterator[Job]:
 
 
 def _stories(plan: FleetPlan) -> Iterator[Job]:
-    """One job each for what is rare and worth seeing."""
+    """One job for each rare case that is worth seeing."""
     day = min(HOUR * 24, (plan.end_ms - plan.start_ms) // 10)
     research = next(kind for kind in KINDS if kind.name == "research")
     notebook = next(kind for kind in KINDS if kind.name == "notebook")

@@ -1,9 +1,9 @@
-"""Who held what. Slurm's part is played here: the jobs queue per kind of slot by priority, then first come first
-served; gangs start whole.
+"""Places the jobs: which job holds which slots, and when. On Slurm's nodes, jobs queue by kind of slot, by priority and
+then in order of arrival; gangs start as a whole.
 
 A short job of at most two slots may overtake a blocked one; a job of priority 100 preempts preemptible ones, the
-youngest first. A job that was preempted, or whose device failed, queues again for the time it still needs.
-The other nodes are Kubernetes'; who is given a `Deciding` lets a real scheduler decide on those.
+youngest first. A job that was preempted, or whose device failed, queues again for the rest of its time. The other nodes
+are Kubernetes'; a `Deciding` can be passed in to let a real scheduler decide on those.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IMPOSSIBLE = "impossible-claim"
 
 @dataclass(frozen=True)
 class Lifecycle:
-    """An event of an allocation; `slots` are told for started, resized and resumed."""
+    """An event of an allocation; `slots` are set for started, resized and resumed."""
 
     ts_ms: int
     allocation: Allocation
@@ -72,9 +72,8 @@ class Placed:
 
 @dataclass(frozen=True)
 class Decided:
-    """An allocation starts on these slots; without slots, it gives way.   by: for which allocation.
-    waits: it goes on waiting, and why has changed.
-    """
+    """A decision: an allocation starts on these slots, or, without slots, is preempted.   by: on behalf of which
+    allocation."""
 
     allocation_id: str
     slots: tuple[Slot, ...] = ()
@@ -85,7 +84,7 @@ class Decided:
 
 
 class Deciding(Protocol):
-    """A scheduler for some kinds of slots. Times are ms. What it decides has taken place for it."""
+    """A scheduler for some kinds of slots. Times are ms. Its decisions take effect at once."""
 
     def decides(self, kind: str) -> bool: ...
 
@@ -113,7 +112,7 @@ class Deciding(Protocol):
 
 
 def place(plan: FleetPlan, fleet: Fleet, jobs: Sequence[Job], deciding: Deciding | None = None) -> Placed:
-    """Runs the plan from its start to its end; what runs then, runs on."""
+    """Runs the plan from start to end; jobs that run at the end stay open."""
     return _Cluster(plan, fleet, deciding).run(jobs)
 
 

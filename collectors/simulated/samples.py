@@ -1,4 +1,6 @@
-"""Samples of the streams, a day at a time: one a minute each, at the second at which the node's exporter reads."""
+"""Samples of the streams, a day at a time: one per minute and stream, at the second at which the node's exporter is
+read.
+"""
 
 from __future__ import annotations
 
@@ -190,7 +192,7 @@ def _add_up(
 
 
 def _glitches(state: np.ndarray, luck: np.ndarray) -> np.ndarray:
-    """A few readings in a thousand are no readings."""
+    """Makes a few readings in a thousand unusable."""
     state = np.where(luck < 0.0015, BLANK, state)
     return np.where((luck >= 0.0015) & (luck < 0.0025), STALE, state)
 

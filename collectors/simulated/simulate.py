@@ -1,4 +1,4 @@
-"""The simulated fleet as records: devices, events, what its scheduler says of itself, then samples day by day."""
+"""The simulated fleet as records: devices, events, its scheduler's own metrics, then samples day by day."""
 
 from __future__ import annotations
 

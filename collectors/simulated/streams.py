@@ -1,4 +1,4 @@
-"""What the exporters see: for each stretch of time who is measured on which device, and where they are blind."""
+"""What the exporters measure: which holder on which device during which stretch of time, and where they are blind."""
 
 from __future__ import annotations
 

@@ -21,12 +21,8 @@ HOT_CELSIUS = 92.0
 
 @dataclass(frozen=True)
 class Trouble:
-    """Of a device (its place in the fleet) during [start_ms, end_ms): what it does to metrics and temperature.
-
-    metric:   its value during the trouble; of a counter (`_total`): what it rises by at the start, for good.
-    xid:      a code that the driver tells at the start, with `message`; 0: none.   lost: the driver lost the device.
-    hot:      its temperature is HOT_CELSIUS.
-    """
+    """A trouble of a device (its index in the fleet) during [start_ms, end_ms), with its effect on metrics and
+    temperature."""
 
     name: str
     device: int
@@ -86,7 +82,7 @@ def troubles(plan: FleetPlan, fleet: Fleet) -> list[Trouble]:
 
 
 def reported_devices(fleet: Fleet) -> list[int]:
-    """Places of the devices whose metrics are told."""
+    """Indexes of the devices that have metrics."""
     nodes = {f"{group.name}-{number:02d}" for group in (H100, A100) for number in (1, 2)}
     return [place for place, device in enumerate(fleet.devices) if device.node in nodes]
 

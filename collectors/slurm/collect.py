@@ -1,8 +1,8 @@
 """Polls Slurm without gaps: overlapping time windows, and a stored position.
 
-Accounting can be late: slurmctld keeps records while slurmdbd is away. So each cycle asks from an hour before the
-last, and once an hour from two days before. What was handed on already, letter for letter, is not handed on again;
-the keys are the records' own in any case, so what comes twice changes nothing.
+Accounting can be late, because slurmctld buffers records while slurmdbd is down. So each cycle asks from an hour before
+the last cycle on, and once an hour from two days before. A row that was delivered already, with the same content, is
+not delivered again; keys come from the records, so a duplicate would change nothing in any case.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from collectors.slurm.jobs import (
     WAITING,
     Job,
     Site,
-    not_ours,
+    skip_reason,
     waiting,
 )
-from collectors.slurm.nodes import Look, Node, Returned, changes, held_by, shares_per_gpu
+from collectors.slurm.nodes import Node, NodeInputs, Returned, changes, held_by, shares_per_gpu
 from collectors.slurm.parsed import Parsed, Problem
 from collectors.slurm.position import Pace, read_state, since, write_state
 from collectors.slurm.rows import (
@@ -182,7 +182,7 @@ class SlurmCollector:
         collected = Collected()
         self._next_reasons = {}
         for job in jobs:
-            if job.state in WAITING and job.reason and not not_ours(job, self._site):
+            if job.state in WAITING and job.reason and not skip_reason(job, self._site):
                 before = self._reasons.get(job.job_id, job.reason)
                 if before != job.reason:
                     collected.add("events", waiting(job, self._site, now))
@@ -244,7 +244,7 @@ class SlurmCollector:
             if began == ended:
                 without_start[job_id, submitted].append(ended)
         for job in jobs:
-            if job.ended_at is None or job.held_nothing or not_ours(job, self._site):
+            if job.ended_at is None or job.held_nothing or skip_reason(job, self._site):
                 continue
             began = job.started_at or job.ended_at
             run = job.job_id, job.submitted_at, began
@@ -309,11 +309,11 @@ class SlurmCollector:
         return collected
 
     def _node_rows(self, nodes: Parsed[Node], now: datetime, jobs: Iterable[Job]) -> Collected:
-        look = Look(now, self._kept.nodes_at, self._kept.unavailable, held_by(jobs))
-        changed, unavailable = changes(nodes.records, look, self._site, self._inventory)
-        for row in self._returned.earlier(look.held):
+        inputs = NodeInputs(now, self._kept.nodes_at, self._kept.unavailable, held_by(jobs))
+        changed, unavailable = changes(nodes.records, inputs, self._site, self._inventory)
+        for row in self._returned.earlier(inputs.held):
             changed.add("devices", row)
-        self._returned.note(changed.rows.get("devices", ()), look.unavailable)
+        self._returned.note(changed.rows.get("devices", ()), inputs.unavailable)
         self._next = replace(self._next, nodes_at=now, unavailable=unavailable)
         return changed
 

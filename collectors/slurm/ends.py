@@ -1,8 +1,8 @@
-"""When a run was over that was reported to have begun, and of which accounting has no end: pure.
+"""Infers the end of a run that was reported to have begun but has no end in accounting. Pure.
 
-A requeued job is submitted anew, so its next submission is the end of the run before; a resized one's next record is
-submitted when it was resized. What is requeued in the second of its submission has its record overwritten: it held what
-it had for no time.
+A requeued job is submitted again, so its next submission ends the run before; a resized job's next record is submitted
+when it was resized. A job that is requeued within the second of its submission has its record overwritten: it held its
+GPUs for no time.
 """
 
 from __future__ import annotations
@@ -28,11 +28,7 @@ REPLACED once the later ones were delivered."""
 
 @dataclass(frozen=True)
 class Began:
-    """A run on one node.
-
-    row: the event that said that it began.   now: its job by the controller, None if it does not know it.
-    records: of its job by accounting, or by the controller while accounting is away.
-    """
+    """The start of a run on one node."""
 
     row: Row
     now: Job | None

@@ -1,4 +1,4 @@
-"""What a file holds of Slurm: read once, without a position."""
+"""Reads Slurm's output from a file, once, without a position."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from collectors.slurm.jobs import (
     Job,
     Site,
 )
-from collectors.slurm.nodes import Look, Node, changes
+from collectors.slurm.nodes import Node, NodeInputs, changes
 from collectors.slurm.parsed import Parsed, Problem
 from collectors.slurm.rows import lifecycle_rows, placement_rows, problem_rows
 
 
 def read_file(path: Path, site: Site, inventory: Inventory, now: datetime) -> tuple[Collected, list[Problem]]:
-    """What a file holds: the text of sacct or of scontrol show node, or JSON of sacct, squeue, sinfo or slurmrestd.
-
-    Errors: CollectorError if it cannot be read, is empty, or is none of these.
-    """
+    """The content of a file: text of sacct or of scontrol show node, or JSON of sacct, squeue, sinfo or slurmrestd."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as mistake:
@@ -33,7 +30,7 @@ def read_file(path: Path, site: Site, inventory: Inventory, now: datetime) -> tu
 def read_text(
     text: str, site: Site, inventory: Inventory, now: datetime, where: str
 ) -> tuple[Collected, list[Problem]]:
-    """The same of a text; `where` names it in errors."""
+    """Like `read_file`, for text; `where` names it in errors."""
     first = text.lstrip()[:4096]
     if not first:
         raise CollectorError(where, "empty: there is nothing to read", "Did the command that wrote it fail?")
@@ -68,7 +65,7 @@ def _jobs_of_file(
 def _nodes_of_file(
     parsed: Parsed[Node], site: Site, inventory: Inventory, now: datetime
 ) -> tuple[Collected, list[Problem]]:
-    return _counted(parsed, changes(parsed.records, Look(now), site, inventory)[0], site, now)
+    return _counted(parsed, changes(parsed.records, NodeInputs(now), site, inventory)[0], site, now)
 
 
 def _counted(

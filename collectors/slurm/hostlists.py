@@ -59,7 +59,7 @@ def _expanded(word: str) -> list[str]:
 
 
 def _numbers(text: str) -> Iterator[str]:
-    """Of `01-03,05`: as wide as the first of a range is written."""
+    """The numbers of `01-03,05`, zero-padded like the first of a range."""
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:

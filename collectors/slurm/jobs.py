@@ -65,14 +65,7 @@ Word = Literal["account", "user", "qos", "partition", "wckey"]
 
 @dataclass(frozen=True)
 class Site:
-    """What a site says about its Slurm.
-
-    zone: in which its commands print times.   cluster: named so in every row, instead of Slurm's name.
-    tenant, project, queue: which word of Slurm's tells them; None: none does.   preemptible_qos,
-    preemptible_partitions: globs.   shares_per_gpu: how many shards (or MPS percents) are a GPU, by kind of GRES.
-    gres: what each node has, as the controller reported it; it says of which MIG profile a job's GPUs are, where
-    accounting does not.
-    """
+    """A site's Slurm configuration, as far as it matters here."""
 
     zone: tzinfo = UTC
     cluster: str = ""
@@ -152,14 +145,13 @@ class Job:
 
 
 def begun(submitted: datetime | None, started: datetime | None, ended: datetime | None) -> datetime | None:
-    """When a record of accounting began: of a job that was resized the later one may name the first start, before its
-    own submission, which is the resize."""
+    """When a run began, by accounting: the later record of a resized job may name the first start, before its own."""
     if submitted is None or started is None or (ended is not None and ended < submitted):
         return started
     return max(submitted, started)
 
 
-def not_ours(job: Job, site: Site) -> str:
+def skip_reason(job: Job, site: Site) -> str:
     """Why a job makes no events; '' if it does."""
     if not job.gpus and not any(job.placed.values()):
         return "no GPUs"
@@ -169,8 +161,8 @@ def not_ours(job: Job, site: Site) -> str:
     return ""
 
 
-def life(job: Job, site: Site) -> list[Row]:
-    """What accounting knows: submitted, started with the node, and the end."""
+def lifecycle(job: Job, site: Site) -> list[Row]:
+    """The events that accounting knows: submitted, started with the node, and the end."""
     rows: list[Row] = []
     if job.submitted_at is not None:
         rows.append(waiting(job, site, job.submitted_at))
@@ -196,7 +188,7 @@ def life(job: Job, site: Site) -> list[Row]:
 
 
 def waiting(job: Job, site: Site, at: datetime) -> Row:
-    """`submitted`: what is asked for, and why it waits."""
+    """The `submitted` event: what is requested, and why it waits."""
     asked = {
         "gpus": _gpus(job.requested or job.held, site),
         "reason": job.reason if job.state in WAITING else "",
@@ -206,7 +198,8 @@ def waiting(job: Job, site: Site, at: datetime) -> Row:
 
 
 def placements(job: Job, site: Site, inventory: Inventory) -> list[Row]:
-    """What the controller knows of a job that holds GPUs: the devices, instead of the nodes that `life` reported."""
+    """What the controller knows of a job that holds GPUs: its devices, in place of the nodes that `lifecycle`
+    reports."""
     if not job.holds or job.started_at is None or not job.placed or job.is_momentary:
         return []
     # An end in the same millisecond would end this too, though it is the end of the record before.
@@ -221,7 +214,7 @@ def placements(job: Job, site: Site, inventory: Inventory) -> list[Row]:
 
 
 def profile_is_a_guess(job: Job, site: Site) -> bool:
-    """Whether nobody reported which MIG profile its instances are, on a node that has several."""
+    """Whether the MIG profile of its instances is unknown, because its node has several and nothing reports which."""
     return bool(
         job.holds
         and not any(job.placed.values())
@@ -235,11 +228,7 @@ def _without_empty(row: Row) -> Row:
 
 
 def _on_node(job: Job, node: str, number: int, site: Site) -> list[Row]:
-    """What a job has on its number-th node, without the devices.
-
-    Totals are spread evenly, the first nodes take what is left over. Where nobody tells the profile of an instance, it
-    is the node's own, or the smallest of several: nobody is billed more than they had.
-    """
+    """The job's allocation on its n-th node, without devices."""
     if any(job.placed.values()):
         return list(_devices(node, job.placed.get(node, ()), site, {}))
     held = job.gpus
@@ -304,7 +293,7 @@ def _devices(node: str, entries: Iterable[Gres], site: Site, inventory: Inventor
 
 
 def contradictions(job: Job, inventory: Inventory) -> list[str]:
-    """Where Slurm says another profile of an index than the inventory: the device is not known then."""
+    """Indexes with another profile in Slurm than in the inventory: their device counts as unknown."""
     return [
         f"{node}, index {index}: Slurm says {profile(entry.type)}, the inventory {place.units} units"
         for node, entries in job.placed.items()
@@ -357,7 +346,7 @@ def _gpus(gpus: Gpus, site: Site) -> float | None:
 
 
 def _reported_total(entry: Gres) -> int | None:
-    """How many shares a GPU of this entry has, as `shard:4(4/10,0/10)` says."""
+    """How many shares a GPU of this entry has, from `shard:4(4/10,0/10)`."""
     return next((of for _, of in entry.shares.values()), None)
 
 

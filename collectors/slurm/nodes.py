@@ -1,10 +1,10 @@
-"""The state of a Slurm node -> the state of its devices.
+"""Turns the state of a Slurm node into the state of its devices.
 
-A node is unavailable when nobody can be given it: DOWN, FAIL, ERROR, INVAL, a reboot that was issued, drained or in a
-maintenance reservation, with nobody on it. While a job is on it, it has its GPUs and pays: so a node that drains is
-available until its last job ends, and one that came back is available from the start of the first job on it, though
-nobody looked in between. PLANNED and RESERVED nodes wait for somebody, powered-down ones wake when asked: available.
-FUTURE nodes are not there; of UNKNOWN ones, after a restart of the controller, nothing is known that was not before.
+A node is unavailable if nobody can be given it: DOWN, FAIL, ERROR, INVAL, being rebooted, drained or in a maintenance
+reservation, and without jobs. A job on a node keeps its GPUs and pays for them. So a draining node is available until
+its last job ends, and a node that came back is available from the start of its first job, even if nobody polled in
+between. PLANNED and RESERVED nodes wait for a job, powered-down ones wake on demand: available. FUTURE nodes do not
+exist yet; UNKNOWN ones, after a restart of the controller, keep their last known state.
 
 Source: https://slurm.schedmd.com/sinfo.html (NODE STATE CODES), scontrol show node
 """
@@ -58,7 +58,7 @@ class Node:
 
 
 def states_of(words: Iterable[str]) -> frozenset[str]:
-    """Of `IDLE+DRAIN`, `DOWN*`, or a list of them. Errors: ValueError if there is none."""
+    """The states in `IDLE+DRAIN`, `DOWN*`, or a list of them. Errors: ValueError if there is none."""
     found = frozenset(
         part.strip().rstrip(_MARKS).upper() for word in words for part in word.split("+") if part.strip(_MARKS + " ")
     )
@@ -83,7 +83,7 @@ Held = Mapping[str, Sequence[tuple[datetime, datetime | None]]]
 
 
 def held_by(jobs: Iterable[Job]) -> Held:
-    """From the records of jobs, with GPUs or without."""
+    """When jobs, with GPUs or without, were on each node, from their records."""
     found: dict[str, list[tuple[datetime, datetime | None]]] = {}
     for job in jobs:
         if job.holds and job.started_at is not None:
@@ -93,11 +93,8 @@ def held_by(jobs: Iterable[Job]) -> Held:
 
 
 @dataclass(frozen=True)
-class Look:
-    """When the nodes are asked, what was known before, and what else is known.
-
-    since: when they were last asked.   unavailable: nodes that were, and since when.   held: when jobs were on them.
-    """
+class NodeInputs:
+    """When the nodes were polled, the state before, and the jobs on them."""
 
     now: datetime
     since: datetime | None = None
@@ -106,21 +103,21 @@ class Look:
 
 
 def changes(
-    nodes: Iterable[Node], look: Look, site: Site, inventory: Inventory
+    nodes: Iterable[Node], inputs: NodeInputs, site: Site, inventory: Inventory
 ) -> tuple[Collected, dict[str, datetime]]:
     """Device rows and findings for the nodes whose availability changed, and which are unavailable now, since when.
 
     A node that was not seen before gets rows only if it is unavailable: whoever knows the devices has said that they
     are there.
     """
-    collected, unavailable = Collected(), dict(look.unavailable)
+    collected, unavailable = Collected(), dict(inputs.unavailable)
     places: dict[str, list[Place]] = {}
     for (name, _), place in inventory.items():
         places.setdefault(name, []).append(place)
     for node in nodes:
         if not node.reported or not (node.has_gpus or node.name in places):
             continue
-        for at, is_available in _turns(node, look):
+        for at, is_available in _turns(node, inputs):
             for row in _rows(node, at, is_available, site, places.get(node.name, []), collected):
                 collected.add("devices", row)
             if is_available:
@@ -132,7 +129,7 @@ def changes(
 
 
 class Returned:
-    """Nodes that came back into use: accounting may only later tell of a job that began on one before that was seen."""
+    """Nodes that came back into use: accounting may report later that a job had begun on one before we noticed."""
 
     def __init__(self) -> None:
         self._reported: dict[str, tuple[datetime, list[Row]]] = {}
@@ -159,30 +156,30 @@ class Returned:
         return found
 
 
-def _turns(node: Node, look: Look) -> Iterator[tuple[datetime, bool]]:
-    """When it became available or not since it was last asked; the later, the later."""
-    held = look.held.get(node.name, ())
+def _turns(node: Node, inputs: NodeInputs) -> Iterator[tuple[datetime, bool]]:
+    """When it became available or unavailable since the last poll, in order of time."""
+    held = inputs.held.get(node.name, ())
     available = node.available(busy=any(end is None for _, end in held))
-    back = look.unavailable.get(node.name)
-    seen = look.since - _SLACK if look.since is not None else None
+    back = inputs.unavailable.get(node.name)
+    seen = inputs.since - _SLACK if inputs.since is not None else None
     if back is not None:
-        starts = [start for start, end in held if _whole(back) <= start <= look.now and start != end]
+        starts = [start for start, end in held if _whole(back) <= start <= inputs.now and start != end]
         if not (starts or available):
             return
-        back = max(min(starts, default=_whole(look.now)), back + _MOMENT)
+        back = max(min(starts, default=_whole(inputs.now)), back + _MOMENT)
         seen = _whole(back)
         yield back, True
     if available:
         return
     # A reason that is older than a look at which the node was available says nothing of when that ended.
-    reason = [at for at in [node.reason_at] if at is not None and (seen or at) <= at <= look.now]
+    reason = [at for at in [node.reason_at] if at is not None and (seen or at) <= at <= inputs.now]
     ends = [end for _, end in held if end is not None and (reason or (seen and end >= seen))]
-    at = max(reason + ends, default=look.now)
+    at = max(reason + ends, default=inputs.now)
     yield (at if back is None else max(at, back + _MOMENT)), False
 
 
 def _whole(at: datetime) -> datetime:
-    """As Slurm would tell it, which cuts its times to whole seconds."""
+    """Cut to whole seconds, like Slurm's own times."""
     return at.replace(microsecond=0)
 
 

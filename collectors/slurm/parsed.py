@@ -1,4 +1,4 @@
-"""A reader's result: records, and the places it could not read."""
+"""The result of a reader: records, and the ones that it could not parse."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One record that is not used.   line: where it begins, from 1; of JSON the record's place in its list.
-    reason: few words, to count by.   detail: what was found.   job: its id, where that is known."""
+    """A record that cannot be used.   line: where it begins, from 1; in JSON, its index in the list."""
 
     line: int
     reason: str
@@ -25,7 +24,7 @@ class Problem:
 
 @dataclass
 class Parsed(Generic[T]):
-    """records: in the source's order.   skipped: records that are none of ours, by reason.   problems: bad ones."""
+    """records: in the source's order.   skipped: irrelevant records, by reason.   problems: invalid ones."""
 
     records: list[T] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""How far Slurm was read: what to ask next, and the file that outlives a restart."""
+"""How far Slurm was read: the next window to ask for, and the state file that survives a restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warehouse.json_text import parse_json
 
 @dataclass(frozen=True)
 class Pace:
-    """How far back to ask: at first, in each cycle, and now and then."""
+    """How far back to ask: the first time, in each cycle, and once in a while."""
 
     first: timedelta = timedelta(days=7)
     overlap: timedelta = timedelta(hours=1)
@@ -25,7 +25,8 @@ class Pace:
 
 @dataclass(frozen=True)
 class ReadState:
-    """What outlives a restart: until when accounting was read, and deeply; since when which nodes are unavailable."""
+    """The persistent state: until when accounting was read, and until when deeply; since when which nodes are
+    unavailable."""
 
     until: datetime | None = None
     deep_until: datetime | None = None
@@ -34,7 +35,8 @@ class ReadState:
 
 
 def since(now: datetime, kept: ReadState, pace: Pace) -> tuple[datetime, bool]:
-    """From when to ask accounting, and whether that is deep. A clock that was set back asks further back, not less."""
+    """From when on to ask accounting, and whether that is a deep read. A clock that was set back asks further back, not
+    less."""
     if kept.until is None:
         return now - pace.first, True
     until = min(kept.until, now)
@@ -45,7 +47,7 @@ def since(now: datetime, kept: ReadState, pace: Pace) -> tuple[datetime, bool]:
 
 
 def read_state(path: Path) -> ReadState:
-    """Errors: CollectorError if there is a file that cannot be read: guessing would lose or repeat a week."""
+    """Errors: CollectorError if the file exists and cannot be read: guessing would lose or repeat a week."""
     try:
         reported = parse_json(path.read_text(encoding="utf-8"))
         return ReadState(

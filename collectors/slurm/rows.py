@@ -14,10 +14,10 @@ from collectors.slurm.jobs import (
     Job,
     Site,
     contradictions,
-    life,
-    not_ours,
+    lifecycle,
     placements,
     profile_is_a_guess,
+    skip_reason,
 )
 from collectors.slurm.parsed import Problem
 
@@ -42,7 +42,7 @@ MOST_PROBLEMS = 100
 def missing_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
     collected = Collected()
     for job in jobs:
-        if job.holds and job.started_at and now - job.started_at >= LATE and not not_ours(job, site):
+        if job.holds and job.started_at and now - job.started_at >= LATE and not skip_reason(job, site):
             collected.add("findings", finding(site, now, "record_missing", RECORD_MISSING, job.job_id, "warning"))
     return collected
 
@@ -59,7 +59,7 @@ def unfinished_rows(accounted: Sequence[Job], controlled: Iterable[Job], site: S
             last[job.job_id] = max(job.submitted_at, last.get(job.job_id, job.submitted_at))
     for job in accounted:
         since = job.ended_at or job.started_at or job.submitted_at
-        if since is None or now - since < LATE or not_ours(job, site):
+        if since is None or now - since < LATE or skip_reason(job, site):
             continue
         latest = last.get(job.job_id, since)
         goes_on = job.ended_at is None or (job.state in ("REQUEUED", "RESIZING") and latest < job.ended_at)
@@ -79,20 +79,20 @@ def lifecycle_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
     """Events of accounting's records; a job that cannot be billed right is a finding that names it."""
     collected = Collected()
     for job in jobs:
-        if reason := not_ours(job, site):
+        if reason := skip_reason(job, site):
             collected.dropped[reason] += 1
             if job.gpus.shared:
                 collected.add("findings", finding(site, now, "record_unreadable", reason, job.job_id))
             continue
         if profile_is_a_guess(job, site):
             collected.add("findings", finding(site, now, "profile_unknown", PROFILE_UNKNOWN, job.job_id, "warning"))
-        for row in life(job, site):
+        for row in lifecycle(job, site):
             collected.add("events", row)
     return collected
 
 
 def problem_rows(what: str, problems: Sequence[Problem], site: Site, now: datetime) -> Collected:
-    """A finding for each record that cannot be read, with the job: it is not billed until somebody looks."""
+    """A finding for each unreadable record, with its job, which is not billed until somebody looks at it."""
     collected = Collected()
     for problem in problems[:MOST_PROBLEMS]:
         message = f"{what}: {f'job {problem.job}' if problem.job else 'a record'}: {problem.detail}"
@@ -114,7 +114,7 @@ def placement_rows(jobs: Iterable[Job], site: Site, inventory: Inventory, now: d
 
 
 def finding(site: Site, now: datetime, name: str, message: str, job: str = "", severity: Severity = "critical") -> Row:
-    """Critical unless said otherwise: what is not read is not billed."""
+    """A finding, critical by default, because a record that is not read is not billed."""
     row = {
         "ts": now,
         "cluster": site.cluster,

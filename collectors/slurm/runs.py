@@ -1,6 +1,7 @@
-"""What a watch must know of runs after its restart, in one SQLite file: ends that it handed on, and recent starts.
+"""State about runs that a watcher needs after a restart, in one SQLite file: ends that it delivered, and recent starts.
 
-Slurm overwrites and loses records; only who saw the earlier ones can say that, and can end what has no record.
+Slurm overwrites and loses records. Only a watcher that saw the earlier ones knows what they said, and can end a run
+that has no record any more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Text of `scontrol show node` -> nodes. Operators write what is in it, users do not.
+"""Parses the text of `scontrol show node`. Its content is written by operators, not by users.
 
-Its text of jobs is not read: a job's name may hold lines of its own, which nothing tells from Slurm's.
+The text of `scontrol show job` is not parsed: a job's name may contain lines that look like Slurm's own.
 
 Source:  https://slurm.schedmd.com/scontrol.html
 """
@@ -22,7 +22,7 @@ _REASON = re.compile(r"\s*Reason=(?P<text>.*?)(?:\s*\[(?P<who>[^@\[\]]*)@(?P<at>
 
 
 def read_nodes(text: str, site: Site) -> Parsed[Node]:
-    """Of a node that appears twice, as a reason with a line of its own could make it, nothing is believed."""
+    """The nodes. A node that appears twice, as a reason with a line of its own can cause, is ignored."""
     parsed: Parsed[Node] = Parsed()
     found: dict[str, list[tuple[int, Node]]] = {}
     for number, block in _blocks(text, "NodeName="):
@@ -41,7 +41,7 @@ def read_nodes(text: str, site: Site) -> Parsed[Node]:
 
 
 def _blocks(text: str, first: str) -> Iterator[tuple[int, list[str]]]:
-    """Records with the number of their first line; each begins with a line that begins with `first`."""
+    """Records with the number of their first line; each begins with a line that starts with `first`."""
     begin, block = 0, list[str]()
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith(first):
@@ -55,7 +55,7 @@ def _blocks(text: str, first: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _pairs(block: list[str]) -> dict[str, str]:
-    """Key -> value; the first of a key counts."""
+    """Key -> value; the first occurrence of a key counts."""
     found: dict[str, str] = {}
     for line in block:
         if line.lstrip().startswith("Reason="):

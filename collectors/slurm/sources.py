@@ -33,7 +33,7 @@ _VERSIONED = re.compile(r"/slurmdb/v0\.0\.([0-9]{1,4})/jobs/?")
 
 
 class Source(Protocol):
-    """Errors of all three: CollectorError if it cannot be asked."""
+    """Errors of all three methods: CollectorError if Slurm cannot be asked."""
 
     def accounted(self, since: datetime, now: datetime) -> Parsed[Job]:
         """Every record of a job that was not over at `since`; some may come twice."""
@@ -45,17 +45,12 @@ class Source(Protocol):
 
 
 class _RefusedError(CollectorError):
-    """A command that ran and failed, or answered something else than was asked."""
+    """A command that failed, or answered something other than what was asked."""
 
 
 @dataclass(frozen=True)
 class Commands:
-    """`sacct`, `squeue` and `scontrol`, run without a shell and told to speak UTC, so that no hour is ambiguous.
-
-    Jobs are read as JSON (Slurm 21.08 on). Where sacct has none, its text is read, without what users may write;
-    scontrol's text of jobs never is.   sacct, squeue, scontrol: the commands and what goes before their options, such
-    as ("ssh", "head", "sacct").
-    """
+    """Runs `sacct`, `squeue` and `scontrol` without a shell, with times in UTC, so that no hour is ambiguous."""
 
     site: Site
     sacct: tuple[str, ...] = ("sacct",)
@@ -225,7 +220,8 @@ class Rest:
 
 
 def _user_of(token: str) -> str:
-    """Whom a JWT of `scontrol token` names in its claim `sun`, '' if it names nobody. Slurm checks it, we do not."""
+    """The user that a JWT of `scontrol token` names in its claim `sun`; '' if none. Slurm verifies the token, we do
+    not."""
     try:
         claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
         user = claims["sun"]

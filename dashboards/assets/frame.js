@@ -114,7 +114,7 @@
   });
 
   // As warehouse/csv_cells.py.
-  function harmless(cell) {
+  function escapeFormula(cell) {
     var formula = typeof cell === "string" && /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(cell);
     return formula && !/^[-+]?[0-9][0-9,]*(\.[0-9]+)?([eE][-+]?[0-9]+)?%?$/.test(cell) ? "'" + cell : cell;
   }
@@ -129,9 +129,9 @@
       columnKeys: api.getAllDisplayedColumns().filter(function (column) { return !context(column).drawn; }),
       processHeaderCallback: function (of) {
         var unit = context(of.column).unit;
-        return harmless(of.column.getColDef().headerName + (unit ? " (" + unit + ")" : ""));
+        return escapeFormula(of.column.getColDef().headerName + (unit ? " (" + unit + ")" : ""));
       },
-      processCellCallback: function (of) { return of.value == null ? "" : harmless(of.value); },
+      processCellCallback: function (of) { return of.value == null ? "" : escapeFormula(of.value); },
     });
   }
 

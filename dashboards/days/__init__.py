@@ -1,7 +1,7 @@
-"""Sums of the ledger's days, so that pages read a month of days and not of hours.
+"""Daily sums of the ledger, so that pages read days and not hours.
 
-A server sums each closed day beside its other work. Sums are used for as long as they prove themselves: they bear a
-fingerprint of the hours and runs that were summed, and where those in force are others, the hours are read as before.
+A server sums each closed day in the background. Each sum has a fingerprint of the hours and runs that it covers; if
+other ones are in force now, the sum is ignored and the hours are read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Sums:
-    """What of a period is summed: its days and the versions of their sums, and the hours (UTC) that no sum says."""
+    """The summed part of a period: its days with the versions of their sums, and the hours (UTC) that no sum covers."""
 
     days: tuple[datetime, ...] = ()
     versions: tuple[int, ...] = ()
@@ -45,18 +45,18 @@ class Sums:
 
 
 def sums_of(store: Store, start: datetime, end: datetime, zone: str) -> Sums:
-    """The sums that hold, of whole days of the zone within [start, end)."""
+    """The valid sums of whole days of the zone within [start, end)."""
     (row,) = store.rows(_with_contents("held"), {"start": start, "end": end, "zone": zone})
     return Sums(tuple(row["days"]), tuple(row["versions"]), tuple(row["other_hours"]))
 
 
 def days_sql() -> str:
-    """What to select from in place of `ledger`, see ledger.sql. Its parameters: zone, and those of `Sums.params`."""
+    """The SQL to select from in place of `ledger`, see ledger.sql. Its parameters: zone, and those of `Sums.params`."""
     return read_sql(__file__, "ledger")
 
 
 def sum_days(store: Store, zone: str, stop: threading.Event | None = None) -> int:
-    """Sums the days of the zone (IANA name) whose hours changed since. Answers how many.   stop: ends it early."""
+    """Sums the days of the zone (IANA name) whose hours changed since; returns how many.   stop: ends it early."""
     due = [(row["day"], row["content"]) for row in store.rows(_with_contents("due"), {"zone": zone})]
     done = 0
     for start in range(0, len(due), AT_ONCE):
@@ -71,7 +71,7 @@ def sum_days(store: Store, zone: str, stop: threading.Event | None = None) -> in
 
 
 def _sum(store: Store, zone: str, days: Sequence[tuple[datetime, int]]) -> None:
-    """A day counts as summed once its sums are all there: a kill in between leaves rows that nobody reads."""
+    """Marks a day as summed once all its sums are written: a kill in between leaves rows that nobody reads."""
     import pyarrow as pa
 
     version = secrets.randbits(62)
@@ -94,7 +94,7 @@ def _with_contents(name: str) -> str:
 
 @contextlib.contextmanager
 def summing(store: Store) -> Iterator[None]:
-    """Keeps the sums of the billing zone's days, on a connection of its own."""
+    """Keeps the sums of the billing zone's days up to date, on its own connection."""
 
     def look(own: Store, stop: threading.Event) -> None:
         try:

@@ -1,1 +1,1 @@
-"""One module or package a page, its SQL beside it; each has a `PAGE` (dashboards.registry, docs/pages.md)."""
+"""The pages: one module or package each, its SQL beside it; each has a `PAGE` (dashboards.registry, docs/pages.md)."""

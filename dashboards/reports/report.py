@@ -1,4 +1,4 @@
-"""What a tenant's report says: the figures of a period, of the one before, and what could be held cheaper."""
+"""The content of a tenant's report: the figures of a period, of the one before, and recommendations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADVISED = 5
 
 
 class ReportError(LedgerError):
-    """A report that cannot be made, or settings of reports that are of no use."""
+    """A report that cannot be made, or invalid settings of reports."""
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def last_period(every: Every, now: datetime, timezone: str, at: time) -> Period:
 def due(store: Store, schedule: Schedule, now: datetime) -> Iterator[Due]:
     """What is to be sent now: of the last week or month, once the books are closed to its end, what was not sent.
 
-    A period that was over before that is not made up for: a new schedule does not tell of the past.
+    A period that was over before that is not made up for: a new schedule does not report the past.
     """
     zone, closed = billing_timezone(store), closed_period(store)
     sent = {(row["object"], address) for row in audit.history(store, SENT) for address in _addresses(row)}

@@ -40,10 +40,10 @@ def acceptance(
 
     Exit 1: something failed, could not be measured, or nothing was measured at all (no GPU here).
     """
-    from alerts.acceptance.made_up import MadeUp
     from alerts.acceptance.plan import DEFAULT, load_plan
     from alerts.acceptance.report import earlier_throughputs, shown
     from alerts.acceptance.runs import Commands, Recorded, Runner, keep
+    from alerts.acceptance.simulated import Simulated
     from alerts.acceptance.suite import has_gpu, run_suite
 
     loaded = load_plan(plan or DEFAULT)
@@ -54,7 +54,7 @@ def acceptance(
             raise LedgerError("--record, --recorded", "give one of them", "What is read is kept already")
         runner = Recorded(recorded)
     elif loaded.needs_torch and not has_gpu():
-        runner = MadeUp(loaded)
+        runner = Simulated(loaded)
     else:
         runner = Commands(loaded)
     report = run_suite(loaded, runner, datetime.now(UTC), earlier, lambda name: say(f"  {name}"))

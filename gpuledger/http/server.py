@@ -27,7 +27,7 @@ from uvicorn.config import STARTUP_FAILURE
 from gpuledger.http.connection import Connection
 from gpuledger.http.exchange import Exchanges
 from gpuledger.http.limits import HttpLimits
-from warehouse.addresses import counted_as
+from warehouse.addresses import rate_limit_key
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ class Server(uvicorn.Server):
                 log.warning("a connection could not be accepted: %s", error)
                 await asyncio.sleep(0.1)
                 continue
-            guest = self.guests.enter(counted_as(address[0]), loop.time())
+            guest = self.guests.enter(rate_limit_key(address[0]), loop.time())
             if guest is None:
                 self._turn_away(found)
                 continue

@@ -292,7 +292,7 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     assert sorted(map(session, of_alive)) == sorted(session(one) for one in events if session(one) in told)
 
     its = [one["ts"] for one in devices if is_new(one)]
-    (answer,) = rows_of(books, "told_of_devices", **names)
+    (answer,) = rows_of(books, "earliest_device_change", **names)
     assert answer["hour"] == (hour_of(min(its)) if its else None)
     ends_in = {hour_of(one["hour"]) for one in samples if is_new(one)}
     anew = [row["hour"] for row in rows_of(books, "sampled_anew", unsaid=[unsaid], **names)]

@@ -21,7 +21,7 @@ from billing.invoicing.invoices import draft_all, issue_all
 from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from ingest.held import HeldPush, hash_of, held_pushes, hold
-from ingest.place import Doubt
+from ingest.permissions import Doubt
 from tests.billing.facts import SAMPLE, Facts, job, put_all, samples
 from tests.billing.hand_ledger import at
 from tests.billing.test_issued_fence import let_through

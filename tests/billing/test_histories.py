@@ -50,7 +50,7 @@ from billing.tenants import TenantError, apply_mapping, parse_mapping
 from billing.verify import verify
 from billing.verify.tables import NOT_VOUCHED, VOUCHED
 from ingest.held import hash_of, held_pushes, hold
-from ingest.place import Doubt
+from ingest.permissions import Doubt
 from tests.billing.dying import dying
 from tests.billing.facts import put
 from tests.billing.hand_ledger import at

@@ -1,4 +1,4 @@
-"""Whose what is held is: the mapping alone, and through the close."""
+"""Tenant mapping: the mapping by itself, and through the close."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from dashboards.advice import sentence as sentence_of
 from dashboards.languages import NAMES, language
 from dashboards.registry import all_pages
 from ingest.held import Decision
-from ingest.place import HELD_FOR
+from ingest.permissions import HELD_FOR
 
 CODE = Path(dashboards.__file__).parent
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from alerts.acceptance import suite
 from alerts.acceptance.checks import cases
-from alerts.acceptance.made_up import MadeUp
 from alerts.acceptance.plan import DEFAULT, load_plan
 from alerts.acceptance.runs import keep
+from alerts.acceptance.simulated import MadeUp
 from gpuledger.cli import app, build
 
 build()

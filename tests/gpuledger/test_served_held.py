@@ -14,7 +14,7 @@ from access.settings import AccessSettings
 from billing import held
 from billing.held import Effect, effect
 from ingest.held import HeldPush, hash_of, hold
-from ingest.place import Doubt
+from ingest.permissions import Doubt
 from tests.dashboards.site import fill, serving, token_of
 from tests.draws import seldom
 from tests.gpuledger.running import listed, refused, run

@@ -135,7 +135,7 @@ def test_one_batch_that_is_refused_is_set_aside_and_its_neighbours_are_delivered
         steps(deliverer)
         assert [numbers(group) for group in to.sent] == [[0, 1, 2, 3, 4], [0], [1], [2], [3], [4], [5, 6, 7]]
         assert (spool.state().batches, spool.state().set_aside) == (0, 1)
-        (loss,) = spool.unsaid()
+        (loss,) = spool.unreported()
         assert (loss.reason, loss.rows) == ("refused", 1)
 
 

@@ -96,7 +96,7 @@ def test_a_full_spool_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
         assert state.bytes <= 100_000
         kept = sorted(set(drained(spool)))
         assert kept == list(range(40 - len(kept), 40))
-        (loss,) = spool.unsaid()
+        (loss,) = spool.unreported()
         assert (loss.reason, loss.record, loss.rows) == ("spool_full", "samples", 2 * (40 - len(kept)))
         assert loss.first_at == NOW
         assert loss.last_at == NOW + timedelta(minutes=40 - len(kept) - 1)
@@ -107,11 +107,11 @@ def test_a_loss_is_told_once_also_across_a_restart(tmp_path: Path) -> None:
         for number in range(5):
             spool.append([batch(number, padding=3000)], NOW)
     with Spool(tmp_path, max_bytes=10_000) as spool:
-        losses = spool.unsaid()
+        losses = spool.unreported()
         assert sum(loss.batches for loss in losses) > 0
-        spool.said(losses)
+        spool.mark_reported(losses)
     with Spool(tmp_path, max_bytes=10_000) as spool:
-        assert spool.unsaid() == []
+        assert spool.unreported() == []
         assert [(loss.reason, loss.batches) for loss in spool.state().lost] == [("spool_full", losses[0].batches)]
 
 
@@ -143,7 +143,7 @@ def test_what_the_store_refused_is_kept_apart_within_bounds(tmp_path: Path) -> N
             spool.set_aside(group, "status 422: no", NOW)
         assert spool.oldest(*MANY) is None
         assert 0 < spool.state().set_aside < 10
-        (loss,) = spool.unsaid()
+        (loss,) = spool.unreported()
         assert (loss.reason, loss.rows) == ("refused", 10)
     with contextlib.closing(sqlite3.connect(tmp_path / "spool.db")) as file:
         ((record, reason, body),) = file.execute("SELECT record, reason, body FROM set_aside ORDER BY seq DESC LIMIT 1")
@@ -174,7 +174,7 @@ def test_a_file_that_is_no_database_is_set_aside_and_told(tmp_path: Path) -> Non
     corrupt(tmp_path / "spool.db", 0)
     with Spool(tmp_path) as spool:
         assert spool.oldest(*MANY) is None
-        assert [loss.reason for loss in spool.unsaid()] == ["damaged"]
+        assert [loss.reason for loss in spool.unreported()] == ["damaged"]
         spool.append([batch(1)], NOW)
         assert drained(spool) == [1]
     assert len(list(tmp_path.glob("damaged-*.db"))) == 1
@@ -190,7 +190,7 @@ def test_a_file_that_is_damaged_under_way_is_set_aside_and_collection_goes_on(tm
             corrupt(tmp_path / "spool.db", offset)
         assert spool.append([batch(50)], NOW)
         assert drained(spool) == [50]
-        assert "damaged" in {loss.reason for loss in spool.unsaid()}
+        assert "damaged" in {loss.reason for loss in spool.unreported()}
 
 
 def test_a_damaged_body_is_left_out_and_its_neighbours_are_not(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_damaged_body_is_left_out_and_its_neighbours_are_not(tmp_path: Path) -
         file.execute("UPDATE batches SET body = zeroblob(length(body)) WHERE seq = 2")
     with Spool(tmp_path) as spool:
         assert drained(spool) == [0, 2]
-        (loss,) = spool.unsaid()
+        (loss,) = spool.unreported()
         assert (loss.reason, loss.record, loss.rows) == ("damaged", "samples", 1)
         assert spool.state().batches == 0
 
@@ -250,7 +250,7 @@ def test_a_full_disk_is_said_and_collection_and_delivery_go_on(
         assert spool.append([batch(60)], NOW)
         assert not spool.state().disk_error
         assert drained(spool) == list(range(len(found), 61))
-        assert spool.unsaid() == []
+        assert spool.unreported() == []
 
 
 def test_memory_is_bounded_while_the_disk_is_full_and_the_oldest_there_are_counted(tmp_path: Path) -> None:
@@ -259,14 +259,14 @@ def test_memory_is_bounded_while_the_disk_is_full_and_the_oldest_there_are_count
             for number in range(100):
                 spool.append([batch(number, padding=5000)], NOW)
             assert spool.state().memory_bytes <= 50_000
-            (loss,) = spool.unsaid()
+            (loss,) = spool.unreported()
             assert loss.reason == "disk_full"
             make_room()
         with Spool(tmp_path / "disk") as spool:
             found = drained(spool)
             assert len(found) == 100 - loss.batches
             assert found[-1] == 99
-            assert [one.batches for one in spool.unsaid()] == [loss.batches]
+            assert [one.batches for one in spool.unreported()] == [loss.batches]
 
 
 @settings(max_examples=25)

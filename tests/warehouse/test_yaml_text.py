@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from api import applied_files
 from tests.patience import slowness
 from warehouse.errors import LedgerError
-from warehouse.json_text import duplicate_key, parse_json, surely_once
+from warehouse.json_text import duplicate_key, keys_surely_unique, parse_json
 from warehouse.yaml_text import VALUES, DuplicateKeyError, YamlError, parse_yaml
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -91,9 +91,9 @@ def test_json_without_such_a_key_is_read_as_it_is_and_with_one_it_is_found(value
         assert parse_json(text) == row
         assert duplicate_key(text) is None
         twice = text[:-1] + b', "b" :2}'
-        assert not surely_once(twice, 2)
+        assert not keys_surely_unique(twice, 2)
         assert duplicate_key(twice) == "the key 'b' appears twice"
-    assert surely_once(b'{"a":1,"b":"x y"}', 2)
+    assert keys_surely_unique(b'{"a":1,"b":"x y"}', 2)
 
 
 def test_aliases_that_people_write_are_read() -> None:

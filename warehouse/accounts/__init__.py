@@ -4,7 +4,7 @@
                 └▶ users_d    (a file of users.d: Compose)
 
 Owns:      roles, settings profiles, quotas, and row policies of tenants; one declaration, two renderings.
-Owns not:  who of our people may ask SQL (access), what a statement may say (api/sql).
+Owns not:  which gpuledger users may run SQL (access), what a statement may contain (api/sql).
 Words:     *account* = a ClickHouse user with the role, profile and quota of its name; *readable* = what analysts read.
-Rules:     an account gets what it needs by name. A table that is in no list here is nobody's but the writer's.
+Rules:     an account gets what it needs by name. Only the writer may use a table that no list here names.
 """

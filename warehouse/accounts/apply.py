@@ -1,4 +1,4 @@
-"""Applies accounts to a ClickHouse server: what changed, and one line if the server refuses."""
+"""Creates or updates the accounts on a ClickHouse server, reports what changed, and explains a refusal in one line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ DENIED, NOWHERE_TO_KEEP = "ACCESS_DENIED", "ACCESS_STORAGE_FOR_INSERTION_NOT_FOU
 
 
 def read_passwords(folder: Path | None, database: str, tenants: Sequence[TenantUser]) -> Mapping[str, Password]:
-    """By user: of each file in the folder its first line. Errors: LedgerError for a file that is no account's, and for
-    a password that is empty."""
+    """Passwords by user: the first line of each file in the folder, which is named after its user.
+
+    Errors: LedgerError for a file that is named after no account, or is empty.
+    """
     known = {account.name for account in accounts(database)} | {one.user for one in tenants}
     found = {}
     for path in sorted(folder.iterdir()) if folder is not None else ():
@@ -33,9 +35,9 @@ def read_passwords(folder: Path | None, database: str, tenants: Sequence[TenantU
 
 
 def apply_accounts(store: Store, statements: Sequence[str]) -> list[str]:
-    """Runs them. Answers what the server's own list of accounts has that it had not, and the other way round.
+    """Runs the statements; returns a diff of the server's list of accounts, lines with `+ ` or `- `.
 
-    Errors: StoreError naming the statement at which it ended; what ran before stays, and a second run carries on.
+    Errors: StoreError naming the statement that failed; those before it stay in effect, and a second run carries on.
     """
     before = _listed(store)
     for statement in statements:

@@ -51,9 +51,9 @@ HOUR = 3600
 
 @dataclass(frozen=True)
 class Setting:
-    """A value, and how far it may be changed: not at all, or between two bounds.
+    """A setting's value, and how far users may change it: not at all, or between two bounds.
 
-    A limit of 0 is none at all for ClickHouse, so that bounds begin at 1.
+    To ClickHouse a limit of 0 means no limit, so bounds begin at 1.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Quota:
-    """Within an hour, of one person (whoever asks for others names them) or of one user."""
+    """Limits per hour: of one ClickHouse user, or with `by_person` of each person on whose behalf that user asks."""
 
     queries: int
     execution_seconds: int
@@ -78,7 +78,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Account:
-    """name: of the user.   what: who it is for.   grants: privileges, and on what.   settings: its profile."""
+    """name: of the user.   what: who it is for.   grants: (privileges, table) pairs.   settings: its profile."""
 
     name: str
     what: str
@@ -99,7 +99,7 @@ class Account:
         return f"{self.name}_quota"
 
     def rights(self) -> str:
-        """As GRANT has them, between GRANT and TO."""
+        """The grants as SQL, to put between GRANT and TO."""
         return ", ".join(f"{privileges} ON {on}" for privileges, on in self.grants)
 
 

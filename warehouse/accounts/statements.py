@@ -1,7 +1,7 @@
-"""The declaration as ClickHouse's SQL: valid to paste, and repeatable.
+"""The accounts as SQL statements, which can be pasted into a client and run again without harm.
 
-Everything is CREATE ... IF NOT EXISTS and then ALTER, or GRANT ... WITH REPLACE OPTION: an entity keeps its identity,
-by which others refer to it, and what was granted before and is no more goes in the same statement.
+Everything is CREATE ... IF NOT EXISTS followed by ALTER, or GRANT ... WITH REPLACE OPTION. So an entity keeps its
+identity, by which others refer to it, and privileges that are no longer declared are revoked in the same statement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from warehouse.store import identifier
 
 @dataclass(frozen=True)
 class Password:
-    """What a server keeps of one: the SHA-256 of the password and the salt behind it."""
+    """A password as a server stores it: the SHA-256 of the password followed by the salt."""
 
     digest: str
     salt: str
@@ -40,7 +40,7 @@ class Password:
 
 
 def placeholder(user: str) -> Password:
-    """Stands for a password that is not known. A server refuses it: it is no SHA-256."""
+    """Stands for an unknown password in printed statements. A server refuses it, because it is no SHA-256."""
     return Password(f"SHA-256 of the password of {user} and the salt", "salt")
 
 
@@ -50,8 +50,10 @@ def statements(
     tenants: Sequence[TenantUser] = (),
     cluster: str = "",
 ) -> Iterator[str]:
-    """All of them, in order, for a database that has the schema and a server that has the user gpuledger_writer, or
-    gets it here. passwords: by user; None: of every account, as placeholders. cluster: on all its servers."""
+    """All statements, in order. The database has the schema; gpuledger_writer exists on the server or is created here.
+
+    passwords: by user; None: placeholders for every account.   cluster: run on all of its servers.
+    """
     known = accounts(database)
     on = f" ON CLUSTER {identifier(cluster)}" if cluster else ""
     users = [account.name for account in known if account.name != "gpuledger_tenant"]

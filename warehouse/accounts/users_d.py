@@ -10,8 +10,7 @@ HEAD = "<!-- Made by: python deploy/compose/build.py. Accounts of the ClickHouse
 
 
 def users_d(database: str, names: tuple[str, ...]) -> str:
-    """The accounts of those names. What a server keeps of their passwords is in another file of the folder, and nobody
-    else signs in."""
+    """The named accounts. Their password hashes are in another file of the folder; nobody else can sign in."""
     chosen = [account for account in accounts(database) if account.name in names]
     root = Element("clickhouse")
     users = SubElement(root, "users")

@@ -1,4 +1,4 @@
--- One row: how a chain begins: the digest of the digests of the rows of before it, in order, a line each.   $$table.
+-- One row: the beginning of a chain: the digest of the digests of all rows from before it, in order, one a line.   $$table.
 SELECT lower(hex(SHA256(arrayStringConcat(arraySort(groupArray(digest)), '\n')))) AS digest
 FROM $table
 WHERE position = 0

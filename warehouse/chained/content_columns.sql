@@ -1,4 +1,4 @@
--- One row: a chained table's columns that are content, by name, with their types.
+-- One row: a chained table and its content columns (all but those of the chain itself), by name, with their types.
 -- Parameters: tables, link Array(String).
 SELECT table, arraySort(groupArray((name, type))) AS columns
 FROM system.columns

@@ -1,4 +1,4 @@
--- One row: the last position of a chain and its digest; 0 and how the chain begins where there is none.
+-- One row: the last position of a chain and its digest; 0 and the digest of the beginning if the chain is empty.
 -- $$table.   Parameters: chain String, its name.
 SELECT
     max(position) AS position,

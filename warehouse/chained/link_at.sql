@@ -1,2 +1,2 @@
--- One row: a row at a position of a chain.   $$table.   Parameters: position UInt64.
+-- One row: the row at one position of a chain.   $$table.   Parameters: position UInt64.
 SELECT digest FROM $table WHERE position = {position:UInt64}

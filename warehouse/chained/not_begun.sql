@@ -1,4 +1,4 @@
--- Tables whose chain has not begun, though they have its columns, and whether they have rows.
+-- One row: a table that has a chain's columns but no chain yet, and whether it has rows.
 -- Parameters: tables Array(String).
 SELECT name, total_rows > 0 AS filled
 FROM system.tables

@@ -1,6 +1,6 @@
-"""Demand against capacity: what was asked for and held hour by hour, and how long jobs waited by what was free.
+"""Demand and capacity: GPUs requested and allocated hour by hour, and how long jobs waited depending on what was free.
 
-Statements lie beside this module; whoever asks gives the period and the filters as parameters.
+The SQL statements are beside this module; the caller passes the period and the filters as parameters.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What holds at this moment: who is allocated what and uses it how, and which jobs wait, and why.
+"""The present: current allocations and their use, and jobs that wait, with the reason.
 
-asking   how its statements are asked, and with which filters
-held     the newest instant for which facts came; allocations then, with use, price an hour and waste so far
-waiting  jobs that wait: rank, reason, expected start
+asking   how the statements are run, with which filters
+held     the newest instant with facts; the allocations then, with use, price per hour and waste so far
+waiting  waiting jobs: rank, reason, expected start
 """
 
 from billing.insights.now.asking import ASKED, Ask, asking

@@ -1,4 +1,4 @@
-"""How statements about this moment are asked: a page caches their answers, a route asks the store."""
+"""How statements about the present are run: a page caches the answers, a route queries the store."""
 
 from __future__ import annotations
 

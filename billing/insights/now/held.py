@@ -1,4 +1,4 @@
-"""What is known of this moment: the newest instant for which facts came, what lags behind it, what is allocated."""
+"""The current allocations, as of the newest instant with facts, and which facts lag behind it."""
 
 from __future__ import annotations
 

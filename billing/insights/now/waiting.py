@@ -1,4 +1,4 @@
-"""Jobs that wait: each with why, its place in its queue, since when, and when its scheduler expects it to start."""
+"""Waiting jobs, each with its reason, rank in its queue, waiting time, and the start that its scheduler expects."""
 
 from __future__ import annotations
 

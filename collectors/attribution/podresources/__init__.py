@@ -1,5 +1,5 @@
-"""The kubelet's PodResources API: which container was given which devices.
+"""The kubelet's PodResources API: which devices each container was given.
 
-`client` asks, `ids` reads the plugins' ways of naming a device, `holdings` makes allocations of both.
+`client` asks, `ids` parses the plugins' device ids, `holdings` makes allocations of both.
 `podresources_pb2` is generated from `podresources.proto` (docs/attribution.md says how).
 """

@@ -21,7 +21,8 @@ _MAX_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Whom a device was given to. A pod's name is used again by its successor: good for this answer only."""
+    """The container that a device was given to. Pod names are reused by successors, so this is valid for one answer
+    only."""
 
     namespace: str
     pod: str
@@ -30,7 +31,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class GivenDevice:
-    """A device plugin's: resource and id as it names them."""
+    """A device of a device plugin: resource and id in the plugin's own terms."""
 
     container: Container
     resource: str
@@ -39,10 +40,8 @@ class GivenDevice:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDevice:
-    """Dynamic resource allocation's: driver, pool and device identify it; the UUID is in its ResourceSlice.
-
-    share_id: tells apart who shares the device's capacity, empty if it is not divided.
-    """
+    """A device of dynamic resource allocation, identified by driver, pool and device; its ResourceSlice has the
+    UUID."""
 
     container: Container
     driver: str
@@ -54,10 +53,7 @@ class ClaimedDevice:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the kubelet had given out.
-
-    offered: ids by resource of all healthy devices, given out or not; None if this kubelet does not tell.
-    """
+    """All devices that the kubelet had assigned at one moment."""
 
     devices: tuple[GivenDevice, ...] = ()
     claims: tuple[ClaimedDevice, ...] = ()

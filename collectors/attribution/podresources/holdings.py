@@ -17,7 +17,7 @@ ClaimKey = tuple[str, str, str]
 
 @dataclass
 class _Held:
-    """What the pods of a node hold, as it is read."""
+    """Collects what the pods of a node hold."""
 
     replicas: dict[tuple[str, Place], set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
     resources: dict[tuple[str, Place], str] = field(default_factory=dict)
@@ -35,14 +35,7 @@ def allocations(
     inventory: Inventory,
     claim_places: Mapping[ClaimKey, Place] | None = None,
 ) -> tuple[Allocations, Counter[str]]:
-    """A node's allocations, and what was not used of the answer, by reason.
-
-    pods: of this node, as they are now.   claim_places: UUIDs of what dynamic resource allocation names, which only
-    its ResourceSlices tell.
-    Shape:  one per pod and place; a pod's replicas and containers there are counted in `held`, the same replica in
-            several containers once.
-    Traps:  old kubelets list pods that have ended; an id of a device that the node does not have is kept as missing.
-    """
+    """A node's allocations, and the parts of the answer that were not used, by reason."""
     held, dropped = _Held(), Counter[str]()
     live = uids_by_name(pods)
     ended = {(pod.namespace, pod.name) for pod in pods if pod.terminated}

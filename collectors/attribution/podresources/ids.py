@@ -28,10 +28,7 @@ _PCI = re.compile(
 
 
 def parse(resource: str, device_id: str) -> DeviceRef | None:
-    """What a plugin's id names; None if the resource is no accelerator's.
-
-    An id of no known form is its own key: only an alias finds it.
-    """
+    """Parses a plugin's id; None if the resource is no accelerator."""
     vendor = next((rule.vendor for rule in RULES if rule.pattern.fullmatch(resource)), "")
     replicated = _REPLICA.fullmatch(device_id)
     key = replicated["key"] if replicated else device_id
@@ -49,7 +46,7 @@ def parse(resource: str, device_id: str) -> DeviceRef | None:
 
 
 def pci_address(text: str) -> str:
-    """A PCI address as everybody's key: lower case, domain of four digits; what is none, as it is."""
+    """A PCI address in canonical form: lower case, domain of four digits; other text is returned unchanged."""
     found = _PCI.fullmatch(text)
     if not found:
         return text
@@ -57,7 +54,7 @@ def pci_address(text: str) -> str:
 
 
 def _nvidia(key: str, replica: int | None) -> DeviceRef | None:
-    """Forms that are NVIDIA's whatever the resource is called: a site may rename it."""
+    """Forms that are NVIDIA's whatever the resource is called, because a site may rename it."""
     if whole := _WHOLE.fullmatch(key):
         if whole["replica"] is None:
             return DeviceRef("nvidia", key, key, replica=replica)

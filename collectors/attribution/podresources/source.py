@@ -12,10 +12,7 @@ from collectors.attribution.podresources.holdings import ClaimKey, allocations
 
 
 class KubeletAllocations:
-    """Asks PodResources and a source of pods, one after the other, each cycle anew: names are good for no longer.
-
-    claim_places: the places that ResourceSlices tell of (driver, pool, device); asked when a pod has such a claim.
-    """
+    """Reads PodResources and then the pods in each cycle; nothing is cached, because names are reused."""
 
     def __init__(
         self,

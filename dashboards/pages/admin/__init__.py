@@ -1,5 +1,6 @@
-"""Administration: what is applied (prices, tenants, budgets, objectives, energy, parties), pushed rows that wait
-for a person, tokens, users, and who did what (`?part=`)."""
+"""Administration: applied configuration (prices, tenants, budgets, objectives, energy, parties), held pushes, tokens,
+users, and the audit (`?part=`).
+"""
 
 from __future__ import annotations
 

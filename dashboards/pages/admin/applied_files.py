@@ -1,5 +1,6 @@
-"""What people state, each with its history and a form for the next version: rate cards, the tenants' mapping with what
-no rule of it fits, budgets, objectives, energy settings, parties."""
+"""Applied configuration, each kind with its history and a form for the next version: rate cards, the tenant mapping
+with allocations that no rule matches, budgets, objectives, energy settings, parties.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def _since(start: datetime | None, end: datetime | None, filters: Filters, words
 
 
 def _policies(card: AppliedCard, words: Language) -> Component | None:
-    """What else the card says, as it was applied."""
+    """The rest of the card, as it was applied."""
     others = {key: value for key, value in json.loads(card.card.canonical()).items() if key != "rates" and value}
     text = json.dumps(others, ensure_ascii=False, indent=2)
     return html.Details(
@@ -143,7 +144,7 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
 
 
 def file_part(kind: applied_files.Kind, store: Store, filters: Filters, words: Language) -> list[Component]:
-    """A file that is shown as it is written; what follows from it stands on other pages."""
+    """A file shown as it is written; its effects are on other pages."""
     found = applied_files.in_force(store, kind)
     title, version = words(f"admin.{kind.name}"), found.version if found else ""
     said = words("admin.file_is", version=found.version, author=found.author) if found else ""

@@ -1,6 +1,6 @@
-"""The next version of an applied file: written or opened, compared with the one in force, applied.
+"""The form for the next version of an applied file: write or open it, compare it with the version in force, apply it.
 
-What is applied is what was compared: the form that applies it carries that text, whatever the editor holds since.
+Exactly the compared text is applied: the form that applies it carries that text, even if the editor has changed since.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NUMBERS = ("gpu_hours", "old_cost", "new_cost", "difference", "unpriced_before",
 
 
 def form_card(kind: applied_files.Kind, file: Any, words: Language) -> Component | None:
-    """file: what the editor begins with.   None for those who may not apply one."""
+    """file: the editor's initial text.   None for those who may not apply one."""
     if not current().may(kind.action):
         return None
     return parts.card(
@@ -59,7 +59,7 @@ def form_card(kind: applied_files.Kind, file: Any, words: Language) -> Component
 
 
 def comparison(store: Store, filters: Filters, words: Language, text: str | None) -> Component:
-    """What the text would change, and a form that applies it; or why it cannot be applied, in one line."""
+    """The effect of the text, and a form that applies it; or a line that says why it cannot be applied."""
     kind = applied_files.KINDS.get(filters.more.get("part", ""), applied_files.RATES)
     try:
         current().require(kind.action)

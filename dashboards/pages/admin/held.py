@@ -24,7 +24,7 @@ from warehouse.store import Store
 DAYS = 7
 """Of senders' pushes that are shown; the API has more."""
 MOST_ROWS = 20
-"""Rows of a held push that are shown; a yes is to all of them."""
+"""Rows of a held push that are shown; accepting it accepts all of its rows."""
 
 
 def held_part(store: Store, filters: Filters, words: Language) -> list[Component]:
@@ -83,7 +83,7 @@ def _chosen(store: Store, id: str, words: Language) -> list[Component]:
 
 
 def effect_of(store: Store, filters: Filters, words: Language) -> Component:
-    """What a yes would change, in money, and the yes and the no for those who may say them."""
+    """The effect of accepting the push, in money, and buttons to accept or refuse it for those who may."""
     current().require(Action.see_held)
     title = words("admin.held_effect")
     try:

@@ -24,7 +24,7 @@ SCOPES = ("read", "read,sql", "read,write", "read,write,sql")
 
 
 def tokens_part(store: Store, filters: Filters, words: Language) -> list[Component]:
-    """One's own; an admin's are everybody's."""
+    """The user's own tokens; for an admin, everybody's."""
     now = datetime.now(UTC)
     found = list_tokens(current_access(), current())
     heads = [words(f"admin.{name}") for name in ("token", "owner_name", "may", "scopes", "expires", "state")]

@@ -51,7 +51,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 
 def active(store: Store, filters: Filters, now: datetime) -> list[dict[str, Any]]:
-    """What fires and what is pending, as of now; of the tenants and clusters chosen, and of `?rule=`."""
+    """Firing and pending alerts, as of now; filtered by tenants, clusters, and `?rule=`."""
     wanted = {name: filters.address.chosen.get(name, ()) for name in FILTERS}
     return [
         one
@@ -96,7 +96,7 @@ def _headline(found: Rows, silenced: int | None, targets: Rows, evaluated: bool,
 
 
 def _history(store: Store, filters: Filters, words: Language) -> tuple[Component, ...]:
-    """What began to fire in the period: by step, and one by one."""
+    """Alerts that began to fire in the period: by step, and individually."""
     assert filters.period is not None
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
     rule = filters.more.get("rule", "")

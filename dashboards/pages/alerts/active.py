@@ -29,7 +29,7 @@ Alert = Mapping[str, Any]
 
 
 def active_card(found: Sequence[Alert], filters: Filters, now: datetime, evaluated: bool, words: Language) -> Component:
-    """found: firing before pending, the worst first. Why each fires comes when it is opened (`why`)."""
+    """found: firing before pending, the most severe first. The evidence of each is loaded when it is opened (`why`)."""
     if not found:
         content = states.nothing_here(words("fires.none" if evaluated else "fires.not_evaluated"))
     else:
@@ -48,7 +48,7 @@ def active_card(found: Sequence[Alert], filters: Filters, now: datetime, evaluat
 
 
 def _rules(filters: Filters, words: Language) -> Component | None:
-    """How to get back from one rule to all."""
+    """A link from one rule back to all."""
     if not filters.more.get("rule"):
         return None
     return dcc.Link(words("alerts.all_rules"), href=filters.href("/alerts"), className="gl-clear")
@@ -84,7 +84,7 @@ def _badge(text: str, why: str = "") -> Component:
 
 
 def why(one: Alert | None, filters: Filters, may_silence: bool, words: Language) -> list[Component]:
-    """What an opened alert says. None: it is over."""
+    """The evidence and runbook of an opened alert. None: it is over."""
     return [html.P(words("alerts.over"))] if one is None else list(_why(one, filters, may_silence, words))
 
 

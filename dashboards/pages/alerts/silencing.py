@@ -1,4 +1,4 @@
-"""Silences: active ones, by whom and why; a form to add one, for those who may."""
+"""Silences: active ones, with author and reason; a form to add one, for those who may."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ABOUT = ("alertname", "cluster", "node", "device_id", "queue", "tenant", "worklo
 def silences_card(
     store: Store, filters: Filters, now: datetime, alert: Mapping[str, Any] | None, may_silence: bool, words: Language
 ) -> Component:
-    """alert: the one that the form begins with."""
+    """alert: the one that prefills the form."""
     matchers = "" if alert is None else matchers_text(alert["labels"])
     return parts.card(
         words("alerts.silences"),
@@ -84,7 +84,7 @@ def end(store: Store, filters: Filters, words: Language, identifier: str) -> Any
 
 
 def listed(found: Sequence[Silence], filters: Filters, now: datetime, may_silence: bool, words: Language) -> Component:
-    """Those in force, then those to come."""
+    """Active silences, then scheduled ones."""
     if not found:
         return states.nothing_here(words("alerts.no_silence"))
     return html.Ul(
@@ -123,7 +123,7 @@ def _span(one: Silence, filters: Filters, now: datetime, words: Language) -> str
 
 
 def _form(matchers: str, begun: bool, words: Language) -> Component:
-    """What was written stays when the page is drawn again beneath it."""
+    """The form's content stays when the page is redrawn beneath it."""
     kept: dict[str, Any] = {"persistence": matchers or True, "persistence_type": "memory", "size": "xs"}
     return html.Details(
         [

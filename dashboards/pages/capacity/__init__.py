@@ -1,5 +1,8 @@
-"""Capacity: what was asked for and held hour by hour, how long jobs waited by what was free, and what other GPUs would
-have changed. What is available, and what if, are not for who sees some tenants only."""
+"""Capacity: GPUs requested and allocated hour by hour, how long jobs waited depending on what was free, and what other
+GPUs would have changed.
+
+Available capacity and what-if are hidden from users who see some tenants only.
+"""
 
 from __future__ import annotations
 

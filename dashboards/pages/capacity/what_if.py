@@ -1,4 +1,4 @@
-"""The form that asks what other GPUs would have changed, and the simulator's answer beside what really was."""
+"""The what-if form: which other GPUs to assume, and the simulator's answer beside what really happened."""
 
 from __future__ import annotations
 
@@ -125,10 +125,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
 
 
 def begun(store: Store, filters: Filters, words: Language) -> tuple[Future[Outcomes], Callable[[Outcomes], Component]]:
-    """The simulation that the address asks for, which runs elsewhere, and what draws its answer.
-
-    Errors: LedgerError if it cannot be, or is not theirs to ask.
-    """
+    """Starts the simulation that the address asks for, in another process, and draws its answer."""
     current().require(Action.see_fleet)
     if filters.period is None:
         raise filters.nothing_closed()
@@ -166,7 +163,7 @@ def _change(filters: Filters) -> Change:
 
 
 def answer(asked: WhatIf, outcomes: Outcomes, filters: Filters, words: Language) -> Component:
-    """Side by side: as it was, on the simulator, and with the change."""
+    """Side by side: what happened, the same simulated, and with the change."""
     was, same, changed = outcomes
     currency = asked.price.currency or filters.currency
     named = change_name(asked.change, words)
@@ -202,7 +199,7 @@ def change_name(change: Change, words: Language) -> str:
 
 
 def verdict(asked: WhatIf, outcomes: Outcomes, currency: str, words: Language) -> str:
-    """What the change does, in one sentence: simulated against simulated, which differ in nothing else."""
+    """The effect of the change, in one sentence: it compares two simulations, which differ in nothing else."""
     _, same, changed = outcomes
     if asked.change == Change():
         return words("capacity.unchanged")
@@ -231,7 +228,7 @@ def _signed_hours(value: float) -> str:
 
 
 def trust(was: Outcome, same: Outcome, words: Language) -> str:
-    """How far the simulator is from what was."""
+    """How far the simulator is from what really happened."""
     return words(
         "capacity.trust", real=hours(was.waited_gpu_hours), model=hours(same.waited_gpu_hours),
         share=percent(same.waited_gpu_hours, was.waited_gpu_hours) if was.waited_gpu_hours else UNKNOWN,

@@ -1,6 +1,6 @@
-"""What changed in the cost since another period, and because of what: a walk from one to the other, and whose it was.
+"""Changes: why the period cost more or less than another, as steps from one total to the other, and for whom.
 
-The level is what the filters say, as on the page of tenants.
+The level is that of the filters, as on the tenants page.
 """
 
 from __future__ import annotations

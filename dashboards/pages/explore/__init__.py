@@ -1,5 +1,6 @@
-"""SQL from a page: a statement in the URL (`?sql=`, or `?saved=` a query's name), what it may ask beside it, its answer
-as a table and a chart."""
+"""Explore: runs SQL in the browser: a statement in the URL (`?sql=`, or `?saved=` a query's name), the schema, and the
+answer as a table and a chart.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved queries on the page: which there are, the one that is chosen (`?saved=&owner=`), and a form that keeps one."""
+"""Saved queries on the page: the list, the chosen one (`?saved=&owner=`), and a form that saves one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 40
 
 
 def chosen(filters: Filters) -> SavedQuery | None:
-    """The saved query that the URL names; None where it names none, or none that is there."""
+    """The saved query that the URL names; None if it names none, or an unknown one."""
     name = filters.more.get("saved", "")
     try:
         return _named(name, filters) if name else None
@@ -33,7 +33,7 @@ def _named(name: str, filters: Filters) -> SavedQuery:
 
 
 def saved_part(filters: Filters, words: Language) -> list[Component | None]:
-    """What stands between the editor and the examples."""
+    """The part between the editor and the examples."""
     here = chosen(filters)
     asked = filters.more.get("saved", "")
     missing = html.P(words("explore.not_saved", name=asked), className="gl-note") if asked and here is None else None

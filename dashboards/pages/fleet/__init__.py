@@ -1,4 +1,4 @@
-"""The fleet: every device by what it did and cost, how the shared ones are cut, and one of them (`?device=`)."""
+"""The fleet: every device by what it did and cost, how shared devices are partitioned; and one device (`?device=`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 
 def last_instant(filters: Filters) -> datetime:
-    """Where what is shown of the period ends."""
+    """The end of the displayed part of the period."""
     assert filters.period is not None
     return min(filters.period.end, filters.months[-1].last + HOUR)
 
@@ -115,7 +115,7 @@ def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
 
 
 def _map_card(devices: Rows, filters: Filters, words: Language) -> Component:
-    """A cell a device, on its node, in its pool; the colour says one measure, and links choose which."""
+    """A cell per device, by node and pool; its colour shows one measure, which links choose."""
     measure = next((one for one in MEASURES if one.key == filters.more.get("by")), MEASURES[0])
     top = measure.top(devices)
     chooser = html.Ul(

@@ -1,4 +1,4 @@
-"""The heat map's cells: what a colour says, and of which measure."""
+"""The heat map's cells and colours, for each measure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MEASURES = (
 
 
 def cell(row: Mapping[str, Any], measure: Measure, top: float, filters: Filters, words: Language) -> Component:
-    """A device as a coloured link. Unknown is hatched; so is what is down, otherwise."""
+    """A device as a coloured link. Unknown is hatched; unavailable has another hatching."""
     value = row[measure.column]
     said = UNKNOWN if value is None else measure.said(value, filters.currency)
     is_down = row["state"] == "unavailable"

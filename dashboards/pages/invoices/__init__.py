@@ -1,7 +1,7 @@
-"""Invoices: where each month stands, its drafts and issued invoices; and one of them (`?number=`) with its lines.
+"""Invoices: the state of each month, its drafts and issued invoices; and one invoice (`?number=`) with its lines.
 
-The month is `?month=`, by default the newest that is over. Drafts are asked of the API by the browser, as they are
-computed from what all tenants held, and take longer than a page may.
+The month is `?month=`, by default the newest that is over. The browser loads drafts from the API, because they are
+computed from the usage of all tenants, which takes longer than a page may.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 
 def _sum(rows: Rows, name: str) -> str:
-    """Of each currency apart."""
+    """A sum for each currency."""
     return " + ".join(exact(row[name], row["currency"]) for row in rows) or UNKNOWN
 
 

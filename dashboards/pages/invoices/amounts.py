@@ -1,4 +1,4 @@
-"""Amounts as documents have them."""
+"""Amounts as on documents."""
 
 from __future__ import annotations
 

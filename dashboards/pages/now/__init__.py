@@ -1,4 +1,4 @@
-"""Now: who holds what at this moment, whether it is used, what it costs an hour, and what it has wasted so far."""
+"""Now: current allocations, whether they are used, what they cost per hour, and what they have wasted so far."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, money, percent
 from dashboards.languages import Language
-from dashboards.pages.now.known import held
+from dashboards.pages.now.allocated import held
 from dashboards.parts import Figure
 from dashboards.registry import Page
 from warehouse.store import Store
@@ -59,7 +59,7 @@ def _titles(filters: Filters, words: Language, now: Moment | None) -> Component:
 
 
 def _stopped(filters: Filters, words: Language, now: Moment) -> Component | None:
-    """Where nothing comes any more, the page says so before any figure."""
+    """A warning before all figures if no facts arrive any more."""
     if not now.stopped:
         return None
     at = f"{words.day(filters.local(now.at))}, {filters.local(now.at):%H:%M}"

@@ -1,4 +1,4 @@
-"""The overview: was the fleet used, what did it cost, what was wasted, and how sure are we."""
+"""The overview: whether the fleet was used, what it cost, what was wasted, and how reliable the numbers are."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def chosen_grain(filters: Filters) -> figures.Grain:
 
 
 def by_tenant(rows: Sequence[Mapping[str, Any]]) -> Tenants:
-    """What each tenant held; the dearest first."""
+    """What each tenant held; the most expensive first."""
     listed = [(row["tenant"], amounts([row])) for row in rows if row["is_held"]]
     return sorted(listed, key=lambda one: (-(one[1].list_cost or 0), -one[1].allocated, one[0]))
 

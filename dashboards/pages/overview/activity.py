@@ -1,4 +1,4 @@
-"""Activity besides the money: waiting jobs and firing alerts."""
+"""Waiting jobs and firing alerts, for the overview."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _queue(name: str, filters: Filters, words: Language) -> Component | str:
 
 
 def is_evaluated(store: Store, filters: Filters) -> bool:
-    """Whether alert rules ever were, as far as the reader may know."""
+    """Whether alert rules were ever evaluated, as far as the reader may know."""
     return bool(filters.rows_now(store, __file__, "evaluations")[0]["evaluations"])
 
 

@@ -1,4 +1,4 @@
-"""How sure the numbers are: what could not be metered, priced or counted, and where to look."""
+"""How reliable the numbers are: what could not be metered, priced or counted, and where to look."""
 
 from __future__ import annotations
 

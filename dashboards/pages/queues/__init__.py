@@ -1,4 +1,4 @@
-"""Queues: who waits and why, how long others did, who took whose place, what keeps idle GPUs from those who wait."""
+"""Queues: who waits and why, how long jobs waited, who preempted whom, and what keeps waiting jobs from idle GPUs."""
 
 from __future__ import annotations
 
@@ -149,10 +149,7 @@ def waits(rows: Rows, words: Language) -> go.Figure:
 
 
 def reasons(rows: Rows, reported: Rows, filters: Filters) -> dict[str, dict[str, int]]:
-    """Waiting jobs of each queue by reason: as a scheduler tells them, else as its events do; '' is no reason.
-
-    A scheduler counts jobs of all tenants and projects: where these are filtered, the events alone are asked.
-    """
+    """Waiting jobs of each queue by reason: from a scheduler's metrics, else from its events; '' is no reason."""
     narrowed = any(name in filters.address.chosen for name in ("tenant", "project"))
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     queues = filters.address.chosen.get("queue", ())
@@ -254,7 +251,7 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
 
 
 def _quota_card(store: Store, reported: Rows, filters: Filters, sees_fleet: bool, words: Language) -> Component:
-    """What was guaranteed and got: as the scheduler tells, else as objectives measure it."""
+    """Guaranteed and received GPUs: from the scheduler's metrics, else as objectives measure it."""
     tenants = filters.address.chosen.get("tenant", ())
     accounts: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in reported:

@@ -1,5 +1,6 @@
-"""Savings: what could be held cheaper, what is still held apart from what ended but recurs; and where the rest of the
-idle cost comes from, of which nothing can be saved any more."""
+"""Savings: recommendations for current and recurring workloads; and the rest of the idle cost, which can no longer be
+saved.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ WRAPPED = {"wrapText": True, "autoHeight": True, "cellStyle": {"lineHeight": "1.
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
-    """The report reads samples of a month: it comes after the page."""
+    """The report reads a month of samples, so it is loaded after the page."""
     return parts.page(
         parts.titles(filters, words, words("savings.title")),
         dcc.Store(id="savings-asked", data=filters.href("/savings")),

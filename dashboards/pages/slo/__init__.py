@@ -14,7 +14,7 @@ from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, percent
 from dashboards.languages import Language
-from dashboards.pages.slo.disturbed import interference_part
+from dashboards.pages.slo.interference import interference_part
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
 from warehouse.store import Store
@@ -38,7 +38,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 
 def series_of(store: Store, filters: Filters) -> list[SeriesStatus]:
-    """As they stood at the period's end; an objective of which nothing is known stays, whoever is chosen."""
+    """Series as of the period's end; an objective without data is shown whichever tenants are chosen."""
     assert filters.period is not None
     chosen = filters.address.chosen
 
@@ -169,7 +169,7 @@ def _row(one: SeriesStatus, filters: Filters, words: Language) -> dict[str, Any]
 
 
 def _href(one: SeriesStatus, filters: Filters) -> str | None:
-    """Where to see what it is about: the queue, or the tenant's workloads."""
+    """A link to the subject: the queue, or the tenant's workloads."""
     if not one.tenant:
         return None
     if one.kind == "queue_wait" and one.subject:

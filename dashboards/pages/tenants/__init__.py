@@ -1,7 +1,6 @@
-"""Who costs what, and how well it was used: tenants, a tenant's projects, a project's workloads.
+"""Tenants: what each costs, and how well it uses its GPUs; a tenant's projects, a project's workloads.
 
-The level is what the filters say: one tenant shows its projects, one project of it the workloads; these have their own
-page.
+The filters choose the level: one tenant shows its projects, one project its workloads, which have pages of their own.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def by_invoice(filters: Filters, rows: Rows, total: Amounts, level: Level, words
 
 
 def _advice_card(filters: Filters, words: Language) -> Component:
-    """Filled in by a callback: it asks for more than the page."""
+    """Filled in by a callback, because it reads more than the page."""
     return parts.card(
         words("workload.advice"),
         words("advice.tenant_is"),

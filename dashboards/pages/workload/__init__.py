@@ -1,4 +1,4 @@
-"""Workloads: all of them, and one of them (`?workload=`): what happened to it, what it used, what it is charged."""
+"""Workloads: all of them, and one (`?workload=`): its events, its use, its charges, its recommendations."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _not_then(lifecycle: Lifecycle, filters: Filters, words: Language) -> Compon
 
 
 def _advice_card(workload: str, words: Language) -> Component:
-    """Filled in by a callback: it looks at what the workload did lately."""
+    """Filled in by a callback: it examines what the workload did recently."""
     return parts.card(
         words("workload.advice"),
         words("workload.advice_is"),

@@ -1,4 +1,4 @@
-"""A workload that waits: why, its place in its queue, when it may start, and who holds what it waits for."""
+"""A waiting workload: why it waits, its rank in its queue, when it may start, and who holds what it waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
-from dashboards.pages.now.known import held
+from dashboards.pages.now.allocated import held
 from dashboards.pages.queues.waiters import expected, waiting
 from dashboards.parts import Figure
 from warehouse.store import Store

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from alerts.acceptance.checks import Check, accepted, cases, judge
-from alerts.acceptance.made_up import MadeUp
 from alerts.acceptance.measures import of_seconds
 from alerts.acceptance.plan import DEFAULT, Plan, load_plan
 from alerts.acceptance.report import earlier_throughputs
 from alerts.acceptance.runs import Commands, Recorded, Run, keep
+from alerts.acceptance.simulated import Simulated
 from alerts.acceptance.suite import run_suite
 from alerts.errors import AlertError
 
@@ -55,7 +55,7 @@ def plan(**more: Any) -> Plan:
 
 
 def runs(wanted: Plan, **runner: Any) -> dict[str, dict[str, Run]]:
-    made = MadeUp(wanted, **runner)
+    made = Simulated(wanted, **runner)
     return {case.name: made.perform(case) for case in cases(wanted)}
 
 
@@ -172,7 +172,7 @@ def test_quantiles_are_steps_that_were_and_few_steps_have_no_p99() -> None:
 
 def test_made_up_runs_are_said_so_and_prove_nothing(tmp_path: Path) -> None:
     wanted = load_plan(DEFAULT)
-    report = run_suite(wanted, MadeUp(wanted), NOW)
+    report = run_suite(wanted, Simulated(wanted), NOW)
     assert verdicts(list(report.checks)) == {}
     assert (report.accepted, report.verdict) == (False, "NOT MEASURED")
     written, page = report.write(tmp_path)

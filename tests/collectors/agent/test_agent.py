@@ -190,7 +190,7 @@ def test_an_agent_that_is_ended_while_a_source_hangs_ends(tmp_path: Path, monkey
 
 
 def test_a_stalled_source_is_a_finding(tmp_path: Path) -> None:
-    from collectors.agent.agent import Agent, _keep_house
+    from collectors.agent.agent import Agent, _housekeeping
     from collectors.agent.cycle import Cycle
     from collectors.agent.outbox import Outbox
 
@@ -199,11 +199,11 @@ def test_a_stalled_source_is_a_finding(tmp_path: Path) -> None:
         outbox = Outbox(spool, "c1", "n1")
         cycle = Cycle(Planned("slow", 1, Still()), outbox, steady=lambda: 100.0)
         agent = Agent(settings(tmp_path, None), spool, outbox, [cycle], None, [])
-        _keep_house(agent, now)
+        _housekeeping(agent, now)
         assert spool.state().rows == 0
         cycle.state.busy_since = 90.0
-        _keep_house(agent, now)
-        _keep_house(agent, now)
+        _housekeeping(agent, now)
+        _housekeeping(agent, now)
         assert outbox.rows["findings"] == 1
         assert agent.trouble(now)
 

@@ -253,14 +253,14 @@ def test_a_loss_becomes_a_finding_once(tmp_path: Path) -> None:
     for number in range(20):
         row = {"ts": at, "finding": "x", "severity": "info", "message": f"{number} {number**50}"}
         outbox.put("test", Collected({"findings": [row]}), at)
-    outbox.tell_losses(at)
-    outbox.tell_losses(at + timedelta(minutes=9))
+    outbox.report_losses(at)
+    outbox.report_losses(at + timedelta(minutes=9))
     reported = [row for row in spooled(spool) if row["finding"] == "spool_overflow"]
     assert len(reported) == 1
     assert reported[0]["severity"] == "critical"
     assert "rows of findings" in reported[0]["message"]
-    outbox.tell_losses(at + timedelta(minutes=11))
+    outbox.report_losses(at + timedelta(minutes=11))
     assert [row["finding"] for row in spooled(spool)] == ["spool_overflow"], "what telling it cost is told, too"
-    outbox.tell_losses(at + timedelta(minutes=22))
+    outbox.report_losses(at + timedelta(minutes=22))
     assert spooled(spool) == []
     spool.close()

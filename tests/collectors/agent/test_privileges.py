@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from collectors.agent import privileges
-from collectors.agent.privileges import Answer, Privilege, look, missing, reads_nvml
+from collectors.agent.privileges import Answer, Privilege, check, missing, reads_nvml
 from collectors.agent.settings import AgentSettings, DeliverSettings, NvmlSettings, SourcesSettings
 from tests.collectors.attribution.proc_tree import host_proc
 
 
 def states(nvml: NvmlSettings, token: Path | None = None) -> dict[str, str]:
     settings = AgentSettings(sources=SourcesSettings(nvml=nvml), deliver=DeliverSettings(token_file=token))
-    found = look(settings)
+    found = check(settings)
     for privilege in missing(found):
         assert privilege.message and privilege.next_step and privilege.needed_for
     return {privilege.name: privilege.state for privilege in found}

@@ -264,7 +264,7 @@ def test_an_agent_tells_of_the_node_that_its_token_is_bound_to_and_the_watch_of_
         ("kubernetes: {audience: a, accounts: []}", "accounts"),
         ("kubernetes: {accounts: [{account: a/b, records: all, clusters: all, nodes: own}]}", "audience"),
         ("kubernetes: {audience: a, accounts: [{account: b, records: all, clusters: all, nodes: own}]}", "account"),
-        ("kubernetes: {audience: a, accounts: [{account: a/b, records: all, clusters: all}]}", "nodes is not said"),
+        ("kubernetes: {audience: a, accounts: [{account: a/b, records: all, clusters: all}]}", "nodes is missing"),
     ],
 )
 def test_a_section_of_no_use_names_the_key(tmp_path: Path, text: str, said: str) -> None:

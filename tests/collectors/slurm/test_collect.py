@@ -24,7 +24,7 @@ from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.collect import SlurmCollector
 from collectors.slurm.inventory import Place
-from collectors.slurm.jobs import Job, Site, life
+from collectors.slurm.jobs import Job, Site, lifecycle
 from collectors.slurm.nodes import Node
 from collectors.slurm.parsed import Parsed
 from collectors.slurm.position import Pace, ReadState, since
@@ -398,7 +398,7 @@ def test_a_task_that_waits_again_has_ended_though_accounting_has_no_record_of_it
 def test_what_is_left_of_a_job_that_is_resized_in_its_last_second_ends() -> None:
     """Its end stands in the instant in which the record before it ends, and ended that one again."""
     left = replace(Job("7"), state="COMPLETED", submitted_at=NOW, started_at=NOW, ended_at=NOW, nodes=("g1",))
-    rows = life(replace(left, held=Gpus(1)), PLAIN)
+    rows = lifecycle(replace(left, held=Gpus(1)), PLAIN)
     assert [(row["event"], row["ts"]) for row in rows[1:]] == [
         ("started", NOW),
         ("resized", NOW),  # to nothing: it held what it had for no time

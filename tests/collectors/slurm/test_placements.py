@@ -7,7 +7,7 @@ from typing import Any
 
 from collectors.slurm import rest
 from collectors.slurm.inventory import Inventory, Place
-from collectors.slurm.jobs import Site, life, profile_is_a_guess
+from collectors.slurm.jobs import Site, lifecycle, profile_is_a_guess
 from collectors.slurm.rows import placement_rows
 from collectors.slurm.tres import gres
 from ingest.check_rows import check_rows
@@ -63,12 +63,12 @@ def test_a_planned_end_is_no_end() -> None:
     (job,) = rest.read_jobs({"jobs": [controlled(**JOB)]}).records
     assert (job.state, job.name, job.words["user"], job.nodes) == ("RUNNING", "4700_11", "ann", ("g1", "g2", "g3"))
     assert job.ended_at is None
-    assert [row["event"] for row in life(job, SITE)] == ["submitted", "started", "started", "started"]
+    assert [row["event"] for row in lifecycle(job, SITE)] == ["submitted", "started", "started", "started"]
 
 
 def test_accounting_and_the_controller_name_the_same_allocations() -> None:
     (job,) = rest.read_jobs({"jobs": [controlled(**JOB)]}).records
-    started = [row["allocation_id"] for row in life(job, SITE) if row["event"] == "started"]
+    started = [row["allocation_id"] for row in lifecycle(job, SITE) if row["event"] == "started"]
     assert started == list(dict.fromkeys(row["allocation_id"] for row in placed()))
 
 
@@ -125,7 +125,7 @@ def test_a_job_with_two_profiles_is_one_allocation_that_one_end_ends() -> None:
     ]
     over = controlled(**(JOB | TWO_PROFILES | {"gres_detail": [], "job_state": "COMPLETED", "end_time": TEN + 60}))
     (job,) = rest.read_jobs({"jobs": [over]}).records
-    assert columns(life(job, MIG_NODE)[-1:], "event", "allocation_id") == [("finished", "4711")]
+    assert columns(lifecycle(job, MIG_NODE)[-1:], "event", "allocation_id") == [("finished", "4711")]
 
 
 def test_types_that_were_asked_for_tell_the_profiles_of_a_job_that_is_over() -> None:
@@ -133,11 +133,11 @@ def test_types_that_were_asked_for_tell_the_profiles_of_a_job_that_is_over() -> 
     asked = over | {"tres_per_node": "gres:gpu:a100_3g.20gb:1,gres:gpu:a100_1g.5gb:1"}
     (job,) = rest.read_jobs({"jobs": [controlled(**asked)]}).records
     assert not profile_is_a_guess(job, MIG_NODE)
-    assert columns(life(job, MIG_NODE)[1:3], "partition_profile", "units") == [("1g.5gb", 1), ("3g.20gb", 3)]
+    assert columns(lifecycle(job, MIG_NODE)[1:3], "partition_profile", "units") == [("1g.5gb", 1), ("3g.20gb", 3)]
     for hostile in ("gres:gpu:a100_3g.20gb:9", "gres:gpu:(((", "x" * 1000, "gres:gpu:h100:1"):
         (job,) = rest.read_jobs({"jobs": [controlled(**(over | {"tres_per_node": hostile}))]}).records
         assert profile_is_a_guess(job, MIG_NODE)
-        assert columns(life(job, MIG_NODE)[1:3], "partition_profile", "units") == [("1g.5gb", 1), ("1g.5gb", 1)]
+        assert columns(lifecycle(job, MIG_NODE)[1:3], "partition_profile", "units") == [("1g.5gb", 1), ("1g.5gb", 1)]
 
 
 def test_a_node_that_has_one_profile_tells_it() -> None:
@@ -145,7 +145,7 @@ def test_a_node_that_has_one_profile_tells_it() -> None:
     over = JOB | TWO_PROFILES | {"gres_detail": [], "job_state": "COMPLETED", "end_time": TEN + 60}
     (job,) = rest.read_jobs({"jobs": [controlled(**over)]}).records
     assert not profile_is_a_guess(job, site)
-    assert columns(life(job, site)[1:3], "partition_profile", "units") == [("3g.20gb", 3), ("3g.20gb", 3)]
+    assert columns(lifecycle(job, site)[1:3], "partition_profile", "units") == [("3g.20gb", 3), ("3g.20gb", 3)]
 
 
 def test_a_restarted_job_is_placed_a_millisecond_later_than_the_end_of_its_last_run() -> None:
@@ -162,7 +162,7 @@ def test_a_run_that_goes_back_into_the_queue_starts_nothing_while_it_completes()
     for end, events in ((0, ["submitted"]), (60, ["submitted", *["started"] * 3])):
         completing = JOB | {"job_state": "COMPLETING", "end_time": TEN + end, "gres_detail": []}
         (job,) = rest.read_jobs({"jobs": [controlled(**completing)]}).records
-        assert [row["event"] for row in life(job, SITE)] == events
+        assert [row["event"] for row in lifecycle(job, SITE)] == events
 
 
 def test_waiting_and_ended_jobs_are_placed_nowhere() -> None:
@@ -170,7 +170,7 @@ def test_waiting_and_ended_jobs_are_placed_nowhere() -> None:
     ended = {"job_state": "TIMEOUT", "end_time": TEN + 3600, "gres_detail": []}
     assert placed(**ended) == []
     (job,) = rest.read_jobs({"jobs": [controlled(**(JOB | ended))]}).records
-    assert {(row["event"], row["reason"]) for row in life(job, SITE)[-3:]} == {("failed", "TIMEOUT")}
+    assert {(row["event"], row["reason"]) for row in lifecycle(job, SITE)[-3:]} == {("failed", "TIMEOUT")}
 
 
 def test_a_job_says_why_it_waits_while_it_does() -> None:
@@ -180,7 +180,7 @@ def test_a_job_says_why_it_waits_while_it_does() -> None:
         ("RUNNING", "Resources", None),
     ):
         (job,) = rest.read_jobs({"jobs": [controlled(**(JOB | {"job_state": state, "state_reason": reason}))]}).records
-        assert life(job, SITE)[0].get("reason") == reported
+        assert lifecycle(job, SITE)[0].get("reason") == reported
 
 
 def test_what_was_asked_for_each_node_counts_where_the_site_does_not_account_for_gpus() -> None:
@@ -191,5 +191,5 @@ def test_what_was_asked_for_each_node_counts_where_the_site_does_not_account_for
         "tres_per_node": "gres:gpu:h100:2",
     }
     (job,) = rest.read_jobs({"jobs": [controlled(**(JOB | unreported))]}).records
-    (submitted,) = life(job, SITE)
+    (submitted,) = lifecycle(job, SITE)
     assert (submitted["event"], submitted["gpus"]) == ("submitted", 6)

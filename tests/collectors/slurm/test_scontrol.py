@@ -14,7 +14,7 @@ from collectors.slurm import scontrol
 from collectors.slurm.files import read_text
 from collectors.slurm.inventory import Place, read_inventory
 from collectors.slurm.jobs import Site
-from collectors.slurm.nodes import Look, changes, shares_per_gpu
+from collectors.slurm.nodes import NodeInputs, changes, shares_per_gpu
 from ingest.check_rows import check_rows
 from tests.collectors.slurm.test_placements import INVENTORY, columns
 from warehouse.records import DEVICES, FINDINGS
@@ -50,7 +50,7 @@ NodeName=login1
 def test_a_broken_nodes_devices_are_unavailable_since_its_reason_says() -> None:
     nodes = scontrol.read_nodes(NODES, SITE)
     assert not nodes.problems
-    found, unavailable = changes(nodes.records, Look(NOW), SITE, INVENTORY)
+    found, unavailable = changes(nodes.records, NodeInputs(NOW), SITE, INVENTORY)
     since = datetime(2026, 10, 1, 11, 30, tzinfo=UTC)
     assert found.rows["devices"] == [
         {
@@ -78,12 +78,12 @@ def test_a_broken_nodes_devices_are_unavailable_since_its_reason_says() -> None:
 
 def test_a_node_says_nothing_until_it_changes_and_comes_back_now() -> None:
     nodes = scontrol.read_nodes(NODES, SITE).records
-    _, before = changes(nodes, Look(NOW), SITE, INVENTORY)
-    again, _ = changes(nodes, Look(NOW, NOW, before), SITE, INVENTORY)
+    _, before = changes(nodes, NodeInputs(NOW), SITE, INVENTORY)
+    again, _ = changes(nodes, NodeInputs(NOW, NOW, before), SITE, INVENTORY)
     assert not again.rows
     mended = scontrol.read_nodes(NODES.replace("DOWN*+DRAIN", "IDLE"), SITE).records
     later = NOW + timedelta(hours=3)
-    back, after = changes(mended, Look(later, NOW, before), SITE, INVENTORY)
+    back, after = changes(mended, NodeInputs(later, NOW, before), SITE, INVENTORY)
     assert {(row["ts"], row["state"], row["node"]) for row in back.rows["devices"]} == {(later, "available", "g1")}
     assert "g1" not in after
     assert "findings" not in back.rows
@@ -103,7 +103,7 @@ def turns(
     """What a look at NOW says of g1, in seconds from it; the last was at `since`."""
     reason = f"   Reason=x [root@{at(reason_at):%Y-%m-%dT%H:%M:%S}]\n" if reason_at is not None else ""
     text = f"NodeName=g1\n   Gres=gpu:1\n   State={state} Weight=1\n{reason}"
-    look = Look(
+    look = NodeInputs(
         NOW,
         None if since is None else at(since),
         {} if unavailable is None else {"g1": at(unavailable)},
@@ -216,7 +216,7 @@ LINES = st.sampled_from([*NODES.split("\n"), "", "   Gres=", "   State=", "NodeN
 def test_no_text_breaks_the_reader(lines: list[str]) -> None:
     text = "\n".join(lines)
     nodes = scontrol.read_nodes(text, SITE)
-    changes(nodes.records, Look(NOW), SITE, INVENTORY)
+    changes(nodes.records, NodeInputs(NOW), SITE, INVENTORY)
     begun = sum(line.startswith("NodeName=") for line in text.split("\n"))
     twice = {problem.detail for problem in nodes.problems if problem.reason == "named twice"}
     assert len(nodes.records) + len(nodes.problems) + len(twice) == begun

@@ -19,7 +19,7 @@ from dashboards.languages import language
 from dashboards.pages.admin import held
 from dashboards.pages.admin.held import effect_of
 from ingest.held import held_pushes, hold
-from ingest.place import ISSUED_MONTH, Doubt
+from ingest.permissions import ISSUED_MONTH, Doubt
 from ingest.tally import Tally
 from tests.dashboards.browser import MARKS, picture, speaks, tab, taken
 from tests.dashboards.pages.test_apply_form import page

@@ -24,7 +24,7 @@ from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.filters import filters_of
 from dashboards.languages import language
 from dashboards.pages import now as page
-from dashboards.pages.now.known import held
+from dashboards.pages.now.allocated import held
 from gpuledger.client import Client
 from gpuledger.documents import NowAllocation
 from tests.dashboards.site import serving

@@ -18,7 +18,7 @@ from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages.admin import applied_files
-from dashboards.pages.slo import disturbed
+from dashboards.pages.slo import interference
 from tests.dashboards import site
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
@@ -79,7 +79,7 @@ def test_each_table_can_be_taken_along_with_instants_in_utc_and_numbers(operated
     for page in PAGES:
         path, _, search = page.partition("?")
         found |= taken_along(show(operated, ANYBODY, path, f"?{DAY}&{search}").page)
-    found |= taken_along(disturbed.interference_part(operated, filters_of(operated, f"?{DAY}"), EN))
+    found |= taken_along(interference.interference_part(operated, filters_of(operated, f"?{DAY}"), EN))
     assert len(found) > 12, found
     assert {name for name, is_taken in found.items() if not is_taken} <= OTHERWISE
 

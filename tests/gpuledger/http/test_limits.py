@@ -20,7 +20,7 @@ from collectors.agent.settings import DeliverSettings
 from gpuledger.http.limits import HttpLimits
 from tests.gpuledger.http.serving import QUICK, Served, answer, is_ended, over_tls, serving
 from tests.patience import PATIENCE_SECONDS, until
-from warehouse.addresses import counted_as
+from warehouse.addresses import rate_limit_key
 
 LIMITS = HttpLimits(
     connections=20, per_address=10, tls_seconds=1, head_seconds=0.6, idle_seconds=1, head_bytes=4096, url_bytes=1024,
@@ -422,7 +422,7 @@ def test_many_people_behind_a_trusted_proxy_are_no_single_address() -> None:
     ],
 )
 def test_an_ipv6_network_counts_as_one_address(host: str, counted: str) -> None:
-    assert counted_as(host) == counted
+    assert rate_limit_key(host) == counted
 
 
 def test_a_handshake_that_does_not_end_is_counted_and_ended(tmp_path: Path) -> None:

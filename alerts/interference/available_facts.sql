@@ -1,4 +1,4 @@
--- One row: which facts the store has, see alerts/slo/what_is_there.sql. since: the oldest sample or service level.
+-- One row: which facts the store has, see alerts/slo/available_facts.sql. since: the oldest sample or service level.
 SELECT
     (SELECT max(ingested_at) FROM ingest_batches) AS facts_until,
     (SELECT max(run) FROM closed_hours) AS books_run,

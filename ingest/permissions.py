@@ -1,7 +1,7 @@
-"""A sender's rights: which nodes, services and times its rows may be about.
+"""What a sender may write: which clusters, nodes, services, record types and times its rows may be about.
 
-A row out of its place goes to quarantine. A row in its place may still have to wait for a person: it is older than the
-sender's window, or says of a device what the inventory does not (`Doubt`).
+A row outside of these goes to quarantine. A row within them may still be held for approval: if it is older than the
+sender may write by itself, or contradicts the inventory (`Doubt`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ DEFAULT_BACK: Mapping[str, timedelta] = {
     **dict.fromkeys(RECORD_TYPES, timedelta(days=7)),
     "events": timedelta(days=31),
 }
-"""How far back a sender may write of itself if it does not say: as long as agents spool; schedulers tell the whole life
-of what runs when they are first asked."""
+"""How far back a sender may write by default: as long as agents spool; a watcher's first report of a cluster has the
+whole lifecycle of all that runs."""
 
 OUT_OF_PLACE = "out_of_place"
 """Reason in the quarantine."""
@@ -41,16 +41,17 @@ ISSUED_MONTH = "issued_month"
 HELD_FOR = (BEYOND_WINDOW, DEVICE_ELSEWHERE, DEVICE_CHANGED, ALLOCATION_ELSEWHERE, ISSUED_MONTH)
 """Reasons for which rows are held; the page of held pushes has words for each."""
 
-Whereabouts = tuple[str, str, str, str]
-"""Of a device: cluster, node, model, pool, as the inventory has them; a device that was removed is nowhere."""
+DeviceLocation = tuple[str, str, str, str]
+"""Cluster, node, model and pool of a device in the inventory; a removed device has none."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """records, clusters, nodes, services: what it may tell of.   back: how far, where not as by default; None: any.
+class Permissions:
+    """records, clusters, nodes, services: what it may write about.   back: how far back; None: by default; `all`: any
+    time.
 
-    past: what becomes of rows of the past that it may not write by itself: held, or refused (quarantined).
-    inventory: whether it may say anew where a device stands, its model and its pool.
+    past: what happens to rows that are too old: held, or refused (quarantined).
+    inventory: whether it may change a device's node, model and pool.
     """
 
     records: Names
@@ -70,8 +71,8 @@ class Place:
             return None
         return DEFAULT_BACK[record] if self.back is None else self.back
 
-    def on_node(self, node: str) -> Place:
-        """The same for a sender that stands on this node, and tells of nothing else."""
+    def on_node(self, node: str) -> Permissions:
+        """The same permissions, limited to this node."""
         return replace(self, nodes=(_exactly(node),))
 
 
@@ -87,22 +88,21 @@ def fits(name: str, names: Names) -> bool:
     return names == ALL or any(fnmatchcase(name, pattern) for pattern in names)
 
 
-def other_clusters(place: Place, table: pa.Table) -> list[str]:
-    """Clusters that the rows name and that are not the sender's."""
-    if place.clusters == ALL:
+def other_clusters(permissions: Permissions, table: pa.Table) -> list[str]:
+    """Clusters named by the rows that the sender may not write about."""
+    if permissions.clusters == ALL:
         return []
-    return sorted(name for name in table["cluster"].unique().to_pylist() if not fits(name, place.clusters))
+    return sorted(name for name in table["cluster"].unique().to_pylist() if not fits(name, permissions.clusters))
 
 
-def out_of_place(place: Place, record: RecordType, table: pa.Table) -> dict[int, Doubt]:
-    """Rows of nodes, or of services, that are not the sender's. A row that names none is nobody's but theirs who may
-    tell of all.
+def out_of_place(permissions: Permissions, record: RecordType, table: pa.Table) -> dict[int, Doubt]:
+    """Rows about nodes, or services, that are not the sender's. Only senders with `all` may write rows without a name.
 
-    service_levels have no node: what a sender with nodes may tell of is its services.
+    service_levels have no node: there, only the service is checked.
     """
-    column, names, what = "node", place.nodes, "node"
+    column, names, what = "node", permissions.nodes, "node"
     if record.name == "service_levels":
-        column, names, what = "service", place.services or (() if place.nodes != ALL else ALL), "service"
+        column, names, what = "service", permissions.services or (() if permissions.nodes != ALL else ALL), "service"
     if names == ALL:
         return {}
     codes, groups = distinct(table, [column])
@@ -113,9 +113,9 @@ def out_of_place(place: Place, record: RecordType, table: pa.Table) -> dict[int,
     }
 
 
-def beyond_window(place: Place, record: RecordType, table: pa.Table, now: datetime) -> dict[int, Doubt]:
-    """Rows that are older than the sender may write by itself."""
-    window = place.window(record.name)
+def beyond_window(permissions: Permissions, record: RecordType, table: pa.Table, now: datetime) -> dict[int, Doubt]:
+    """Rows that are older than the sender may write without approval."""
+    window = permissions.window(record.name)
     if window is None or not len(table):
         return {}
     earliest = now - window
@@ -128,15 +128,17 @@ def beyond_window(place: Place, record: RecordType, table: pa.Table, now: dateti
 
 
 def placed_elsewhere(
-    place: Place, record: RecordType, table: pa.Table, known: Callable[[Iterable[str]], Mapping[str, Whereabouts]]
+    permissions: Permissions,
+    record: RecordType,
+    table: pa.Table,
+    known: Callable[[Iterable[str]], Mapping[str, DeviceLocation]],
 ) -> dict[int, Doubt]:
-    """Rows of devices that the inventory places on a node or cluster that is not the one they name, and device rows
-    that say another model or pool than it has.
+    """Rows about devices that the inventory has on another node or cluster, and device rows with another model or pool.
 
-    known: where these devices are; one that is nowhere is not in the answer.
+    known: locations of these devices; devices without one are left out.
     """
-    limited = place.nodes != ALL or place.clusters != ALL
-    if place.inventory or not len(table) or "device_id" not in table.column_names:
+    limited = permissions.nodes != ALL or permissions.clusters != ALL
+    if permissions.inventory or not len(table) or "device_id" not in table.column_names:
         return {}
     if not (limited or record.name == "devices"):
         return {}
@@ -151,25 +153,25 @@ def placed_elsewhere(
     for code, group in enumerate(groups):
         about = dict(zip(names, group, strict=True))
         at = whereabouts.get(about["device_id"])
-        doubt = None if at is None else _doubt(place, record, about, at)
+        doubt = None if at is None else _doubt(permissions, record, about, at)
         if doubt is not None:
             doubts |= {int(index): doubt for index in np.flatnonzero(codes == code)}
     return doubts
 
 
-def _doubt(place: Place, record: RecordType, about: Mapping[str, str], at: Whereabouts) -> Doubt | None:
+def _doubt(permissions: Permissions, record: RecordType, about: Mapping[str, str], at: DeviceLocation) -> Doubt | None:
     cluster, node, model, pool = at
     says_node = record.name != "events" or about.get("node")
     elsewhere = about["cluster"] != cluster or (says_node and about.get("node", node) != node)
-    if elsewhere and (record.name == "devices" or place.nodes != ALL or about["cluster"] != cluster):
-        return Doubt(DEVICE_ELSEWHERE, f"{about['device_id'][:100]} stands in cluster {cluster!r}, node {node!r}")
+    if elsewhere and (record.name == "devices" or permissions.nodes != ALL or about["cluster"] != cluster):
+        return Doubt(DEVICE_ELSEWHERE, f"{about['device_id'][:100]} is in cluster {cluster!r}, node {node!r}")
     if record.name == "devices" and (about["model"], about["pool"]) != (model, pool):
         return Doubt(DEVICE_CHANGED, f"{about['device_id'][:100]} is known as model {model!r}, pool {pool!r}")
     return None
 
 
 def distinct(table: pa.Table, names: Iterable[str]) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
-    """The distinct combinations of some text columns, and for each row the number of its own."""
+    """The distinct combinations of some text columns, and for each row the index of its combination."""
     arrays = [one_array(table[name]) for name in names]
     codes, kinds = np.zeros(len(table), np.int64), 1
     for array in arrays:
@@ -183,7 +185,7 @@ def distinct(table: pa.Table, names: Iterable[str]) -> tuple[npt.NDArray[np.int6
 
 
 def _exactly(name: str) -> str:
-    """A pattern that fits this name alone."""
+    """A pattern that matches this name only."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 

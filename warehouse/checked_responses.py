@@ -1,5 +1,5 @@
-"""A look at each answer of a ClickHouse server before its client believes it: a page of a proxy, a redirect and an
-exception behind `200 OK` are no answers. The client itself looks at statuses, codes in headers and cut-off answers."""
+"""Checks each response of a ClickHouse server before the client library parses it: a proxy's error page, a redirect,
+or an exception after `200 OK` is an error. The library itself checks statuses, error headers and truncated bodies."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 from clickhouse_connect.driver.exceptions import OperationalError
 
 LATE = re.compile(rb"Code: (\d+)\. DB::Exception: ")
-"""How an exception begins that the server met after it had begun to answer."""
+"""Start of an exception that the server hit after it had sent `200 OK`."""
 
 
-class WholeAnswers:
-    """The client's pool of connections; what is not looked at here is the pool's own."""
+class CheckedResponses:
+    """Wraps the client's connection pool; only `request` differs."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -23,8 +23,8 @@ class WholeAnswers:
         return getattr(self._pool, name)
 
     def request(self, method: str, url: str, **how: Any) -> Any:
-        """Errors: OperationalError if it is no whole answer of a ClickHouse server. Redirects are not followed: what is
-        asked carries rows and a password."""
+        """Errors: OperationalError unless a ClickHouse server answered completely. Redirects are not followed: requests
+        carry rows and a password."""
         answer = self._pool.request(method, url, redirect=False, **how)
         if not 200 <= answer.status < 300 or answer.headers.get("x-clickhouse-exception-code"):
             return answer
@@ -39,6 +39,6 @@ class WholeAnswers:
         return answer
 
 
-def look_at_answers(client: Any) -> None:
+def check_responses(client: Any) -> None:
     """From now on."""
-    client.http = WholeAnswers(client.http)
+    client.http = CheckedResponses(client.http)

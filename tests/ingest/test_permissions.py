@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from ingest.errors import IngestError
 from ingest.judge import Judge
 from ingest.normalise import normalise
+from ingest.permissions import DEFAULT_BACK, Permissions, distinct
 from ingest.pieces import table_pieces
-from ingest.place import DEFAULT_BACK, Place, distinct
 from ingest.senders import Sender, Senders
 from tests.billing.facts import devices, put
 from tests.billing.hand_ledger import at
@@ -54,7 +54,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 names = st.sampled_from(["all", ("n1",), ("n*",), ("n2", "n3"), ()])
 places = st.builds(
-    Place,
+    Permissions,
     records=st.just("all"),
     clusters=st.sampled_from(["all", ("c1",)]),
     nodes=names,
@@ -83,47 +83,49 @@ def pushes(draw: st.DrawFn) -> tuple[str, list[dict[str, Any]]]:
     return record, rows
 
 
-def fate(place: Place, record: str, row: dict[str, Any]) -> str:
+def fate(permissions: Permissions, record: str, row: dict[str, Any]) -> str:
     """The model."""
 
     def among(name: str, some: Any) -> bool:
         return some == "all" or any(fnmatchcase(name, one) for one in some)
 
     if record == "service_levels":
-        mine = among(row["service"], place.services or ("all" if place.nodes == "all" else ()))
+        mine = among(row["service"], permissions.services or ("all" if permissions.nodes == "all" else ()))
     else:
-        mine = among(row["node"], place.nodes)
+        mine = among(row["node"], permissions.nodes)
     if not mine:
         return "out_of_place"
-    back = DEFAULT_BACK[record] if place.back is None else place.back
+    back = DEFAULT_BACK[record] if permissions.back is None else permissions.back
     if back != "all" and NOW - row["ts"] > back:
         return "beyond_window"
     cluster, node, model = STANDS.get(row.get("device_id", ""), ("", "", ""))
-    if not cluster or place.inventory:
+    if not cluster or permissions.inventory:
         return ""
     moved = cluster != row["cluster"] or (node != row["node"] and (record != "events" or row["node"] != ""))
     if moved and (
-        record == "devices" or (cluster != row["cluster"] and place.clusters != "all") or place.nodes != "all"
+        record == "devices"
+        or (cluster != row["cluster"] and permissions.clusters != "all")
+        or permissions.nodes != "all"
     ):
         return "device_elsewhere"
     return "device_changed" if record == "devices" and row["model"] != model else ""
 
 
 @settings(max_examples=PUSHES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(place=places, push=pushes())
+@given(permissions=places, push=pushes())
 def test_what_becomes_of_a_row_is_what_the_model_says(
-    judge: Judge, place: Place, push: tuple[str, list[dict[str, Any]]]
+    judge: Judge, permissions: Permissions, push: tuple[str, list[dict[str, Any]]]
 ) -> None:
     record, rows = push
     kind = RECORD_TYPES[record]
     columns = dict.fromkeys(name for row in rows for name in row)
     (piece,) = table_pieces(kind, "t", [pa.table({name: [row.get(name) for row in rows] for name in columns})])
-    judged = judge.judge(Sender(f"s {place.past}", place), kind, "push:s", normalise(kind, piece, NOW), NOW)
-    fates = Counter(fate(place, record, row) for row in rows)
+    judged = judge.judge(Sender(f"s {permissions.past}", permissions), kind, "push:s", normalise(kind, piece, NOW), NOW)
+    fates = Counter(fate(permissions, record, row) for row in rows)
     stored, out = fates.pop("", 0), fates.pop("out_of_place", 0)
     rejected = Counter(reject.reason for reject in judged.clean.rejects)
     assert (len(judged.clean.table), rejected.pop("out_of_place", 0)) == (stored, out)
-    assert (judged.held, rejected) == ((fates, Counter()) if place.past == "held" else (Counter(), fates))
+    assert (judged.held, rejected) == ((fates, Counter()) if permissions.past == "held" else (Counter(), fates))
     assert judged.clean.rows == stored + len(judged.clean.rejects)
 
 
@@ -142,7 +144,7 @@ def test_a_file_of_before_is_told_what_to_write(tmp_path: Path, missing: str) ->
     path = tmp_path / "senders.yaml"
     text = ", ".join(f"{name}: {value}" for name, value in said.items())
     path.write_text(f"senders: [{{name: a, token: {TOKEN}, {text}}}]")
-    with pytest.raises(IngestError, match=f"{missing} is not said; until now that meant {missing}: all") as raised:
+    with pytest.raises(IngestError, match=f"{missing} is missing; it used to default to all") as raised:
         Senders(path)
     assert TOKEN not in str(raised.value)
 
@@ -167,8 +169,8 @@ def test_a_place_is_read_as_it_is_written(tmp_path: Path) -> None:
     )
     sender = Senders(path).of(TOKEN)
     assert sender is not None
-    assert sender.place == Place(("samples",), ("c1",), ("n-*",), back=timedelta(days=2))
-    assert sender.place.on_node("n[1]*").nodes == ("n[[]1][*]",), "a node's name is no pattern"
+    assert sender.permissions == Permissions(("samples",), ("c1",), ("n-*",), back=timedelta(days=2))
+    assert sender.permissions.on_node("n[1]*").nodes == ("n[[]1][*]",), "a node's name is no pattern"
 
 
 def test_a_sender_that_has_too_many_rows_waiting_has_the_rest_quarantined(
@@ -179,7 +181,7 @@ def test_a_sender_that_has_too_many_rows_waiting_has_the_rest_quarantined(
              "device_id": "d1"} for n in range(5)]  # fmt: skip
     kind = RECORD_TYPES["samples"]
     (piece,) = table_pieces(kind, "t", [pa.table({name: [row[name] for row in rows] for name in rows[0]})])
-    sender = Sender("talkative", Place("all", "all", "all"))
+    sender = Sender("talkative", Permissions("all", "all", "all"))
     judged = judge.judge(sender, kind, "push", normalise(kind, piece, NOW), NOW)
     assert (judged.held, [one.reason for one in judged.clean.rejects]) == (
         Counter(beyond_window=3), ["too_many_held"] * 2,
@@ -193,5 +195,7 @@ def test_what_is_known_of_a_device_is_asked_anew_before_anybody_is_doubted(judge
     rows = [{**REQUIRED["samples"], "ts": NOW, "cluster": "c1", "node": "n9", "device_id": "d2"}]
     kind = RECORD_TYPES["samples"]
     (piece,) = table_pieces(kind, "t", [pa.table({name: [row[name] for row in rows] for name in rows[0]})])
-    judged = judge.judge(Sender("n9", Place("all", ("c1",), ("n9",))), kind, "push", normalise(kind, piece, NOW), NOW)
+    judged = judge.judge(
+        Sender("n9", Permissions("all", ("c1",), ("n9",))), kind, "push", normalise(kind, piece, NOW), NOW
+    )
     assert (len(judged.clean.table), judged.held) == (1, Counter())

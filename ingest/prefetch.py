@@ -1,4 +1,4 @@
-"""Iterating in a thread, so that reading the next batch overlaps with writing this one."""
+"""Iterates in a background thread, so that reading the next batch overlaps with writing this one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class _End(Generic[T]):
         self.error = error
 
 
-def ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
-    """The same items, computed up to `depth` items ahead in a thread of their own; its error is raised here."""
+def prefetch(items: Iterable[T], depth: int = 1) -> Iterator[T]:
+    """The same items, computed up to `depth` ahead in a background thread; its errors are raised here."""
     waiting: queue.Queue[T | _End[T]] = queue.Queue(depth)
     stopped = threading.Event()
 

@@ -17,11 +17,11 @@ from billing.invoicing.invoices import issue_all
 from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from ingest.batches import assemble
+from ingest.issued_guard import GuardResult, IssuedGuard
 from ingest.judge import Judge, Judged
 from ingest.normalise import normalise
-from ingest.past import Looked, Past
+from ingest.permissions import ALL, Permissions
 from ingest.pieces import table_pieces
-from ingest.place import ALL, Place
 from ingest.senders import Sender
 from ingest.write import write
 from tests.billing.facts import devices, job, put_all
@@ -33,7 +33,7 @@ from tests.stores import fresh_store
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
-ANYBODY = Sender("anybody", Place(ALL, ALL, ALL, ALL, ALL, inventory=True))
+ANYBODY = Sender("anybody", Permissions(ALL, ALL, ALL, ALL, ALL, inventory=True))
 LEDGER = "SELECT * EXCEPT (run, estimated) FROM ledger WHERE hour >= '2026-10-01' AND hour < '2026-11-01' ORDER BY ALL"
 TABLES = (
     *("samples", "events", "devices", "touched_hours", "stream_hours", "ingest_batches", "ledger_entries"),
@@ -78,7 +78,7 @@ def test_without_the_look_into_the_past_rows_of_today_would_change_it(
     empty: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the tests of forged pushes can fail: each of these moves something of its own."""
-    monkeypatch.setattr(Past, "look", lambda *_: Looked({}))
+    monkeypatch.setattr(IssuedGuard, "look", lambda *_: GuardResult({}))
     issued_fleet.issued_fleet(empty)
     before, judge = ledger(empty), Judge(empty)
     for one in forged():
@@ -172,7 +172,7 @@ def test_nor_does_one_that_the_receiver_lets_through(
     empty: Store, seed: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second fence by itself: what the close takes back."""
-    monkeypatch.setattr(Past, "look", lambda *_: Looked({}))
+    monkeypatch.setattr(IssuedGuard, "look", lambda *_: GuardResult({}))
     test_no_random_push_moves_an_issued_month(empty, seed)
 
 

@@ -1,5 +1,6 @@
--- What streams reported in hours that stream_hours does not tell of in full, from their samples; nothing is proven of them.
--- Traps:   whether they tell power or memory is not known: so they may.
+-- One row: what a stream reported in an hour that stream_hours does not have in full, from its samples; nothing is proven
+-- about their regularity.
+-- Traps:   whether they have power or memory is not known, so assume that they may.
 INSERT INTO {reported:Identifier} (stream, hour, usable, first_at, first_rate, first_length, last_at, length_ms, powered, sized)
 SELECT
     stream,

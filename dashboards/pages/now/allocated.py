@@ -1,4 +1,4 @@
-"""What is allocated at this moment, within a page's filters; its answers are cached."""
+"""Current allocations, within a page's filters; the answers are cached."""
 
 from __future__ import annotations
 

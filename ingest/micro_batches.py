@@ -1,6 +1,6 @@
-"""Small pieces of work, done together: none pays alone for a thread, and for what costs the same for one and a hundred.
+"""Runs many small jobs in batches on a thread, so that they share the cost of the thread and of fixed work.
 
-What comes within some milliseconds is one lot; what comes while a lot is being worked on is the next.
+Jobs that arrive within some milliseconds form a batch; jobs that arrive while a batch runs form the next.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Asked = TypeVar("Asked")
 Done = TypeVar("Done")
 
 
-class Together(Generic[Asked, Done]):
-    """work: on a thread, a lot -> what became of each piece, an exception for one that failed.   most: pieces of a lot.
-    turn: how many lots, and other things, are worked on at the same time.   Of one event loop."""
+class MicroBatches(Generic[Asked, Done]):
+    """work: runs on a thread: a batch -> a result or an exception for each job.   most: jobs in a batch.
+    turn: limits how many batches, and other things, run at the same time.   For one event loop."""
 
     def __init__(
         self, work: Callable[[Sequence[Asked]], Sequence[Done | BaseException]], most: int, turn: asyncio.Semaphore

@@ -1,4 +1,4 @@
--- One row: a table or view that is there for good; what a command works with meanwhile lies in memory.
+-- One row: a permanent table or view. Temporary working tables are in memory and left out.
 SELECT name
 FROM system.tables
 WHERE database = currentDatabase() AND engine NOT IN ('Memory', 'Set') AND NOT is_temporary

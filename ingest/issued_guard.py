@@ -1,12 +1,13 @@
-"""Which pushed rows could change a month that is issued: they wait for a person.
+"""Finds pushed rows that could change an issued month, so that they are held for approval.
 
-Most of it is the reach of a row in time: a sample's interval, all that an event or a device row begins or ends. Some
-rows of today reach back all the same, because the books estimate and fill in what nobody reported (docs/ledger.md):
-a sign of life moves an end that counted as lost, a workload's sample names the device of an allocation of which only
-the node was reported, a later event fills in the tenant that the first left out. Those are asked for in the store,
-as the last close has it, and only for what a push names and nobody has looked at yet.
+Usually a row's own time decides: a sample's interval, or all that an event or a device row begins or ends. But some
+rows of today reach back, because the books estimate what nobody reported (docs/ledger.md): a sign of life moves an end
+that counted as lost; a workload's sample names the device of an allocation that was reported with a node only; a later
+event fills in the tenant that the first one left out. For these cases the store is queried, as of the last close, and
+only about what a push names and was not checked before.
 
-Where it cannot be told cheaply whether a row changes anything, it is held: whoever decides sees what it would do.
+If it is expensive to know whether a row changes anything, the row is held: the person who decides sees its effect.
+billing/close/issued.py is the second check, at the close.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ingest.columns import one_array
-from ingest.place import ISSUED_MONTH, Doubt, distinct
+from ingest.permissions import ISSUED_MONTH, Doubt, distinct
 from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.records import PLACING_EVENTS, RecordType
 from warehouse.store import Store, read_sql
 
 MONEY = ("samples", "events", "devices", "service_levels")
-"""Record types that the books, or credits for a service's level, are computed from. The others say nothing of money."""
+"""Record types that affect money: the books, or credits for missed service levels, are computed from them."""
 LOOKED_SECONDS = 1.0
-"""How old the answer may be to what months are issued, for rows of the current month."""
+"""For rows of the current month: how old the cached list of issued months may be."""
 HOUR_MS = 3_600_000
 """The longest interval of a sample."""
 SILENCE_MS = 24 * HOUR_MS
@@ -48,7 +49,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class BooksVersion(NamedTuple):
-    """Another whenever an invoice is issued or made void, and when the books are closed."""
+    """Changes whenever an invoice is issued or voided, and with each close."""
 
     invoices: int
     voided: int
@@ -63,20 +64,22 @@ def books_version(store: Store) -> BooksVersion:
 
 
 def issued_months(store: Store) -> tuple[Span, ...]:
-    """Those for which invoices stand, in order."""
+    """The months with an invoice that is not void, in order."""
     rows = store.rows(read_sql(__file__, "issued_months"))
     return tuple((epoch_ms(row["period_start"]), epoch_ms(row["period_end"])) for row in rows)
 
 
 @dataclass
 class Issued:
-    """version: of the books that say so.   months: that are issued.   until: where the last of them ends, ms.
+    """The issued months, and what could still change them; cached for one version of the books.
 
-    undecided: by cluster, node and device (one of them ''), until when what is reported may change what was.
-    silent: by device, workloads that hold it and have not been sampled since before `until`, with their last sample.
-    beside: the same of those who began later on a node where a claim of then is undecided.
-    innocent: streams that were looked at, and whose samples from `until` on change nothing before it.
-    minimum_ms: sessions that were shorter are charged as that long.   by_length: discounts go by how long one lasted.
+    months: that are issued.   until: end of the last of them, ms.
+    undecided: by cluster, node and device (one of the two ''): reports about times before this instant (ms) may change
+        how a claim in an issued month is decided.
+    silent: by device, the workloads that hold it but were last sampled before `until`, with their last sample.
+    beside: the same for workloads that began later on a node where a claim of an issued month is undecided.
+    innocent: streams that were checked: their samples from `until` on change nothing before it.
+    minimum_ms: shorter sessions are charged as this long.   by_length: a discount depends on a session's length.
     """
 
     version: BooksVersion | None = None
@@ -93,7 +96,7 @@ class Issued:
         return max((end for _, end in self.months), default=0)
 
     def matters(self, ts: int, cluster: str, places: Iterable[tuple[str, str]]) -> bool:
-        """Whether what is reported of an instant on these nodes and devices may change what was."""
+        """Whether a report about this instant on these nodes and devices may change an issued month."""
         return any(
             ts < max(self.undecided.get((cluster, node, ""), 0), self.undecided.get((cluster, "", device), 0))
             for node, device in places
@@ -105,16 +108,16 @@ class Issued:
 
 
 @dataclass(frozen=True)
-class Looked:
-    """doubts: rows that could change an issued month, and how.   version: of the books that were looked at; None: it
-    does not matter."""
+class GuardResult:
+    """doubts: rows that could change an issued month, and how.   version: of the books that were checked; None: the
+    result does not depend on them."""
 
     doubts: dict[int, Doubt]
     version: BooksVersion | None = None
 
 
-class Past:
-    """clock: monotonic seconds."""
+class IssuedGuard:
+    """Caches what it needs to know about issued months. clock: monotonic seconds."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock = store, clock
@@ -122,13 +125,13 @@ class Past:
         self._issued = Issued()
         self._looked_at = -LOOKED_SECONDS
 
-    def look(self, record: RecordType, table: pa.Table, now: datetime, fresh: bool = False) -> Looked:
-        """Which rows could change an issued month.
+    def look(self, record: RecordType, table: pa.Table, now: datetime, fresh: bool = False) -> GuardResult:
+        """Finds the rows that could change an issued month.
 
-        fresh: by the books as they are at this instant; else rows of the current month by those of a second ago.
+        fresh: check against the books of this instant; else rows of the current month against those of a second ago.
         """
         if record.name not in MONEY or not len(table):
-            return Looked({})
+            return GuardResult({})
         ends = one_array(table["ts"]).cast(pa.int64()).to_numpy()
         starts = ends
         if record.name in ("samples", "service_levels"):
@@ -137,7 +140,7 @@ class Past:
         over = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=14)
         issued = self.issued(fresh or int(starts.min()) < epoch_ms(over))
         if not issued.months:
-            return Looked({}, issued.version)
+            return GuardResult({}, issued.version)
         within = _within(record, starts, ends, issued)
         doubts = {
             int(index): Doubt(ISSUED_MONTH, f"reaches into {_month(issued, int(starts[index]))}, which is issued")
@@ -151,7 +154,7 @@ class Past:
                 doubts |= {int(later[index]): doubt for index, doubt in look(rest, issued).items()}
             if record.name == "samples":
                 doubts |= self._of_cut_samples(table, ends, later, issued)
-        return Looked(doubts, issued.version)
+        return GuardResult(doubts, issued.version)
 
     def issued(self, fresh: bool) -> Issued:
         with self._lock:
@@ -180,7 +183,7 @@ class Past:
         return issued
 
     def _asked(self, name: str, issued: Issued, **params: Any) -> list[dict[str, Any]]:
-        """The rows of a query beside this module. Sets name what is asked about; long ones are asked in parts."""
+        """The rows of a query beside this module; long parameter lists are split over several queries."""
         for key, value in params.items():
             if isinstance(value, set) and len(value) > ASKED_AT_ONCE:
                 names = sorted(value)
@@ -212,8 +215,8 @@ class Past:
         named: Collection[tuple[str, ...]],
         issued: Issued,
     ) -> dict[int, Doubt]:
-        """Rows by which a later holder, who says nothing any more, would count as gone: its room could go to what was
-        put on the node in an issued month without saying on which device."""
+        """Rows that would make a later, silent holder count as gone; its device could then be given to an allocation of
+        an issued month that was reported with a node only."""
         doubts: dict[int, Doubt] = {}
         times = one_array(table["ts"]).cast(pa.int64()).to_numpy()
         for cluster, device in named:
@@ -231,8 +234,8 @@ class Past:
         return doubts
 
     def _beside(self, issued: Issued, devices: Sequence[str] = ()) -> dict[tuple[str, str], dict[str, int]]:
-        """By device, who holds it since after the issued months on a node where one of then is undecided, and when they
-        were sampled last (ms)."""
+        """By device, its holders since after the issued months on a node where a claim of those months is undecided,
+        with their last samples (ms)."""
         places = sorted({(cluster, node) for cluster, node, _ in issued.undecided if node})
         found: dict[tuple[str, str], dict[str, int]] = {}
         if places:
@@ -245,7 +248,7 @@ class Past:
     def _of_cut_samples(
         self, table: pa.Table, ends: npt.NDArray[np.int64], later: npt.NDArray[np.int64], issued: Issued
     ) -> dict[int, Doubt]:
-        """Rows of after an issued month that take from what a sample, stored already, covers of its end."""
+        """Samples after an issued month that shorten the interval of a stored sample that covers the month's end."""
         doubts: dict[int, Doubt] = {}
         for _, over in issued.months:
             near = later[(ends[later] > over) & (ends[later] <= over + HOUR_MS)]
@@ -264,7 +267,7 @@ class Past:
         return doubts
 
     def _guilty(self, streams: Collection[Stream], issued: Issued) -> dict[Stream, Doubt]:
-        """Streams whose samples of now would say something of an allocation's past, and what."""
+        """Streams whose current samples would change an allocation's past, and how."""
         devices, workloads = {device for _, device, _ in streams}, {workload for _, _, workload in streams}
         lost = _streams(self._asked("lost_workloads", issued, devices=devices))
         old = {(r["cluster"], r["workload_id"]) for r in self._asked("old_workloads", issued, workloads=workloads)}
@@ -289,7 +292,7 @@ class Past:
         named: Collection[tuple[str, ...]],
         issued: Issued,
     ) -> dict[int, Doubt]:
-        """Rows by which a workload that holds the device, and says nothing itself, would count as gone long ago."""
+        """Rows that would make a silent holder of the device count as gone since long ago."""
         doubts: dict[int, Doubt] = {}
         times = one_array(table["ts"]).cast(pa.int64()).to_numpy()
         for place in named:
@@ -348,8 +351,8 @@ class Past:
         return doubts | self._in_the_way(placing, issued)
 
     def _late(self, rows: list[tuple[int, dict[str, Any]]], issued: Issued) -> dict[int, Doubt]:
-        """Rows that come after later claims on the same device or node, where a claim of an issued month is undecided:
-        with more room from then on, or less, all of them would be decided anew, and that one with them."""
+        """Rows that arrive after later claims on the same device or node, where a claim of an issued month is
+        undecided: they change the room that is left, so all those claims would be decided again."""
         rows = [(index, row) for index, row in rows if row["event"] != "submitted"] if issued.undecided else []
         if not rows:
             return {}
@@ -409,7 +412,7 @@ class Past:
         return doubts
 
     def _in_the_way(self, placing: list[tuple[int, dict[str, Any]]], issued: Issued) -> dict[int, Doubt]:
-        """Rows that claim a device of which an allocation of an issued month holds so much that one must give way."""
+        """Rows that claim more of a device than an allocation of an issued month leaves, so that one must give way."""
         if not placing:
             return {}
         devices = {row["device_id"] for _, row in placing}
@@ -451,7 +454,7 @@ class Past:
         return doubts
 
     def _unseen(self, rival: Mapping[str, Any], row: Mapping[str, Any], issued: Issued) -> bool:
-        """Whether an allocation without an end would end, for want of a later sign of life, in a month issued."""
+        """Whether an open allocation would, for lack of a later sign of life, be ended within an issued month."""
         if not rival["open"]:
             return False
         asked = {"devices": {rival["device_id"]}, "workloads": {rival["workload_id"]}, "since": issued.until_at}
@@ -467,7 +470,7 @@ class Past:
         beside: Iterable[Mapping[str, Any]],
         issued: Issued,
     ) -> bool:
-        """Whether the device has room for it beside all that hold or claim some of it."""
+        """Whether the device has room for it besides all others that hold or claim some of it."""
         place = row["cluster"], row["device_id"]
         version = issued.version
         assert version is not None
@@ -485,7 +488,7 @@ class Past:
         return all(wanted) and sum(units or 0 for units in wanted) <= room
 
     def _of_devices(self, table: pa.Table, issued: Issued) -> dict[int, Doubt]:
-        """A device that comes to a node could be given to what was put there without saying which device."""
+        """A device that is added to a node could be given to an allocation that was reported with a node only."""
         codes, places = distinct(table, ("cluster", "node", "device_id"))
         if not issued.undecided:
             return {}
@@ -507,12 +510,12 @@ class Past:
 
 
 def _place_at(reported: Sequence[tuple[int, str]], at: int) -> str:
-    """Where a device stood just before an instant; '' for nowhere."""
+    """The node of a device just before an instant; '' if none."""
     return next((node for since, node in reversed(reported) if since < at), "")
 
 
 def _within(record: RecordType, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], issued: Issued) -> Mask:
-    """Rows whose own time reaches into a month issued. What an event or a device row says goes on after it."""
+    """Rows whose own time reaches into an issued month. An event or a device row stays in effect after its time."""
     if record.name in ("events", "devices"):
         return ends < issued.until
     mask = np.zeros(len(ends), bool)
@@ -522,8 +525,7 @@ def _within(record: RecordType, starts: npt.NDArray[np.int64], ends: npt.NDArray
 
 
 def _fills_in(row: Mapping[str, Any], past: Mapping[str, Any]) -> str:
-    """What this row would say of what was reported before, where that was silent: the least text, the greatest
-    number."""
+    """What this row would fill in where earlier reports left a column empty: the least text, the greatest number."""
     for name in ("tenant", "project", "queue", "workload_id"):
         if row[name] and past[f"no_{name}"] and (not past[name] or row[name] < past[name]):
             return name
@@ -534,7 +536,7 @@ def _fills_in(row: Mapping[str, Any], past: Mapping[str, Any]) -> str:
 
 
 def _went_on(past: Mapping[str, Any], issued: Issued) -> bool:
-    """Whether something was charged, or taken off, by the length of a session that ended in an issued month."""
+    """Whether a charge or a discount depends on the length of a session that ended in an issued month."""
     return issued.by_length or past["last_ended"] - past["first_placed"] < issued.minimum_ms
 
 

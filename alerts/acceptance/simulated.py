@@ -1,4 +1,4 @@
-"""Simulated runs from a seed, which show that the suite's logic works where there is no GPU.
+"""Simulated runs from a seed, to show that the suite's logic works on a machine without a GPU.
 
 They say nothing about any platform, and no verdict on them counts.
 """
@@ -17,8 +17,8 @@ SPREAD = 0.02
 
 
 @dataclass
-class MadeUp:
-    """A platform that keeps shares. slowdown: of the victim beside somebody, beyond its share."""
+class Simulated:
+    """A simulated platform that keeps shares. slowdown: of the victim beside a companion, beyond its share."""
 
     plan: Plan
     slowdown: float = 1.05

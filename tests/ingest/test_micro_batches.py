@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from ingest import receive
-from ingest.together import Together
+from ingest.micro_batches import MicroBatches
 from tests.draws import drawn, keep_seed
 from tests.ingest.receiving import receiving, tokens_file
 from tests.stores import emptied, fresh_store
@@ -169,7 +169,7 @@ def test_a_piece_that_fails_is_the_only_one() -> None:
         return [ValueError(one) if one % 3 == 0 else one * one for one in asked]
 
     async def main() -> list[int | BaseException]:
-        together = Together(work, 4, asyncio.Semaphore(1))
+        together = MicroBatches(work, 4, asyncio.Semaphore(1))
         return await asyncio.gather(*(together.done(one) for one in range(10)), return_exceptions=True)
 
     found = asyncio.run(main())
@@ -195,7 +195,7 @@ def test_a_lot_that_fails_tells_each_and_the_next_is_done() -> None:
         return list(asked)
 
     async def main() -> tuple[list[int | BaseException], int]:
-        together = Together(work, 2, asyncio.Semaphore(1))
+        together = MicroBatches(work, 2, asyncio.Semaphore(1))
         gone = asyncio.create_task(together.done(5))
         await asyncio.sleep(0)
         gone.cancel()  # whoever asked hung up
