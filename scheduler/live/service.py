@@ -108,7 +108,7 @@ class Service:
             self._note_node(entry)
         leaving = self._held_by_leaving()
         for live in list(self.book.jobs.values()):
-            if live.status == "running" or (live.status == "starting" and not _places(live) & leaving):
+            if live.status == "running" or (live.status == "starting" and not live.places & leaving):
                 self._start(live)  # it may have been handed over
             elif live.status == "stopping":
                 executor.stop(self._launch_of(live))
@@ -569,7 +569,7 @@ class Service:
         leaving = self._held_by_leaving()
         for job_id in starting:
             live = self.book.jobs[job_id]
-            if _places(live) & leaving:
+            if live.places & leaving:
                 continue
             began = self._start(live)
             if began is not None and live.status == "starting":
@@ -578,7 +578,7 @@ class Service:
     def _held_by_leaving(self) -> set[tuple[int, int]]:
         """Nodes and devices on which something still stops: nothing else has been handed over there."""
         return set[tuple[int, int]]().union(
-            *(_places(one) for one in self.book.jobs.values() if one.status == "stopping")
+            *(one.places for one in self.book.jobs.values() if one.status == "stopping")
         )
 
     def _launch_of(self, live: Live) -> Launch:
@@ -800,11 +800,6 @@ class Service:
 
 def _written(seconds: float) -> str:
     return instant(seconds).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _places(live: Live) -> set[tuple[int, int]]:
-    """Nodes and devices that it holds."""
-    return {(grant.node, device) for grant in live.grants for device in grant.devices}
 
 
 def _concerned(actions: Sequence[Any]) -> list[str]:
