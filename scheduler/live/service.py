@@ -193,7 +193,8 @@ class Service:
         """A job waits no more, or is stopped, and its devices are free when it is gone. It keeps its place in the queue
         until it is resumed.
 
-        Errors: RefusedError if it is a service's replica, or is held, suspended or ending already.
+        Errors: RefusedError if it is a service's replica, or is held, suspended or ending already; one that is still
+        being stopped and was resumed meanwhile is not.
         """
         with self._lock:
             live = self._live(job_id)
@@ -202,7 +203,8 @@ class Service:
                     f"job {job_id}", f"is a replica of {live.job.service}", "Scale the service in the settings", 409
                 )
             was, ending = live.status, live.stop[0] if live.stop else ""
-            if was in ("held", "suspended") or ending not in ("", "preempted"):
+            comes_back = ending in ("", "preempted") or live.resumed is not None
+            if was in ("held", "suspended") or not comes_back:
                 raise RefusedError(f"job {job_id}", f"is {was}{f' ({ending})' if ending else ''} already", status=409)
             self._happen("suspend", job_id, {"cause": records.cause_body(Cause("Suspended", "", actor))})
             if was in ("starting", "running"):
@@ -210,10 +212,16 @@ class Service:
             return self.show(job_id)
 
     def resume(self, job_id: str, actor: str) -> dict[str, Any]:
-        """A suspended job waits again, in the place that its submission gives it."""
+        """A suspended job waits again, in its submission's place; one that is still being stopped, once it has.
+
+        Errors: RefusedError if it is not suspended, or was resumed already.
+        """
         with self._lock:
             live = self._live(job_id)
-            stops = live.stop is not None and live.stop[0] == "suspended" and live.resumed is None
+            if live.resumed is not None:
+                what = f"was resumed by {live.resumed.actor or 'somebody'} already, and waits again once it has stopped"
+                raise RefusedError(f"job {job_id}", what, status=409)
+            stops = live.stop is not None and live.stop[0] == "suspended"
             if live.status != "suspended" and not stops:
                 raise RefusedError(f"job {job_id}", f"is {live.status}, not suspended", status=409)
             self._happen("resume", job_id, {"cause": records.cause_body(Cause("Resumed", "", actor))})
