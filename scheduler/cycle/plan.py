@@ -417,12 +417,12 @@ class _Cycle:
         self.trial.lay(found)
 
     def _promise_again(self) -> None:
-        """What was promised before, before anybody is tried. Where its time has come and its places have not, because
-        somebody stays beyond a limit, it gets another time before the later promises do."""
+        """What was promised before, before anybody is tried. Where its places will not be free by then, because
+        somebody stays beyond a limit, or nodes are gone, it gets another time before the later promises do."""
         for one in self.kept:
             job, kind = self.state.pending[one.job_id]
             found = self.trial.promise_again(one, kind)
-            if found is None and one.start <= self.now:
+            if found is None:
                 another = self.trial.promise(one.job_id, kind, job.time_limit)
                 found = another and replace(another, made_at=one.made_at)
             if found is not None:

@@ -54,6 +54,9 @@ class Core(Protocol):
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None: ...
 
+    def launched(self, job_id: str, at: float) -> None:
+        """A job that was started runs since then."""
+
     def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
         """A running job's grants are free. finished: what depends on it may run.   comes_back: it is set aside.
         leaves: it is still on its devices."""
@@ -242,6 +245,7 @@ class Book:
         earliest = max(live.since, live.not_before)
         began = now if began_at is None else round(min(max(began_at, earliest), now), 3)  # as the books have it
         live.status, live.since, live.started_at = "running", began, began
+        self.core.launched(job_id, began)
         self.meter.started(job_id, live.grants, now)
         since = [one for one in live.reshaped if one[0] > began]
         live.reshaped = []
