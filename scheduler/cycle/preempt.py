@@ -272,6 +272,8 @@ class _Search:
             return False
         if int(self.trial.cluster.free[self._suits].sum()) < self.kind.amount:
             return False
+        if not self.trial.leaves_limits(self.kind, self.until, self.entitled, charged=True):
+            return False
         mark = self.trial.cluster.mark()
         grants = self._place()
         self.trial.cluster.rollback(mark)
