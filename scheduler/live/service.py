@@ -106,9 +106,8 @@ class Service:
         self._left: dict[str, NodeState] = {}
         for entry in log.of_kind("node"):
             self._note_node(entry)
-        leaving = self._held_by_leaving()
         for live in list(self.book.jobs.values()):
-            if live.status == "running" or (live.status == "starting" and not live.places & leaving):
+            if live.status == "running" or (live.status == "starting" and not live.follows):
                 self._start(live)  # it may have been handed over
             elif live.status == "stopping":
                 executor.stop(self._launch_of(live))
@@ -569,25 +568,16 @@ class Service:
         return found
 
     def _launch(self, among: Sequence[str] | None = None) -> None:
-        """Starts what was decided, of these jobs or of all, once nothing that stops holds any of its devices."""
+        """Starts what was decided, of these jobs or of all, once those are gone whose devices it was given."""
         jobs = self.book.jobs
         starting = [one for one in (jobs if among is None else among) if one in jobs and jobs[one].status == "starting"]
-        if not starting:
-            return
-        leaving = self._held_by_leaving()
         for job_id in starting:
             live = self.book.jobs[job_id]
-            if live.places & leaving:
+            if live.follows:
                 continue
             began = self._start(live)
             if began is not None and live.status == "starting":
                 self._happen("launched", job_id, {} if began == JUST_NOW else {"began_at": began}, changes=False)
-
-    def _held_by_leaving(self) -> set[tuple[int, int]]:
-        """Nodes and devices on which something still stops: nothing else has been handed over there."""
-        return set[tuple[int, int]]().union(
-            *(one.places for one in self.book.jobs.values() if one.status == "stopping")
-        )
 
     def _launch_of(self, live: Live) -> Launch:
         return Launch(

@@ -90,7 +90,8 @@ class Live:
     the books were last told of it; it has not ended before.   by: who holds or has suspended it.   resumed: why it
     waits again as soon as a suspended attempt is gone.   renewed_at: since when its lease runs.   warned: of which end
     was told.   reshaped: while it starts, what it held before, until when, and why it holds something else since.
-    followers: that were given devices on which it still stops.   not_before: when those it follows were over.
+    followers: that were given devices on which it still stops.   follows: of which it is one; it begins when they are
+    over.   not_before: when those it followed were over.
     """
 
     job: Job
@@ -112,6 +113,7 @@ class Live:
     warned: float = 0.0
     reshaped: list[tuple[float, tuple[Grant, ...], Cause]] = field(default_factory=list)
     followers: list[Live] = field(default_factory=list, repr=False, compare=False)
+    follows: set[str] = field(default_factory=set)
     not_before: float = 0.0
 
     @property
@@ -366,7 +368,8 @@ class Book:
         self._leaving.pop(live.job.job_id, None)
         for follower in live.followers:
             follower.not_before = max(follower.not_before, over)
-        live.followers = []
+            follower.follows.discard(live.job.job_id)
+        live.followers, live.follows = [], set()
         if self._tell:
             released = over if live.grants and live.released_at is None else live.released_at
             self._tell("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
@@ -394,6 +397,7 @@ class Book:
         for other in self._leaving.values():
             if not other.places.isdisjoint(live.places):
                 other.followers.append(live)
+                live.follows.add(other.job.job_id)
 
     def _resized(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
         if live.status != "running":

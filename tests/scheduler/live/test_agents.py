@@ -269,6 +269,28 @@ def test_a_restarted_scheduler_hands_over_no_part_of_a_gang_before_its_last_devi
     billed_once(cluster)
 
 
+def test_a_restarted_scheduler_goes_on_with_a_start_beside_what_stops_on_the_same_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shares of a device: the start was handed over before the other was told to stop."""
+    monkeypatch.setitem(SETTINGS, "pools", [{"name": "p", "model": "A100", "units": 2, "hosts": {"n1": ["G1a"]}}])
+    cluster = Cluster(tmp_path)
+    living, share = cluster.living, {"devices": 1, "units": 1}
+    n1 = cluster.nodes["n1"]
+    cluster.submit("old", request=share)
+    for _ in range(2):
+        cluster.round("n1")
+    cluster.submit("new", request=share)
+    cluster.round("n1")
+    assert n1.alive("new"), "it began, and nobody has heard of it yet"
+    assert living.status("new") == "starting"
+    living.service.cancel("old", "me")
+    cluster.restart()
+    for _ in range(3):
+        cluster.round("n1")
+    assert (n1.alive("old"), living.status("new")) == ([], "running")
+
+
 def test_a_lost_nodes_jobs_run_elsewhere_after_its_lease_and_it_comes_back(cluster: Cluster) -> None:
     cluster.submit("a", 2)
     cluster.settle()
