@@ -168,13 +168,17 @@ class _Cycle:
     def broken(self) -> Sequence[Promise]:
         """Earlier promises to be kept in another try, since this one would break some: to begin with those, then all.
         Who came after a promise was made may go before it, if its place is: of a class that was not looked at, before
-        the last who was promised something."""
+        the last who was promised something; of one whose first job waits for quota, before that."""
         old, promises, known = self.state.promised, self.promises, {one.job_id for one in self.kept}
         waiting = [] if self.reused else [one for one in old.promises if one.job_id in self.state.pending]
         if not waiting:
             return ()
         place = {job_id: number for number, job_id in reversed(list(enumerate(self.heads)))}
         newest = [*accumulate((self.state.pending[name][0].submitted_at for name in self.heads), max, initial=-FOREVER)]
+        for one in waiting:
+            kind = self.state.pending[one.job_id][1]
+            if kind.verdict == reasons.WAITING_FOR_QUOTA and kind.jobs[0][1] in place:
+                place.setdefault(one.job_id, place[kind.jobs[0][1]])
         served = newest[max((place[name] + 1 for name in promises if name in place), default=0)]
         late = [
             one
@@ -229,6 +233,9 @@ class _Cycle:
         its guarantee need not mind promises to those that would borrow."""
         account, until, own = kind.account, self.trial.until(job.time_limit), self.promises.get(job.job_id)
         entitled = self.state.accounts.covers(account, kind.amount)
+        if not self.trial.leaves_limits(kind, until, entitled):
+            self.trial.kept_back = True
+            return False
         grants = self.trial.place(kind.request, kind.replicas, account.tenant, until, entitled)
         if grants is None and own is not None and own.start <= self.now:
             grants = self.trial.place_at(own.grants, kind.request, account.tenant, until, entitled)
@@ -242,6 +249,8 @@ class _Cycle:
         if not self.state.reservations:
             return False
         until = self.trial.until(job.time_limit)
+        if not self.trial.leaves_limits(kind, until):
+            return False
         grants = self.trial.place_reserved(kind.request, kind.replicas, kind.account.tenant, until)
         if grants is None:
             return False
@@ -283,6 +292,7 @@ class _Cycle:
         until = self.trial.until(job.time_limit)
         self.trial.settle(grants, kind.request, until)
         self.trial.started.append((until, grants, kind.request))
+        self.trial.started_units.append((until, kind.account, units_of(grants)))
         self.started.add(job.job_id)
         self.actions.append(Start(job.job_id, grants, entitlement, self._id(job.job_id, "start")))
 
@@ -417,12 +427,12 @@ class _Cycle:
         self.trial.lay(found)
 
     def _promise_again(self) -> None:
-        """What was promised before, before anybody is tried. Where its time has come and its places have not, because
-        somebody stays beyond a limit, it gets another time before the later promises do."""
+        """What was promised before, before anybody is tried. Where its places will not be free by then, because
+        somebody stays beyond a limit, or nodes are gone, it gets another time before the later promises do."""
         for one in self.kept:
             job, kind = self.state.pending[one.job_id]
             found = self.trial.promise_again(one, kind)
-            if found is None and one.start <= self.now:
+            if found is None:
                 another = self.trial.promise(one.job_id, kind, job.time_limit)
                 found = another and replace(another, made_at=one.made_at)
             if found is not None:
@@ -587,6 +597,8 @@ class _Cycle:
                 found.append(reasons.kept(trial, kind, until))
             else:
                 found.append(reasons.no_room(trial, kind))
+        elif verdict == reasons.KEPT:
+            found.append(reasons.limits_kept(trial, kind, until))
         trial.cluster.rollback(mark)
         restore()
         if kind.search_again_at != kind.retry_at < FOREVER:

@@ -171,7 +171,7 @@ class _Search:
         steps = list(range(1, spare + 1)) if surplus and spare > 0 else []
         if whole:
             most, queue = trial.state.policies.most_preemptions, trial.state.queues.get(job.queue)
-            free_at = running.started_at + (queue.min_run_time if queue else 0.0)
+            free_at = running.began_at + (queue.min_run_time if queue else 0.0)
             if free_at > now:
                 self.protected += 1
                 self.retry_at = min(self.retry_at, free_at)
@@ -271,6 +271,8 @@ class _Search:
             self.spared = True
             return False
         if int(self.trial.cluster.free[self._suits].sum()) < self.kind.amount:
+            return False
+        if not self.trial.leaves_limits(self.kind, self.until, self.entitled, charged=True):
             return False
         mark = self.trial.cluster.mark()
         grants = self._place()

@@ -217,6 +217,13 @@ def kept(trial: Trial, kind: JobClass, until: float) -> Reason:
     return Reason(KEPT, text, {"jobs": len(jobs), "windows": len(windows)}, jobs)
 
 
+def limits_kept(trial: Trial, kind: JobClass, until: float) -> Reason:
+    """It would fit, but would take what limits leave to those who are promised a place."""
+    jobs = tuple(promise.job_id for promise in trial.promises if promise.start < until)[:MOST_BLOCKERS]
+    text = f"would fit, but what quotas leave is kept for {', '.join(jobs)}"
+    return Reason(KEPT, text, {"jobs": len(jobs)}, jobs)
+
+
 def _occupants(trial: Trial, kind: JobClass) -> tuple[str, ...]:
     """Running jobs on nodes that would suit, those that end first, then the largest of those that may never end."""
     suits, state = trial.cluster.shape(kind.request).suits.tolist(), trial.state

@@ -110,7 +110,8 @@ _found = attrgetter(*FOUND)
 
 @dataclass(slots=True)
 class Running:
-    """units: charged.   gpus: held, with shares as fractions.   price: of them for an hour, in the site's prices.
+    """started_at: when that was decided.   began_at: since when it runs; the same, until that is known.
+    units: charged.   gpus: held, with shares as fractions.   price: of them for an hour, in the site's prices.
     shrunk_at: when it last lost replicas.   preemptions: that it has suffered before."""
 
     job: Job
@@ -123,6 +124,7 @@ class Running:
     price: float
     shrunk_at: float = -FOREVER
     preemptions: int = 0
+    began_at: float = -FOREVER
 
     @property
     def surplus(self) -> Surplus:
@@ -132,12 +134,13 @@ class Running:
 
     @property
     def ends_by(self) -> float:
-        """The latest end; infinite without a time limit."""
+        """The latest end; infinite without a time limit. Of a job that would begin at once: where its launch takes
+        longer, who was promised its place waits as much longer, and nobody else is let in meanwhile."""
         return FOREVER if self.job.time_limit is None else self.started_at + self.job.time_limit
 
     def unsaved_seconds(self, now: float) -> float:
-        """Since it started or last saved a checkpoint."""
-        ran, every = max(0.0, now - self.started_at), self.job.checkpoint_seconds
+        """Since it began or last saved a checkpoint."""
+        ran, every = max(0.0, now - self.began_at), self.job.checkpoint_seconds
         return ran % every if every else ran
 
 
@@ -272,7 +275,7 @@ class State:
         units = units_of(grants)
         running = Running(job, kind, grants, now, entitlement, units, *self._worth(grants))
         self._charge(kind, units, len(grants), running.surplus, now)
-        running.preemptions = self.preempted.pop(job.job_id, 0)
+        running.preemptions, running.began_at = self.preempted.pop(job.job_id, 0), now
         self.running[job.job_id] = running
         self.running_by_class.setdefault(kind.key, {})[job.job_id] = running
         self.priorities[job.queue][job.priority] += 1
@@ -282,6 +285,10 @@ class State:
         self._line_up(running)
         self._lie_on(running)
         self.expectations.started(job, now)
+
+    def launched(self, job_id: str, at: float) -> None:
+        """A job that was started runs since then."""
+        self.running[job_id].began_at = at
 
     def gone(self, job_id: str) -> None:
         """Nothing of a job that had to leave is on its devices any more."""

@@ -18,6 +18,7 @@ from scheduler.cycle.state import FOREVER, JobClass, State, beside
 from scheduler.model import Grant, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
+from scheduler.quota.tree import UNLIMITED
 
 LEAST_OVERDUE_SECONDS, OVERDUE_SECONDS = 1.0, 60.0
 """A job that has run past its limit is expected to need as long again as it is late, within these. At first it is being
@@ -32,8 +33,9 @@ Event = tuple[float, tuple[Grant, ...], Request | None]
 class Trial:
     """To be used in a `with` statement; afterwards the state is as it was.
 
-    started: (latest end, grants, request) of what the trial starts.   started_ids: of which jobs.   changed: grants of
-    running jobs that it resizes or preempts.   changes: grows with every change of the trees.
+    started: (latest end, grants, request) of what the trial starts.   started_ids: of which jobs.   started_units: its
+    latest end, who is charged, and how much.   changed: grants of running jobs that it resizes or preempts.   changes:
+    grows with every change of the trees.
     """
 
     def __init__(self, state: State, now: float) -> None:
@@ -43,10 +45,13 @@ class Trial:
         self.changes = 0
         self.started: list[tuple[float, tuple[Grant, ...], Request]] = []
         self.started_ids: set[str] = set()
+        self.started_units: list[tuple[float, Account, int]] = []
         self.changed: dict[str, tuple[Grant, ...]] = {}
         self._charges: list[tuple[Account, Amount, bool]] = []
         self._ends: list[Event] = []
         self._windows = [window for window in state.reservations if window.end > now]
+        self._limited: dict[Account, bool] = {}
+        self._over: dict[tuple[float, int, int], Counter[Account]] = {}
 
     def __enter__(self) -> Self:
         self._mark = self.cluster.mark()
@@ -86,6 +91,84 @@ class Trial:
             account, amount, added = self._charges.pop()
             self.changes += 1
             (self.accounts.remove if added else self.accounts.add)(account, amount)
+
+    def leaves_limits(self, kind: JobClass, until: float, entitled: bool = False, charged: bool = False) -> bool:
+        """Whether a job of the class that starts now leaves limits to those who are promised a place before it ends,
+        who could not start then without. charged: it is in the trees already."""
+        concerned = [p for p in self.promises if p.start < until and (p.entitled or not entitled)]
+        if not concerned:
+            return True
+        if charged:
+            self.accounts.remove(kind.account, Amount(kind.amount))
+        leaves = self._spares(kind, concerned)
+        if charged:
+            self.accounts.add(kind.account, Amount(kind.amount))
+        return leaves
+
+    def _within_limits(self, kind: JobClass, start: float, end: float) -> bool:
+        """The same of a job that is promised [start, end), and whether limits allow it then at all."""
+        if self._has_limits(kind.account):
+            others = [self._asks(other) for other in self.promises if other.start <= start < other.end]
+            if not self._allowed_at(start, kind.account, kind.amount, others):
+                return False
+        return self._spares(kind, [other for other in self.promises if start < other.start < end])
+
+    def _spares(self, kind: JobClass, concerned: Sequence[Promise]) -> bool:
+        """Whether limits allow all of these what they would without a job of the class that runs beside them."""
+        for one in concerned:
+            account, amount = self._asks(one)
+            if not kind.amount or not self._has_limits(account):
+                continue
+            others = [self._asks(p) for p in self.promises if p is not one and p.start <= one.start < p.end]
+            with_it = [*others, (kind.account, kind.amount)]
+            if not self._allowed_at(one.start, account, amount, with_it) and self._allowed_at(
+                one.start, account, amount, others
+            ):
+                return False
+        return True
+
+    def _asks(self, promise: Promise) -> tuple[Account, int]:
+        kind = self.state.pending[promise.job_id][1]
+        return kind.account, kind.amount
+
+    def _has_limits(self, account: Account) -> bool:
+        found = self._limited.get(account)
+        if found is None:
+            found = self._limited[account] = self.accounts.allowed_ever(account) < UNLIMITED
+        return found
+
+    def _allowed_at(self, at: float, account: Account, amount: int, others: Sequence[tuple[Account, int]]) -> bool:
+        """Whether limits leave so much at a time, beside the others and who then runs."""
+        for those, units in others:
+            self.accounts.add(those, Amount(units))
+        found = self.accounts.allowed(account) >= amount
+        if not found:
+            over = self._over_by(at)
+            for those, units in over.items():
+                self.accounts.remove(those, Amount(units))
+            found = self.accounts.allowed(account) >= amount
+            for those, units in over.items():
+                self.accounts.add(those, Amount(units))
+        for those, units in others:
+            self.accounts.remove(those, Amount(units))
+        return found
+
+    def _over_by(self, at: float) -> Counter[Account]:
+        """Units by account of what runs, or starts in this trial, and has ended by then."""
+        key = (at, len(self.started_units), len(self.changed))
+        found = self._over.get(key)
+        if found is None:
+            found = self._over[key] = Counter()
+            for end, job_id in self.state.ends:
+                if end > at:
+                    break
+                running, left = self.state.running[job_id], self.changed.get(job_id)
+                units = running.units if left is None else sum(sum(grant.units) for grant in left)
+                found[running.kind.account] += units
+            for end, account, units in self.started_units:
+                if end <= at:
+                    found[account] += units
+        return found
 
     # Placement
 
@@ -322,6 +405,8 @@ class Trial:
         """The promise from an instant on, as of which the cluster is, at these places or where it fits; None: it does
         not for as long as it lasts.   ends: what else comes free in that instant, and is over."""
         cluster, end = self.cluster, start + lasts
+        if not self._within_limits(kind, start, end):
+            return None
         outer = cluster.mark()
         self._close(self._closed(kind.account.tenant, start, end))
         for other in self.promises:

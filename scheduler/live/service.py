@@ -107,9 +107,8 @@ class Service:
         self._left: dict[str, NodeState] = {}
         for entry in log.of_kind("node"):
             self._note_node(entry)
-        leaving = self._held_by_leaving()
         for live in list(self.book.jobs.values()):
-            if live.status == "running" or (live.status == "starting" and not _places(live) & leaving):
+            if live.status == "running" or (live.status == "starting" and not live.follows):
                 self._start(live)  # it may have been handed over
             elif live.status == "stopping":
                 executor.stop(self._launch_of(live))
@@ -194,7 +193,8 @@ class Service:
         """A job waits no more, or is stopped, and its devices are free when it is gone. It keeps its place in the queue
         until it is resumed.
 
-        Errors: RefusedError if it is a service's replica, or is held, suspended or ending already.
+        Errors: RefusedError if it is a service's replica, or is held, suspended or ending already; one that is still
+        being stopped and was resumed meanwhile is not.
         """
         with self._lock:
             live = self._live(job_id)
@@ -203,7 +203,8 @@ class Service:
                     f"job {job_id}", f"is a replica of {live.job.service}", "Scale the service in the settings", 409
                 )
             was, ending = live.status, live.stop[0] if live.stop else ""
-            if was in ("held", "suspended") or ending not in ("", "preempted"):
+            comes_back = ending in ("", "preempted") or live.resumed is not None
+            if was in ("held", "suspended") or not comes_back:
                 raise RefusedError(f"job {job_id}", f"is {was}{f' ({ending})' if ending else ''} already", status=409)
             self._happen("suspend", job_id, {"cause": records.cause_body(Cause("Suspended", "", actor))})
             if was in ("starting", "running"):
@@ -211,10 +212,16 @@ class Service:
             return self.show(job_id)
 
     def resume(self, job_id: str, actor: str) -> dict[str, Any]:
-        """A suspended job waits again, in the place that its submission gives it."""
+        """A suspended job waits again, in its submission's place; one that is still being stopped, once it has.
+
+        Errors: RefusedError if it is not suspended, or was resumed already.
+        """
         with self._lock:
             live = self._live(job_id)
-            stops = live.stop is not None and live.stop[0] == "suspended" and live.resumed is None
+            if live.resumed is not None:
+                what = f"was resumed by {live.resumed.actor or 'somebody'} already, and waits again once it has stopped"
+                raise RefusedError(f"job {job_id}", what, status=409)
+            stops = live.stop is not None and live.stop[0] == "suspended"
             if live.status != "suspended" and not stops:
                 raise RefusedError(f"job {job_id}", f"is {live.status}, not suspended", status=409)
             self._happen("resume", job_id, {"cause": records.cause_body(Cause("Resumed", "", actor))})
@@ -562,25 +569,16 @@ class Service:
         return found
 
     def _launch(self, among: Sequence[str] | None = None) -> None:
-        """Starts what was decided, of these jobs or of all, once nothing that stops holds any of its devices."""
+        """Starts what was decided, of these jobs or of all, once those are gone whose devices it was given."""
         jobs = self.book.jobs
         starting = [one for one in (jobs if among is None else among) if one in jobs and jobs[one].status == "starting"]
-        if not starting:
-            return
-        leaving = self._held_by_leaving()
         for job_id in starting:
             live = self.book.jobs[job_id]
-            if _places(live) & leaving:
+            if live.follows:
                 continue
             began = self._start(live)
             if began is not None and live.status == "starting":
                 self._happen("launched", job_id, {} if began == JUST_NOW else {"began_at": began}, changes=False)
-
-    def _held_by_leaving(self) -> set[tuple[int, int]]:
-        """Nodes and devices on which something still stops: nothing else has been handed over there."""
-        return set[tuple[int, int]]().union(
-            *(_places(one) for one in self.book.jobs.values() if one.status == "stopping")
-        )
 
     def _launch_of(self, live: Live) -> Launch:
         return Launch(
@@ -801,11 +799,6 @@ class Service:
 
 def _written(seconds: float) -> str:
     return rfc3339(instant(seconds), "seconds")
-
-
-def _places(live: Live) -> set[tuple[int, int]]:
-    """Nodes and devices that it holds."""
-    return {(grant.node, device) for grant in live.grants for device in grant.devices}
 
 
 def _concerned(actions: Sequence[Any]) -> list[str]:

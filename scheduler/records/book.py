@@ -54,6 +54,9 @@ class Core(Protocol):
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None: ...
 
+    def launched(self, job_id: str, at: float) -> None:
+        """A job that was started runs since then."""
+
     def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
         """A running job's grants are free. finished: what depends on it may run.   comes_back: it is set aside.
         leaves: it is still on its devices."""
@@ -87,6 +90,8 @@ class Live:
     the books were last told of it; it has not ended before.   by: who holds or has suspended it.   resumed: why it
     waits again as soon as a suspended attempt is gone.   renewed_at: since when its lease runs.   warned: of which end
     was told.   reshaped: while it starts, what it held before, until when, and why it holds something else since.
+    followers: that were given devices on which it still stops.   follows: of which it is one; it begins when they are
+    over.   not_before: when those it followed were over.
     """
 
     job: Job
@@ -107,6 +112,14 @@ class Live:
     renewed_at: float = 0.0
     warned: float = 0.0
     reshaped: list[tuple[float, tuple[Grant, ...], Cause]] = field(default_factory=list)
+    followers: list[Live] = field(default_factory=list, repr=False, compare=False)
+    follows: set[str] = field(default_factory=set)
+    not_before: float = 0.0
+
+    @property
+    def places(self) -> set[tuple[int, int]]:
+        """Nodes and devices that it holds."""
+        return {(grant.node, device) for grant in self.grants for device in grant.devices}
 
     @property
     def lease_until(self) -> float | None:
@@ -131,6 +144,7 @@ class Book:
     def __init__(self, core: Core, meter: Meter, writer: Writer, tell: Tell | None = None) -> None:
         self.core, self.meter, self.writer, self._tell = core, meter, writer, tell
         self.jobs: dict[str, Live] = {}
+        self._leaving: dict[str, Live] = {}
 
     def submit(
         self, job: Job, now: float, sequence: int, actor: str = "", payload: Mapping[str, Any] | None = None
@@ -207,6 +221,7 @@ class Book:
             if isinstance(action, Start):
                 live.status, live.since, live.told_at = "starting", now, max(live.told_at, now)
                 live.grants, live.entitlement, live.decision_id = action.grants, action.entitlement, action.decision_id
+                self._follow(live)
             elif isinstance(action, Preempt):
                 if self._preempt(live, action, now):
                     resized.pop(action.job_id, None)
@@ -226,10 +241,13 @@ class Book:
         self.meter.explained(plan.waiting)
 
     def launched(self, job_id: str, now: float, sequence: int, began_at: float | None = None) -> None:
-        """It runs, and pays, from now on; or since it began, where whoever runs it has told so later."""
+        """It runs, and pays, from now on; or since it began, where whoever runs it has told so later. By the books not
+        before those who had its devices were over, whatever the clocks of their nodes said."""
         live = self.jobs[job_id]
-        began = now if began_at is None else round(min(max(began_at, live.since), now), 3)  # as the books have it
+        earliest = max(live.since, live.not_before)
+        began = now if began_at is None else round(min(max(began_at, earliest), now), 3)  # as the books have it
         live.status, live.since, live.started_at = "running", began, began
+        self.core.launched(job_id, began)
         self.meter.started(job_id, live.grants, now)
         since = [one for one in live.reshaped if one[0] > began]
         live.reshaped = []
@@ -346,8 +364,13 @@ class Book:
         self, live: Live, ending: Ending, now: float, sequence: int, cause: Cause, ended_at: float | None
     ) -> None:
         self.meter.ended(live.job.job_id, now, ending, cause.reason == TIME_LIMIT.reason)
+        over = _ended(live, now, ended_at)
+        self._leaving.pop(live.job.job_id, None)
+        for follower in live.followers:
+            follower.not_before = max(follower.not_before, over)
+            follower.follows.discard(live.job.job_id)
+        live.followers, live.follows = [], set()
         if self._tell:
-            over = _ended(live, now, ended_at)
             released = over if live.grants and live.released_at is None else live.released_at
             self._tell("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
         live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
@@ -368,6 +391,13 @@ class Book:
 
     def _stopping(self, live: Live, ending: Ending, now: float, cause: Cause) -> None:
         live.status, live.since, live.released_at, live.stop = "stopping", now, now, (ending, cause)
+        self._leaving[live.job.job_id] = live
+
+    def _follow(self, live: Live) -> None:
+        for other in self._leaving.values():
+            if not other.places.isdisjoint(live.places):
+                other.followers.append(live)
+                live.follows.add(other.job.job_id)
 
     def _resized(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
         if live.status != "running":

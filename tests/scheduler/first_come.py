@@ -41,6 +41,9 @@ class FirstCome:
     def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
         self._free(job_id)
 
+    def launched(self, job_id: str, at: float) -> None:
+        pass
+
     def gone(self, job_id: str) -> None:
         pass
 

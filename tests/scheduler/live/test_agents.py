@@ -269,6 +269,28 @@ def test_a_restarted_scheduler_hands_over_no_part_of_a_gang_before_its_last_devi
     billed_once(cluster)
 
 
+def test_a_restarted_scheduler_goes_on_with_a_start_beside_what_stops_on_the_same_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shares of a device: the start was handed over before the other was told to stop."""
+    monkeypatch.setitem(SETTINGS, "pools", [{"name": "p", "model": "A100", "units": 2, "hosts": {"n1": ["G1a"]}}])
+    cluster = Cluster(tmp_path)
+    living, share = cluster.living, {"devices": 1, "units": 1}
+    n1 = cluster.nodes["n1"]
+    cluster.submit("old", request=share)
+    for _ in range(2):
+        cluster.round("n1")
+    cluster.submit("new", request=share)
+    cluster.round("n1")
+    assert n1.alive("new"), "it began, and nobody has heard of it yet"
+    assert living.status("new") == "starting"
+    living.service.cancel("old", "me")
+    cluster.restart()
+    for _ in range(3):
+        cluster.round("n1")
+    assert (n1.alive("old"), living.status("new")) == ([], "running")
+
+
 def test_a_lost_nodes_jobs_run_elsewhere_after_its_lease_and_it_comes_back(cluster: Cluster) -> None:
     cluster.submit("a", 2)
     cluster.settle()
@@ -417,6 +439,22 @@ def test_a_nodes_clock_makes_its_jobs_neither_longer_nor_shorter(cluster: Cluste
     at = {row["event"]: row["ts"].timestamp() for record, row in cluster.living.rows if record == "events"}
     assert began <= at["started"] <= began + 2
     assert at["finished"] == ended
+
+
+def test_a_successor_pays_from_its_predecessors_end_at_the_earliest_whatever_the_clocks_say(cluster: Cluster) -> None:
+    """Of a gang one rank ended long before the other, which ended by a clock that is ahead."""
+    cluster.submit("a", 2, min_replicas=2, max_replicas=2)
+    cluster.settle()
+    n1, n2 = cluster.nodes["n1"], cluster.nodes["n2"]
+    n1.ahead, n2.ahead = -9, 9
+    n1.end(n1.alive()[0], 0)
+    cluster.submit("b", 2, "speech")
+    cluster.settle()
+    assert cluster.living.status("b") == "running"
+    rows = [row for record, row in cluster.living.rows if record == "events"]
+    (ended,) = {row["ts"] for row in rows if (row["allocation_id"], row["event"]) == ("a", "preempted")}
+    (began,) = {row["ts"] for row in rows if (row["allocation_id"], row["event"]) == ("b", "started")}
+    assert ended <= began
 
 
 def test_what_agents_run_nobody_else_ends(cluster: Cluster) -> None:
@@ -648,14 +686,17 @@ def test_with_nobody_to_start_it_an_agent_is_told_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [*range(4), "103", "1007", "1026", "1201"])
 def test_whatever_happens_no_device_has_two_jobs_and_no_rank_runs_twice(tmp_path: Path, number: int | str) -> None:
     """Drawn: arrivals, cancels, ranks that end, silence of nodes up to a lease and beyond, kills of the scheduler, its
-    clock set on and back, and its disk full for a while, in which nodes are answered all the same. A node that is
-    silent for its lease stops what it runs, as its keepers do. Where a seed is named, clock and disk are sound: a job
-    grew while it started, and its start was said to be of all that it had then."""
+    clock set on and back, those of the nodes apart by less than is noticed, and its disk full for a while, in which
+    nodes are answered all the same. A node that is silent for its lease stops what it runs, as its keepers do. Where a
+    seed is named, clocks and disk are sound: a job grew while it started, and its start was said to be of all that it
+    had then."""
     named = isinstance(number, str)
     seed = f"{number} of agents, 0" if named else f"{keep_seed()} of agents, {number}"
     draw = random.Random(seed)
     cluster = Cluster(tmp_path)
     cluster.jump(1e6)
+    for node in cluster.nodes.values() if not named else ():
+        node.ahead = draw.choice((0.0, 0.0, draw.uniform(-9, 9)))
     heard = dict.fromkeys(cluster.nodes, cluster.seconds)
     count = 0
     for _ in range(120):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,6 +23,7 @@ from scheduler.model import Reason
 from scheduler.records.events import Cause
 from scheduler.records.restore import read_snapshot, replays, why_it_waits, write_snapshot
 from scheduler.settings import SettingsError, parse_settings
+from tests.draws import drawn_seed
 from tests.scheduler.live.living import SETTINGS, Living, Slow
 from warehouse.errors import LedgerError
 
@@ -156,6 +158,37 @@ def test_a_suspended_job_gives_its_devices_back_and_comes_back_to_its_place(tmp_
     (row,) = [row for _, row in living.rows if row.get("event") == "suspended" and row["workload_id"] == "a"]
     assert (row["ts"].timestamp(), row["actor"], row["reason"]) == (1105.0, "ada", "Suspended")
     assert json.loads(row["message"])["quota_released_at"] == "1970-01-01T00:18:20.000Z"
+
+
+def test_while_a_job_is_being_stopped_the_last_word_of_suspend_and_resume_counts(tmp_path: Path) -> None:
+    executor = Slow()
+    living = Living(tmp_path, executor=executor)
+    dice = random.Random(drawn_seed())
+    living.submit("a")
+    living.settle()
+    for attempt in range(1, 6):
+        living.service.suspend("a", "ada")
+        is_resumed = False
+        for _ in range(dice.randint(0, 6)):
+            living.now += 1
+            if dice.random() < 0.5:
+                with pytest.raises(RefusedError, match="was resumed by bob already" if is_resumed else "suspended"):
+                    (living.service.resume if is_resumed else living.service.suspend)("a", "eve")
+            (living.service.suspend if is_resumed else living.service.resume)("a", "bob")
+            is_resumed = not is_resumed
+            if dice.random() < 0.3:
+                living.restart()
+            living.settle()
+            assert living.status("a") == "stopping"
+        executor.over("a", attempt)
+        living.settle()
+        assert living.status("a") == ("running" if is_resumed else "suspended")
+        if not is_resumed:
+            living.service.resume("a", "bob")
+            living.settle()
+        assert living.service.show("a")["attempt"] == attempt + 1
+    mine = [event for _, event in living.events() if event != "submitted"]
+    assert mine == ["started", "suspended"] * 5 + ["started"]
 
 
 def test_what_comes_after_a_job_that_is_set_aside_waits_for_it(tmp_path: Path) -> None:
