@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 import warehouse.store
 from access import secrets
 from gpuledger.serve import collect_seldom
+from tests.compiled import compile_share
 from tests.draws import ALL, SEED, keep_seed
 from tests.exhaustive import is_exhaustive
 from tests.patience import PATIENCE_SECONDS
@@ -84,6 +85,12 @@ def pytest_report_header() -> str:
     if os.environ.get(ALL):
         return f"{ALL}: every case of lists that are drawn from"
     return f"cases drawn with {SEED}={keep_seed()} ({ALL}=1: every case)"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    if session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        compile_share(session.config, sorted((REPO / "tests").rglob("test_*.py")))
 
 
 def pytest_collection_finish() -> None:
