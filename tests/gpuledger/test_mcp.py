@@ -11,8 +11,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from gpuledger.client import ApiError, Client
 from gpuledger.mcp import tools
@@ -57,6 +55,8 @@ def answered(client: Client, name: str) -> Answer:
 @seldom(3, "an assistant asks")
 def test_an_assistant_asks_every_question(served_site: Site) -> None:
     """Over the pipes of a process, as an assistant starts it."""
+    from mcp import ClientSession, StdioServerParameters  # a CPU second of each worker that need not run this
+    from mcp.client.stdio import stdio_client
 
     async def conversation() -> tuple[Any, dict[str, Any], Any]:
         command = StdioServerParameters(

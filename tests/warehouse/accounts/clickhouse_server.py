@@ -105,9 +105,12 @@ class Handler(BaseHTTPRequestHandler):
         """Quiet."""
 
 
+# The engine goes down with its last connection: without this one, each request would start it.
+stays = chdb.connect(f"{STORE}/engine?config-file={CONFIG}")
 with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
     server.daemon_threads = True
     print(server.server_port, flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdin.read()
     server.shutdown()
+stays.close()
