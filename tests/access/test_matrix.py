@@ -99,7 +99,7 @@ def test_a_token_gets_through_a_door_if_it_has_its_scope_and_its_role_may(
     served_site: Site, name: str, scope: Scope
 ) -> None:
     token = token_of(served_site.access, name, [scope])
-    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}) as client:
         for method, path, body, action in doors():
             if SCOPE_OF[action] is not scope:
                 answer = client.request(method, path, content=body or None)
@@ -118,7 +118,7 @@ def test_a_token_of_somebody_disabled_gets_through_no_door_and_through_the_same_
 ) -> None:
     token = token_of(served_site.access, name)
     token_of(served_site.access, SPARE)
-    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}) as client:
         change_person(served_site.access, "test", NOW, name, disabled=True)
         try:
             for method, path, body, _ in [*doors(), ("POST", "/sign-out", "", Action.see)]:
@@ -133,7 +133,7 @@ def test_a_callback_of_a_page_takes_what_the_page_takes(served_site: Site) -> No
     """One of Explore's, asked for by somebody who may see and not ask SQL; and of the administration's."""
     read = token_of(served_site.access, "admin", ["read"])
     for headers in ({"Authorization": f"Bearer {read}"}, {"Authorization": f"Bearer {served_site.tokens['vision']}"}):
-        with httpx.Client(base_url=served_site.url, headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=served_site.url, headers=headers) as client:
             known = {one["output"]: one for one in client.get("/_dash-dependencies").json()}
             body = body_of(known["explore-result.children"], "/explore")
             body["state"][0]["value"] = "?sql=SELECT+K-4711"

@@ -114,7 +114,7 @@ def browser(site: Site, idp: Idp, **more: Any) -> Iterator[httpx.Client]:
     roles = {"gpu-users": "tenant", "gpu-admins": "admin"}
     oidc = Oidc(issuer=idp.url, client_id=CLIENT, roles=roles, tenant_prefix="tenant-", **more)  # type: ignore[arg-type]
     settings = AccessSettings(sign_in=True, url=HOME, local_users=False, oidc=oidc, client_secret=SECRET)
-    with serving(site.store, settings) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with serving(site.store, settings) as url, httpx.Client(base_url=url) as client:
         yield client
 
 

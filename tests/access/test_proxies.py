@@ -36,7 +36,7 @@ def proxy(url: str) -> Iterator[str]:
             came = ", ".join([*([before] if before else []), self.client_address[0]])
             own = {"X-Forwarded-For": came, "X-Forwarded-Proto": "https",
                    "Content-Type": self.headers["Content-Type"]}  # fmt: skip
-            answer = httpx.post(f"{url}{self.path}", content=body, headers=own, timeout=60)
+            answer = httpx.post(f"{url}{self.path}", content=body, headers=own)
             self.send_response(answer.status_code)
             for name, value in answer.headers.multi_items():
                 if name in ("set-cookie", "strict-transport-security", "location"):
@@ -57,7 +57,7 @@ def proxy(url: str) -> Iterator[str]:
 
 def signs_in(url: str, address: str, headers: dict[str, str] | None = None, password: str = PASSWORD) -> httpx.Response:
     """From an address of this machine, as a browser without cookies."""
-    with httpx.Client(transport=httpx.HTTPTransport(local_address=address), timeout=60) as client:
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=address)) as client:
         form = {"name": "ada", "password": password}
         return client.post(f"{url}/sign-in", data=form, headers=headers or {})
 

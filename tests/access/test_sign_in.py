@@ -39,7 +39,7 @@ ME, TOKENS = f"{PREFIX}/me", f"{PREFIX}/tokens"
 
 @contextlib.contextmanager
 def signed_in(site: Site, name: str = "vera", then: str = "/") -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=site.url, timeout=60) as client:
+    with httpx.Client(base_url=site.url) as client:
         answer = client.post("/sign-in", data={"name": name, "password": PASSWORD, "next": then}, headers=BROWSER)
         assert (answer.status_code, answer.headers["location"]) == (303, then)
         yield client
@@ -125,7 +125,7 @@ def test_signing_in_again_ends_the_session_that_the_browser_had(served_site: Sit
         before = client.cookies["gpuledger"]
         client.post("/sign-in", data={"name": "vera", "password": PASSWORD}, headers={"Sec-Fetch-Site": "same-origin"})
         assert client.get(ME).json()["name"] == "vera"
-    with httpx.Client(base_url=served_site.url, cookies={"gpuledger": before}, timeout=60) as old:
+    with httpx.Client(base_url=served_site.url, cookies={"gpuledger": before}) as old:
         assert old.get(ME).status_code == 401
 
 
@@ -149,14 +149,14 @@ def test_a_cookie_that_was_touched_is_no_session(served_site: Site) -> None:
 def test_a_wrong_password_tells_nothing_and_many_are_made_to_wait(served_site: Site) -> None:
     url, said = f"{served_site.url}/sign-in", []
     for name in ("vera", "nobody<b>"):
-        answer = httpx.post(url, data={"name": name, "password": "wrong horse battery"}, timeout=60)
+        answer = httpx.post(url, data={"name": name, "password": "wrong horse battery"})
         assert answer.status_code == 401
         said.append(re.sub(r'value="[^"]*"', "", answer.text))
         assert "<b>" not in answer.text
     assert said[0] == said[1]
     for _ in range(4):
-        httpx.post(url, data={"name": "nobody<b>", "password": "guess"}, timeout=60)
-    answer = httpx.post(url, data={"name": "nobody<b>", "password": "guess"}, timeout=60)
+        httpx.post(url, data={"name": "nobody<b>", "password": "guess"})
+    answer = httpx.post(url, data={"name": "nobody<b>", "password": "guess"})
     assert (answer.status_code, int(answer.headers["retry-after"]) <= 301) == (429, True)
     with signed_in(served_site, "ada"):
         """Others are let in."""
@@ -219,7 +219,7 @@ def test_many_sign_ins_at_once_hold_up_themselves_alone(served_site: Site, monke
 def test_sign_ins_stand_in_the_audit(served_site: Site) -> None:
     with signed_in(served_site, "ada"):
         """That is all."""
-    httpx.post(f"{served_site.url}/sign-in", data={"name": "ada", "password": "x"}, timeout=60)
+    httpx.post(f"{served_site.url}/sign-in", data={"name": "ada", "password": "x"})
     found = [(row["action"], row["inputs"]) for row in audit.history(served_site.store, "access", "ada")]
     for action in ("access.sign_in", "access.refused"):
         assert (action, '{"address": "127.0.0.1", "how": "password"}') in found
@@ -304,7 +304,7 @@ def test_a_disabled_user_and_a_new_password_end_sessions_and_other_roles_hold_at
 
 
 def test_what_begins_like_a_public_path_is_not_public(served_site: Site) -> None:
-    with httpx.Client(base_url=served_site.url, timeout=60) as stranger:
+    with httpx.Client(base_url=served_site.url) as stranger:
         for path in PUBLIC:
             for more in ("x", "/x"):
                 assert stranger.get(path + more).status_code == 401, path + more
@@ -312,11 +312,11 @@ def test_what_begins_like_a_public_path_is_not_public(served_site: Site) -> None
 
 def test_where_no_local_user_may_sign_in_none_does(served_site: Site) -> None:
     with serving(served_site.store, AccessSettings(sign_in=True, local_users=False)) as url:
-        answer = httpx.post(f"{url}/sign-in", data={"name": "ada", "password": PASSWORD}, timeout=60)
+        answer = httpx.post(f"{url}/sign-in", data={"name": "ada", "password": PASSWORD})
     assert (answer.status_code, answer.headers.get("set-cookie")) == (403, None)
 
 
 @pytest.mark.parametrize(("bytes_more", "status"), [(FORM_BYTES // 2, 303), (FORM_BYTES, 401)])
 def test_a_form_that_is_too_long_is_not_read_on(served_site: Site, bytes_more: int, status: int) -> None:
     form = {"pad": "x" * bytes_more, "name": "ada", "password": PASSWORD}
-    assert httpx.post(f"{served_site.url}/sign-in", data=form, timeout=60).status_code == status
+    assert httpx.post(f"{served_site.url}/sign-in", data=form).status_code == status

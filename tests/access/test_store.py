@@ -159,7 +159,7 @@ def test_writers_take_turns_so_that_none_overwrites_what_it_has_not_read(opener:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     with stores[0].reading() as connection:
         assert connection.scalar(select(keys.c.value).where(keys.c.name == "n")) == str(2 * rounds)
 

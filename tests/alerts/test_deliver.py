@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from email import message_from_string
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,6 +36,12 @@ def receiver() -> Iterator[Received]:
         yield received
 
 
+@pytest.fixture
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sent a second later by this machine's clock is not said to be a second later."""
+    monkeypatch.setattr("alerts.deliver.time", SimpleNamespace(monotonic=lambda: 0.0))
+
+
 def routes(**receiver: Any) -> Routing:
     return Routing.model_validate({"receivers": {"r": receiver}, "routes": [{"receivers": ["r"], "resend": "1h"}]})
 
@@ -54,6 +61,7 @@ def outcomes(results: list[Outcome]) -> list[str]:
     return [one.outcome for one in results]
 
 
+@pytest.mark.usefixtures("no_time_passes")
 def test_an_alertmanager_gets_labels_annotations_and_an_end_that_moves_on(facts: Store, receiver: Received) -> None:
     fire(facts)
     assert outcomes(deliver(facts, routes(alertmanager={"urls": [receiver.url + "/"]}), ago(9))) == ["sent"]
@@ -72,6 +80,7 @@ def test_an_alertmanager_gets_labels_annotations_and_an_end_that_moves_on(facts:
     assert (document["startsAt"], document["endsAt"]) == ("2026-10-06T11:51:00.000Z", "2026-10-06T11:55:00.000Z")
 
 
+@pytest.mark.usefixtures("no_time_passes")
 def test_reminders_to_an_alertmanager_go_on_and_are_not_written_down(facts: Store, receiver: Received) -> None:
     fire(facts)
     route, memory = routes(alertmanager={"urls": [receiver.url]}), Memory()
@@ -196,6 +205,7 @@ def test_who_refuses_a_mail_gets_it_alone_again_until_it_is_given_up(facts: Stor
     assert "550" in finding["message"]
 
 
+@pytest.mark.usefixtures("no_time_passes")
 def test_failures_are_written_down_and_tried_again_until_it_works(facts: Store, receiver: Received) -> None:
     receiver.answers += [503, 503]
     fire(facts)

@@ -16,7 +16,7 @@ from tests.alerts.facts import NOON, ago, put, served
 from tests.alerts.receivers import http_receiver
 from tests.alerts.rules import look, tell
 from tests.alerts.slo.promises import ERRORS, promise
-from tests.patience import until
+from tests.patience import PATIENCE_SECONDS, until
 from warehouse.errors import StoreError
 from warehouse.store import Store
 
@@ -62,7 +62,7 @@ def test_what_fires_is_told_on_while_an_evaluation_takes_its_time(
 
     def slow(*_: object, **__: object) -> Report:
         begun.set()
-        over.wait(60)
+        over.wait(PATIENCE_SECONDS)
         return Report()
 
     tell(facts, 9, 11.0)
@@ -75,7 +75,7 @@ def test_what_fires_is_told_on_while_an_evaluation_takes_its_time(
             "routes: [{receivers: [am]}]\n"
         )
         with alerting(facts, AlertSettings(routing=routing), every_seconds=4):
-            assert begun.wait(60)
+            assert begun.wait(PATIENCE_SECONDS)
             until(lambda: len(receiver.requests) >= 4, "the receiver was not told again")
             over.set()
         ends = [document["endsAt"] for (document,) in receiver.documents()]

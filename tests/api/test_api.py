@@ -351,7 +351,7 @@ def test_a_token_is_refused_by_every_route_whose_scope_it_lacks_whatever_its_rol
     served_site: Site, name: str, scope: Scope
 ) -> None:
     token = token_of(served_site.access, name, [scope])
-    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}) as client:
         for method, path, action in ROUTES:
             if SCOPE_OF[action] is not scope:
                 answer = client.request(method, PREFIX + path, json={} if method in ("POST", "PATCH") else None)
@@ -374,7 +374,7 @@ def test_what_changes_something_takes_the_scope_write_and_what_asks_does_not() -
 def test_a_token_of_somebody_disabled_gets_nothing(served_site: Site, name: str) -> None:
     token = token_of(served_site.access, name)
     token_of(served_site.access, SPARE)
-    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}) as client:
         change_person(served_site.access, "test", NOW, name, disabled=True)
         try:
             for method, path, _ in ROUTES:
@@ -387,7 +387,7 @@ def test_a_token_of_somebody_disabled_gets_nothing(served_site: Site, name: str)
 def test_a_token_loses_with_its_owner_what_the_owner_loses(served_site: Site) -> None:
     """An analyst is made a tenant's viewer: their token asks no SQL, and sees that tenant alone."""
     token = token_of(served_site.access, "analyst")
-    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}) as client:
         change_person(served_site.access, "test", NOW, "analyst", roles=["tenant"], tenants=["vision"])
         try:
             assert client.post("/sql", content="SELECT 1").status_code == 403

@@ -10,6 +10,7 @@ from gpuledger.documents import PREFIX
 from tests.api.test_api import ROUTES
 from tests.dashboards.site import Site
 from tests.draws import drawn, keep_seed, seldom
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from schemathesis import Case
@@ -56,7 +57,7 @@ def test_every_route_answers_as_it_is_described(served_site: Site) -> None:
             database=None,
         )
         def answers(case: Case[Any]) -> None:
-            case.call_and_validate(base_url=url, headers=headers, checks=checks, timeout=60)
+            case.call_and_validate(base_url=url, headers=headers, checks=checks, timeout=PATIENCE_SECONDS)
             asked.add((case.method, case.operation.path))
 
         answers()

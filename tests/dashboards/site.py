@@ -78,7 +78,7 @@ class Site:
 
     def client(self, role: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+        return httpx.Client(base_url=self.url, headers=headers)
 
 
 def fill(store: Store) -> None:

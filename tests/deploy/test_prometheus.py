@@ -157,7 +157,7 @@ def uncommented(listed: str, address: str) -> str:
 
 
 def asked(api: str, query: str) -> list[dict[str, Any]]:
-    answer = httpx.get(f"{api}/query", params={"query": query}, timeout=30).json()
+    answer = httpx.get(f"{api}/query", params={"query": query}).json()
     assert answer["status"] == "success", answer
     found: list[dict[str, Any]] = answer["data"]["result"]
     return found

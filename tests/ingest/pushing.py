@@ -25,7 +25,7 @@ def push(served: Served, one: Forged, form: str = "lines") -> httpx.Response:
     body = text.encode()
     if form == "gzip":
         body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
-    return httpx.post(f"{served.url}/api/v1/records/{one.record}", content=body, headers=headers, timeout=60)
+    return httpx.post(f"{served.url}/api/v1/records/{one.record}", content=body, headers=headers)
 
 
 def ledger(store: Store) -> list[Any]:

@@ -53,7 +53,7 @@ def sample(number: int = 0, **changes: Any) -> dict[str, Any]:
 
 def post(served: Served, record: str, content: bytes, **headers: str) -> httpx.Response:
     given = {**AUTHORIZATION, "Content-Type": "application/x-ndjson", **headers}
-    return httpx.post(f"{served.url}/api/v1/records/{record}", content=content, headers=given, timeout=60)
+    return httpx.post(f"{served.url}/api/v1/records/{record}", content=content, headers=given)
 
 
 def push(served: Served, rows: list[dict[str, Any]], record: str = "samples", **headers: str) -> httpx.Response:

@@ -15,6 +15,7 @@ import pytest
 
 from billing.verify import chain_failures
 from tests.conftest import REPO
+from tests.patience import PATIENCE_SECONDS
 from tests.stores import fresh_store
 from warehouse.chain import CHAINED, Head, TakenError, adopt, append, append_anyway, head
 from warehouse.store import Store
@@ -79,7 +80,7 @@ def test_of_many_that_add_at_once_each_adds_or_is_told(store: Store) -> None:
     def one(name: str) -> bool:
         with store.another() as own:
             last = head(own, "voided_invoices")
-            together.wait(30)
+            together.wait(PATIENCE_SECONDS)
             try:
                 append(own, "voided_invoices", voids(name), last)
             except TakenError:

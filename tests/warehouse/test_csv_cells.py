@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from gpuledger.output import print_csv
 from tests.conftest import REPO
+from tests.patience import PATIENCE_SECONDS
 from warehouse.csv_cells import escape_formula, unescape_formula, write_csv
 
 FORMULAS = [
@@ -72,7 +73,7 @@ def test_the_tables_of_pages_do_the_same() -> None:
     if node is not None:
         asked = json.dumps([*FORMULAS, *NUMBERS])
         code = f"{function[0]}; console.log(JSON.stringify({asked}.map(escapeFormula)))"
-        done = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
         assert json.loads(done.stdout) == [escape_formula(text) for text in [*FORMULAS, *NUMBERS]]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import REPO
 from tests.draws import seldom
+from tests.patience import PATIENCE_SECONDS
 from warehouse import private_files
 from warehouse.private_files import private_folder, users_file, users_folder, users_umask, whole_file
 
@@ -28,7 +29,9 @@ def open_to_others(folder: Path) -> list[str]:
 
 def run(*arguments: str | Path, umask: int = 0o022) -> None:
     command = [sys.executable, "-m", "gpuledger", *map(str, arguments)]
-    done = subprocess.run(command, cwd=REPO, umask=umask, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=REPO, umask=umask, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -84,7 +87,7 @@ Spool(here / "spool").close()
 Log(here / "data" / "log").close()
 State(here / "watch" / "state", "c1").close()
 """
-    subprocess.run([sys.executable, "-c", code], cwd=REPO, umask=0o000, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], cwd=REPO, umask=0o000, check=True, timeout=PATIENCE_SECONDS)
     assert len(list((tmp_path / "ours").rglob("*"))) >= 6
     assert open_to_others(tmp_path / "ours") == []
 

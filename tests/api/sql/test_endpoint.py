@@ -30,7 +30,7 @@ MANY = f"SELECT number AS n, toString(number % 7) AS s FROM numbers({ROWS})"
 
 def post(site: Site, role: str, text: str, **params: str) -> httpx.Response:
     auth = ("anybody", site.tokens[role])
-    return httpx.post(f"{site.url}/", content=text, params=params, auth=auth, timeout=60)
+    return httpx.post(f"{site.url}/", content=text, params=params, auth=auth)
 
 
 @pytest.mark.parametrize("codec", [False, "lz4", "zstd", "gzip"])
@@ -63,7 +63,7 @@ def test_parameters_that_no_address_holds_come_as_a_form(served_site: Site) -> N
             client.query("SELECT * FROM url({a:Array(String)}[1], 'CSV')", parameters={"a": many})
     auth = ("anybody", token)
     for files in ({"query": (None, "SELECT 1"), "t": ("t.csv", "1")}, {"query": (None, b"SELECT '\xff'")}):
-        refused = httpx.post(f"{served_site.url}/", files=files, auth=auth, timeout=60)
+        refused = httpx.post(f"{served_site.url}/", files=files, auth=auth)
         assert (refused.status_code, "Traceback" in refused.text) == (400, False), refused.text
     odd = httpx.post(f"{served_site.url}/", content=b"x", headers={"content-type": "multipart/form-data"}, auth=auth)
     assert (odd.status_code, "this form is not accepted" in odd.text) == (400, True), odd.text
@@ -72,7 +72,7 @@ def test_parameters_that_no_address_holds_come_as_a_form(served_site: Site) -> N
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "identity"])
 def test_an_answer_over_plain_http_is_whole_in_every_encoding(served_site: Site, encoding: str) -> None:
     headers = {"X-ClickHouse-Key": served_site.tokens["analyst"], "Accept-Encoding": encoding}
-    answer = httpx.get(f"{served_site.url}/", params={"query": MANY}, headers=headers, timeout=60)
+    answer = httpx.get(f"{served_site.url}/", params={"query": MANY}, headers=headers)
     packed = answer.headers.get("content-encoding", "identity")
     assert packed == encoding
     if encoding in ("gzip", "identity"):
@@ -89,7 +89,6 @@ def test_the_interface_is_clickhouses(served_site: Site) -> None:
         params={"query": "SELECT tenant, count() FROM v_charges", "param_t": "vision"},
         content="WHERE tenant = {t:String} GROUP BY tenant FORMAT CSV",
         headers={"Authorization": f"Bearer {served_site.tokens['operator']}"},
-        timeout=60,
     )
     assert split.text == '"vision",48\n'
 

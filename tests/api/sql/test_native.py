@@ -64,7 +64,6 @@ def ask(site: Site, sql: str, version: int = GO) -> httpx.Response:
             "User-Agent": "clickhouse-go/2.48.0 (database/sql; lv:go/1.27.1; os:linux)",
             "Accept-Encoding": "gzip",
         },
-        timeout=60,
     )
 
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.attribution.processes import Owners, ProcessTable, seconds_since_boot
+from tests.patience import PATIENCE_SECONDS
 
 from .proc_tree import NEIGHBOUR, UID, add_process, host_proc, pod_cgroup
 
@@ -165,7 +166,7 @@ def test_a_real_private_pid_namespace_is_noticed() -> None:
     )
     command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     except FileNotFoundError:
         pytest.skip("no unshare here")
     if done.returncode and "unshare" in done.stderr:

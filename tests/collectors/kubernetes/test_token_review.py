@@ -226,7 +226,7 @@ def connected(api: Scripted) -> Any:
 
 def push(url: str, record: str, rows: list[dict[str, Any]], token: str = JWT) -> httpx.Response:
     headers = {"Authorization": f"Bearer {token}"}
-    return httpx.post(f"{url}/api/v1/records/{record}", json=[plain(row) for row in rows], headers=headers, timeout=60)
+    return httpx.post(f"{url}/api/v1/records/{record}", json=[plain(row) for row in rows], headers=headers)
 
 
 def test_an_agent_tells_of_the_node_that_its_token_is_bound_to_and_the_watch_of_all(

@@ -231,7 +231,7 @@ def watching(cluster: Cluster, folder: Path, *options: str) -> Iterator[Path]:
             yield out
         finally:
             process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=30)
+            _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, said.decode()
 
 

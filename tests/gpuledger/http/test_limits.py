@@ -463,7 +463,11 @@ def test_half_of_the_descriptors_are_kept_for_the_engine() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     for limits, expected in (((256, 1024), "512 256 1024"), ((400, 400), "200 100 400"), ((64, hard), None)):
         found = subprocess.run(
-            [sys.executable, "-c", asked, *map(str, limits)], capture_output=True, text=True, check=True, timeout=60
+            [sys.executable, "-c", asked, *map(str, limits)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE_SECONDS,
         )
         connections, each, soft = map(int, found.stdout.split())
         assert expected is None or found.stdout.split() == expected.split()
