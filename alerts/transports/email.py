@@ -22,7 +22,7 @@ from ingest.answer_time import ended_in_time, hang_up
 log = logging.getLogger(__name__)
 SHOWN = 100
 SHOWN_CHARACTERS = 200
-"""Of what a mail server says of an address."""
+"""Length limit of a mail server's response about an address."""
 MAIL_SECONDS = 60.0
 """For the whole of a conversation with a mail server."""
 
@@ -101,7 +101,7 @@ class Email(Part):
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a mail server says of one address."""
+    """A mail server's response about one address."""
 
     code: int
     said: str
