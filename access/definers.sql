@@ -1,5 +1,4 @@
--- One row: a view that runs with the rights of somebody else than who reads it. (Those that write what follows from an
--- insert are none: nobody reads them.)
+-- One row: a view that runs with rights other than its reader's. (Materialized views are left out: nobody reads them.)
 SELECT name
 FROM system.tables
 WHERE database = currentDatabase() AND engine = 'View' AND definer != ''

@@ -197,7 +197,7 @@ def problem(status: int, detail: str, **more: Any) -> Response:
 
 
 def is_tls(scope: Scope, settings: AccessSettings) -> bool:
-    """Whether browsers reach us over TLS: by the outer scheme, if a trusted proxy tells it, or by the settings' url."""
+    """Whether browsers reach us over TLS: by the outer scheme if a trusted proxy sets it, or by the settings' url."""
     return scope["scheme"] in ("https", "wss") or settings.url.startswith("https://")
 
 

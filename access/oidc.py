@@ -40,7 +40,7 @@ LONGEST_SUBJECT = 255
 
 
 class OidcError(AccessError):
-    """The provider cannot be reached, or says what we cannot take."""
+    """The provider cannot be reached, or its answer cannot be accepted."""
 
 
 @dataclass(frozen=True)

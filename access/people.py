@@ -178,7 +178,7 @@ def person_at(connection: Connection, who: tuple[str, str]) -> Person | None:
 
 
 class UnknownPersonError(AccessError):
-    """There is nobody of that name."""
+    """Nobody has that name."""
 
 
 def checked_password(access: AccessStore, name: str, password: str) -> tuple[Person, str] | None:

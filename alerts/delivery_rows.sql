@@ -1,4 +1,4 @@
--- One row: an attempt to tell a target of an alert, the newest first.
+-- One row: an attempt to notify a target of an alert, the newest first.
 -- Params:  rule, fingerprint = '' or which; most.
 SELECT at, target, rule, fingerprint, active_at, kind, attempt, outcome, detail, next_attempt_at
 FROM alert_deliveries

@@ -33,7 +33,7 @@ from warehouse.store import Store, read_sql
 DELAY = timedelta(seconds=60)
 """Samples of a minute take so long to be there."""
 CATCH_UP = timedelta(days=2)
-"""What lies further back than this is skipped, and said."""
+"""Instants further back than this are skipped, with a note."""
 CHUNK = 60
 """Instants that are written together."""
 MOST_INSTANCES = 10_000
@@ -252,8 +252,8 @@ class _Engine:
         self.step_own(FAILED, {"rule": "*"}, False, until + timedelta(milliseconds=1), {"problem": lost})
 
     def watch_the_clock(self, newest: datetime | None, broken: str) -> None:
-        """What the clock tells, not the data: the newest fact of all is older than the rule allows, so that no other
-        rule can say anything; or the rules' files are of no use."""
+        """Alerts that depend on the clock, not on data: the newest fact of all is older than the rule allows, so no
+        other rule can be evaluated; or the rules' files are invalid."""
         before = len(self.changed)
         rule = self.rules.get(STOPPED)
         if rule is not None and newest is not None:  # what never began has not stopped
@@ -407,8 +407,8 @@ def _own(rule: Rule) -> str:
 
 @dataclass
 class _Seen:
-    """What a query's rows say. all: fingerprints; changing: the instances whose state may change; going: those that go
-    on firing."""
+    """The result of a query. all: fingerprints; changing: the instances whose state may change; going: those that keep
+    firing."""
 
     all: set[str] = field(default_factory=set)
     changing: list[Instance] = field(default_factory=list)

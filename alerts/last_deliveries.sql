@@ -1,4 +1,4 @@
--- One row: the last attempt to tell a target of an alert, and the newest occurrence of which it was notified that it fires.
+-- One row: the last attempt to notify a target of an alert, and the newest occurrence that it was notified of as firing.
 -- Params:  since = the oldest active_at that matters.
 SELECT
     target, fingerprint,

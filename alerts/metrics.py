@@ -15,7 +15,7 @@ def families(store: Store) -> list[Family]:
         Family(
             "gpuledger_alert_evaluations_failed", "gauge", "Evaluations of the last run that failed or saw no data."
         ),
-        Family("gpuledger_alert_deliveries_total", "counter", "Attempts to tell a target, by outcome."),
+        Family("gpuledger_alert_deliveries_total", "counter", "Attempts to notify a target, by outcome."),
     ]
     counts, until, ran, failed, sent = found
     for row in store.rows(read_sql(__file__, "metric_rows")):

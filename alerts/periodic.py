@@ -33,7 +33,7 @@ EVERY_SECONDS = 60
 TARGET_SECONDS = 20.0
 """Of one delivery for each target: one that is slow to take many alerts gets the rest with the next."""
 MEASURE_EVERY = timedelta(minutes=5)
-"""Objectives are measured so often: their points are five minutes apart."""
+"""How often objectives are measured: their points are five minutes apart."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class Alerting:
 
 @contextlib.contextmanager
 def alerting(store: Store, settings: AlertSettings, every_seconds: int = EVERY_SECONDS) -> Iterator[None]:
-    """Looks now and then every so many seconds, and tells four times as often.
+    """Evaluates every so many seconds, and delivers four times as often.
 
-    Errors: AlertError if the files are of no use at the start.
+    Errors: AlertError if the files are invalid at the start.
     """
     looks = Alerting(settings)
 

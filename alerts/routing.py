@@ -80,9 +80,9 @@ class Receiver(Part):
 
 
 class Route(Part):
-    """Alerts whose labels fit go to the receivers; the first route that fits counts, unless it continues.
+    """Alerts with matching labels go to the receivers; the first matching route counts, unless it continues.
 
-    hours: outside of them the route waits.   fallback: told when a receiver cannot be reached.
+    hours: outside of them the route waits.   fallback: notified if a receiver cannot be reached.
     """
 
     match: Match = Field(default_factory=dict)
@@ -167,8 +167,8 @@ def load_routing(path: Path) -> Routing:
 
 @dataclass(frozen=True)
 class Notification:
-    """An alert as receivers see it: firing, or resolved. run_at: when the evaluation that said so began.   link: where
-    to read on; empty: nobody said where gpuledger is."""
+    """An alert as receivers see it: firing, or resolved. run_at: start of the evaluation that said so.   link: where to
+    read on; empty: gpuledger's address is not configured."""
 
     rule: str
     fingerprint: str
@@ -188,8 +188,8 @@ class Notification:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The last attempt to tell a target of an alert. attempt: how many it were since the last that was sent.
-    told: whether the target knows that this occurrence fires."""
+    """The last attempt to notify a target of an alert. attempt: how many since the last success.
+    told: whether the target has been notified that this occurrence fires."""
 
     at: datetime
     active_at: datetime
@@ -273,9 +273,9 @@ def held_back(
 def deliveries(
     alerts: Sequence[Notification], routing: Routing, silences: Sequence[Silence], log: Log, now: datetime
 ) -> list[Delivery]:
-    """What is to be sent now: what is new to a target, what failed and is due again, reminders, and ends.
+    """The notifications to send now: new ones, failed ones that are due again, reminders, and ends.
 
-    alerts: those that fire, and those that were resolved lately.   log: the last attempt of each target and alert.
+    alerts: firing, or resolved recently.   log: the last attempt of each target and alert.
     """
     quiet = held_back(alerts, routing, silences, now)
     found: dict[tuple[str, str], Delivery] = {}
@@ -333,7 +333,7 @@ def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, 
 
 
 def _unreachable(name: str, routing: Routing, alert: Notification, log: Log) -> bool:
-    """Whether every way to a receiver has failed for this alert often enough to tell somebody else."""
+    """Whether every way to a receiver has failed for this alert often enough to use the fallback."""
     lasts = [log.get((f"{name}/{way}", alert.fingerprint)) for way in routing.receivers[name].transports()]
     return all(
         last is not None

@@ -66,7 +66,7 @@ REST = (
 
 
 def add_routes(server: FastAPI, stores: Stores) -> None:
-    """Adds the routes; the store is asked on worker threads, as whoever asks may see it."""
+    """Adds the routes; the store is queried on worker threads, within the caller's scope."""
 
     def scoped(ask: Answer, params: dict[str, str]) -> tuple[int, dict[str, Any]]:
         current().require(Action.see)

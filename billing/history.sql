@@ -1,4 +1,4 @@
--- One row: somebody did something; or what a sender pushed on a day, as one entry.
+-- One row: an action of a person, or all that a sender pushed on a day, as one entry.
 -- Parameters: action (a kind, or the whole name), object String; empty: any.
 SELECT at, actor, action, object, reason, inputs
 FROM

@@ -1,7 +1,7 @@
--- What pages select from as ({jobs}): jobs that were submitted before the period's end, and not more than 62 days before it.
--- One row: a job as its source reported it. gpus NULL: not reported; reason: why it waits; started_at, ended_at NULL:
--- not yet.
--- Whose a job is say the books (whose.sql); of jobs never placed its source does.
+-- What pages select from as ({jobs}): jobs submitted before the period's end, but not more than 62 days before it.
+-- One row: a job as its source reported it. gpus NULL: not reported; reason: why it waits; started_at, ended_at NULL: not
+-- yet.
+-- The tenant is that of the books (whose.sql); for jobs that were never placed, the reported one.
 -- Parameters: start, end DateTime64(3) (UTC); queues, clusters Array(String), empty: all; those of whose.sql
 SELECT
     cluster, allocation_id,

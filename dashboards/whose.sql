@@ -1,5 +1,5 @@
--- Whether a job is of the tenants and projects chosen: whose its first place was, say the books; of a job without a place its
--- source. A job that was reported as theirs and held by others is none of theirs.
+-- A condition: whether a job belongs to the chosen tenants and projects. The books decide, by its first placement; for a
+-- job without one, its source. A job that was reported as theirs but paid by others is not theirs.
 -- Parameters: tenants, projects Array(String), empty: all
 (cluster, allocation_id) IN
 (

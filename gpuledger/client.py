@@ -206,7 +206,7 @@ class Client:
         return self._apply("/tenants/mapping", yaml, reason)
 
     def check_tenants(self, yaml: str) -> documents.Compared:
-        """What a tenants' mapping would change."""
+        """What another tenant mapping would change."""
         return self._check("/tenants/mapping", yaml)
 
     def budgets(self, month: str = "", tenant: str | None = None) -> list[documents.Budget]:
@@ -375,7 +375,7 @@ class Client:
         return self._pages(documents.AlertChange, "/alerts/history", rule=rule, fingerprint=fingerprint)
 
     def alert_deliveries(self, rule: str = "", fingerprint: str = "") -> Iterator[documents.AlertDelivery]:
-        """Attempts to tell a target, the newest first."""
+        """Attempts to deliver notifications, the newest first."""
         return self._pages(documents.AlertDelivery, "/alerts/deliveries", rule=rule, fingerprint=fingerprint)
 
     def silences(self, past: bool = False) -> list[documents.Silence]:
@@ -389,7 +389,7 @@ class Client:
         reason: str,
         starts_at: datetime | None = None,
     ) -> documents.Silence:
-        """Keeps alerts quiet whose labels fit. matchers: label to globs, all of which must fit."""
+        """Silences matching alerts. matchers: label to globs, all of which must match."""
         asked = {
             "matchers": {label: list(globs) for label, globs in matchers.items()},
             "ends_at": ends_at.isoformat(),

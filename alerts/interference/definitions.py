@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 LEAST_OBSERVATIONS = 300
-"""A P99 of fewer says nothing."""
+"""With fewer values, a P99 means nothing."""
 RATES = ("training_steps_per_second", "training_samples_per_second")
-"""Measures of which more is better."""
+"""Measures for which higher is better."""
 
 
 def slowdown(metric: str, alone: float, shared: float) -> float | None:

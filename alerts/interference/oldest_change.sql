@@ -1,5 +1,5 @@
--- One row: the oldest moment that facts speak of which came since then, and of hours that were closed; 2200: none.
--- Params:  facts_until, books_run: what had been seen; at: facts after it are not looked at.
+-- One row: the oldest time that newly arrived facts, or newly closed hours, are about; 2200: there are none.
+-- Params:  facts_until, books_run: what was read before; at: later facts are ignored.
 WITH
     batches AS (SELECT batch FROM ingest_batches WHERE ingested_at > {facts_until:DateTime64(3, 'UTC')}),
     toDateTime64('2200-01-01', 3, 'UTC') AS never

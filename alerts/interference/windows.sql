@@ -1,8 +1,8 @@
--- One row: a workload in one window, with what it reported, who was there too, and what its devices showed.
+-- One row: a workload in one window, with its reported performance, its neighbours, and the signals of its devices.
 -- Shape:   a workload with several services (models of one server) has a row for each. state: exclusive if nobody else had
---          processes on any of its devices, shared if somebody had, unsure if somebody held a share and did not tell, or
---          someone unknown was at work. Of devices that cannot be shared, only workloads that tell how well they do, or
---          that are not alone there. Signals are those of its busiest device.
+--          processes on any of its devices, shared if somebody had, unsure if somebody held a share without reporting
+--          processes, or an unknown process was active. Of devices that cannot be shared, only workloads that report their
+--          performance, or are not alone there. Signals are those of its busiest device.
 -- Params:  scratch: the table to make; (since, until]; the settings (alerts/interference/settings.py).
 -- Reads:   samples, metrics and service levels of the span once, allocations that touch it.
 CREATE TABLE {scratch:Identifier} ENGINE = Memory AS

@@ -1,8 +1,8 @@
 -- Adds points of error_rate: of a service's requests, those that were answered without an error.
 -- Units:   requests.
--- Shape:   an error_ratio that says of how many requests counts before rates; of a service that tells of the whole, that
---          counts and not its replicas. missing: requests of which nobody reported whether they failed. dark_seconds: minutes
---          in which nobody reported requests, for a day after the service last said anything.
+-- Shape:   an error_ratio with its number of requests is preferred to rates; a row for the whole service to those of its
+--          replicas. missing: requests without a report of whether they failed. dark_seconds: minutes without reported
+--          requests, for up to a day after the service's last report.
 -- Params:  run; definitions; [since, until), since on the hour.
 -- Reads:   service levels of the span and of the day before, twice.
 -- $$services: services.sql.

@@ -1,9 +1,9 @@
 -- Adds points of latency: of the minutes in which a service had requests, those in which it was fast enough.
--- Units:   seconds; a minute of which some replicas were slow is good in part.
--- Shape:   a histogram knows two edges: good if the upper is within the bound, bad if the lower is not below it, in
---          between only if the objective says interpolate; all else that was reported is missing. Of a service that tells of
---          the whole, that counts and not its replicas. Minutes without requests, or asleep, are nothing. Silent ones
---          are missing, for a day after the service last said anything.
+-- Units:   seconds; a minute in which only some replicas were slow is partly good.
+-- Shape:   a histogram gives two edges: good if the upper one is within the bound, bad if the lower one is not below it, in
+--          between only if the objective says interpolate; everything else that was reported is missing. A row for the
+--          whole service is preferred to those of its replicas. Minutes without requests, or asleep, do not count. Silent
+--          ones are missing, for up to a day after the service's last report.
 -- Params:  run; definitions; [since, until), since on the hour.
 -- Reads:   service levels of the span and of a day around it, twice.
 -- $$services: services.sql.

@@ -23,7 +23,7 @@ STATEMENTS: Mapping[str, str] = {
     "quota_redemption": "quota",
     "metering_coverage": "metered",
 }
-"""Which statement adds the points of which kind of objective."""
+"""By kind of objective: the statement that adds its points."""
 HOUR = timedelta(hours=1)
 PIECE = timedelta(days=14)
 """Of a long span, measured in one statement: bounds the memory that it takes."""

@@ -1,5 +1,5 @@
--- One row: the oldest moment that facts speak of which came, and hours that were closed, since then; null: none.
--- Params:  facts_until, books_run: what had been seen.
+-- One row: the oldest time that newly arrived facts, or newly closed hours, are about; null: there are none.
+-- Params:  facts_until, books_run: what was read before.
 WITH batches AS
 (
     SELECT batch FROM ingest_batches

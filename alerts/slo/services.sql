@@ -1,6 +1,6 @@
--- One row: a service that reported something lately, whose it is, and the minutes in which it reported (lit, in order). A part of
--- errors.sql and latencies.sql, which say what is recent.
--- Shape:   tenant: as it reported, else as the holder of one of its replicas was reported.
+-- One row: a service with recent reports, its tenant, and the minutes with reports (lit, in order). Included in errors.sql
+-- and latencies.sql, which define recent.
+-- Shape:   tenant: as the service reported it, else as reported of the holder of one of its replicas.
 -- Params:  [since, until).
 SELECT
     r.cluster AS cluster, r.service AS service,

@@ -75,7 +75,7 @@ def slo_status(store: Store, at: datetime, tenant: str | None = None) -> list[Se
 
 
 def by_tenant(series: Iterable[SeriesStatus]) -> list[TenantStatus]:
-    """The tenants of the series, by name; an objective of which nothing is known is nobody's and left out."""
+    """The tenants of the series, by name; an objective without known events has no tenant and is left out."""
     held: dict[str, list[SeriesStatus]] = defaultdict(list)
     for one in series:
         if one.good or one.bad or one.missing or one.dark_seconds:

@@ -23,7 +23,7 @@ from warehouse.instants import rfc3339
 log = logging.getLogger(__name__)
 SHOWN = 100
 SHOWN_CHARACTERS = 200
-"""Of what a mail server says of an address."""
+"""Length limit of a mail server's response about an address."""
 MAIL_SECONDS = 60.0
 """For the whole of a conversation with a mail server."""
 
@@ -102,7 +102,7 @@ class Email(Part):
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a mail server says of one address."""
+    """A mail server's response about one address."""
 
     code: int
     said: str

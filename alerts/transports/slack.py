@@ -11,7 +11,7 @@ from alerts.secrets import Secret
 from alerts.transports import AlertLike, post, words
 
 SHOWN = 20
-"""Alerts that one message shows; it says how many more there are."""
+"""Alerts shown in one message, with the number of the others."""
 _COLORS = {"critical": "#b3261e", "warning": "#b26a00", "info": "#1f5fa8"}
 
 

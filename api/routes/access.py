@@ -81,7 +81,7 @@ def list_tokens(request: Request, caller: See, limit: Limit = 100, offset: Offse
 
 @router.post("/tokens", status_code=201)
 def create_token(caller: OwnTokens, wanted: WantedToken) -> documents.NewToken:
-    """Makes an API token, which may not do more than you, and tells it this once."""
+    """Creates an API token with at most your own rights; its secret is shown only this once."""
     roles = None if wanted.roles is None else [str(role) for role in wanted.roles]
     made, text = tokens.create_token(
         caller.access, caller.principal, caller.now, wanted.name, timedelta(days=wanted.days), wanted.owner, roles,

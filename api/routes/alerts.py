@@ -75,7 +75,7 @@ def alert_deliveries(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Page[documents.AlertDelivery]:
-    """Attempts to tell a target, the newest first, at most ten thousand."""
+    """Attempts to deliver notifications, the newest first, at most ten thousand."""
     found = reading.attempts(caller.store, rule, fingerprint, MOST_CHANGES)
     return page_of(request, found, documents.AlertDelivery.model_validate, limit, offset)
 
@@ -88,7 +88,7 @@ def list_silences(caller: SeeFleet, past: bool = False) -> list[documents.Silenc
 
 @router.post("/alerts/silences", status_code=201)
 def silence_alerts(caller: SilenceAlerts, new: NewSilence) -> documents.Silence:
-    """Keeps alerts quiet whose labels fit; they go on firing, and nobody is notified."""
+    """Silences matching alerts: they keep firing, but nobody is notified."""
     with caller.writing() as store:
         added = add_silence(
             store, new.matchers, aware(new.ends_at), caller.principal.actor, new.reason, caller.now,

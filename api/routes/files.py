@@ -44,7 +44,7 @@ def apply_tenants(caller: SetPrices, file: AppliedFile) -> documents.Applied:
 
 @router.post("/tenants/mapping/check", tags=["tenants"])
 def check_tenants(caller: SetPrices, file: AppliedFile) -> documents.Compared:
-    """What a tenants' mapping would change, and whose closed hours would go to whom; changes nothing."""
+    """What another tenant mapping would change, and which closed hours would go to which tenant; changes nothing."""
     return _compare(caller, applied_files.TENANTS, file)
 
 

@@ -61,7 +61,7 @@ def list_invoices(
 def drafts(
     request: Request, caller: See, month: MonthText, tenant: Tenant = None, limit: Limit = 100, offset: Offset = 0
 ) -> Page[documents.InvoiceDocument]:
-    """What the ledger says now that tenants owe for a month; changes nothing."""
+    """Drafts: what tenants owe for a month by the current ledger; changes nothing."""
     caller.check_tenant(tenant)
     # From the whole store: what a pool's idle time costs one depends on what the others held.
     with caller.whole_store() as store:
@@ -178,7 +178,7 @@ def platform(caller: SeeFleet, month: MonthText) -> list[documents.PoolCost]:
 
 
 def _issued(caller: Caller, number: str) -> Invoice:
-    """Errors: NotFoundError also for somebody else's, so that numbers tell nothing."""
+    """Errors: NotFoundError also for another tenant's document, so that nobody can probe which numbers exist."""
     found = invoices.issued(caller.store, number=number) if number else []
     if not found or not caller.principal.sees(found[0].tenant):
         raise NotFoundError(f"invoice {number!r}", "was never issued", "See: /api/v1/invoices")

@@ -26,7 +26,7 @@ At = Annotated[datetime | None, Query(description="As they stood then; by defaul
 def objectives(
     request: Request, caller: See, at: At = None, tenant: Tenant = None, limit: Limit = 1000, offset: Offset = 0
 ) -> Page[documents.ObjectiveStatus]:
-    """How each series of the objectives in force stands, those whose budget is gone first. A tenant sees its own."""
+    """The status of each series of the objectives in force, those without budget left first. A tenant sees its own."""
     caller.check_tenant(tenant)
     return _page(request, _status(caller, at, tenant), limit, offset)
 

@@ -171,7 +171,7 @@ def _headers(answer: Answer, question: Question) -> list[tuple[bytes, bytes]]:
 
 
 async def _gone(request: Request) -> None:
-    """Returns when whoever asked has hung up."""
+    """Returns when the client has hung up."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

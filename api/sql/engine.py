@@ -153,7 +153,7 @@ def _each(runner: asyncio.Runner, pieces: AsyncIterator[bytes]) -> Iterator[byte
 
 
 def _protocol(asked: Mapping[str, str]) -> int:
-    """The version of ClickHouse's protocol that whoever asks speaks; 0: none."""
+    """The version of ClickHouse's protocol that the client speaks; 0: none."""
     version = asked.get("client_protocol_version", "") or "0"
     if not re.fullmatch(r"\d{1,9}", version):
         raise SqlError(BAD_ARGUMENTS, f"client_protocol_version must be a number, found {version[:40]!r}")

@@ -44,9 +44,9 @@ def program_folders() -> list[str]:
 
 
 class Process:
-    """One at a time asks it; whoever does may be another thread or event loop each time.
+    """Answers one caller at a time, which may use another thread or event loop each time.
 
-    held: the tables it has.   deadline: when it is killed, whatever it does.   is_sound: it waits to be asked.
+    held: the tables it has.   deadline: when it is killed, whatever it does.   is_sound: it is idle and can be asked.
     """
 
     def __init__(self, folder: Path, read: list[Path], database: str, audit: bool) -> None:
@@ -99,7 +99,7 @@ class Process:
         return self._verdict is None and self._popen.poll() is None
 
     def kill(self, verdict: SqlError | None = None) -> None:
-        """Ends it now. verdict: what whoever waits for it is answered."""
+        """Ends it now. verdict: the error for the caller that waits for it."""
         with self._lock:
             self._verdict = self._verdict or verdict or SqlError(ENDED, "the statement was ended")
         self._popen.kill()
@@ -215,7 +215,7 @@ class Process:
             self._came += more
 
     def _ended(self) -> SqlError:
-        """Why it has ended: by whoever killed it, else by itself, which the log says more about."""
+        """Why it ended: it was killed, else by itself, which the log explains."""
         with self._lock:
             if self._verdict is None:
                 code = self._popen.wait()

@@ -26,11 +26,11 @@ _NAME = re.compile(r"[^\s/\\](?:[^/\\]*[^\s/\\])?")
 
 
 class SavedQueryError(LedgerError):
-    """A query that cannot be saved, or of which there is none, or more than one."""
+    """A query that cannot be saved, does not exist, or is ambiguous."""
 
 
 class UnknownQueryError(SavedQueryError):
-    """There is none of that name, or none that whoever asks may see."""
+    """There is no query of that name that the caller may see."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,8 @@ def _seen(connection: Connection, who: Principal, name: str = "") -> list[SavedQ
 
 
 def _named(found: list[SavedQuery], owner: str, issuer: str) -> list[SavedQuery]:
-    """Those of that owner; empty: anybody's. Who is named exactly is meant, whoever else is called the same."""
+    """The queries of that owner; empty: anybody's. An exact match of the owner is preferred to others of the same
+    name."""
     exact = [one for one in found if one.id == (issuer, owner)]
     return exact or [one for one in found if owner in ("", one.owner, one.subject) and issuer in ("", one.issuer)]
 

@@ -16,7 +16,7 @@ REMEMBERED = 1000
 
 @dataclass(eq=False)
 class Turn:
-    """A statement that runs or waits to. who: whose it is."""
+    """A statement that runs or waits to. who: its user."""
 
     who: Hashable
     runs: bool = False

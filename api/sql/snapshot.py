@@ -158,7 +158,7 @@ class Snapshot:
         self._listed = {name: frozenset(paths) for name, paths in found.items()}
 
     def _link(self, names: Collection[str]) -> None:
-        """Makes the copies of those whose parts are others than those that were copied."""
+        """Copies the tables with other parts than were copied before."""
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:

@@ -37,7 +37,7 @@ class BudgetError(LedgerError):
 
 
 class Threshold(Part):
-    """So many percent of the amount, of what was spent or of where the forecast says that the month will end."""
+    """A percentage of the amount, compared with the actual cost or with the month's forecast."""
 
     percent: Positive
     of: Literal["actual", "forecast"] = "actual"

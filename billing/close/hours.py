@@ -178,7 +178,7 @@ def _run(store: Store, params: Params, *statements: str) -> None:
 
 
 def _meter(store: Store, params: Params) -> None:
-    """Fills `metered` and `several`: from the sums of streams' hours, and from samples where those cannot tell."""
+    """Fills `metered` and `several`: from the streams' hourly sums, and from samples if those are not enough."""
     _run(store, params, "stage_samples", "stage_doubted", "stage_several", "reported")
     incomplete = [row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)]
     params = {**params, "incomplete": incomplete}

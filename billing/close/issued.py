@@ -153,8 +153,8 @@ class Fence:
 
 @dataclass
 class _View:
-    """The books of the issued months, by some of the facts.   said: fingerprints of hours' entries, where they were
-    asked for."""
+    """The books of the issued months, by some of the facts.   said: fingerprints of entries, for the hours that were
+    computed."""
 
     stage: Stage
     hours: Mapping[int, Hour]

@@ -180,7 +180,8 @@ def _hands_over(earlier: Claim, later: Claim) -> bool:
 
 
 def _is_a_stamp(start_ms: int, end_ms: int) -> bool:
-    """Whether this is a whole second; collectors may tell a start a millisecond later, to keep it apart from an end."""
+    """Whether this is a whole second; collectors may report a start a millisecond later, to keep it apart from an
+    end."""
     return start_ms // STAMP_MS + 1 == end_ms // STAMP_MS and start_ms % STAMP_MS <= 1 and end_ms % STAMP_MS == 0
 
 

@@ -58,8 +58,8 @@ class CloseReport:
 
 
 class Outcome(NamedTuple):
-    """What a close says of itself besides hours: the versions of the rate card and the tenants' mapping ('' = none was
-    applied), and the fingerprints of what it published (None: an old close, which did not say)."""
+    """What a close records besides hours: the versions of the rate card and the tenant mapping ('' = none was applied),
+    and the fingerprints of what it published (None: an old close, which did not record it)."""
 
     card: str
     mapping: str

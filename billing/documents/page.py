@@ -484,7 +484,8 @@ def _days(first: str | None, last: str | None) -> str:
 
 
 def _change(change: Mapping[str, Any], timezone: str) -> str:
-    """Why a month is corrected: whose entries are others than what was billed, of which hours, and since when."""
+    """Why a month is corrected: which allocations' entries differ from what was billed, in which hours, and since
+    when."""
     hours_of = [f"{one['allocation']} ({Decimal(one['gpu_hours']):+,.2f} GPU-hours)" for one in change["first"]]
     more = change["allocations"] - len(hours_of)
     since = (

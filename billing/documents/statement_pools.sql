@@ -1,6 +1,6 @@
--- One row: a pool of the fleet in the closed hours of a period: its capacity, and what of it nobody could be charged.
--- Units:   *_micro_ms as in statement_days.sql, of a device with `scale_units` units; *_cost: the same, each times its
---          list price in billionths; *_unpriced: the part of it that has no price and is in no cost.
+-- One row: a pool of the fleet in the closed hours of a period: its capacity, and the part that is charged to no tenant.
+-- Units:   *_micro_ms as in statement_days.sql, of a device with `scale_units` units; *_cost: the same, each times its list
+--          price in billionths; *_unpriced: the part without a price, which is in no cost.
 -- Params:  start, end = [start, end).
 WITH
     entries AS

@@ -1,6 +1,6 @@
--- One row: what a tenant's project held and what was measured of it, as far as components tell it apart.
+-- One row: allocated and measured quantities of a tenant's project, split by everything that components depend on.
 -- Units:   held_unit_ms (allocated), measured_unit_ms and memory_measured_unit_ms (of it), millijoules, byte_ms.
--- Params:  start, end = [start, end); all_tenants, tenant = whose.
+-- Params:  start, end = [start, end); all_tenants = 1, or tenant = the only one.
 SELECT
     tenant, project, queue, sku, preemptible, device_units,
     sum(held) AS held_unit_ms,

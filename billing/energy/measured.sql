@@ -1,11 +1,11 @@
--- One row: what one stream says of power and memory in a stretch of an hour, from start_ms on, as far as the sums of its
--- hours can tell: to a segment (claim = 0, the device's own stream) or to a holding (level, as in holdings.sql).
+-- One row: power and memory of one stream in a stretch of an hour, from start_ms on, as far as its hourly sums are enough:
+-- for a segment (claim = 0, the device's own stream) or a holding (level, as in holdings.sql).
 -- Units:   power_ms, memory_ms = covered; nanojoules; byte_ms; begins, ends = first and last ms with power in the hour.
--- Shape:   of_power: the stream may tell the segment's power: the device's own, and that of a workload that is alone on it.
---          is_unclear: the samples themselves have to be read (see measured_again.sql).
--- Traps:   a stream's sums tell of a stretch if its samples are regular and end in it, and begin in it but for the first,
---          or if no other than its first (its last) can reach into it. Only the first sample of an hour can begin in the
---          hour before, from where that hour's last one ends.
+-- Shape:   of_power: the stream may measure the segment's power: the device's own, and that of a workload that is alone on
+--          it. is_unclear: the samples themselves must be read (see measured_again.sql).
+-- Traps:   a stream's sums are enough for a stretch if its samples are regular and end in it, and all but the first begin
+--          in it, or if only its first (its last) sample can reach into it. Only the first sample of an hour can begin in
+--          the hour before, from where that hour's last one ends.
 CREATE TABLE {measured:Identifier} ENGINE = Memory AS
 WITH
     4398046511103 AS low_bits,

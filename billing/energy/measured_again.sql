@@ -1,7 +1,7 @@
--- One row: what the samples of one stream say of power and memory in a stretch of which its hours' sums cannot tell;
--- columns as in measured.sql.
--- Traps:   a reading covers from the later of ts - interval and the previous sample of its stream, whatever that says.
---          Only the first sample of an hour can begin in the hour before.
+-- One row: power and memory of one stream in a stretch for which its hourly sums are not enough, from its samples; columns
+-- as in measured.sql.
+-- Traps:   a reading covers from the later of ts - interval and the previous sample of its stream, usable or not. Only the
+--          first sample of an hour can begin in the hour before.
 INSERT INTO {measured:Identifier} (state_id, claim, start_ms, level, stream, cap, of_power, is_unclear, power_ms, nanojoules, memory_ms, byte_ms, begins, ends)
 WITH
     wanted AS

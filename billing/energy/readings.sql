@@ -1,12 +1,12 @@
--- One row: what the samples of one stream that end in one hour say of power and memory, in order; of streams and hours
--- whose sums cannot tell.
--- Shape:   22 bits ts within the hour (ms, 1..3,600,000), then 42 bits that sort the greatest value first: in powers
---          2^42 - 1 - (1 + microwatts), in memories 2^42 - 1 - (1 + bytes), where an unknown value takes 2^42 - 1, and in
---          lengths 2^42 - 1 - interval (ms); where all are equally long, {uniform_ms:UInt32} says so, and lengths are
---          empty. So of several records of one instant the greatest counts, and the others cover nothing.
--- Reads:   the samples of the hours that are unclear and, for what reaches back into them, of the hours after them, once.
--- Traps:   `unsupported` is said of utilization: a MIG device has none, yet it has power. It counts there if it is not 0.
---          Energy counts before power. 100 kW or 2 TiB and more are no readings.
+-- One row: power and memory in the samples of one stream that end in one hour, in order; only for streams and hours whose
+-- sums are not enough.
+-- Shape:   22 bits ts within the hour (ms, 1..3,600,000), then 42 bits that sort the greatest value first: in powers 2^42 -
+--          1 - (1 + microwatts), in memories 2^42 - 1 - (1 + bytes), where an unknown value takes 2^42 - 1, and in lengths
+--          2^42 - 1 - interval (ms); where all are equally long, {uniform_ms:UInt32} says so, and lengths are empty. So of
+--          several records of one instant the greatest counts, and the others cover nothing.
+-- Reads:   the samples of the unclear hours and, because they may reach back, of the hours after them, once.
+-- Traps:   the state `unsupported` is about utilization: a MIG device has none, yet it has power, which counts if it is not
+--          0. Energy is preferred to power. 100 kW or 2 TiB and more are not readings.
 CREATE TABLE {readings:Identifier} ENGINE = Memory AS
 WITH
     toUnixTimestamp64Milli(ts) AS ms,

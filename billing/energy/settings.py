@@ -81,7 +81,8 @@ class Dated(Part):
 
 
 class Intensity(Dated):
-    """Grams of CO2 equivalent per kWh, and PUE, of the clusters and pools that fit. `source` says who says so."""
+    """Grams of CO2 equivalent per kWh, and PUE, for matching clusters and pools. `source`: where the figures come
+    from."""
 
     region: str = ""
     cluster: str = "*"
@@ -157,7 +158,7 @@ class EnergySettings(WholeFile):
 
     @property
     def idle_version(self) -> str:
-        """A hash of the part that the close computes with; grids change reports alone. Empty: there is none."""
+        """A hash of the part that the close uses; grids affect only reports. Empty: there is none."""
         rules = [rule.model_dump_json() for rule in self.idle_power]
         return hashlib.sha256("\n".join(rules).encode()).hexdigest()[:12] if rules else ""
 

@@ -1,5 +1,7 @@
--- One row: a ledger entry of the platform's own time in [start, end): unallocated, unavailable, or held by nobody named.
--- Params:  facts = the table; start, end = the slice; billing_start, billing_end = the month; issuer; rate_card; parts, part.
+-- One row: a ledger entry of the platform's own time in [start, end): unallocated, unavailable, or held without a known
+-- tenant.
+-- Params:  facts = the table; start, end = the slice; billing_start, billing_end = the month; issuer; rate_card; parts,
+--          part.
 INSERT INTO {facts:Identifier}
 (
     kind, tenant, project, queue, cost_center, issuer, currency, category, frequency, description,

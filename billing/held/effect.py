@@ -64,7 +64,7 @@ class Change:
 @dataclass(frozen=True)
 class Effect:
     """changes: months and tenants whose amounts or GPU-hours differ; none: nothing that is closed would change.
-    closed_until: what comes after is not in the books yet.   known: whether it could be computed in time."""
+    closed_until: later time is not in the books yet.   known: whether it could be computed in time."""
 
     changes: tuple[Change, ...]
     closed_until: datetime

@@ -135,7 +135,7 @@ def _names(proposal: Proposal) -> tuple[Name, ...]:
 
 
 def _name(holder: Holder, devices: int) -> Name:
-    """What runs of the same have in common: project, queue and name; where the name tells nothing, the size."""
+    """The common name of runs of the same: project, queue and name; if the name is not meaningful, the size."""
     workload = holder.workload_id
     common = replica_name(workload)
     if not common and not UUID.search(workload) and not workload.isdigit():

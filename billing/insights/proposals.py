@@ -216,7 +216,7 @@ def time_slicing(singles: Sequence[Holder], rules: Rules) -> Iterator[Proposal]:
 
 
 def replica_name(workload_id: str) -> str:
-    """What the names of replicas have in common; empty where the name tells nothing (a UUID, a bare number)."""
+    """The common part of the replicas' names; empty if the name is not meaningful (a UUID, a bare number)."""
     if UUID.search(workload_id):
         return ""
     name = _REPLICA.sub("", workload_id)

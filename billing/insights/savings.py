@@ -126,7 +126,7 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class NotJudged:
-    """An allocation of which too little is known; hours x devices, cost as held (None: a price is missing)."""
+    """An allocation about which too little is known; hours x devices, cost as held (None: a price is missing)."""
 
     tenant: str
     project: str

@@ -95,7 +95,7 @@ class _Sums:
 
 @dataclass(frozen=True)
 class IdleTime:
-    """What the engine says: sums of tenants before any recommendation; unallocated hours and their cost."""
+    """The engine's sums of tenants before any recommendation; unallocated hours and their cost."""
 
     tenants: Mapping[str, _Sums]
     unallocated: Fraction

@@ -1,13 +1,15 @@
--- One row: a month that was issued and may owe something else than was billed: an hour that it is computed from was
--- computed again since (where the length of sessions matters, though its entries came out the same), a short session ended
--- in it and went on in a later one, or ended with it after all, or held something later by a close before, a credit of it
--- (such as one taken back) stands on no invoice, or somebody who holds something in it, or is committed, or whose invoice
--- of it is void, has no line for it on any invoice. A month that corrections were billed for counts as issued. Void
--- invoices and credit notes do not count.
--- Params:  before = months that ended by then; timezone; reach_hours = how many hours before a month count too;
---          by_length = 1 where something is charged or taken off by how long sessions lasted;
---          committed, since, until = tenants with a commitment and its months ('' = open); minimum_ms = the longest minimum
---          of a session.
+-- One row: an issued month that may owe something other than what was billed, because
+--   - an hour that it is computed from was recomputed since (if the length of sessions matters, even with the same
+--   entries);
+--   - a short session ended in it and went on in a later month, or ended with it after all, or an earlier close had it hold
+--   something later;
+--   - a credit of it (such as a reversal) is on no invoice;
+--   - a tenant that holds something in it, or has a commitment, or whose invoice of it is void, has no line for it on any
+--   invoice.
+-- A month that corrections were billed for counts as issued. Void invoices and credit notes do not count.
+-- Params:  before = months that ended by then; timezone; reach_hours = how many hours before a month count too; by_length =
+--          1 if a charge or discount depends on the length of sessions; committed, since, until = tenants with a commitment
+--          and its months ('' = open); minimum_ms = the longest minimum of a session.
 WITH
     billed AS
     (

@@ -123,7 +123,7 @@ def _whose(row: Mapping[str, Any], by_hour: bool) -> dict[str, Any]:
 
 
 def _changes(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: bool) -> Sequence[Mapping[str, Any]]:
-    """The allocations that were billed for another time than they held, as far as the books tell it; else the line."""
+    """The allocations that were billed for another time than they held, as far as the books show it; else the line."""
     if "as_of_run" not in invoice.document:
         return [line]
     names = ("project", "sku", "list_unit_price", "contracted_unit_price")

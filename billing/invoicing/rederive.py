@@ -156,7 +156,7 @@ def _period(invoice: Invoice) -> Period:
 
 
 def _corrected(invoice: Invoice) -> list[Period]:
-    """The months that were computed again for its corrections; a document of before says which were corrected."""
+    """The months that were computed again for its corrections; an older document only lists the corrected ones."""
     document = invoice.document
     corrected = {line["reference"]["month"]: None for line in invoice.lines if line.get("reference")}
     months = document.get("corrected_months", corrected)
@@ -224,7 +224,7 @@ def _comparable(invoice: Invoice) -> dict[str, Any]:
 
 
 def _is_of_before(invoice: Invoice) -> bool:
-    """Whether it does not say which close it saw. Versions since then have said some of it in other words."""
+    """Whether it does not record which close it saw. Later versions have changed the wording of some of it."""
     return "as_of_run" not in invoice.document
 
 

@@ -61,7 +61,8 @@ class Usage:
 
 @dataclass(frozen=True)
 class MonthUsage:
-    """All usage of a month (or of one tenant in it), its lines, and what the invoice says of each tenant as a whole."""
+    """All usage of a month (or of one tenant in it), its lines, and each tenant's figures that apply to the whole
+    invoice."""
 
     scale: Scale
     by_tenant: Mapping[str, list[Usage]]

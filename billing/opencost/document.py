@@ -48,7 +48,7 @@ def success(data: Any) -> dict[str, Any]:
 
 
 def error(code: int, message: str) -> dict[str, Any]:
-    """A failure, as OpenCost says it."""
+    """An error, in OpenCost's format."""
     return {"code": code, "data": None, "message": f"Error: {message}"}
 
 

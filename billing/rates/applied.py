@@ -37,7 +37,7 @@ def current_rate_card(store: Store) -> AppliedCard | None:
 
 
 def example_prices(store: Store) -> str:
-    """Whose prices the card in force has for an example; '' where they are one's own, or there is none."""
+    """The publisher whose example prices the card in force has; '' if they are the site's own, or there is no card."""
     rows = store.rows(read_sql(__file__, "example_prices"))
     return str(rows[0]["example"]) if rows else ""
 

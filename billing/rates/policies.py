@@ -246,7 +246,7 @@ class Component(Policy):
 
 
 class SharedCost(Policy):
-    """Who bears the cost of a pool's unallocated time: the first rule whose glob fits it; without one the platform."""
+    """Who bears the cost of a pool's unallocated time: the first rule whose glob matches; without one, the platform."""
 
     pool: str = "*"
     share: Literal["platform", "allocated_cost", "evenly", "guaranteed"]

@@ -159,7 +159,7 @@ class RateRule(Part):
 class RateCard(WholeFile):
     """A whole card: prices, and the policies of `billing.rates.policies`.
 
-    example: whose prices they are, where they are nobody's own: drafts say it, and none of them can be issued.
+    example: where the prices come from, if they are not the site's own: drafts show it, and cannot be issued.
     """
 
     example: str = ""

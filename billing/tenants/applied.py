@@ -80,7 +80,7 @@ def _applied(row: dict[str, Any]) -> AppliedMapping:
 
 
 def _refuse_changed_invoices(store: Store, old: TenantMapping | None, new: TenantMapping) -> None:
-    """What an invoice was issued for stays whose it was: nothing may leave its tenant and month, or come to them."""
+    """What an issued invoice covers keeps its tenant: nothing may leave its tenant and month, or enter them."""
     numbers: dict[datetime, dict[str, str]] = defaultdict(dict)
     for row in store.rows(read_sql(__file__, "invoiced_tenants")):
         numbers[row["period_start"]][row["tenant"]] = row["number"]

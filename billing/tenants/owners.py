@@ -14,8 +14,8 @@ EVER_MS = 1 << 62
 
 
 class Combination(NamedTuple):
-    """What a mapping can tell things apart by, as the source reported it. `workloads` is one digit for each of the
-    mapping's `workload_patterns`: 1 = the workload's name matches it."""
+    """Reported values by which a mapping can tell allocations apart. `workloads` is one digit for each of the mapping's
+    `workload_patterns`: 1 = the workload's name matches it."""
 
     tenant: str
     project: str
@@ -44,7 +44,7 @@ class OwnerPeriod(NamedTuple):
 
 
 class OwnerBook:
-    """What a mapping says of combinations; None says that everything is whose it was reported to be."""
+    """The owners that a mapping gives to combinations; None: the reported tenant pays."""
 
     def __init__(self, mapping: TenantMapping | None) -> None:
         self.mapping = mapping

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 HOUSEKEEPING_SECONDS = 10.0
 PATIENCE_SECONDS = 5.0
-"""How long the end waits for whoever is still at work, all together; what was spooled is safe in any case."""
+"""How long shutdown waits for all threads together; what was spooled is safe in any case."""
 UNDELIVERED_LONG = timedelta(minutes=10)
 """Delivery that fails for longer makes the agent not ready."""
 
@@ -200,7 +200,7 @@ def _housekeeping(agent: Agent, now: datetime) -> None:
 
 @dataclass(frozen=True)
 class SourceReading:
-    """What one source said.   problems: why it, or part of it, could not be asked."""
+    """The rows of one source.   problems: why it, or part of it, could not be read."""
 
     source: str
     collected: Collected

@@ -74,7 +74,7 @@ class Cycle:
         self._reported, self._reported_at = "", 0.0
 
     def run(self, stop: threading.Event) -> None:
-        """Until told to stop."""
+        """Runs until stopped."""
         while (tick_ms := self._wait(stop)) is not None:
             try:
                 self.tick(tick_ms)
@@ -90,7 +90,7 @@ class Cycle:
         return since is not None and self._steady() - since > STALLED_INTERVALS * self.interval_seconds
 
     def tick(self, tick_ms: int) -> None:
-        """Asks the source once and spools what it says; a source that fails is a finding."""
+        """Reads the source once and spools its rows; a source that fails is a finding."""
         state, now = self.state, at(tick_ms)
         began = self._steady()
         self._note_times(tick_ms)

@@ -124,7 +124,7 @@ class _Known:
 
     @cached_property
     def blind(self) -> Reading | None:
-        """Why the list of processes tells nothing, if so."""
+        """Why the list of processes is unusable; None if it is usable."""
         for state in (self.owners.state, self.reading.processes_state):
             if state not in ("ok", "idle"):
                 return Reading(state)

@@ -83,7 +83,7 @@ class NodeAttribution:
             yield known
 
     def _new(self, findings: list[Row], now: datetime) -> list[Row]:
-        """Findings that were not reported lately; one that was gone in between is new."""
+        """Findings that were not reported recently; one that had ended in between is new."""
         found = {_identity(row): row for row in findings}
         reported = {key: at for key, at in self._reported.items() if key in found}
         fresh = {key: row for key, row in found.items() if key not in reported or now - reported[key] >= REPEAT}

@@ -19,7 +19,7 @@ from ingest.answer_time import ended_in_time
 
 REFUSED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 TOO_MUCH = (httpx.codes.UNPROCESSABLE_ENTITY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
-"""As a Prometheus, or a proxy before it, says that a query reads too many samples or takes too long."""
+"""Responses of a Prometheus, or a proxy before it, to a query with too many samples or too long a run time."""
 NO_METRICS = "Check the path: most exporters have /metrics, and a Prometheus is named without one"
 ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 AT_ONCE = 32

@@ -55,7 +55,7 @@ class Facts:
     units: int = 1
 
     def same(self, other: Facts) -> bool:
-        """Whether the other says nothing new."""
+        """Whether the other adds nothing new."""
         if (self.node, self.model, self.units) != (other.node, other.model, other.units):
             return False
         if self.memory_bytes is None or other.memory_bytes is None:
@@ -63,7 +63,7 @@ class Facts:
         return abs(self.memory_bytes - other.memory_bytes) <= SAME_MEMORY * self.memory_bytes
 
     def less_divided(self, other: Facts) -> bool:
-        """Whether only fewer units tell it from the other."""
+        """Whether it differs from the other only in having fewer units."""
         return self.units < other.units and replace(self, units=other.units).same(other)
 
 

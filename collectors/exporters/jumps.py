@@ -19,7 +19,7 @@ from collectors.readings import Row
 
 FAR = 30.0
 FEWEST = 4
-"""Devices of which a jump is more than the end of a job."""
+"""On at least so many devices, a jump is more than the end of a job."""
 WINDOW_SECONDS = 3600.0
 """For how long upgrades of a fleet are seen together."""
 

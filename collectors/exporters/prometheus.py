@@ -28,7 +28,7 @@ from collectors.exporters.scrape import Scrape, Trouble, checked_url, take_notes
 from collectors.exporters.tracker import MISSED_PERIODS, Measurement, PartitionId, Tracker
 
 WINDOW_SECONDS = 3600.0
-"""The most that one query asks for, and how long a device that has vanished is still said to be stale."""
+"""The longest range of one query, and how long a vanished device is still reported as stale."""
 NAMES_SECONDS = 600.0
 """How long the list of metric names is believed."""
 

@@ -27,7 +27,7 @@ MISSED_PERIODS = 2.1
 be decided by them."""
 
 UNREPORTED_SECONDS = 3600.0
-"""A device of whose partition nobody tells is a finding again after this long."""
+"""A device whose partitions nothing reports is a finding again after this long."""
 
 UNREPORTED = (
     "only labels of pods say of which partition its series are, which their users can write: they are left out."

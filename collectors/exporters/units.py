@@ -304,7 +304,7 @@ class SourceUnits:
         return unit
 
     def _undecided(self, known: _Field, target: str, name: str, why: str, at: float) -> None:
-        """For information at first, for the next numbers may tell; a warning if they have not after an hour."""
+        """Info at first, because the next numbers may decide it; a warning if they have not after an hour."""
         known.blank_since = known.blank_since or at
         if at - known.reported_at >= AGAIN_SECONDS:
             known.reported_at, self.changed = at, True

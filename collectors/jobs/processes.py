@@ -33,7 +33,7 @@ from warehouse.private_files import private_folder, users_umask
 log = logging.getLogger(__name__)
 
 KEPT_SECONDS = 7 * 86400.0
-"""What a rank said stays so long after its scheduler has taken note of its end."""
+"""How long a rank's output is kept after its scheduler has acknowledged its end."""
 LOG_BYTES = 16 << 20
 TAIL_BYTES = 4 * TAIL_CHARACTERS
 _LONGEST_NAME = 120
@@ -212,7 +212,7 @@ class Processes:
             self._remember(folder)
 
     def forget(self, rank: RankId) -> None:
-        """Its end was taken note of. What it said stays for a while; that it ran stays known as long."""
+        """The scheduler acknowledged its end. Its output, and that it ran, are kept for a while."""
         run = self._runs.pop(rank)
         self._mark(run, "forgotten")
         child = self._children.pop(run.folder, None)
@@ -220,7 +220,7 @@ class Processes:
             child.wait()
 
     def tail(self, run: Run) -> str:
-        """The last of what it said."""
+        """The end of its output."""
         text = b""
         for name in ("output.old", "output"):
             with contextlib.suppress(FileNotFoundError), (run.folder / name).open("rb") as file:

@@ -77,7 +77,7 @@ class Worker:
         self._instance = _instance(processes.folder / "instance")
 
     def run(self, stop: threading.Event) -> None:
-        """Until told to stop; then ranks go on, for as long as their lease."""
+        """Runs until stopped; ranks then go on for as long as their lease."""
         at = 0.0
         while not stop.is_set():
             changed = self.state.reported != self._reported(self.processes.look())
@@ -191,7 +191,7 @@ class Worker:
                 self.state.problem = f"{one.job}: {error}"
 
     def _bring_about(self, one: Assignment, wanted: Mapping[tuple[str, int], Assignment]) -> None:
-        """Starts the ranks of an attempt that are missing here, and tells those that go on of their world."""
+        """Starts an attempt's missing ranks on this node, and passes the current world to running ones."""
         runs = self.processes.look()
         mine = {run.id.rank: run for run in runs if (run.id.job, run.id.attempt) == one.key and _belongs(run, one)}
         for run in mine.values():

@@ -400,7 +400,7 @@ class Cluster:
         return self._listed.pop(stream) if item.last else seen
 
     def _unserved(self, stream: Stream, item: Unserved, now: datetime) -> Collected:
-        """Kueue or dynamic allocation that a cluster does not have is nothing to tell; a right that is missing is."""
+        """A cluster without Kueue or dynamic allocation needs no finding; a missing permission does."""
         collected = Collected()
         if item.forbidden:
             self._complain(collected, stream, "no_permission", f"{stream}: {item.what}", now)

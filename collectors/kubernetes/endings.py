@@ -83,7 +83,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """at: None if nothing in the object tells; then it was not before `earliest`."""
+    """at: None if nothing in the object shows it; then it was not before `earliest`."""
 
     event: str
     at: datetime | None

@@ -263,7 +263,7 @@ def _when(
 def _short(
     node: Object | None, before: Mapping[str, int], now: datetime, settings: Settings
 ) -> tuple[list[Row], dict[str, int]]:
-    """A finding for each resource of which other than before are missing."""
+    """A finding for each resource with another number missing than before."""
     missing = {
         resource: capacity - allocatable
         for resource, (capacity, allocatable) in (accelerators(node) if node is not None else {}).items()

@@ -78,7 +78,7 @@ PERCENTAGES: Mapping[str, str] = {
     "koordinator.sh/gpu-memory-ratio": "nvidia",
     "tencent.com/vcuda-core": "nvidia",
 }
-"""Resources of which 100 are a device."""
+"""Resources that count a device as 100."""
 ShareBy = Literal["larger", "cores", "memory"]
 _SHARE_NAMES: Mapping[ShareBy, str] = {"larger": "", "cores": "core", "memory": "memory"}
 """What is in the names of those of PERCENTAGES that say it; where none is asked for, the largest of all counts."""

@@ -35,7 +35,7 @@ ROWS_AT_ONCE = 2000
 SAVE_EVERY = timedelta(seconds=5)
 INVENTORY_EVERY = timedelta(seconds=60)
 CURRENT_SECONDS = 1.0
-"""At most this often, a pod without accelerators tells how far the watch has come."""
+"""Pods without accelerators update the watch's position at most this often."""
 READY_SECONDS = 60.0
 """How long the pods wait for the other streams before they start without."""
 

@@ -124,7 +124,7 @@ class Processes:
 
 
 def processes(nvml: Nvml, handle: Handle, window: Window, mig: bool, dropped: Counter[str]) -> Processes:
-    """The processes on a device or MIG device. mig: NVML does not tell how active they are."""
+    """The processes on a device or MIG device. mig: NVML does not report how active they are."""
     lists = {kind: nvml.processes(handle, kind) for kind in KINDS}
     if mig:
         activity: Answer[list[ProcessSample]] = Answer(NOT_SUPPORTED)

@@ -232,7 +232,7 @@ class NvmlCollector:
         self._watched = frozenset()
 
     def _tell_xids(self, cycle: NvmlCycle, now: datetime, devices: Sequence[Device]) -> None:
-        """What came by events since the last cycle, and at first what the kernel's log tells of the time before."""
+        """XIDs from events since the last cycle, and the first time those in the kernel's log from before."""
         found = self._from_kernel_log(cycle, now)
         if self._watch is not None:
             found += self._watch.drain()

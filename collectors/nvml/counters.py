@@ -56,7 +56,7 @@ TRAFFIC: Mapping[str, Rate] = {
         pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024.0, 4e9, True, scope=WHOLE
     ),
 }
-"""PCIe in bytes, NVLink in KiB over all links; only where GPM does not tell."""
+"""PCIe in bytes, NVLink in KiB over all links; only where GPM has no value."""
 ENERGY_MOST = 3.0e6
 """Millijoules per second: no board draws 3 kW."""
 

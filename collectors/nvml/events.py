@@ -56,7 +56,7 @@ class XidWatch:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, devices: Iterable[tuple[str, Handle]]) -> None:
-        """Register the devices and start the thread, if any of them tells XIDs."""
+        """Registers the devices and starts the thread, if any of them reports XIDs."""
         created = self._nvml.event_set()
         if created.value is None:
             self.states = {uuid: created.state for uuid, _ in devices}

@@ -66,7 +66,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A device of which a row is to be written, and what changed in words."""
+    """A device that needs a new row, and what changed, as text."""
 
     device: Device
     what: str

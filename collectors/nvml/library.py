@@ -159,7 +159,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process in one of the driver's lists. memory_bytes: None where the driver does not tell."""
+    """A process in one of the driver's lists. memory_bytes: None if the driver does not report it."""
 
     pid: int
     memory_bytes: int | None

@@ -125,7 +125,7 @@ class Meter:
         return found
 
     def _power(self, device: Device, window: Window) -> Reading:
-        """Watts where energy does not tell: the mean of the sample buffer, else now."""
+        """Watts, if energy gives none: the mean of the sample buffer, else the current value."""
         samples = self._nvml.buffer(device.handle, activity.POWER, window.since)
         value = activity.mean(samples.value or (), window, high=gauges.MOST_WATTS / gauges.MILLIWATT)
         if value is not None:

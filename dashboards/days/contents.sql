@@ -1,4 +1,4 @@
--- One row: a day of a zone of which hours are closed, and a fingerprint of them and of the runs whose entries are in force.
+-- One row: a day of a zone with closed hours, and a fingerprint of them and of the runs whose entries are in force.
 -- Parameters: zone String (IANA name)
 SELECT day, sum(cityHash64(hour, run)) AS content
 FROM

@@ -24,9 +24,8 @@ Ask = Callable[[str], Sequence[Row]]
 
 @dataclass(frozen=True)
 class Waits:
-    """Of jobs that were submitted and started in the period: how many, how many of them waited a minute or more, and
-    how long in seconds (None: there are none).   unsubmitted: that started, and nobody reported when they were
-    submitted."""
+    """Jobs submitted and started in the period: how many, how many of them waited a minute or more, and how long in
+    seconds (None: there are none).   unsubmitted: started jobs whose submission is not reported."""
 
     jobs: int = 0
     waited: int = 0

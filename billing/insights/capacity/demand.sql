@@ -1,11 +1,12 @@
--- One row: a closed hour of the clock, of which something lies in the period, oldest first.
--- hours: what of it lies in the period: 1, less at its ends in zones of half hours. All else is an average over that, in GPUs.
--- allocated: held, shares as fractions.   available: held or free; NULL: who asks sees some tenants only.
--- waiting: what jobs asked for that waited.   waiting_unsized: jobs that waited, and nobody reported for how many GPUs.
--- A job waits from `submitted` until it starts or is over; again, where it is submitted again after it lost its place.
--- Whose a job is say the books; of jobs never placed its source does. A job never placed is of no pool and model.
--- Params:  start, end DateTime64(3) (UTC, [start, end)); tenants, projects, queues, pools, models,
---          clusters Array(String), empty: all. `available` is of all tenants, projects and queues.
+-- One row: a closed hour of the clock that overlaps the period, oldest first.
+-- hours: how much of it is in the period: 1, less at its ends in zones of half hours. All else is an average over that, in
+-- GPUs.
+-- allocated: held, shares as fractions.   available: held or free; NULL: the reader sees some tenants only.
+-- waiting: GPUs requested by waiting jobs.   waiting_unsized: waiting jobs whose number of GPUs is not reported.
+-- A job waits from `submitted` until it starts or is over, and again if it is submitted again after it lost its place.
+-- The tenant is that of the books; for jobs that were never placed, the reported one. Those have no pool and model.
+-- Params:  start, end DateTime64(3) (UTC, [start, end)); tenants, projects, queues, pools, models, clusters Array(String),
+--          empty: all. `available` is of all tenants, projects and queues.
 WITH
     closed AS
     (

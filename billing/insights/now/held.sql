@@ -1,13 +1,15 @@
--- One row: an allocation that holds GPUs at an instant, the greatest waste first, then the dearest.
--- gpus: held, shares of one as fractions; where no device is named, as requested.
--- used_5, used_60: the used part of what is metered of the last 5 and 60 minutes since it started, 0-1; NULL: unmetered.
--- metered_60: the metered part of these 60 minutes.   idle_gpus: of those that did nothing at all for 5 minutes.
--- list_hour, billed_hour: price of an hour of what it holds and of what is available of that, exact; NULL: the card has no
--- price for some of it.   idle_hour: list_hour of idle_gpus.
--- waste: idle cost at list price of its closed hours since it started, exact; NULL: none is closed and metered, or some have no price.
--- alert_*: the furthest of the idle-holder alerts that fires; ''.   all_*: sums over all rows, not only the first {most}.
--- Whose samples: the allocation's own on its partition, everybody's there, its own on the device, everybody's on the device
---   where it is alone there (docs/ledger.md). Who sees some tenants only cannot tell whether a share is alone: unknown.
+-- One row: an allocation that holds GPUs at an instant, the greatest waste first, then the most expensive.
+-- gpus: held, shares of one as fractions; if no device is named, as requested.
+-- used_5, used_60: the used part of the metered time in the last 5 and 60 minutes since it started, 0-1; NULL: unmetered.
+-- metered_60: the metered part of these 60 minutes.   idle_gpus: those that did nothing at all for 5 minutes.
+-- list_hour, billed_hour: price per hour of its available GPUs, exact; NULL: the card has no price for some of them.
+-- idle_hour: list_hour of idle_gpus.
+-- waste: idle cost at list price of its closed hours since it started, exact; NULL: none is closed and metered, or some
+-- have no price.
+-- alert_*: of its idle-holder alert, the most advanced one; ''.   all_*: sums over all rows, not only the first {most}.
+-- Samples used: the allocation's own on its partition, all of the partition's, its own on the device, all of the device's
+-- if it is alone there (docs/ledger.md). A reader who sees some tenants only cannot know whether a share is alone: then
+-- unknown.
 -- Params:  those of ({places}); by_queue, by_preemptible, priority_bounds; subjects Array(UInt64), list_prices and
 --          billed_prices Array(String): what a GPU-hour costs each; currency; idle_below = part of 1; most.
 WITH

@@ -1,9 +1,9 @@
 -- What the statements of this page select from as ({places}): what is allocated at an instant, and to whom.
--- One row: an allocation's share of a device. device_id '': its source names none, nor do the books; gpus: as requested.
--- start_at: since when without a break.   tenant, project: who pays, say the books where they know the allocation, else its
--- source.   units of device_units (0: the device is not in the inventory); is_whole: all of them.
--- holders: allocations on the device, whichever the filters show.
--- An allocation that the books ended since it began, because its source never reported of an end, is not here.
+-- One row: an allocation's share of a device. device_id '': neither its source nor the books name one; gpus: as requested.
+-- start_at: since when without a break.   tenant, project: who pays according to the books if they know the allocation,
+-- else as its source reported.   units of device_units (0: the device is not in the inventory); is_whole: all of them.
+-- holders: allocations on the device, regardless of filters.
+-- An allocation that the books ended since it began, because its source never reported its end, is left out.
 -- Params:  at; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
 SELECT *
 FROM

@@ -13,7 +13,7 @@ from billing.insights.now.asking import Ask, Row
 
 @dataclass(frozen=True)
 class Reported:
-    """What a message says of a wait. text: for people.   earliest, latest: of the expected start; None: not
+    """The content of a message about a wait. text: for people.   earliest, latest: of the expected start; None: not
     reported."""
 
     text: str

@@ -1,5 +1,5 @@
--- One row: a target that was to be told of alerts in the period; those that fail now come first.
--- failed: attempts that failed or were refused.   detail: what the last of these said.
+-- One row: a target that notifications were sent to in the period; those that fail now come first.
+-- failed: attempts that failed or were refused.   detail: of the last such attempt.
 -- Parameters: start, end DateTime64(3) (UTC)
 SELECT
     target,

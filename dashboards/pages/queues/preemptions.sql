@@ -1,6 +1,7 @@
--- One row: a tenant whose jobs lost their place in the period, and who got it.
--- by: the tenant of the job that is told to have done it (the event's actor), else of whoever was placed first on a GPU of
---     it within five minutes; NULL: nobody is reported and nobody was placed. named: by what was reported.   taken: preemptions.
+-- One row: a tenant whose jobs were preempted in the period, and the tenant that got their place.
+-- by: the tenant of the job reported as the preemptor (the event's actor), else of the first one placed on one of its GPUs
+-- within five minutes; NULL: none was reported, and none was placed. named: it was reported.   taken: number of
+-- preemptions.
 -- Parameters: start, end DateTime64(3) (UTC); tenants, projects, queues, clusters Array(String), empty: all
 WITH
     lost AS

@@ -1,5 +1,5 @@
--- One row: how much of (since, until] is known of who disturbed whom.
--- hours: that were looked at at all; windows: of a workload beside others; known: those of which it is known.
+-- One row: for how much of (since, until] interference is known.
+-- hours: that were measured at all; windows: of workloads beside others; known: windows with a known result.
 -- Parameters: since, until DateTime64(3) (UTC)
 SELECT
     (
