@@ -340,7 +340,7 @@ def test_a_random_statement_answers_the_same_when_printed(
 def _templated(text: str) -> str:
     """A template of ours with names and tables in it."""
     text = re.sub(r"\{\w+:Identifier\}", "t", text.replace("$$", ""))
-    text = re.sub(r"\(\s*\{\w+\}\s*\)", "(SELECT 1)", text)
+    text = re.sub(r"\(\s*\{\w+\}\s*\)|(?<=FROM|JOIN)\s*\(\s*\$\w+\s*\)", " (SELECT 1)", text)
     text = re.sub(r"(?<=SELECT)\s+\{(\w+)\}", r" a AS \1", text)
     return re.sub(r"\{(\w+)\}|\$\{?(\w+)\}?", "t", text)
 
