@@ -319,6 +319,23 @@ def test_a_head_starts_by_the_time_it_was_promised() -> None:
         assert not late, f"world {seed}: promised and started {late}"
 
 
+def test_a_gang_is_told_that_it_never_fits_where_an_empty_cluster_would_not_hold_it() -> None:
+    """And nowhere else; where replicas take more than one device, or CPUs beside them, it need not be known."""
+    for seed in seeds(40):
+        dice = random.Random(seed)
+        nodes = world(dice)
+        one = job("gang", replicas=dice.randint(1, 9), request=request(dice, nodes))
+        is_held = bool(decide(core(nodes), 1, one).actions)
+        state = core(nodes)
+        decide(state, 0, *(job(f"j{n}", request=request(dice, nodes)) for n in range(dice.randint(0, 8))))
+        plan = decide(state, 1, one)
+        code = next((reason.code for reason in plan.waiting.get("gang", ())), "")
+        assert not (is_held and code == "NeverFits"), f"world {seed}"
+        plain = one.request.devices == 1 and not one.request.cpu_milli and one.request.required_topology is None
+        if plain and not is_held:
+            assert code == "NeverFits", f"world {seed}: {code}"
+
+
 def test_victims_are_the_fewest_and_lose_least(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against all sets of a size, the small ones first."""
     search = preempt._Search.run
