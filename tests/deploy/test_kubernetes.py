@@ -385,10 +385,13 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
         process = here.start("watch", watch, KUBECONFIG=str(config))
         comes(lambda: subprocess.run(alive, capture_output=True, check=False).returncode == 0, here, "watch")
         comes(lambda: bool(api.watches()), here, "watch")
+        states = here.mounted("watch", "/var/lib/gpuledger") / ".local/state/gpuledger"
+        # It notes what it has reported once that is delivered.
+        comes(lambda: any(b"started" in path.read_bytes() for path in states.glob("watch-*")), here, "watch")
         hour_ago = time.time() - 3600
         process.terminate()
         assert process.wait(PATIENCE_SECONDS) == 0, here.said("watch")
-    for path in (here.mounted("watch", "/var/lib/gpuledger") / ".local/state/gpuledger").glob("watch-*"):
+    for path in states.glob("watch-*"):
         os.utime(path, (hour_ago, hour_ago))
     assert subprocess.run(alive, capture_output=True, check=False).returncode != 0, "a watch that hangs is noticed"
     here.end()
