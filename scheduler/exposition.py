@@ -41,7 +41,7 @@ class Series:
 
 
 def series(meter: Meter, fragmentation: Fragmentation, shapes: Sequence[Request]) -> list[Series]:
-    """All of them, as of the meter's own time.   shapes: whose largest placeable gang is told."""
+    """All of them, as of the meter's own time.   shapes: whose largest placeable gang is reported."""
     return [
         one
         for part in (_queues(meter), _tenants(meter), _preemptions(meter), _fleet(meter, fragmentation, shapes))

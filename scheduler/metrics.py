@@ -175,7 +175,7 @@ class Meter:
     def preempted(
         self, job_id: str, by_job: str, authority: str, replicas: int, whole: bool, lost_gpu_seconds: float
     ) -> None:
-        """Counts; what it then holds is told by `resized`, `ended` or `submitted`."""
+        """Counts; what it then holds is reported by `resized`, `ended` or `submitted`."""
         by = self._live.get(by_job)
         count = self.preemptions[self._live[job_id].job.tenant, by.job.tenant if by else "", authority]
         count.jobs += whole

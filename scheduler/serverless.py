@@ -28,7 +28,7 @@ TOLERANCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """target: mean utilization of the replicas that are ready, above 0.   fresh_seconds: for which one that was told is
+    """target: mean utilization of the replicas that are ready, above 0.   fresh_seconds: for which a reported one is
     known."""
 
     target: float
@@ -119,7 +119,7 @@ class ServiceState:
     """What is remembered of a service. is_removed: it is in the settings no more, and its last replicas still go.
     waiting, working: requests.   high_at: when each level of demand was last seen,
     as (replicas needed, when), the highest first.   utilization, used_at, used_by: of the replicas that were ready, so
-    many, as it was told then; None: nobody has.   serial: replicas made so far."""
+    many, as it was reported then; None: nobody has.   serial: replicas made so far."""
 
     service: Service
     is_removed: bool = False
@@ -140,7 +140,7 @@ class ServiceState:
     def observe(self, waiting: int, working: int, now: float, utilization: float | None = None) -> None:
         """The queue's length, the requests in work, and how used those replicas are that are ready, 0-1; None: nobody
         knows."""
-        self._was_needed(now)  # what was told before held until now
+        self._was_needed(now)  # what was reported before held until now
         if self.waiting or self.working:
             self.busy_at = now
         self.waiting, self.working = waiting, working
@@ -248,8 +248,8 @@ class ServiceState:
         if service.use is not None and self.utilization is not None and self._knows_use(now):
             ratio = self.utilization / service.use.target
             needed = self.used_by if abs(ratio - 1) <= TOLERANCE else math.ceil(round(self.used_by * ratio, 6))
-            told = f"utilization {self.utilization:.2f} of {service.use.target:.2f}"
-            yield needed, f"{told} on {self.used_by} that were ready: {needed}"
+            why = f"utilization {self.utilization:.2f} of {service.use.target:.2f}"
+            yield needed, f"{why} on {self.used_by} that were ready: {needed}"
 
     def submitted(self, job: Job, now: float) -> None:
         self.replicas.setdefault(job.job_id, Replica(job.job_id, now))
@@ -273,19 +273,19 @@ class ServiceState:
 
 
 class Services:
-    """All services of a site, told of what happens to jobs; those of none are ignored."""
+    """All services of a site, which hear of what happens to jobs; those of none are ignored."""
 
     def __init__(self, services: Iterable[Service] = ()) -> None:
         self.states = {service.name: ServiceState(service) for service in services}
 
     def reconfigure(self, services: Iterable[Service]) -> None:
         """One that is no more asks for no replicas, and is forgotten when the last is gone."""
-        told = {service.name: service for service in services}
+        named = {service.name: service for service in services}
         for name, state in [*self.states.items()]:
-            state.is_removed = name not in told
-            state.service = told.get(name) or replace(state.service, min_replicas=0, max_replicas=0)
+            state.is_removed = name not in named
+            state.service = named.get(name) or replace(state.service, min_replicas=0, max_replicas=0)
             self._forget(state)
-        for name, service in told.items():
+        for name, service in named.items():
             self.states.setdefault(name, ServiceState(service))
 
     def _forget(self, state: ServiceState) -> None:

@@ -534,7 +534,7 @@ class Settings(Part):
         return self
 
     def _queues_fit(self) -> Queues:
-        """That they are a tree whose parents can keep what their children are told."""
+        """That they are a tree whose parents can keep what their children are promised."""
         queues = Queues(self.build_queues(), self.policies.between_queues)
         tree = queue_tree(queues.values())
         for part in self.queues:

@@ -1,10 +1,10 @@
 """Actual against estimated starts of jobs: prediction intervals that hold as often as they claim.
 
 A promise says by when a job starts if running jobs end at their limits; most end earlier, and who comes first may go
-before. So of each job that was told a time it is kept which part of the told wait it really waited, and the next one is
-told the range in which nine of ten such parts lay: of its tenant's jobs in the queue where enough are known, else of
-the queue's, else of all. A cluster changes, so each miss makes the next ranges a little wider, and each hit a little
-narrower: nine of ten hold in the long run, also where what is remembered lags behind.
+before. So for each job with an announced start, the part of that wait that it really waited is remembered, and the
+next job is given the range in which nine of ten such parts lay: of its tenant's jobs in the queue where enough are
+known, else of the queue's, else of all. A cluster changes, so each miss makes the next ranges a little wider, and
+each hit a little narrower: nine of ten hold in the long run, also where what is remembered lags behind.
 Source:  split conformal prediction, Vovk et al., Algorithmic Learning in a Random World, 2005: the ranks among n
 outcomes between which the next lies with at least the confidence, as long as they come from one distribution; and
 adaptive conformal inference, Gibbs and Candès, NeurIPS 2021, for when they do not.
@@ -31,7 +31,7 @@ STEP = 0.02
 """By how much of a miss the part that may lie outside changes after each outcome."""
 MOST_OUTSIDE = 0.5
 LEAST_WAIT = 1.0
-"""Seconds; who is told a shorter wait tells nothing."""
+"""Seconds; a shorter announced wait teaches nothing."""
 
 
 class Interval(NamedTuple):
@@ -61,7 +61,7 @@ class _Outcomes:
         return self.ordered[outside - 1], self.ordered[-outside]
 
     def learn(self, kept: bool) -> None:
-        """Whether a range that was told has held."""
+        """Whether an announced range has held."""
         missed = 0.0 if kept else 1.0
         self.outside = min(MOST_OUTSIDE, max(0.0, self.outside + STEP * (1 - CONFIDENCE - missed)))
 
@@ -72,52 +72,52 @@ class _Expectation:
 
     job: Job
     at: float
-    told_at: float
+    announced_at: float
     interval: Interval | None
     source: _Outcomes | None
 
 
 class Expectations:
-    """errors: real start - told start, of the last ones that started.   intervals, kept: of how many jobs there was
-    one and is known whether they started in it, and how many did."""
+    """errors: real start - announced start, of the last ones that started.   intervals, kept: how many jobs had
+    one and it is known whether they started in it, and how many did."""
 
     def __init__(self) -> None:
-        self._told: dict[str, _Expectation] = {}
+        self._announced: dict[str, _Expectation] = {}
         self._outcomes: dict[tuple[str, ...], _Outcomes] = {}
         self.errors: deque[float] = deque(maxlen=2 * MOST)
         self.intervals = self.kept = 0
 
-    def tell(self, job: Job, at: float, now: float) -> None:
-        """The first time that a job was told is kept, to measure by how much it was wrong."""
-        if job.job_id not in self._told:
-            self._told[job.job_id] = _Expectation(job, at, now, self.interval(job, at, now), self._source(job))
+    def announce(self, job: Job, at: float, now: float) -> None:
+        """The first announcement of a job's start is kept, to measure by how much it was wrong."""
+        if job.job_id not in self._announced:
+            self._announced[job.job_id] = _Expectation(job, at, now, self.interval(job, at, now), self._source(job))
 
     def mark(self) -> int:
-        """A position for `untell`."""
-        return len(self._told)
+        """A position for `withdraw`."""
+        return len(self._announced)
 
-    def untell(self, mark: int) -> None:
-        """All that was told since, where nothing else happened meanwhile."""
-        while len(self._told) > mark:
-            self._told.popitem()
+    def withdraw(self, mark: int) -> None:
+        """All that was announced since, where nothing else happened meanwhile."""
+        while len(self._announced) > mark:
+            self._announced.popitem()
 
-    def told(self, job_id: str) -> float | None:
+    def announced(self, job_id: str) -> float | None:
         """By when it was first expected to start."""
-        found = self._told.get(job_id)
+        found = self._announced.get(job_id)
         return found.at if found else None
 
-    def told_at(self, job_id: str) -> float | None:
+    def announced_at(self, job_id: str) -> float | None:
         """When that was."""
-        found = self._told.get(job_id)
-        return found.told_at if found else None
+        found = self._announced.get(job_id)
+        return found.announced_at if found else None
 
     def first_interval(self, job_id: str) -> Interval | None:
         """In which it was then expected to start; None: too little was known."""
-        found = self._told.get(job_id)
+        found = self._announced.get(job_id)
         return found.interval if found else None
 
     def interval(self, job: Job, at: float, now: float) -> Interval | None:
-        """Where the start of a job probably lies that is told such a time now."""
+        """Where the start of a job probably lies if this time is announced now."""
         found = self._source(job)
         if found is None:
             return None
@@ -134,27 +134,28 @@ class Expectations:
         return None
 
     def started(self, job: Job, now: float) -> None:
-        told = self._told.pop(job.job_id, None)
-        if told is None:
+        announced = self._announced.pop(job.job_id, None)
+        if announced is None:
             return
-        self.errors.append(now - told.at)
-        self._learn(told, now, told.interval is not None and told.interval.low <= now <= told.interval.high)
+        self.errors.append(now - announced.at)
+        found = announced.interval
+        self._learn(announced, now, found is not None and found.low <= now <= found.high)
 
     def forget(self, job_id: str, now: float) -> None:
-        """It waits no more, and did not start. Who gave up after its interval had passed was told too early a one;
+        """It waits no more, and did not start. One that gave up after its interval had passed counts as a miss;
         without those, the reports of the patient alone would count."""
-        told = self._told.pop(job_id, None)
-        if told is not None and told.interval is not None and now > told.interval.high:
-            self._learn(told, now, False)
+        announced = self._announced.pop(job_id, None)
+        if announced is not None and announced.interval is not None and now > announced.interval.high:
+            self._learn(announced, now, False)
 
-    def _learn(self, told: _Expectation, now: float, kept: bool) -> None:
-        if told.interval is not None and told.source is not None:
+    def _learn(self, announced: _Expectation, now: float, kept: bool) -> None:
+        if announced.interval is not None and announced.source is not None:
             self.intervals += 1
             self.kept += kept
-            told.source.learn(kept)
-        if told.at - told.told_at >= LEAST_WAIT:
-            part = (now - told.told_at) / (told.at - told.told_at)
-            for key in _keys(told.job):
+            announced.source.learn(kept)
+        if announced.at - announced.announced_at >= LEAST_WAIT:
+            part = (now - announced.announced_at) / (announced.at - announced.announced_at)
+            for key in _keys(announced.job):
                 self._outcomes.setdefault(key, _Outcomes()).add(part)
 
 

@@ -109,7 +109,7 @@ class _GivesWayError(Exception):
 
 class _Cycle:
     """kept: earlier promises that are made first, again.   heads: who was tried, in order; tried: which classes.
-    blocked: classes that cannot start, by id(), and what people are told of them.   searched: jobs for which nobody was
+    blocked: classes that cannot start, by id(), and the reasons people are given.   searched: jobs for which nobody was
     found who gives way.   powerless: amounts with which classes of a standing had a right over nobody, after
     `powerless_after` starts.   allowed: what the trees leave to a standing, after `allowed_at` changes."""
 
@@ -366,7 +366,7 @@ class _Cycle:
             self.powerless.setdefault(kind.standing, []).append(beside(kind.request, units, replicas))
 
     def _is_explained(self, kind: JobClass) -> bool:
-        """Whether what it was told of why it waits is still good."""
+        """Whether the reasons it was given for waiting still hold."""
         return self.now - kind.explained_at < EXPLAINED_SECONDS and bool(kind.why)
 
     def _wanted(self, complete: bool) -> set[int]:
@@ -533,7 +533,7 @@ class _Cycle:
         left = tuple(promise for promise in self.trial.promises if promise.job_id not in self.started)
         state.promised = Promised(freed, at, left, frozenset(self.started))
 
-    # What is told
+    # Reasons for waiting
 
     def _behind(self, line: Line, job_id: str) -> None:
         """Nothing overtakes a blocked head: not in its queue, where a tenant is chosen first not of its tenant."""
@@ -544,10 +544,10 @@ class _Cycle:
 
     def _tell(self, kind: JobClass, why: tuple[Reason, ...]) -> None:
         """A class is blocked. Its jobs are of interest only where anything is explained."""
-        self.blocked[id(kind)] = kind.told(why) if self.state.explain else Blocked((), why, kind)
+        self.blocked[id(kind)] = kind.explained(why) if self.state.explain else Blocked((), why, kind)
 
     def _tell_others(self) -> None:
-        """Classes that were not looked at. Of most, what they were told before still holds."""
+        """Classes that were not looked at. For most, the reasons given before still hold."""
         as_before, known = [], set(self.blocked)
         for kind in self.state.waiting_classes():
             if id(kind) in known:
@@ -562,10 +562,10 @@ class _Cycle:
                     continue
             if kind.why:
                 as_before.append(kind)
-        self.blocked.update((id(kind), kind.told(kind.why)) for kind in as_before)
+        self.blocked.update((id(kind), kind.explained(kind.why)) for kind in as_before)
 
     def _why(self, kind: JobClass, job: Job) -> tuple[Reason, ...]:
-        """All reasons that a class shares: those told before, where only what has started since has changed them."""
+        """All reasons that a class shares: those given before, where only what has started since has changed them."""
         if not self.state.explain:
             return ()
         if not self._skips(kind) or not self._is_explained(kind):
@@ -610,7 +610,7 @@ class _Cycle:
 
     def _expect(self) -> None:
         """Expected starts of the first that wait: of those with a promise, then of as many more as the policy says.
-        They take nothing of what is remembered: what people are told decides nothing."""
+        They take nothing of what is remembered: what people are shown decides nothing."""
         self.trial.promises = [one.copy() for one in self.trial.promises]
         if self.state.policies.expected > len(self.promises):
             self._estimate()
@@ -620,7 +620,7 @@ class _Cycle:
                 self.expectations[job_id] = reasons.expected(self.state, promise, blockers, self.now)
 
     def _estimate(self) -> None:
-        """As if so many were promised something, in the order of their turns; what was told before stands as long as it
+        """As if so many were promised something, in the order of their turns; what was announced stands as long as it
         would come out the same, or nearly so: nothing was freed, and not much time has passed. What is too old is
         made again one in a cycle, since each costs as much as a promise."""
         state, old = self.state, self.state.estimated

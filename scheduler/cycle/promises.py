@@ -52,7 +52,7 @@ NOTHING_PROMISED = Promised(-1, 0.0, ())
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """What people were told last: places of jobs without a promise, in the order of their turns. It decides nothing.
+    """What was announced last: places of jobs without a promise, in the order of their turns. It decides nothing.
 
     version, freed: of the state then.   behind: job and start of each promise that comes first.   places: as if they
     were promised as well.

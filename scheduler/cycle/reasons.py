@@ -1,6 +1,6 @@
 """Why a job waits: codes (docs/scheduler.md) and text with quota arithmetic, node counts and blockers.
 
-All that hold are told, the decisive one first. What is alike for all jobs of a class is computed once, in the cycle.
+All that hold are given, the decisive one first. What is alike for all jobs of a class is computed once, in the cycle.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class JobClass:
         del self.jobs[bisect_left(self.jobs, (job.submitted_at, job.job_id))]
         self._told = None
 
-    def told(self, why: tuple[Reason, ...]) -> Blocked:
+    def explained(self, why: tuple[Reason, ...]) -> Blocked:
         """Its jobs as they are now, for who looks at them later: the same object while neither they nor the reasons
         change."""
         if self._told is None or self._told.reasons is not why:
@@ -405,10 +405,10 @@ class State:
         return min((one.start for one in self.promised.promises if one.start > after), default=FOREVER)
 
     def expect(self, expected: Mapping[str, float], now: float) -> None:
-        """Jobs are told when they start."""
+        """When jobs are expected to start."""
         for job_id, at in expected.items():
             if job_id in self.pending:
-                self.expectations.tell(self.pending[job_id][0], at, now)
+                self.expectations.announce(self.pending[job_id][0], at, now)
 
     def begin_cycle(self, now: float) -> None:
         """What was found of classes no longer holds if reservations began or ended since, if what was decided then has
@@ -430,14 +430,14 @@ class State:
         reads the log."""
         classes = [(kind, _found(kind)) for kind in self.waiting_classes()]
         before = self.promised, self.estimated, self.planned, self.freed, self._edges
-        told = self.expectations.mark()
+        mark = self.expectations.mark()
 
         def back() -> None:
             for kind, found in classes:
                 for name, value in zip(FOUND, found, strict=True):
                     setattr(kind, name, value)
             self.promised, self.estimated, self.planned, self.freed, self._edges = before
-            self.expectations.untell(told)
+            self.expectations.withdraw(mark)
 
         return back
 

@@ -1,4 +1,4 @@
-"""The loop: ElasticJobs become jobs of the scheduler, what it decides becomes pods, and what becomes of them is told.
+"""The loop: ElasticJobs become jobs of the scheduler, what it decides becomes pods, and their fate is reported.
 
 Each round begins from what the API has. Nothing is remembered that a restart could not find again: jobs are in the
 scheduler's log, pods have names that are made of it, and a round that was cut off is made up for by the next.
@@ -148,7 +148,7 @@ class Operator:
         except RefusedError as error:
             log.warning("%s", error)  # it has changed meanwhile; the next round looks again
 
-    # What is told
+    # Conditions and events
 
     def _report(self, seen: Seen) -> bool:
         """Statuses that have changed, events of what is worth telling, and jobs whose time is over."""
@@ -280,12 +280,12 @@ def _deletion(path: str, identity: str, version: str = "") -> Call:
 def _event(job: Object, event: tuple[str, str, str], now: datetime) -> Call:
     """Named by what it says and when, so that one that is sent twice is there once."""
     kind, reason, message = event
-    told = f"{uid(job)} {written(now)} {reason} {message}"
+    identity = f"{uid(job)} {written(now)} {reason} {message}"
     body = {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{name(job)}.{hashlib.sha256(told.encode()).hexdigest()[:16]}",
+            "name": f"{name(job)}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}",
             "namespace": namespace(job),
         },
         "involvedObject": {

@@ -42,9 +42,9 @@ class AgentError(LedgerError):
 @dataclass
 class _Attempt:
     """nodes: that may have ranks of it.   runs: what each says.   worlds: by number, each rank's node.   ports: where
-    each world meets.   result: how it ends, once that is known; from then on nothing of it is wanted.   told: by node,
+    each world meets.   result: how it ends, once that is known; from then on nothing of it is wanted.   asked: by node,
     the first answer that said so.   gone: nodes on which nothing of it runs any more.   given: nodes that
-    were told to run it."""
+    were asked to run it."""
 
     launch: Launch
     nodes: set[str] = field(default_factory=set)
@@ -56,7 +56,7 @@ class _Attempt:
     text: str = ""
     output: str = ""
     failed_at: float = 0.0
-    told: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     given: set[str] = field(default_factory=set)
 
@@ -140,7 +140,7 @@ class Agents:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(step) for step in first["loc"])
             raise LedgerError(
-                f"job {launch.job.job_id}", f"cannot be told to agents: {where}: {first['msg']}"
+                f"job {launch.job.job_id}", f"cannot be sent to agents: {where}: {first['msg']}"
             ) from None
         return self._know(launch).began_at
 
@@ -222,7 +222,7 @@ class Agents:
                 run.append(_assignment(attempt, node))
         for name, attempt in of_node.items():
             if attempt.result is not None:
-                attempt.told.setdefault(node, self._number)
+                attempt.asked.setdefault(node, self._number)
                 stop.append(name)
         return Answer(
             number=self._number,
@@ -253,7 +253,7 @@ class Agents:
         for run in runs:
             attempt.judges(run, node)
         if attempt.result is not None:
-            if is_empty and seen >= attempt.told.get(node, seen + 1):
+            if is_empty and seen >= attempt.asked.get(node, seen + 1):
                 attempt.gone.add(node)
             return
         there = {(run.world, run.rank) for run in runs}
@@ -285,7 +285,7 @@ class Agents:
         return Over(*attempt.name, result, attempt.text, attempt.began_at, ended_at, attempt.output)
 
     def _save(self, instances: dict[str, str]) -> None:
-        """Who speaks for which node, and the lease, before anybody is told.   Errors: LedgerError; all is as before."""
+        """Who speaks for which node, and the lease, before any answer.   Errors: LedgerError; all is as before."""
         if self._state is not None:
             draft = self._state.with_name(f"{self._state.name}.new")
             try:

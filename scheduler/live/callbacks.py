@@ -1,7 +1,7 @@
 """Notifies a site when jobs start and end: by a webhook, or a command on the scheduler's machine.
 
-What is to be told follows from the log, and how far each was told is kept beside it: nothing is lost by a crash, and
-what was on its way is told again under the same id. A callback hears of things in their order; one that cannot be
+What is to be sent follows from the log, and how far each has received it is kept beside it: nothing is lost by a crash,
+and what was on its way is sent again under the same id. A callback hears of things in their order; one that cannot be
 reached is tried again, ever more seldom, and keeps nobody else waiting.
 """
 
@@ -34,7 +34,7 @@ log_to = logging.getLogger(__name__)
 FIRST_PAUSE, MOST_PAUSE = 1.0, 300.0
 """Seconds until another attempt: twice as long each time."""
 GIVEN_UP_AFTER = 3 * 86400.0
-"""Seconds after which what could not be told is told no more."""
+"""Seconds after which what could not be sent is given up."""
 COMMAND_SECONDS = 30.0
 VISIBLE = string.punctuation
 """Beside letters and digits."""
@@ -43,7 +43,7 @@ ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ")
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class Notice:
     """One thing to tell. number: of its entry.   at: when it happened, seconds since the epoch."""
 
     number: int
@@ -57,12 +57,12 @@ class Telling:
 
 @dataclass(eq=False)
 class _Line:
-    """What one callback has yet to hear. told: everything up to that entry was.   attempts: of the first in line.
-    is_busy: whether it is being told."""
+    """What one callback has yet to hear. delivered: everything up to that entry was.   attempts: of the first in line.
+    is_busy: whether something is on its way."""
 
     part: CallbackPart
-    told: int
-    waiting: deque[Telling] = field(default_factory=deque)
+    delivered: int
+    waiting: deque[Notice] = field(default_factory=deque)
     attempts: int = 0
     next_at: float = 0.0
     problem: str = ""
@@ -71,7 +71,7 @@ class _Line:
 
 
 class Callbacks:
-    """`number` is to be set to an entry's number before its rows are told, as in the outbox.
+    """`number` is to be set to an entry's number before its rows are added, as in the outbox.
 
     clock: seconds since the epoch.
     """
@@ -89,7 +89,8 @@ class Callbacks:
             for part in settings.callbacks:
                 line = self._lines.get(part.name)
                 if line is None:
-                    line = _Line(part, max(self._log.told(_reader(part.name)), _known_since(part.name, configurations)))
+                    delivered = self._log.delivered(_reader(part.name))
+                    line = _Line(part, max(delivered, _known_since(part.name, configurations)))
                 line.part = part
                 lines[part.name] = line
             self._lines = lines
@@ -114,23 +115,23 @@ class Callbacks:
         name = f"{self._cluster}/{self.number}/{document['allocation_id']}/{event}"
         with self._lock:
             for line in self._lines.values():
-                if self.number > line.told and line.part.wants(event, document["tenant"], document["queue"]):
-                    line.waiting.append(Telling(self.number, at, name, {"version": 1, "event": event, **document}))
+                if self.number > line.delivered and line.part.wants(event, document["tenant"], document["queue"]):
+                    line.waiting.append(Notice(self.number, at, name, {"version": 1, "event": event, **document}))
 
     def hand_over(self) -> bool:
-        """Tells what is due, and waits until that is done. Answers whether anything was told."""
+        """Sends what is due, and waits until that is done. Answers whether anything was delivered."""
         begun = self.begin()
         for one in begun:
             one.join()
-        return any(one.told for one in begun)
+        return any(one.any_delivered for one in begun)
 
-    def begin(self) -> Sequence[_Teller]:
-        """Begins to tell what is due, each callback by itself, so that a receiver that is slow holds up nobody else."""
+    def begin(self) -> Sequence[_Sender]:
+        """Begins to send what is due, each callback by itself, so that a receiver that is slow holds up nobody else."""
         with self._lock:
             due = [line for line in self._lines.values() if self._is_due(line) and not line.is_busy]
             for line in due:
                 line.is_busy = True
-        begun = [_Teller(self, line) for line in due]
+        begun = [_Sender(self, line) for line in due]
         for one in begun:
             one.start()
         return begun
@@ -140,13 +141,13 @@ class Callbacks:
         return bool(line.waiting) and not 0 < line.next_at - self._clock() <= MOST_PAUSE
 
     def hand_over_line(self, line: _Line) -> bool:
-        """One callback's line, until one of it fails, or nobody asks for it any more. Answers whether any was told."""
-        told = False
+        """One callback's line, until a delivery fails or the callback is gone. Answers whether any was delivered."""
+        any_delivered = False
         while self._is_due(line) and line in self._lines.values():
-            told |= self._attempt(line)
+            any_delivered |= self._attempt(line)
             if line.attempts:
                 break
-        return told
+        return any_delivered
 
     def state(self) -> dict[str, dict[str, Any]]:
         with self._lock:
@@ -184,37 +185,37 @@ class Callbacks:
             line.waiting.popleft()
             if line.waiting and line.waiting[0].number == first.number:
                 return not final
-            line.told = first.number
+            line.delivered = first.number
         try:
-            self._log.set_told(_reader(line.part.name), first.number)
+            self._log.set_delivered(_reader(line.part.name), first.number)
         except LedgerError as error:
             line.problem = str(error)
             log_to.error("callback %s: %s", line.part.name, error)
         return not final
 
 
-class _Teller(threading.Thread):
-    """Tells one callback what is due."""
+class _Sender(threading.Thread):
+    """Sends one callback what is due."""
 
     def __init__(self, callbacks: Callbacks, line: _Line) -> None:
         super().__init__(name=f"callback {line.part.name}", daemon=True)
-        self._callbacks, self._line, self.told = callbacks, line, False
+        self._callbacks, self._line, self.any_delivered = callbacks, line, False
 
     def run(self) -> None:
         try:
-            self.told = self._callbacks.hand_over_line(self._line)
+            self.any_delivered = self._callbacks.hand_over_line(self._line)
         finally:
             self._line.is_busy = False
 
 
-def _send(part: CallbackPart, telling: Telling, now: float) -> None:
+def _send(part: CallbackPart, notice: Notice, now: float) -> None:
     """Errors: PostError; LedgerError if the secret cannot be read, OSError if the command cannot be run."""
-    body = telling.body()
+    body = notice.body()
     if part.command:
         _run(part.command, body)
         return
     # A header takes no other letters than these; the document has the id as it is.
-    headers = {"Content-Type": "application/json", "X-Gpuledger-Delivery": quote(telling.name, safe=VISIBLE)}
+    headers = {"Content-Type": "application/json", "X-Gpuledger-Delivery": quote(notice.name, safe=VISIBLE)}
     if part.secret is not None:
         headers |= signed(_secret(part.secret.file), int(now), body)
     post(part.url, body, headers)

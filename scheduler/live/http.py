@@ -3,7 +3,7 @@
 POST /api/v1/jobs                      submit            GET  /api/v1/jobs?status=&queue=    list
 GET  /api/v1/jobs/{id}                 explain
 POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume | renew
-POST /api/v1/jobs/{id}/finish          {"succeeded": true}: told by whoever runs it
+POST /api/v1/jobs/{id}/finish          {"succeeded": true}: said by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
 GET  /api/v1/pools                     what each pool has, by model: allocated, available, reserved, unavailable

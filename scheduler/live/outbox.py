@@ -20,25 +20,25 @@ READER = "events"
 TOGETHER = 10_000
 """Rows handed over in one piece, about."""
 Deliver = Callable[[str, Sequence[Row]], None]
-"""Takes rows of a record type and returns when they are safe.   Errors: LedgerError; it is told, and tried again."""
+"""Takes rows of a record type and returns when they are safe.   Errors: LedgerError; it is logged, and tried again."""
 
 
 class Outbox:
     """deliver: None = nobody reads events.   problem: why rows wait, '' if they do not.
 
-    `number` is to be set to an entry's number before its rows are told.
+    `number` is to be set to an entry's number before its rows are added.
     """
 
     def __init__(self, log: Log, deliver: Deliver | None) -> None:
         self._log, self._deliver = log, deliver
-        self._told = log.told(READER)
+        self._delivered = log.delivered(READER)
         self._waiting: deque[tuple[int, str, Sequence[Row]]] = deque()
         self.number = 0
         self.problem = ""
 
     def tell(self, record: str, rows: Sequence[Row]) -> None:
         """Rows of the entry `number`; those of entries that were confirmed before are known already."""
-        if self._deliver is not None and self.number > self._told and rows:
+        if self._deliver is not None and self.number > self._delivered and rows:
             self._waiting.append((self.number, record, rows))
 
     @property
@@ -63,8 +63,8 @@ class Outbox:
                 self._waiting.popleft()
             self.problem = ""
             if not self._waiting or self._waiting[0][0] != number:
-                self._told = number
-                self._log.set_told(READER, number)
+                self._delivered = number
+                self._log.set_delivered(READER, number)
 
     def _next(self) -> tuple[str, list[Row], int, int]:
         """(record type, rows, how many pieces they are, number of the last one's entry)."""

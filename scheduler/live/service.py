@@ -1,7 +1,7 @@
 """The loop: requests and ends go into the log; a plan is made, logged, applied and carried out.
 
 An entry is on disk before anything follows from it. After a crash the same entries make the same state; a start or
-stop that was logged and perhaps not carried out is told to the executor again, which does it once.
+stop that was logged and perhaps not carried out is sent to the executor again, which does it once.
 """
 
 from __future__ import annotations
@@ -468,7 +468,7 @@ class Service:
             if reasons:
                 document["reasons"] = [plain(reason) for reason in reasons]
             if live is not None and live.status == "pending":
-                expected = self.restored.core.expectations.told(job_id)
+                expected = self.restored.core.expectations.announced(job_id)
                 document["expected_start"] = None if expected is None else instant(expected)
                 document["expected_interval"] = self._interval(job_id)
                 document["expected_start_error_seconds"] = self._past_errors()
@@ -622,8 +622,8 @@ class Service:
     def _over(self, over: Over) -> None:
         live = self.book.jobs.get(over.job_id)
         if live is not None and live.attempt == over.attempt:
-            told: dict[str, Any] = {} if over.ended_at is None else {"ended_at": over.ended_at}
-            told |= {"output": over.output} if over.output else {}
+            reported: dict[str, Any] = {} if over.ended_at is None else {"ended_at": over.ended_at}
+            reported |= {"output": over.output} if over.output else {}
             if live.status == "starting" and over.began_at is not None:
                 self._happen("launched", over.job_id, {} if over.began_at == JUST_NOW else {"began_at": over.began_at})
             again = "NodeLost" if over.result == "lost" else RETRIED if self._may_retry(over, live) else ""
@@ -631,12 +631,12 @@ class Service:
                 body = {"ending": "preempted", "cause": records.cause_body(Cause(again, over.text, "scheduler"))}
                 self._happen("stop", over.job_id, body)
             if live.status == "stopping":
-                self._happen("freed", over.job_id, told)
+                self._happen("freed", over.job_id, reported)
             elif live.status in ("starting", "running"):
                 ending: Ending = "finished" if over.result == "finished" else "failed"
                 reason = "" if ending == "finished" else "StartFailed" if over.began_at is None else "ExitStatus"
                 cause = records.cause_body(Cause(reason, over.text, "executor"))
-                self._happen("end", over.job_id, {"ending": ending, "cause": cause, **told})
+                self._happen("end", over.job_id, {"ending": ending, "cause": cause, **reported})
         self.executor.confirm(over)
 
     def _may_retry(self, over: Over, live: Live) -> bool:
@@ -721,7 +721,7 @@ class Service:
             yield entry
 
     def _count(self, entry: Entry) -> None:
-        """Whatever is told next is by this entry."""
+        """Whatever is reported next is by this entry."""
         self.outbox.number = self.callbacks.number = entry.sequence
 
     def _tell(self, record: str, rows: Sequence[Row]) -> None:

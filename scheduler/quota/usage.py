@@ -56,7 +56,7 @@ class DecayedUsage:
         return {name: self.at(name, now) for name in sorted(self._of)}
 
     def restore(self, values: Mapping[str, float], now: float) -> None:
-        """What `snapshot` told, before anything is held."""
+        """What `snapshot` answered, before anything is held."""
         self._of = {name: Remembered(value, 0, now) for name, value in values.items()}
 
     def _advance(self, name: str, now: float) -> Remembered:

@@ -32,7 +32,7 @@ from scheduler.records.events import NO_CAUSE, READY, Cause, Writer, gpus_held
 Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
 Tell = Callable[[str, Sequence[Row]], None]
 MILLISECOND = 0.001
-"""Of seconds: instants of events are told to it."""
+"""Of seconds: instants of events are rounded to it."""
 REQUEUED, RESUMED = "Requeued", "Resumed"
 TIME_LIMIT = Cause("TimeLimit", "ran as long as it was allowed to", "scheduler")
 LEASE_OVER = Cause("LeaseExpired", "was not renewed before its lease was over", "scheduler")
@@ -86,10 +86,10 @@ class Live:
     """A job that is not over. since: of its status.   released_at: when its quota was, where it is stopping.
 
     entitlement, grants, decision_id: of the attempt that runs or starts.   stop: how and why it will have ended.
-    payload: what its submitter said to whoever will run it.   world: the entry that gave it its grants.   told_at: when
-    the books were last told of it; it has not ended before.   by: who holds or has suspended it.   resumed: why it
+    payload: what its submitter said to whoever will run it.   world: the entry that gave it its grants.   reported_at:
+    when the books last heard of it; it has not ended before.   by: who holds or has suspended it.   resumed: why it
     waits again as soon as a suspended attempt is gone.   renewed_at: since when its lease runs.   warned: of which end
-    was told.   reshaped: while it starts, what it held before, until when, and why it holds something else since.
+    it was warned.   reshaped: while it starts, what it held before, until when, and why it holds something else since.
     followers: that were given devices on which it still stops.   follows: of which it is one; it begins when they are
     over.   not_before: when those it followed were over.
     """
@@ -106,7 +106,7 @@ class Live:
     stop: tuple[Ending, Cause] | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
     world: int = 0
-    told_at: float = 0.0
+    reported_at: float = 0.0
     by: str = ""
     resumed: Cause | None = None
     renewed_at: float = 0.0
@@ -149,7 +149,7 @@ class Book:
     def submit(
         self, job: Job, now: float, sequence: int, actor: str = "", payload: Mapping[str, Any] | None = None
     ) -> None:
-        self.jobs[job.job_id] = Live(job, "pending", now, payload=payload or {}, told_at=now)
+        self.jobs[job.job_id] = Live(job, "pending", now, payload=payload or {}, reported_at=now)
         self.core.submit(job, now)
         self._meter_waits(job, now)
         if self._tell:
@@ -170,7 +170,7 @@ class Book:
         """Why it waits has changed. Told as "waits", for it is no other submission."""
         live = self.jobs.get(job_id)
         if self._tell and live is not None and live.status == "pending":
-            live.told_at = at = max(now, live.told_at + MILLISECOND)  # rows of one instant would be one
+            live.reported_at = at = max(now, live.reported_at + MILLISECOND)  # rows of one instant would be one
             rows = self.writer.waits(live.job, at, sequence, live.attempt, cause, expected_interval)
             self._tell("waits", rows)
 
@@ -208,7 +208,7 @@ class Book:
             self._wait_again(live, now, sequence, Cause(RESUMED, cause.text, cause.actor))
 
     def decide(self, plan: Plan, now: float, sequence: int) -> None:
-        """Applies a plan: jobs are starting or stopping from now on; a change of size is there at once, and told once
+        """Applies a plan: jobs are starting or stopping from now on; a change of size is there at once, reported once
         for each job, since the books take all `resized` rows of an instant for one set. Plans therefore have different
         times, by a millisecond at least.
         """
@@ -219,7 +219,7 @@ class Book:
             if live.status == "starting":
                 held.setdefault(action.job_id, live.grants)
             if isinstance(action, Start):
-                live.status, live.since, live.told_at = "starting", now, max(live.told_at, now)
+                live.status, live.since, live.reported_at = "starting", now, max(live.reported_at, now)
                 live.grants, live.entitlement, live.decision_id = action.grants, action.entitlement, action.decision_id
                 self._follow(live)
             elif isinstance(action, Preempt):
@@ -241,8 +241,8 @@ class Book:
         self.meter.explained(plan.waiting)
 
     def launched(self, job_id: str, now: float, sequence: int, began_at: float | None = None) -> None:
-        """It runs, and pays, from now on; or since it began, where whoever runs it has told so later. By the books not
-        before those who had its devices were over, whatever the clocks of their nodes said."""
+        """It runs, and pays, from now on; or since it began, where whoever runs it reported that later. By the
+        books not before those who had its devices were over, whatever the clocks of their nodes said."""
         live = self.jobs[job_id]
         earliest = max(live.since, live.not_before)
         began = now if began_at is None else round(min(max(began_at, earliest), now), 3)  # as the books have it
@@ -257,12 +257,12 @@ class Book:
             self._tell("events", self.writer.started(job, shapes[0], entitlement, began, sequence, attempt, cause))
             for (at, _, why), grants in zip(since, shapes[1:], strict=True):
                 self._tell("events", self.writer.resized(job, grants, entitlement, at, sequence, attempt, why))
-        live.told_at = max([live.told_at, began, *(at for at, _, _ in since)])
+        live.reported_at = max([live.reported_at, began, *(at for at, _, _ in since)])
 
     def ready(self, job_id: str, now: float, sequence: int) -> None:
         """A service's replica serves from now on; until now it was cold. It holds what it held."""
         live = self.jobs[job_id]
-        live.told_at = now
+        live.reported_at = now
         if self._tell:
             cause = Cause(READY, decision_id=live.decision_id)
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
@@ -280,7 +280,7 @@ class Book:
             self._tell("warnings", self.writer.ends_soon(live.job, now, ends_at, sequence, live.attempt, cause))
 
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
-        """A starting or running job is told to stop; its quota is free from now on, its devices not yet."""
+        """A starting or running job is asked to stop; its quota is free from now on, its devices not yet."""
         self.core.end(job_id, now, finished=False, comes_back=ending in COMES_BACK, leaves=True)
         self._stopping(self.jobs[job_id], ending, now, cause)
 
@@ -317,7 +317,7 @@ class Book:
         cause: Cause = NO_CAUSE,
         ended_at: float | None = None,
     ) -> None:
-        """It is over, whatever it did; its devices are free. ended_at: since when, where whoever ran it has told so
+        """It is over, whatever it did; its devices are free. ended_at: since when, where whoever ran it has reported it
         later: it pays until then."""
         live = self.jobs.pop(job_id)
         if live.status == "pending":
@@ -378,11 +378,11 @@ class Book:
 
     def _set_aside(self, live: Live, now: float, sequence: int, cause: Cause, ended_at: float | None = None) -> None:
         self._attempt_over(live, "suspended", now, sequence, cause, ended_at)
-        live.status, live.since, live.told_at = "suspended", now, now
+        live.status, live.since, live.reported_at = "suspended", now, now
 
     def _wait_again(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
         """As the next attempt."""
-        live.status, live.since, live.attempt, live.told_at = "pending", now, live.attempt + 1, now
+        live.status, live.since, live.attempt, live.reported_at = "pending", now, live.attempt + 1, now
         live.by, live.resumed = "", None
         self.core.submit(live.job, now)
         self._meter_waits(live.job, now)
@@ -402,7 +402,7 @@ class Book:
     def _resized(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
         if live.status != "running":
             return
-        live.told_at = now
+        live.reported_at = now
         self.meter.resized(live.job.job_id, live.grants, now)
         if self._tell:
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
@@ -410,8 +410,8 @@ class Book:
 
 
 def _ended(live: Live, now: float, ended_at: float | None) -> float:
-    """When an attempt was over: not before what the books were told of it, else no later than now."""
-    return max(live.told_at, now if ended_at is None else min(ended_at, now))
+    """When an attempt was over: not before the books last heard of it, else no later than now."""
+    return max(live.reported_at, now if ended_at is None else min(ended_at, now))
 
 
 def _cause_of(action: Preempt) -> Cause:

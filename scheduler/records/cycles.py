@@ -1,4 +1,4 @@
-"""What a cycle leaves to later ones beside its actions, as plain JSON values: promises, searches in vain, told starts.
+"""What a cycle leaves to later ones beside its actions, as plain JSON: promises, failed searches, announced starts.
 
 What it found of classes is not written: it holds until something is freed, so who reads the log plans the cycles since
 then once more. Only what differs from the cycle before is written. `promises` names all, in order: one that is as it
@@ -41,7 +41,7 @@ def plan_cycle(core: Core, now: float) -> tuple[CyclePlan, dict[str, Any]]:
 
 def _body(plan: CyclePlan, before: Promised, after: Promised, core: Core, now: float) -> dict[str, Any]:
     body: dict[str, Any] = {}
-    told = {job_id: at for job_id, at in plan.expected.items() if core.expectations.told_at(job_id) == now}
+    announced = {job_id: at for job_id, at in plan.expected.items() if core.expectations.announced_at(job_id) == now}
     promises = _changes(before.promises, after.promises, now)
     if promises != [promise.job_id for promise in before.promises] or (plan.anew and promises):
         body["promises"] = promises
@@ -51,13 +51,13 @@ def _body(plan: CyclePlan, before: Promised, after: Promised, core: Core, now: f
         body["searches"] = list(plan.searches)
     if plan.planned_again:
         body["again"] = True
-    if not (plan.actions or body or told or plan.looked):
+    if not (plan.actions or body or announced or plan.looked):
         return {}
-    return {"actions": plan_actions(plan), **body} | ({"expected": told} if told else {})
+    return {"actions": plan_actions(plan), **body} | ({"expected": announced} if announced else {})
 
 
 def decisive(body: Mapping[str, Any]) -> dict[str, Any]:
-    """All but what people are told."""
+    """All but what people are shown."""
     return {key: value for key, value in body.items() if key != "expected"}
 
 

@@ -28,7 +28,7 @@ from warehouse.instants import rfc3339
 
 SOURCE = "gpuledger-scheduler"
 READY = "Ready"
-"""Why a service's replica is told again: nothing of what it holds has changed, but it serves now."""
+"""Why a service's replica is reported again: nothing of what it holds has changed, but it serves now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Writer:
         cause: Cause,
         expected_interval: Sequence[str] = (),
     ) -> list[Row]:
-        """Why the attempt still waits: told as submitted again, as the contract has it."""
+        """Why the attempt still waits: reported as submitted again, as the contract has it."""
         facts: dict[str, Any] = {"sequence": sequence}
         if expected_interval:
             facts["expected_interval"] = list(expected_interval)

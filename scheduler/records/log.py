@@ -5,7 +5,7 @@ power cut, whole or not at all, and once. A line of JSON with fsync would be as 
 without reading the others, and lets `explain` and `replay` read while the scheduler writes.
 
 The state is what the entries make of an empty one (scheduler.records.book), and so are the events for billing: they
-are made again from the entries that the store has not confirmed, so none is lost and none told in two ways.
+are made again from the entries that the store has not confirmed, so none is lost and none reported in two ways.
 """
 
 from __future__ import annotations
@@ -176,14 +176,14 @@ class Log:
             raise LedgerError(f"{self.path}, entry {sequence}", "there is none", f"The last one is {self.last}")
         return found[0]
 
-    def told(self, reader: str) -> int:
-        """Up to which entry somebody has been told everything; 0 = nothing."""
+    def delivered(self, reader: str) -> int:
+        """Up to which entry everything was delivered to a reader; 0 = nothing."""
         with self._lock:
             found = self._db.execute("SELECT sequence FROM told WHERE reader = ?", (reader,)).fetchone()
         return int(found[0]) if found else 0
 
-    def set_told(self, reader: str, sequence: int) -> None:
-        """Errors: LedgerError if it cannot be written: after a crash, it is told again."""
+    def set_delivered(self, reader: str, sequence: int) -> None:
+        """Errors: LedgerError if it cannot be written: after a crash, it is delivered again."""
         with self._lock:
             try:
                 self._db.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (reader, sequence))

@@ -41,7 +41,7 @@ class Restored:
     """setup, settings: of the last configuration.   last, at: number and time of the last entry that went in.
 
     known_nodes: how many the configurations so far named.   planned_at: when the last plan was made.   codes: of the
-    reasons that a waiting job was last told.
+    reasons that a waiting job was last given.
     """
 
     book: Book
@@ -159,7 +159,7 @@ class Restored:
 
 
 def why_it_waits(found: Sequence[Mapping[str, Any]]) -> Cause:
-    """The decisive reason. Tenants read events: where its text may name jobs of others, its numbers are told."""
+    """The decisive reason. Tenants read events: where its text may name jobs of others, they get its numbers."""
     if not found:
         return NO_CAUSE
     first = found[0]

@@ -1,6 +1,6 @@
 """Discrete events over the deciding state: arrivals, ends, and instants at which time alone changes what is possible.
 
-Virtual time jumps from one instant to the next. All that happens in an instant is told first, ends before arrivals;
+Virtual time jumps from one instant to the next. All that happens in an instant is taken in first, ends before arrivals;
 then one cycle decides, and another if it preempted somebody, who waits again. What a job needs is known
 until it is over and then forgotten; arrivals are read one by one.
 """
@@ -90,9 +90,9 @@ class Simulation:
         jobs: in the order of submission.   Errors: ValueError if one is out of order.
         """
         arrivals, wakes = iter(jobs), deque(sorted(self.clock.wakes))
-        told = [(pause.at, True, pause.job_id) for pause in pauses]
-        told += [(pause.until, False, pause.job_id) for pause in pauses if pause.until < math.inf]
-        self._pauses = deque(sorted(told))
+        changes = [(pause.at, True, pause.job_id) for pause in pauses]
+        changes += [(pause.until, False, pause.job_id) for pause in pauses if pause.until < math.inf]
+        self._pauses = deque(sorted(changes))
         upcoming = next(arrivals, None)
         while True:
             moment = self._next(upcoming, wakes[0] if wakes else None)

@@ -168,7 +168,7 @@ class FleetScheduler:
         return self._reported
 
     def _tell(self, now: int) -> None:
-        """What has held since the last decision, at each instant at which it is told until now."""
+        """What has held since the last decision, at each instant at which it is reported until now."""
         waiting = self._waiting() if now - self._reported_until >= TELLS_EVERY_MS else []
         while now - self._reported_until >= TELLS_EVERY_MS:
             self._reported_until += TELLS_EVERY_MS

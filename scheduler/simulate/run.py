@@ -56,15 +56,15 @@ def simulate(
         tell("devices", writer.devices(everything, "available", start - HOUR))
     watch = _Watch(meter, core, jobs, start) if curves else None
     clock = Clock(spacing, TICK if setup.depends_on_time() else 0.0, setup.edges())
-    step, told = max(1, len(jobs) // 100), 0
+    step, reported = max(1, len(jobs) // 100), 0
 
     def each(now: float) -> None:
-        nonlocal told
+        nonlocal reported
         if watch:
             watch(now)
-        if on_progress and meter.over >= told + step:
-            told = meter.over
-            on_progress(told)
+        if on_progress and meter.over >= reported + step:
+            reported = meter.over
+            on_progress(reported)
 
     outcome = Simulation(Book(core, meter, writer, tell), clock, each).run(jobs, pauses=pauses)
     if tell and jobs:
