@@ -169,7 +169,7 @@ def test_memory_is_that_of_jobs_that_wait_or_run() -> None:
     held = (state.running, state.pending, state.dependent, state.lines["q"], state.running_by_class, state.ends)
     assert [len(kept) for kept in held] == [0] * 6
     assert len(state._classes) == 0 and len(state._dependents) == 0
-    assert not state.failures and not state.preempted and not state.expectations._told
+    assert not state.failures and not state.preempted and not state.expectations._announced
 
 
 def test_new_settings_hold_for_what_runs_and_waits() -> None:

@@ -479,7 +479,7 @@ def test_what_cannot_be_told_to_agents_keeps_no_node_from_hearing_the_rest(tmp_p
     assert [key[0] for key in node.alive()]
     told = [living.service.explain(job_id) for job_id in ("a", "b", "c", "d")]
     assert [one["status"] for one in told].count("failed") == 1
-    assert "cannot be told to agents" in json.dumps([one["history"] for one in told], default=str)
+    assert "cannot be sent to agents" in json.dumps([one["history"] for one in told], default=str)
 
 
 def test_one_agent_speaks_for_a_node(cluster: Cluster) -> None:

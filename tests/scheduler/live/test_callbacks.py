@@ -202,7 +202,7 @@ def test_after_kills_at_any_moment_everything_was_told_in_order_with_its_id(tmp_
             one.service.callbacks.hand_over()
         if dice.random() < 0.4:
             if dice.random() < 0.5:  # killed before it was written down that it was told
-                one.log.set_told = lambda *_: None  # type: ignore[method-assign]
+                one.log.set_delivered = lambda *_: None  # type: ignore[method-assign]
                 one.service.callbacks.hand_over()
             one.restart()
     receiver.answers.clear()
@@ -330,7 +330,7 @@ def test_a_clock_that_goes_back_and_a_disk_that_is_full_delay_no_callback_for_lo
         raise LedgerError("log", "cannot be written (disk is full)")
 
     with monkeypatch.context() as patched:
-        patched.setattr(one.log, "set_told", full)
+        patched.setattr(one.log, "set_delivered", full)
         one.service.callbacks.hand_over()
     assert receiver.told() == [("a", "started")]
     assert "disk is full" in one.service.callbacks.state()["ci"]["problem"]

@@ -282,7 +282,7 @@ def test_why_a_job_waits_reaches_the_books_once_and_names_nobody(tmp_path: Path)
     assert living.rows == told, "the reason is the same"
     named = plain(Reason("Priority", "1 alike wait longer, c the longest", {"jobs": 1}, ("c",)))
     assert why_it_waits([named]) == Cause("Priority", "jobs 1")
-    living.service.log.set_told("events", 0)
+    living.service.log.set_delivered("events", 0)
     living.rows.clear()
     living.restart()
     living.settle()

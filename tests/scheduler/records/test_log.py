@@ -111,5 +111,5 @@ def test_what_was_told_is_an_error_of_ours_where_it_cannot_be_written(tmp_path: 
     log = Log(tmp_path / "log")
     log._db.execute("PRAGMA query_only = on")  # as a disk that is full
     with pytest.raises(LedgerError, match="cannot be written"):
-        log.set_told("events", 1)
+        log.set_delivered("events", 1)
     log.close()
