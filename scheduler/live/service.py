@@ -631,6 +631,8 @@ class Service:
                 body = {"ending": "preempted", "cause": records.cause_body(Cause(again, over.text, "scheduler"))}
                 self._happen("stop", over.job_id, body)
             if live.status == "stopping":
+                if live.started_at is None and over.began_at not in (None, JUST_NOW):
+                    reported |= {"began_at": over.began_at}
                 self._happen("freed", over.job_id, reported)
             elif live.status in ("starting", "running"):
                 ending: Ending = "finished" if over.result == "finished" else "failed"

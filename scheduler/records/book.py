@@ -244,11 +244,15 @@ class Book:
         """It runs, and pays, from now on; or since it began, where whoever runs it reported that later. By the
         books not before those who had its devices were over, whatever the clocks of their nodes said."""
         live = self.jobs[job_id]
-        earliest = max(live.since, live.not_before)
-        began = now if began_at is None else round(min(max(began_at, earliest), now), 3)  # as the books have it
-        live.status, live.since, live.started_at = "running", began, began
+        began = self._began(live, live.since, now, sequence, began_at)
+        live.status, live.since = "running", began
         self.core.launched(job_id, began)
-        self.meter.started(job_id, live.grants, now)
+
+    def _began(self, live: Live, earliest: float, now: float, sequence: int, began_at: float | None) -> float:
+        earliest = max(earliest, live.not_before)
+        began = now if began_at is None else round(min(max(began_at, earliest), now), 3)  # as the books have it
+        live.started_at = began
+        self.meter.started(live.job.job_id, live.grants, now)
         since = [one for one in live.reshaped if one[0] > began]
         live.reshaped = []
         cause, shapes = Cause(decision_id=live.decision_id), [*(grants for _, grants, _ in since), live.grants]
@@ -258,6 +262,7 @@ class Book:
             for (at, _, why), grants in zip(since, shapes[1:], strict=True):
                 self._tell("events", self.writer.resized(job, grants, entitlement, at, sequence, attempt, why))
         live.reported_at = max([live.reported_at, began, *(at for at, _, _ in since)])
+        return began
 
     def ready(self, job_id: str, now: float, sequence: int) -> None:
         """A service's replica serves from now on; until now it was cold. It holds what it held."""
@@ -290,11 +295,20 @@ class Book:
         self.core.drop(job_id)
         live.stop, live.resumed = ("cancelled", cause), None
 
-    def freed(self, job_id: str, now: float, sequence: int, ended_at: float | None = None) -> None:
+    def freed(
+        self,
+        job_id: str,
+        now: float,
+        sequence: int,
+        ended_at: float | None = None,
+        began_at: float | None = None,
+    ) -> None:
         """Nothing of a stopping job runs any more. A preempted one waits again, a suspended one when it was resumed.
-        ended_at: as for `end`."""
+        ended_at: as for `end`.   began_at: of one that was stopped before anybody reported that it had begun."""
         live = self.jobs[job_id]
         assert live.stop is not None
+        if began_at is not None and live.started_at is None:
+            self._began(live, live.reported_at, now, sequence, began_at)
         self.core.gone(job_id)
         ending, cause = live.stop
         if ending not in COMES_BACK:

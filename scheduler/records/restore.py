@@ -111,7 +111,7 @@ class Restored:
                 self.services.ended(book.jobs[job_id].job, at)
             case "freed":
                 job = book.jobs[job_id].job
-                book.freed(job_id, at, number, body.get("ended_at"))
+                book.freed(job_id, at, number, body.get("ended_at"), body.get("began_at"))
                 if job_id in book.jobs:
                     self.services.waits_again(job, at)
             case "end":

@@ -11,7 +11,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler.model import Ending, Job, Preempt, Resize, Start
@@ -60,13 +60,14 @@ class Outcome:
 @dataclass(slots=True)
 class _Work:
     """What is left of a job, in replica-seconds: it runs the faster the more replicas it has, from its run time with
-    the least number of them.   rate: replicas; 0 while it waits.   since: of the rate.   at_start: left when the
-    attempt began.   serial: of its end in the queue of events."""
+    the least number of them.   rate: replicas; 0 while it waits.   since: of the rate.   earlier: rates of the attempt
+    before it, and since when.   at_start: left when the attempt began.   serial: of its end in the queue of events."""
 
     left: float
     at_start: float
     rate: int = 0
     since: float = 0.0
+    earlier: list[tuple[float, int]] = field(default_factory=list)
     serial: int = 0
 
 
@@ -173,7 +174,7 @@ class Simulation:
                 runs = live.status == "running"
                 if runs:
                     work = self._work[job_id]
-                    work.left = self._left_after_restart(live.job, work)
+                    work.left = self._left_after_restart(live, work)
                     work.rate, work.serial = 0, 0
                 self.book.suspend(job_id, self.now, self._number(), SUSPENDED)
                 if runs:
@@ -201,26 +202,32 @@ class Simulation:
         """What a live executor would do, in no time: stop and free, launch, resize."""
         live, work = self.book.jobs[action.job_id], self._work[action.job_id]
         if isinstance(action, Preempt) and live.status == "stopping":
-            work.left = self._left_after_restart(live.job, work)
+            work.left = self._left_after_restart(live, work)
             work.rate, work.serial = 0, 0
             self.book.freed(action.job_id, self.now, self._number())
             return
         if isinstance(action, Start):
-            work.at_start = work.left
+            work.at_start, work.earlier = work.left, []
             self.book.launched(action.job_id, self.now, self._number())
         elif live.status != "running":
             return
+        else:
+            work.earlier.append((work.since, work.rate))
         work.left -= work.rate * (self.now - work.since)
         work.rate, work.since = max(1, len(live.grants)), self.now
         self._schedule_end(live, work)
 
-    def _left_after_restart(self, job: Job, work: _Work) -> float:
+    def _left_after_restart(self, live: Live, work: _Work) -> float:
         """What it did since its last checkpoint is lost; without checkpoints, what this attempt did."""
-        if not job.checkpoint_seconds:
+        if not live.job.checkpoint_seconds:
             return work.at_start
-        ran = self.now - work.since
-        lost = work.rate * (ran % job.checkpoint_seconds)
-        return min(work.at_start, work.left - work.rate * ran + lost)
+        assert live.started_at is not None
+        saved_at = self.now - (self.now - live.started_at) % live.job.checkpoint_seconds
+        left, until = work.left - work.rate * (self.now - work.since), self.now
+        for since, rate in [(work.since, work.rate), *reversed(work.earlier)]:
+            left += rate * max(0.0, until - max(since, saved_at))
+            until = since
+        return min(work.at_start, left)
 
     def _schedule_end(self, live: Live, work: _Work) -> None:
         assert live.started_at is not None

@@ -457,6 +457,31 @@ def test_a_successor_pays_from_its_predecessors_end_at_the_earliest_whatever_the
     assert ended <= began
 
 
+@pytest.mark.parametrize("how", ["cancel", "suspend"])
+def test_what_is_stopped_before_its_agent_has_reported_its_beginning_pays_for_what_it_held(
+    cluster: Cluster, how: str
+) -> None:
+    cluster.submit("a", 2)
+    cluster.living.settle()
+    while not any(node.runs for node in cluster.nodes.values()):
+        for node in cluster.nodes.values():
+            node.hear()
+        cluster.living.settle()
+    assert cluster.living.status("a") == "starting"
+    began = cluster.living.now
+    cluster.living.now += 30
+    getattr(cluster.living.service, how)("a", "ada")
+    cluster.restart()
+    cluster.settle()
+    ended = cluster.living.now
+    rows = [row for record, row in cluster.living.rows if record == "events" and row["allocation_id"] == "a"]
+    held = [(row["event"], row["ts"].timestamp()) for row in rows if row["event"] != "submitted"]
+    assert held[:2] == [("started", began)] * 2, "on two devices"
+    (event, at), *_ = held[2:]
+    assert event == {"cancel": "cancelled", "suspend": "suspended"}[how]
+    assert began + 30 <= at <= ended
+
+
 def test_what_agents_run_nobody_else_ends(cluster: Cluster) -> None:
     """Its devices would be given away while it runs."""
     cluster.submit("a", 2)

@@ -147,3 +147,20 @@ def test_whatever_happens_no_device_has_two_holders_and_all_is_given_back(
     assert int(ran.core.cluster.free.sum()) == 8
     assert ran.meter.held_gpus == 0
     assert sum(r["event"] == "finished" for r in ran.rows) == len(jobs)
+
+
+def test_checkpoints_count_from_the_start_whatever_size_it_has_had_since() -> None:
+    jobs = [
+        job("elastic", 0, 200, 8, min_replicas=1, max_replicas=2, checkpoint_seconds=30.0),
+        job("tick", 10, 1, 0),
+        job("high", 70, 10, 8, priority=1),
+    ]
+    ran = Ran(jobs, Growing(NODES, preempts=True))
+    # Saved at 60: 10 s of one replica and 50 of two; of 200 replica-seconds 90 are left when one starts again at 80.
+    assert ran.life("elastic")[2:] == [
+        ("resized", 10),
+        ("preempted", 70),
+        ("submitted", 70),
+        ("started", 80),
+        ("finished", 170),
+    ]
