@@ -265,12 +265,12 @@ def test_the_secrets_that_are_made_are_read_and_stay(tmp_path: Path) -> None:
     for node in ("gpu-1", "gpu-2", socket.gethostname()):
         agent = senders.of((secrets / f"agent-token-{node}").read_text())
         assert agent is not None
-        assert (agent.name, agent.place.nodes, agent.place.clusters) == (f"agent-{node}", (node,), ("c1",))
-        assert not agent.place.may_send("events")
+        assert (agent.name, agent.permissions.nodes, agent.permissions.clusters) == (f"agent-{node}", (node,), ("c1",))
+        assert not agent.permissions.may_send("events")
         assert stat_mode(secrets / f"agent-token-{node}") == 0o600
     watch = senders.of((secrets / "watch-token").read_text())
     assert watch is not None
-    assert set(watch.place.records) == {"events", "devices", "findings"}
+    assert set(watch.permissions.records) == {"events", "devices", "findings"}
     assert (stat_mode(secrets), stat_mode(secrets / "watch-token")) == (0o700, 0o600)
     wrong = subprocess.run([tmp_path / "secrets.sh", "x: y"], capture_output=True, check=False)
     assert wrong.returncode == 2

@@ -13,7 +13,7 @@ from alerts.acceptance import suite
 from alerts.acceptance.checks import cases
 from alerts.acceptance.plan import DEFAULT, load_plan
 from alerts.acceptance.runs import keep
-from alerts.acceptance.simulated import MadeUp
+from alerts.acceptance.simulated import Simulated
 from gpuledger.cli import app, build
 
 build()
@@ -38,7 +38,7 @@ def test_a_recording_is_judged_by_the_thresholds_of_the_file(tmp_path: Path, lim
     path = tmp_path / "plan.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     plan = load_plan(path)
-    runner = MadeUp(plan)
+    runner = Simulated(plan)
     keep(tmp_path / "kept", [run for case in cases(plan) for run in runner.perform(case).values()])
     done = CliRunner().invoke(
         app,

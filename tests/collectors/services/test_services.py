@@ -251,7 +251,7 @@ def test_replicas_and_the_whole_service_have_rows_of_their_own() -> None:
         del pages["/b"]
         third = collector.collect(NOW + 2 * MINUTE)
         assert {row["workload_id"] for row in third.rows["service_levels"]} == {"pod-a"}
-        assert third.dropped["a replica did not answer: nothing is told of the whole service"] == 1
+        assert third.dropped["a replica did not answer: nothing is reported of the whole service"] == 1
         (finding,) = third.rows["findings"]
         assert finding["finding"] == "source_unreachable"
         assert "HTTP 503 warming up" in finding["message"]
