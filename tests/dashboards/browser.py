@@ -80,9 +80,12 @@ def asks(page: Any, **reported: str) -> None:
 
 
 def taken(page: Any, file: str, folder: Path) -> list[dict[str, str]]:
-    """The rows of a CSV that a button or a link of the page saves."""
+    """The rows of a CSV that a button or a link of the page saves; of a grid once it is filled in."""
+    button = page.locator(f"[data-file='{file}'], a[download='{file}']")
+    if grid := button.get_attribute("data-csv-of"):
+        page.locator(f"#{grid} .ag-row").first.wait_for()
     with page.expect_download() as saved:
-        page.locator(f"[data-file='{file}'], a[download='{file}']").click()
+        button.click()
     assert saved.value.suggested_filename == file
     saved.value.save_as(folder / file)
     return list(csv.DictReader((folder / file).read_text(encoding="utf-8-sig").splitlines()))
