@@ -228,6 +228,8 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/deploy.md", "cd deploy/compose"): NO_ENGINE,
     ("docs/deploy.md", "namespace:"): "tests/deploy/test_kubernetes.py",
     ("docs/deploy.md", "kubectl"): NO_CLUSTER,
+    ("docs/deploy.md", "helm install"): "tests/deploy/test_real_cluster.py",
+    ("docs/deploy.md", "cluster: prod-1"): "tests/deploy/test_helm.py",
     ("docs/exporters.md", "name: acme"): "tests/collectors/exporters/test_profile.py",
     ("docs/kubernetes.md", "apiVersion"): "tests/deploy/test_deploy.py",
     ("docs/ledger.md", "events"): SKETCH,
