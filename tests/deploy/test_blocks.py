@@ -232,6 +232,7 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/deploy.md", "cluster: prod-1"): "tests/deploy/test_helm.py",
     ("docs/exporters.md", "name: acme"): "tests/collectors/exporters/test_profile.py",
     ("docs/kubernetes.md", "apiVersion"): "tests/deploy/test_deploy.py",
+    ("docs/kubernetes.md", "kubectl gpuledger"): "tests/gpuledger/test_kubectl_who.py",
     ("docs/ledger.md", "events"): SKETCH,
     ("docs/mcp.md", "pip install"): "tests/gpuledger/test_wheel.py",
     ("docs/mcp.md", '{"mcpServers"'): "an assistant's own file: tests/gpuledger/test_mcp.py starts that command",
