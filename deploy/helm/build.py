@@ -305,9 +305,11 @@ RBAC: Sequence[Edit] = (
 NETWORK: Sequence[Edit] = (
     rules("- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}", "serverFrom"),
     line("- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress-nginx}}", ""),
+    # A rule with an empty `from` would let everybody in.
+    before("- ports: [{port: metrics}]", "{{- if .Values.networkPolicy.metricsFrom }}"),
     line(
         "from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]",
-        "from: {{ toJson .Values.networkPolicy.metricsFrom }}",
+        "from: {{ toJson .Values.networkPolicy.metricsFrom }}\n{{- end }}",
     ),
     only_if(".Values.agent.enabled", "NetworkPolicy", "gpuledger-agent"),
 )

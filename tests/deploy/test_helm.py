@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,7 @@ def test_every_component_has_values_that_stand_for_it() -> None:
         ({"cluster": ""}, "cluster"),
         ({"clickhouse": {"url": "clickhouse://u:secret@db/gpuledger"}}, "clickhouse"),
         ({"server": {"settings": {"GPULEDGER_STORE_PASSWORD": "secret"}}}, "GPULEDGER_STORE_PASSWORD"),
+        ({"server": {"settings": {"GPULEDGER_ACCESS_STORE": "postgresql://u:secret@db/a"}}}, "GPULEDGER_ACCESS_STORE"),
         ({"server": {"senders": [{"name": "n", "token": "at least 16 characters"}]}}, "senders"),
         ({"agent": {"tolerations": {"operator": "Exists"}}}, "tolerations"),
     ],
@@ -241,6 +243,26 @@ def test_an_agents_settings_are_merged_but_its_sources_replaced(tmp_path: Path) 
     )
     assert (found["cluster"], found["metrics"]["port"]) == ("c1", 9108)
     assert {name: found[name] for name in mine} == mine
+
+
+@needs_helm
+def test_a_policy_that_names_nobody_lets_nobody_in() -> None:
+    closed = template({"networkPolicy": {"metricsFrom": [], "serverFrom": []}})
+    assert not closed["NetworkPolicy", "gpuledger-agent"]["spec"]["ingress"]
+    (rule,) = closed["NetworkPolicy", "gpuledger-server"]["spec"]["ingress"]
+    assert [set(one) for one in rule["from"]] == [{"podSelector"}] * 2, "the agents and the watcher"
+
+
+@needs_helm
+def test_another_namespace_is_named_throughout() -> None:
+    arguments = [
+        "other" if one == "gpuledger" and RELEASE[at - 1] == "--namespace" else one for at, one in enumerate(RELEASE)
+    ]
+    done = run_helm("template", *arguments, values={**EVERYTHING})
+    assert done.returncode == 0, done.stderr
+    for words in ("gpuledger.gpuledger.svc", "namespace: gpuledger", 'namespace: "gpuledger"', "gpuledger/gpuledger-"):
+        assert words not in re.sub(r"registry\S+|- account.*#.*", "", done.stdout), words
+    assert "account: other/gpuledger-agent" in done.stdout
 
 
 @needs_helm
