@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from collectors.kubernetes.direct import Cluster, Forbidden, NotThere
 from gpuledger import options
 from gpuledger.books import TokenFile, client, served
 from gpuledger.cli import CONTEXT, run
 from gpuledger.kubectl import cost as costs
 from gpuledger.kubectl import explain as explains
 from gpuledger.kubectl import who as whos
-from gpuledger.kubectl.cluster import Cluster, Forbidden, NotThere
 from gpuledger.output import print_json, print_lines, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339

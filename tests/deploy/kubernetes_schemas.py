@@ -25,6 +25,9 @@ KINDS = {
     "PriorityClass": "io.k8s.api.scheduling.v1", "Role": "io.k8s.api.rbac.v1",
     "RoleBinding": "io.k8s.api.rbac.v1", "Service": "io.k8s.api.core.v1",
     "ServiceAccount": "io.k8s.api.core.v1", "StatefulSet": "io.k8s.api.apps.v1",
+    "LimitRange": "io.k8s.api.core.v1", "ResourceQuota": "io.k8s.api.core.v1",
+    "ValidatingAdmissionPolicy": "io.k8s.api.admissionregistration.v1",
+    "ValidatingAdmissionPolicyBinding": "io.k8s.api.admissionregistration.v1",
     "PodMonitor": "com.coreos.monitoring.v1", "ServiceMonitor": "com.coreos.monitoring.v1",
 }  # fmt: skip
 

@@ -17,8 +17,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from collectors.kubernetes.connection import KubernetesError
+from collectors.kubernetes.contexts import namespace_of
 from gpuledger.kubectl.cli import app
-from gpuledger.kubectl.contexts import namespace_of
 from gpuledger.kubectl.explain import explanation, lines
 from scheduler.kubernetes.status import Standing, status_of
 from scheduler.model import Reason

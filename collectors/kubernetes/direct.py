@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 import httpx
 
 from collectors.kubernetes.connection import Connection, KubernetesError, find
+from collectors.kubernetes.contexts import namespace_of
 from collectors.kubernetes.objects import Object, items
-from gpuledger.kubectl.contexts import namespace_of
 from ingest.prompt_client import PromptClient
 
 TIMEOUT_SECONDS = 30.0
@@ -32,6 +32,10 @@ class NotThere(KubernetesError):  # noqa: N818
 
 class Forbidden(KubernetesError):  # noqa: N818
     """403: the user may not."""
+
+
+class Conflict(KubernetesError):  # noqa: N818
+    """409: another field manager has it."""
 
 
 class Cluster:
@@ -60,16 +64,28 @@ class Cluster:
         """Errors: NotThere, Forbidden, KubernetesError for whatever else it answers, or if it does not."""
         return self._asked(path) if self._client else self._by_kubectl(path)
 
+    def apply(self, path: str, body: Object, manager: str, force: bool = False) -> None:
+        """Server-side apply. Errors: Conflict where another manager has a field, unless that is to be overruled."""
+        if self._client is None:
+            flags = ["--server-side", f"--field-manager={manager}", *(["--force-conflicts"] if force else [])]
+            self._run(path, ["apply", *flags, "-f", "-"], json.dumps(body))
+            return
+        query = urlencode({"fieldManager": manager, "force": str(force).lower()})
+        # JSON is YAML.
+        self._asked(f"{path}?{query}", "PATCH", json.dumps(body), "application/apply-patch+yaml")
+
     def list(self, path: str, **query: str) -> list[Mapping[str, Any]]:
         """All objects, in one answer."""
         return items(self.get(f"{path}?{urlencode(query)}" if query else path), "items")
 
-    def _asked(self, path: str) -> Object:
+    def _asked(self, path: str, method: str = "GET", body: str = "", content: str = "") -> Object:
         assert self._client is not None and self._connection is not None
         where = f"kubernetes {self._connection.server}"
         bearer = self._connection.bearer()
         try:
-            answer = self._client.request("GET", path, headers={"Authorization": f"Bearer {bearer}"} if bearer else {})
+            headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+            headers |= {"Content-Type": content} if content else {}
+            answer = self._client.request(method, path, headers=headers, content=body or None)
         except httpx.HTTPError as error:
             raise KubernetesError(
                 where, f"cannot be asked ({type(error).__name__}: {error})", "Check: kubectl version"
@@ -84,25 +100,32 @@ class Cluster:
         said = str(found.get("message", "")) if isinstance(found, dict) else ""
         if answer.status_code in (httpx.codes.FORBIDDEN, httpx.codes.UNAUTHORIZED):
             raise Forbidden(where, said or f"refuses {path}", "Check: kubectl auth can-i --list")
-        if answer.status_code != httpx.codes.OK or not isinstance(found, dict) or not found:
+        if answer.status_code == httpx.codes.CONFLICT:
+            raise Conflict(where, said or f"refuses {path}")
+        if not answer.is_success or not isinstance(found, dict) or not found:
             raise KubernetesError(where, f"answers {answer.status_code} to {path}: {said or 'no object'}")
         return found
 
     def _by_kubectl(self, path: str) -> Object:
-        assert self._kubectl is not None
-        command = [self._kubectl, *self._flags, "get", "--raw", path]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - no shell, no option
-        if done.returncode == 0:
-            try:
-                found = json.loads(done.stdout)
-            except (ValueError, RecursionError):
-                found = None
-            if isinstance(found, dict):
-                return found
+        try:
+            found = json.loads(self._run(path, ["get", "--raw", path]))
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
             raise KubernetesError("kubectl", f"answers {path} with no object")
+        return found
+
+    def _run(self, path: str, arguments: Sequence[str], stdin: str = "") -> str:
+        assert self._kubectl is not None
+        command = [self._kubectl, *self._flags, *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)  # noqa: S603 - no shell
+        if done.returncode == 0:
+            return done.stdout
         said = " ".join(done.stderr.split())
         if "(NotFound)" in said:
             raise NotThere("kubectl", f"{path} is not there", "could not find the requested resource" in said)
         if "(Forbidden)" in said or "(Unauthorized)" in said:
             raise Forbidden("kubectl", said)
+        if "conflict" in said.lower():
+            raise Conflict("kubectl", said)
         raise KubernetesError("kubectl", said or f"exit {done.returncode}")
