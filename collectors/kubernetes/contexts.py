@@ -17,7 +17,7 @@ def namespace_of(
     kubeconfig: Path | None, context: str = "", environment: Mapping[str, str] = os.environ, pod: Path = SERVICE_ACCOUNT
 ) -> str:
     """Of the context, by default the current one; in a pod without a kubeconfig, the pod's."""
-    path = kubeconfig or _usual(environment)
+    path = kubeconfig or usual(environment)
     if not path.exists():
         inside = pod / "namespace"
         return inside.read_text(encoding="utf-8").strip() if inside.exists() else DEFAULT
@@ -27,6 +27,7 @@ def namespace_of(
     return text(chosen, "namespace") or DEFAULT
 
 
-def _usual(environment: Mapping[str, str]) -> Path:
+def usual(environment: Mapping[str, str]) -> Path:
+    """The kubeconfig where nobody names one."""
     named = environment.get("KUBECONFIG", "").split(os.pathsep)[0]
     return Path(named) if named else Path.home() / ".kube" / "config"

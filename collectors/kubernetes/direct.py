@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import httpx
 
 from collectors.kubernetes.connection import Connection, KubernetesError, find
-from collectors.kubernetes.contexts import namespace_of
+from collectors.kubernetes.contexts import namespace_of, usual
 from collectors.kubernetes.objects import Object, items
 from ingest.prompt_client import PromptClient
 
@@ -53,7 +53,7 @@ class Cluster:
             self._connection = find(kubeconfig, context, environment)
         except KubernetesError:
             self._kubectl = shutil.which("kubectl", path=environment.get("PATH"))
-            if self._kubectl is None:
+            if self._kubectl is None or not (kubeconfig or usual(environment)).exists():
                 raise
             return
         self._client = PromptClient(

@@ -64,13 +64,12 @@ def _pod(pod: Object) -> dict[str, Any]:
 
 def lines(told: Mapping[str, Any], now: datetime) -> list[str]:
     """The same for people."""
-    replicas = f"{told['min_replicas']} to {told['max_replicas']}"
-    if told["min_replicas"] == told["max_replicas"]:
-        replicas = str(told["min_replicas"])
+    least, most, each = told["min_replicas"], told["max_replicas"], told["gpus_per_replica"]
+    replicas = f"{least} to {most} replicas" if least != most else f"{least} replica{'s' * (least != 1)}"
     state = told["state"] or "not seen by the operator yet"
     found = [
         f"{told['namespace']}/{told['name']}: {state}{_age(told['since'], now)}",
-        f"  asks for {replicas} replicas of {told['gpus_per_replica']} GPUs in queue {told['queue'] or 'default'}, "
+        f"  asks for {replicas}, {each} GPU{'s' * (each != 1)} each, in queue {told['queue'] or 'default'}, "
         f"tenant {told['tenant'] or 'of its namespace'}",
     ]
     if told["state"] is None:

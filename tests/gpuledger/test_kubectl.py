@@ -1,5 +1,5 @@
 """`kubectl gpuledger`: explain, cost and who, against a server of ours and what an API server answers; with a real API
-server and the real kubectl in test_kubectl_real.py."""
+server and the real kubectl in test_kubectl_who.py."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_job_that_waits_is_explained(api: Scripted, config: Path) -> None:
     said = run("explain", "train").stdout
     for words in (
         "vision/train: Pending for ",
-        "asks for 2 to 8 replicas of 4 GPUs in queue batch, tenant vision",
+        "asks for 2 to 8 replicas, 4 GPUs each, in queue batch, tenant vision",
         "why it waits: InsufficientCapacity: 8 of 16 GPUs are free",
         "expected start: 2026-11-27 13:00Z to 2026-11-27 15:00Z",
     ):
@@ -121,6 +121,11 @@ def test_a_job_that_starts_says_what_its_pods_wait_for() -> None:
         "  pod train-1-1: Pending on n2, ImagePullBackOff: no such image",
         "  pod train-1-2: Pending, 0/2 nodes are available",
     ]
+
+
+def test_one_replica_of_one_gpu_is_no_plural() -> None:
+    said = lines(explanation({**JOB, "spec": {"queue": "batch"}}, []), NOW)
+    assert said[1] == "  asks for 1 replica, 1 GPU each, in queue batch, tenant of its namespace"
 
 
 def test_a_job_that_the_operator_has_not_seen_says_so() -> None:
@@ -158,12 +163,16 @@ def test_a_cluster_that_is_not_there_is_one_line(config: Path, tmp_path: Path, m
     monkeypatch.setenv("PATH", str(tmp_path))
     config.write_text(kubeconfig("http://127.0.0.1:1", {"exec": {"command": "aws"}}))
     assert "logs in with exec" in refused("explain", "train")
+    config.unlink()
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    assert "no kubeconfig" in refused("explain", "train"), "kubectl would ask localhost:8080"
 
 
 def test_where_the_login_is_a_plugin_kubectl_is_asked(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What kubectl itself does with it: test_kubectl_real.py."""
+    """What kubectl itself does with it: test_kubectl_who.py."""
     config.write_text(kubeconfig("http://127.0.0.1:1", {"exec": {"command": "aws"}}))
     answers = tmp_path / "answers"
     answers.mkdir()
