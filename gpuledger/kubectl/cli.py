@@ -173,11 +173,11 @@ def who(
 
 
 def _holder_for_people(row: dict[str, Any]) -> dict[str, Any]:
-    tenant = row.get("tenant", row.get("state"))
+    """A device that nobody holds has its state in the place of a share."""
     used = None if row.get("used") is None else f"{row['used'] * 100:.0f} %"
     since = None if row.get("since") is None else f"{row['since']:%F %R}Z"
     device = row["device"] or "not known yet"
-    return {**row, "device": device, "tenant": tenant, "used": used, "since": since}
+    return {**row, "device": device, "share": row.get("share") or row.get("state"), "used": used, "since": since}
 
 
 def _pods(node: str, kubeconfig: Path | None, context: str) -> dict[str, str]:

@@ -94,6 +94,8 @@ def test_who_holds_which_gpu_of_a_node(
     ]
     said = run("who", "n1", "--url", url).stdout
     assert "not known yet" in said
+    (free,) = (line.split() for line in said.splitlines() if line.startswith("GPU-e"))
+    assert free == ["GPU-e", "H100", "free", "-", "-", "-", "-", "-"], "no tenant of that name"
     assert "ns-vision/train-1-0" in said
     assert holders(url, tokens["admin"], monkeypatch, "--cluster", "c1")["rows"] == found["rows"]
     assert "has no device in the books" in refused("who", "n1", "--url", url, "--cluster", "c9")
