@@ -283,6 +283,7 @@ OPERATOR: Sequence[Edit] = (
     image("server"),
     CLUSTER,
     resources("operator"),
+    after("- --token-file=", "{{- range .Values.operator.extraArgs }}\n- {{ . | quote }}\n{{- end }}"),
     put("secretName: gpuledger-operator,", "secretName: {{ .Values.operator.existingSecret | quote }},"),
     storage("operator", "10Gi"),
 )
@@ -385,8 +386,8 @@ TEMPLATES = (
         ".Values.maintenance",
         (image("server"), SETTINGS),
     ),
-    Template("operator-crds.yaml", ("operator/crds.yaml",), ".Values.operator.enabled", ()),
-    Template("operator.yaml", ("operator/rbac.yaml", "operator/operator.yaml"), ".Values.operator.enabled", OPERATOR),
+    Template("operator-crds.yaml", _crds(), ".Values.operator.enabled", ()),
+    Template("operator.yaml", OPERATOR_MANIFESTS, ".Values.operator.enabled", OPERATOR),
 )
 HELPERS = (
     ("_agent-settings.tpl", "base/agent-settings.yaml", "gpuledger.agentDefaults", (

@@ -161,8 +161,8 @@ OTHER: Object = {
               **PLACE},
     "agent": {"enabled": False, "settings": {"spool": {"folder": "/x"}}, "runtimeClassName": "nvidia",
               "scrapeAnnotations": False, **PLACE},
-    "operator": {"enabled": False, "settings": {**SITE, "queues": []}, "existingSecret": "mine",
-                 "storage": {"size": "7Gi", "className": "fast"}, **PLACE},
+    "operator": {"enabled": False, "settings": {**SITE, "queues": []}, "extraArgs": ["--interval=5"],
+                 "existingSecret": "mine", "storage": {"size": "7Gi", "className": "fast"}, **PLACE},
     "networkPolicy": {
         "enabled": False, "serverFrom": PEERS, "metricsFrom": PEERS,
         "egress": {"enabled": False, "server": RULES, "agent": RULES, "watch": RULES, "operator": RULES},

@@ -150,8 +150,9 @@ def test_kubectl_runs_it_with_a_token_and_with_a_login_plugin(live: tuple[str, d
         return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
     with control_plane(tmp_path / "plane") as plane:
-        for definition in yaml.safe_load_all((REPO / "deploy/kubernetes/operator/crds.yaml").read_text()):
-            plane.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        for path in (REPO / "deploy" / "kubernetes" / "operator").glob("crd*.yaml"):
+            for definition in yaml.safe_load_all(path.read_text()):
+                plane.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         plane.post("/api/v1/namespaces", {"metadata": {"name": "vision"}})
         until(lambda: plane.api.get(JOBS).status_code == 200)
         # As in JOB, and as the operator writes its status.
