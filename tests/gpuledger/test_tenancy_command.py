@@ -13,6 +13,7 @@ from scheduler.kubernetes import tenancy
 from scheduler.settings import load_settings
 from tests.collectors.kubernetes.control_plane import control_plane, missing
 from tests.collectors.kubernetes.reviewing import Scripted
+from tests.deploy.helm import kubectl, no_kustomize
 from tests.gpuledger.running import refused, run
 from tests.gpuledger.test_kubectl import api, config, kubeconfig
 
@@ -79,8 +80,10 @@ def test_options_that_do_not_fit_and_a_cluster_that_refuses_are_one_line(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(missing()), reason=missing())
-def test_a_real_api_server_takes_them_tells_drift_and_who_has_a_field(site: str, tmp_path: Path) -> None:
+@pytest.mark.skipif(bool(missing() or no_kustomize()), reason=missing() or no_kustomize())
+def test_a_real_api_server_takes_them_tells_drift_and_who_has_a_field(
+    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with control_plane(tmp_path / "plane") as plane:
         config = tmp_path / "config"
         server = str(plane.api.base_url).rstrip("/")
@@ -120,10 +123,25 @@ def test_a_real_api_server_takes_them_tells_drift_and_who_has_a_field(site: str,
         done = run(COMMAND, site, "--check", *of)
         line = "ResourceQuota vision/gpuledger: spec.hard.requests.nvidia.com/gpu is 4, not 3"
         assert (done.exit_code, done.stdout.splitlines()) == (1, [line])
-        said = refused(COMMAND, site, "--apply", *of)
-        assert "ResourceQuota vision/gpuledger" in said
-        assert "somebody" in said
-        assert run(COMMAND, site, "--apply", "--force", *of).exit_code == 0
+        # The same through kubectl, where the kubeconfig names a login program.
+        version = "client.authentication.k8s.io/v1"
+        login, programs = tmp_path / "login", tmp_path / "bin"
+        credential = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "admin"}}
+        login.write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
+        login.chmod(0o755)
+        programs.mkdir()
+        (programs / "kubectl").symlink_to(kubectl())
+        monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+        by_login = tmp_path / "by-login"
+        user = {"exec": {"apiVersion": version, "command": str(login), "interactiveMode": "Never"}}
+        by_login.write_text(kubeconfig(server, user, **{"insecure-skip-tls-verify": True}))
+        through = ("--kubeconfig", str(by_login))
+        for way in (of, through):
+            said = refused(COMMAND, site, "--apply", *way)
+            assert "ResourceQuota vision/gpuledger" in said
+            assert "somebody" in said
+        assert run(COMMAND, site, "--check", *through).stdout.splitlines() == [line]
+        assert run(COMMAND, site, "--apply", "--force", *through).exit_code == 0
         assert run(COMMAND, site, "--check", *of).exit_code == 0
 
         # A tenant that is no more leaves objects behind, which are named.
