@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from string import Template
 
-_OTHER = re.compile(r"FROM \(\{(\w+)\}\)")
+_SOURCE = re.compile(r"(?<=FROM \()\{(\w+)\}(?=\))")
 
 
 def read_sql(beside: str, name: str, /, **parts: object) -> str:
@@ -19,9 +19,11 @@ def read_sql(beside: str, name: str, /, **parts: object) -> str:
     return Template(text).substitute(parts) if parts else text
 
 
-def composed(beside: str, name: str) -> str:
-    """The same, with each `FROM ({other})` in it reading what `other`.sql beside it does."""
-    return _OTHER.sub(lambda found: f"FROM (\n{read_sql(beside, found[1])})", read_sql(beside, name))
+def composed(beside: str, name: str, /, **sources: str) -> str:
+    """The same without parts, with each `FROM ({source})` in it reading that one of `sources`, or else what `source`.sql
+    beside it does."""
+    text = read_sql(beside, name)
+    return _SOURCE.sub(lambda found: f"\n{sources.get(found[1]) or read_sql(beside, found[1])}", text)
 
 
 def identifier(name: str) -> str:
