@@ -20,8 +20,8 @@ def read_sql(beside: str, name: str, /, **parts: object) -> str:
 
 
 def composed(beside: str, name: str, /, **sources: str) -> str:
-    """The same without parts, with each `FROM ({source})` in it reading that one of `sources`, or else what `source`.sql
-    beside it does."""
+    """The same without parts, with each `FROM ({name})` in it reading that one of `sources`, or what `name`.sql beside
+    it does."""
     text = read_sql(beside, name)
     return _SOURCE.sub(lambda found: f"\n{sources.get(found[1]) or read_sql(beside, found[1])}", text)
 

@@ -180,5 +180,6 @@ class _Mark:
     def _say(self, state: str) -> None:
         said_at = time.monotonic()
         about = {"at": self._at, "mine": str(self._mine), "alone": self._alone, "state": state}
-        self._store.command(read_sql(__file__, "turns_say"), {**about, "who": f"process {os.getpid()} on {socket.gethostname()}"})
+        who = f"process {os.getpid()} on {socket.gethostname()}"
+        self._store.command(read_sql(__file__, "turns_say"), {**about, "who": who})
         self._said_at = said_at
