@@ -33,10 +33,14 @@ def identifier(name: str) -> str:
     return name
 
 
+def instant_text(at: datetime) -> str:
+    """An instant as the engine reads it, to the millisecond: UTC, like `2026-10-01 00:00:00.000`."""
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+
+
 def instant_literal(at: datetime) -> str:
-    """An instant as SQL, to the millisecond."""
-    text = at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
-    return f"toDateTime64('{text}', 3, 'UTC')"
+    """The same as SQL."""
+    return f"toDateTime64('{instant_text(at)}', 3, 'UTC')"
 
 
 def text_literal(text: str) -> str:

@@ -28,8 +28,8 @@ from warehouse.errors import StoreError, StoreHeldError
 from warehouse.leftovers import drop_leftovers
 from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
+from warehouse.sql import instant_text, text_literal
 from warehouse.sql import read_sql as read_sql
-from warehouse.sql import text_literal
 from warehouse.turns import Turns, TurnsBetween
 
 if TYPE_CHECKING:
@@ -587,7 +587,7 @@ def _encode_value(value: Any) -> Any:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"naive time {value!r}: store times are aware")
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        return instant_text(value)
     if isinstance(value, list | tuple):
         return [_encode_value(item) for item in value]
     return value
