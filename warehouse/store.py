@@ -28,8 +28,8 @@ from warehouse.errors import StoreError, StoreHeldError
 from warehouse.leftovers import drop_leftovers
 from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
+from warehouse.sql import instant_text, text_literal
 from warehouse.sql import read_sql as read_sql
-from warehouse.sql import text_literal
 from warehouse.turns import Turns, TurnsBetween
 
 if TYPE_CHECKING:
@@ -166,10 +166,8 @@ class Store:
         if token:
             settings["insert_deduplication_token"] = token
         with self.staged(batch) as source:
-            self.command(
-                f"INSERT INTO {identifier(table)} ({columns}) SELECT {columns} FROM {source}",
-                settings=settings,
-            )
+            sql = read_sql(__file__, "insert_staged", table=identifier(table), columns=columns, source=source)
+            self.command(sql, settings=settings)
 
     def turn(self, at: str = "writing", together: bool = False) -> contextlib.AbstractContextManager[None]:
         """A lock on what must not happen concurrently in any process (warehouse.turns). The default one keeps writing
@@ -383,7 +381,7 @@ class ServerStore(Store):
         try:
             with self._lock, _store_errors(self.url):
                 self._client.insert_arrow(name, batch)
-            there = self.value(f"SELECT count() AS n FROM {name}")
+            there = self.value(f"SELECT count() AS n FROM {identifier(name)}")
             if there != batch.num_rows:
                 # A table in memory knows no tokens, and a statement that reads half of one is done without an error.
                 raise StoreError(self.url, f"{there} of {batch.num_rows} rows arrived", "None was written: try again")
@@ -459,10 +457,7 @@ def migrate(store: Store) -> list[str]:
     if isinstance(store, ServedStore):
         store.check_schema()
         return []
-    store.command(
-        "CREATE TABLE IF NOT EXISTS schema_migrations (number UInt32, name String, "
-        "applied_at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')) ENGINE = ReplacingMergeTree ORDER BY number"
-    )
+    store.command(read_sql(__file__, "schema_migrations"))
     done = {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
     known = {number for number, _, _ in migrations()}
     if done - known - BEFORE:
@@ -483,12 +478,8 @@ def migrate(store: Store) -> list[str]:
             adopt(store)
     finally:
         if applied:
-            store.command(
-                "INSERT INTO schema_migrations (number, name) "
-                "SELECT one.1, one.2 "
-                "FROM (SELECT arrayJoin(arrayZip({numbers:Array(UInt32)}, {names:Array(String)})) AS one)",
-                {"numbers": list(applied), "names": list(applied.values())},
-            )
+            done_now = {"numbers": list(applied), "names": list(applied.values())}
+            store.command(read_sql(__file__, "migrated"), done_now)
     if len(applied) < len(known):  # not of a new store
         drop_leftovers(store)
     return [*applied.values()]
@@ -596,7 +587,7 @@ def _encode_value(value: Any) -> Any:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"naive time {value!r}: store times are aware")
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        return instant_text(value)
     if isinstance(value, list | tuple):
         return [_encode_value(item) for item in value]
     return value
