@@ -1,7 +1,8 @@
-"""A month of a simulated fleet, its jobs placed by the reference scheduler (Slurm's nodes by Slurm's part), through the
-real path: facts, prices, ledger, proof, invoices, objectives and alerts.
+"""`gpuledger up --demo`: a month of a simulated fleet on the real path, from records to invoices and alerts.
 
-Every step can be done again and changes nothing, so a demo that was cut short carries on where it was.
+The reference scheduler places the jobs, except on Slurm's nodes, where the simulation of Slurm does.
+
+Repeating a step changes nothing, so a demo that was interrupted continues where it stopped.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ SOURCE = "simulated fleet, seed {seed}"
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo made: the month's ledger, its proof, the issued invoices and the folder of their files; how many
-    alerts fire at the month's end, and of how many series of objectives how many are missed."""
+    """What the demo produced: the month's ledger, its verification, the issued invoices and the folder of their files.
+
+    firing: alerts at the month's end.   missed, promised: series of objectives, and how many of them are missed.
+    """
 
     report: LedgerReport
     proof: VerifyReport
@@ -61,7 +64,7 @@ def fleet_plan(seed: int) -> FleetPlan:
 
 
 def build(store: Store, seed: int, folder: Path, steps: Steps) -> Demo:
-    """Fills a migrated store with the demo, or with what is missing of it, and writes the invoices into the folder.
+    """Fills a migrated store with the demo, or with what is still missing, and writes the invoices into the folder.
 
     Errors: LedgerError if the store holds the demo of another seed.
     """
@@ -146,7 +149,7 @@ def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[I
 
 
 def _watch(store: Store, steps: Steps) -> None:
-    """What a server does each minute, once, as of the month's end: nobody is to be told that its data stopped."""
+    """The server's minutely jobs, once, as of the month's end; later, alerts would fire because the data stopped."""
     from alerts.evaluate import DELAY, evaluate
     from alerts.rule_files import load_rules
     from alerts.slo.applied import apply_objectives

@@ -1,4 +1,4 @@
-"""`gpuledger rates`: put a rate card in force, and see which one is, which were, and what another would change."""
+"""`gpuledger rates`: apply a rate card, list its rates, show earlier cards, compare cards."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def register(app: typer.Typer) -> None:
 def apply(
     file: Annotated[Path, typer.Argument(help="The rate card, YAML.")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
+    author: options.Author = "",
+    reason: options.Reason = "",
 ) -> None:
     """Check and apply a rate card; repeating it changes nothing."""
     from billing.rates import apply_rate_card, current_rate_card, load_rate_card
@@ -157,7 +157,7 @@ def diff(
 
 
 def _text(file: str, other: str, period: str) -> str:
-    """Of the file that a server compares with the card in force, over all closed hours."""
+    """The text of the file that a server compares with the card in force."""
     from warehouse.written_files import read_written
 
     if other or period:
@@ -168,7 +168,7 @@ def _text(file: str, other: str, period: str) -> str:
 
 
 def _print_compared(found: documents.Compared, fmt: options.Format) -> None:
-    """As a server says it."""
+    """Prints a server's comparison."""
     if fmt is options.Format.json:
         print_json(found.model_dump())
     elif fmt is options.Format.csv:

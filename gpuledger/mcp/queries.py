@@ -1,4 +1,4 @@
-"""The SQL behind answers: statements that anybody whose token has the scope `sql` may ask again (docs/sql.md)."""
+"""The SQL behind answers: statements that any token with the scope `sql` can run again (docs/sql.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOURS = "allocated_gpu_hours, used_gpu_hours, idle_gpu_hours, unmetered_gpu_hour
 
 
 def _where(column: str, span: tuple[datetime, datetime], **equal: str | None) -> str:
-    """Within [start, end), and where columns have these values; None: any."""
+    """A condition: within [start, end), and columns equal to these values; None: any value."""
     parts = [f"{column} >= {instant_literal(span[0])}", f"{column} < {instant_literal(span[1])}"]
     parts += [f"{name} = {text_literal(value)}" for name, value in equal.items() if value is not None]
     return " AND ".join(parts)
@@ -42,7 +42,7 @@ def daily(span: tuple[datetime, datetime], zone: str, **equal: str | None) -> st
 
 
 def events(**equal: str | None) -> str:
-    """Of an allocation or workload, the newest first."""
+    """Events of an allocation or workload, newest first."""
     parts = [f"{name} = {text_literal(value)}" for name, value in equal.items() if value is not None]
     return (
         "SELECT ts, event, queue, priority, gpus, reason, message FROM v_events"

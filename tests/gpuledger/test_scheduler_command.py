@@ -220,7 +220,7 @@ def test_settings_are_read_again_until_they_could_be_written_down(
         caplog.clear()
         asked.clear()
         for _ in range(3):
-            scheduler._read_again(full, config, changes)
+            scheduler._reload(full, config, changes)
         return len(asked), [record.getMessage() for record in caplog.records]
 
     assert rounds() == (0, [])
