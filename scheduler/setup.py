@@ -29,7 +29,7 @@ PLACEMENTS: Mapping[str, Callable[[Demand, int], Policy]] = {
     "random": lambda demand, seed: RandomFit(seed),
 }
 WHOLE_GPUS = Demand(tuple(Task(Request(devices), 0.25) for devices in (1, 2, 4, 8)))
-"""What is typically asked for, where nobody knows better."""
+"""Typical demand, if nothing is known about it."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class Setup:
         return AntiInterference(self.speeds, chosen) if self.speeds else chosen
 
     def edges(self) -> list[float]:
-        """Instants at which time alone changes what is possible."""
+        """Instants at which decisions can change without an event: edges of reservations."""
         return sorted(edge for reservation in self.reservations for edge in (reservation.start, reservation.end))
 
     def depends_on_time(self) -> bool:
-        """Whether decisions change while nothing happens: minimum run times pass, usage is forgotten."""
+        """Whether decisions can change without an event: minimum run times pass, and usage decays."""
         return any(queue.min_run_time or queue.half_life for queue in self.queues)
 
 

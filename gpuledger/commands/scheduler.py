@@ -473,7 +473,7 @@ def _job_action(what: str, help_text: str) -> Callable[..., None]:
         token_file: TokenFile = None,
         output: options.OutputFormat = options.Format.table,
     ) -> None:
-        _print_document(_client(url, token_file).tell(job_id, what), output)
+        _print_document(_client(url, token_file).act(job_id, what), output)
 
     command.__doc__ = help_text
     return command
@@ -487,7 +487,7 @@ def finish(
     output: options.OutputFormat = options.Format.table,
 ) -> None:
     """Report that a running job has ended, with --executor none."""
-    _print_document(_client(url, token_file).tell(job_id, "finish", {"succeeded": ending is End.finished}), output)
+    _print_document(_client(url, token_file).act(job_id, "finish", {"succeeded": ending is End.finished}), output)
 
 
 def room(

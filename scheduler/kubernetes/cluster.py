@@ -62,7 +62,7 @@ def _named(of: Object) -> dict[str, Any]:
 
 
 @dataclass
-class _Kept:
+class _Cache:
     """The objects of one resource. keep: what of an object; None: nothing.   listed: all are known."""
 
     path: str
@@ -131,10 +131,10 @@ class ApiCluster:
         self._connection, self._backoff = connection, backoff
         self._lock = threading.Lock()
         self._number, self._failures, self._not_before = 0, 0, 0.0
-        self._pods = _Kept("/api/v1/pods", lambda one: (namespace(one), name(one)), _pod, {"labelSelector": pods.JOB})
-        self._jobs = _Kept(elastic_jobs.PATH, uid, _slim)
-        self._nodes = _Kept("/api/v1/nodes", name, _node)
-        self._spaces = _Kept("/api/v1/namespaces", name, _space)
+        self._pods = _Cache("/api/v1/pods", lambda one: (namespace(one), name(one)), _pod, {"labelSelector": pods.JOB})
+        self._jobs = _Cache(elastic_jobs.PATH, uid, _slim)
+        self._nodes = _Cache("/api/v1/nodes", name, _node)
+        self._spaces = _Cache("/api/v1/namespaces", name, _space)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
 
@@ -148,10 +148,10 @@ class ApiCluster:
 
     def look(self) -> Seen | None:
         with self._lock:
-            kept = (self._pods, self._jobs, self._nodes, self._spaces)
-            if not all(one.listed for one in kept):
+            caches = (self._pods, self._jobs, self._nodes, self._spaces)
+            if not all(one.listed for one in caches):
                 return None
-            found = [dict(one.objects) for one in kept]
+            found = [dict(one.objects) for one in caches]
             return Seen(found[0], found[1], found[2], found[3], self._number)
 
     def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
@@ -162,7 +162,7 @@ class ApiCluster:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._api = Api(self._connection)
-        self._tasks = [self._loop.create_task(self._follow(one)) for one in self._all_kept()]
+        self._tasks = [self._loop.create_task(self._follow(one)) for one in self._caches()]
         self._loop.run_forever()
         self._loop.run_until_complete(self._closed())
         self._loop.close()
@@ -176,18 +176,18 @@ class ApiCluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._api.close()
 
-    def _all_kept(self) -> Sequence[_Kept]:
+    def _caches(self) -> Sequence[_Cache]:
         return self._pods, self._jobs, self._nodes, self._spaces
 
-    async def _follow(self, kept: _Kept) -> None:
+    async def _follow(self, cache: _Cache) -> None:
         while True:
-            follow = Follow(self._api, (kept.path,), query=kept.query, required=True, backoff=self._backoff)
+            follow = Follow(self._api, (cache.path,), query=cache.query, required=True, backoff=self._backoff)
             try:
                 async for item in follow.items():
                     if isinstance(item, Trouble) and item.failures in (1, 5, 20):
                         log.warning("kubernetes: %s; trying again", item.what)
                     with self._lock:
-                        self._number += kept.take(item)
+                        self._number += cache.take(item)
             except KubernetesError as error:
                 log.error("%s", error)
                 await asyncio.sleep(AGAIN_SECONDS)
@@ -224,5 +224,5 @@ class ApiCluster:
 
     def _learn(self, call: Call, found: Object) -> bool:
         """What an answer says of what there is. A deletion is over only when the watch says so."""
-        kept = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}.get(text(found, "kind"))
-        return kept is not None and kept.put(found)
+        cache = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}.get(text(found, "kind"))
+        return cache is not None and cache.put(found)

@@ -67,7 +67,7 @@ class Operator:
         self._refused: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._followed_at = (-1, -1)
-        self._told_last = -1
+        self._reported_up_to = -1
         self._touched: set[str] = set()
 
     def step(self) -> bool:
@@ -84,7 +84,7 @@ class Operator:
         outcomes = [_outcome(step, answer) for step, answer in zip(steps, answers, strict=True)]
         acted = any(not isinstance(outcome, Exception) for outcome in outcomes)
         for step, outcome in zip(steps, outcomes, strict=True):
-            self._tell(outcome, self._executor.carried(step, outcome))
+            self._log_problem(outcome, self._executor.carried(step, outcome))
             if isinstance(step, Create):
                 self._touched.add(pods.job_uid(step.body))
         return self._report(seen) or acted or did
@@ -155,8 +155,8 @@ class Operator:
         now = datetime.fromtimestamp(self._clock(), UTC)
         late = [job for job in seen.jobs.values() if due_for_deletion(job, now) and not pods.is_leaving(job)]
         calls = [_deletion(path_of(job), uid(job)) for job in late]
-        everything = self._service.log.last != self._told_last
-        self._told_last = self._service.log.last
+        everything = self._service.log.last != self._reported_up_to
+        self._reported_up_to = self._service.log.last
         for identity in list(seen.jobs) if everything else sorted(self._touched & seen.jobs.keys()):
             job = seen.jobs[identity]
             before = child(job, "status")
@@ -180,11 +180,11 @@ class Operator:
         for call, outcome in zip(calls, self._cluster.carry_out(calls), strict=True):
             did |= not isinstance(outcome, Exception)
             if isinstance(outcome, Exception) and not isinstance(outcome, Absent | Conflict):
-                self._told_last = -1
-                self._tell(outcome, f"{call.path}: {outcome}")
+                self._reported_up_to = -1
+                self._log_problem(outcome, f"{call.path}: {outcome}")
         return did
 
-    def _tell(self, outcome: Outcome, what: str) -> None:
+    def _log_problem(self, outcome: Outcome, what: str) -> None:
         """Once, until it is something else."""
         kind = type(outcome).__name__
         if what and self._said.get(kind) != what:

@@ -119,8 +119,8 @@ def _container(launch: Launch, rank: Rank, container: Mapping[str, Any], number:
         resources = dict(child(found, "resources"))
         resources["limits"] = {**child(resources, "limits"), launch.payload["resource"]: str(len(rank.devices))}
         found["resources"] = resources
-    kept = [one for one in items(found, "env") if one.get("name") not in variables]
-    return found | {"env": [{"name": key, "value": value} for key, value in variables.items()] + kept}
+    own = [one for one in items(found, "env") if one.get("name") not in variables]
+    return found | {"env": [{"name": key, "value": value} for key, value in variables.items()] + own}
 
 
 def _variables(launch: Launch, rank: Rank) -> dict[str, str]:

@@ -115,8 +115,8 @@ def _conditions(standing: Standing, words: str) -> Conditions:
     waits = "WaitForStart" if has_quota else "NotAdmitted"
     found["PodsReady"] = (True, "Started", "") if ready else (False, waits, standing.unready if has_quota else "")
     if standing.evicted:
-        is_told = standing.state in ("Stopping", "Suspended")
-        found["Evicted"] = (True, reason or "Preempted", words) if is_told else (True, "Preempted", "")
+        reason_is_current = standing.state in ("Stopping", "Suspended")
+        found["Evicted"] = (True, reason or "Preempted", words) if reason_is_current else (True, "Preempted", "")
     elif has_quota:
         found["Evicted"] = (False, "QuotaReserved", "")
     return found

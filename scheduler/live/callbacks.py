@@ -95,7 +95,7 @@ class Callbacks:
                 lines[part.name] = line
             self._lines = lines
 
-    def tell(self, record: str, rows: Sequence[Row]) -> None:
+    def put(self, record: str, rows: Sequence[Row]) -> None:
         """Rows of the entry `number`, all of one event."""
         if record in ("events", "warnings") and rows and self._lines:
             row = rows[0]

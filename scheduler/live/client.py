@@ -37,7 +37,7 @@ class Client:
         answer: dict[str, Any] = self._asked("GET", f"/api/v1/jobs/{_step(job_id)}")
         return answer
 
-    def tell(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """what: cancel, hold, release, suspend, resume, renew, ready or finish."""
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{_step(job_id)}/{what}", json=body or {})
         return answer

@@ -36,7 +36,7 @@ class Outbox:
         self.number = 0
         self.problem = ""
 
-    def tell(self, record: str, rows: Sequence[Row]) -> None:
+    def put(self, record: str, rows: Sequence[Row]) -> None:
         """Rows of the entry `number`; those of entries that were confirmed before are known already."""
         if self._deliver is not None and self.number > self._delivered and rows:
             self._waiting.append((self.number, record, rows))

@@ -101,7 +101,7 @@ class Service:
             settings.check(records.check_nodes([*configurations, trial]))  # what was written down is there for good
             configurations += log.append([trial])
         self.callbacks.configure(settings, configurations)
-        self.restored = records.restore(self._counted(), configurations, cluster, self._tell, log.last_freed())
+        self.restored = records.restore(self._counted(), configurations, cluster, self._emit, log.last_freed())
         self.book = self.restored.book
         self._node_states = {node.name: node.state for node in self.restored.setup.nodes}
         self._left: dict[str, NodeState] = {}
@@ -384,12 +384,12 @@ class Service:
         """The same state with nodes that the last of the configurations names first; they open when it happens."""
         known = self.log.last
 
-        def tell(record: str, rows: Sequence[Row]) -> None:
+        def emit(record: str, rows: Sequence[Row]) -> None:
             if self.outbox.number > known:
-                self._tell(record, rows)
+                self._emit(record, rows)
 
         freed = self.log.last_freed()
-        self.restored = records.restore(self._counted(), configurations, self.cluster, tell, freed)
+        self.restored = records.restore(self._counted(), configurations, self.cluster, emit, freed)
         self.book = self.restored.book
         for node in self.restored.setup.nodes:
             self._node_states.setdefault(node.name, node.state)
@@ -726,12 +726,12 @@ class Service:
         """Whatever is reported next is by this entry."""
         self.outbox.number = self.callbacks.number = entry.sequence
 
-    def _tell(self, record: str, rows: Sequence[Row]) -> None:
+    def _emit(self, record: str, rows: Sequence[Row]) -> None:
         """Warnings are for callbacks alone; why a job waits is for the books alone."""
         if record != "warnings":
-            self.outbox.tell("events" if record == "waits" else record, rows)
+            self.outbox.put("events" if record == "waits" else record, rows)
         if record != "waits":
-            self.callbacks.tell(record, rows)
+            self.callbacks.put(record, rows)
 
     def _live(self, job_id: str) -> Live:
         live = self.book.jobs.get(job_id)

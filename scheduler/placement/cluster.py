@@ -172,9 +172,9 @@ class Cluster:
         self.open[node] = state == "available"
         self._touch(node)
 
-    def keep_free(self, kept: Mapping[str, HeadroomRule]) -> None:
+    def keep_free(self, rules: Mapping[str, HeadroomRule]) -> None:
         """What each of these pools keeps free from ordinary requests now. `recount` follows, if any are held."""
-        self.headroom = Headroom(self.nodes, self.states, kept, self.width) if kept else None
+        self.headroom = Headroom(self.nodes, self.states, rules, self.width) if rules else None
         for shape in self._shapes.values():
             shape.forget_costs()
         self._renew()

@@ -52,14 +52,14 @@ class Headroom:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], states: Sequence[NodeState], kept: Mapping[str, HeadroomRule], width: int
+        self, nodes: Sequence[Node], states: Sequence[NodeState], rules: Mapping[str, HeadroomRule], width: int
     ) -> None:
-        self._kept = kept
+        self._rules = rules
         kinds: dict[Kind, int] = {}
         self.number: IntArray = np.full((len(nodes), width), -1, dtype=np.int64)
         for n, node in enumerate(nodes):
             for d, device in enumerate(node.devices):
-                if node.pool in kept:
+                if node.pool in rules:
                     kind = Kind(node.pool, device.model, device.units)
                     self.number[n, d] = kinds.setdefault(kind, len(kinds))
         self.kinds = tuple(kinds)
@@ -87,12 +87,12 @@ class Headroom:
 
     def _settle(self) -> None:
         for number, usable in enumerate(self.usable.tolist()):
-            self.limit[number] = usable - self.kept(number)
+            self.limit[number] = usable - self.reserved(number)
 
-    def kept(self, number: int) -> int:
+    def reserved(self, number: int) -> int:
         """Units of a kind that ordinary jobs may not hold."""
         kind = self.kinds[number]
-        return self._kept[kind.pool].of(int(self.usable[number]), kind.units)
+        return self._rules[kind.pool].of(int(self.usable[number]), kind.units)
 
     def left(self) -> IntArray:
         """Units by kind that ordinary jobs may take; less than none where they hold more than they may."""

@@ -54,8 +54,8 @@ class _AntiInterference(Scorer):
 
     def scores(self, nodes: IntArray) -> IntArray:
         base = np.minimum(self.base.scores(nodes), _BASE - 1)
-        kept = [self._kept(node) for node in nodes.tolist()]
-        return np.array(kept, dtype=np.int64) * _BASE + base
+        speeds = [self._speed(node) for node in nodes.tolist()]
+        return np.array(speeds, dtype=np.int64) * _BASE + base
 
     def devices(self, node: int) -> tuple[int, ...]:
         by_slowdown = sorted(self.shape.usable_devices(node), key=lambda d: (self._slowdown(node, d), d))
@@ -65,7 +65,7 @@ class _AntiInterference(Scorer):
             return liked
         return tuple(sorted(chosen))
 
-    def _kept(self, node: int) -> int:
+    def _speed(self, node: int) -> int:
         """Speed kept, 0 to 100, on the devices that would be taken there."""
         request = self.shape.request
         taken = self.shape.instance_grant(node).devices if request.profile else self.devices(node)

@@ -194,13 +194,13 @@ class Shape:
 
     def _shared(self, what: str, make: Callable[[], Array]) -> Array:
         """What depends on the device part of a request alone: many shapes have the same, and it is never written to."""
-        r, kept = self.request, self.cluster.by_devices
+        r, shared = self.request, self.cluster.by_devices
         key = (what, r.models, r.units, r.profile, r.memory_bytes)
-        found: Array | None = kept.get(key)
+        found: Array | None = shared.get(key)
         if found is None:
-            if len(kept) >= MOST_SHARED:
-                del kept[next(iter(kept))]
-            found = kept[key] = make()
+            if len(shared) >= MOST_SHARED:
+                del shared[next(iter(shared))]
+            found = shared[key] = make()
             found.flags.writeable = False
         return found
 

@@ -30,7 +30,7 @@ from scheduler.model import (
 from scheduler.records.events import NO_CAUSE, READY, Cause, Writer, gpus_held
 
 Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
-Tell = Callable[[str, Sequence[Row]], None]
+Emit = Callable[[str, Sequence[Row]], None]
 MILLISECOND = 0.001
 """Of seconds: instants of events are rounded to it."""
 REQUEUED, RESUMED = "Requeued", "Resumed"
@@ -139,10 +139,10 @@ class Live:
 
 
 class Book:
-    """tell: takes the rows of each event, with the name of their record type; None = nobody reads them."""
+    """emit: takes the rows of each event, with the name of their record type; None = nobody reads them."""
 
-    def __init__(self, core: Core, meter: Meter, writer: Writer, tell: Tell | None = None) -> None:
-        self.core, self.meter, self.writer, self._tell = core, meter, writer, tell
+    def __init__(self, core: Core, meter: Meter, writer: Writer, emit: Emit | None = None) -> None:
+        self.core, self.meter, self.writer, self._emit = core, meter, writer, emit
         self.jobs: dict[str, Live] = {}
         self._leaving: dict[str, Live] = {}
 
@@ -152,27 +152,27 @@ class Book:
         self.jobs[job.job_id] = Live(job, "pending", now, payload=payload or {}, reported_at=now)
         self.core.submit(job, now)
         self._meter_waits(job, now)
-        if self._tell:
-            self._tell("events", self.writer.submitted(job, now, sequence, cause=Cause(actor=actor)))
+        if self._emit:
+            self._emit("events", self.writer.submitted(job, now, sequence, cause=Cause(actor=actor)))
 
     def _meter_waits(self, job: Job, now: float) -> None:
         self.meter.submitted(job, now, self.core.amount(job.request, job.min_replicas))
 
     def reject(self, job: Job, now: float, sequence: int, cause: Cause) -> None:
         """It was never let in; the books show that it was asked."""
-        if self._tell:
-            self._tell("events", self.writer.submitted(job, now, sequence))
-            self._tell("events", self.writer.ended("rejected", job, now, sequence, cause=cause))
+        if self._emit:
+            self._emit("events", self.writer.submitted(job, now, sequence))
+            self._emit("events", self.writer.ended("rejected", job, now, sequence, cause=cause))
 
     def waits(
         self, job_id: str, now: float, sequence: int, cause: Cause, expected_interval: Sequence[str] = ()
     ) -> None:
-        """Why it waits has changed. Told as "waits", for it is no other submission."""
+        """Why it waits has changed. Emitted as "waits", because it is not another submission."""
         live = self.jobs.get(job_id)
-        if self._tell and live is not None and live.status == "pending":
+        if self._emit and live is not None and live.status == "pending":
             live.reported_at = at = max(now, live.reported_at + MILLISECOND)  # rows of one instant would be one
             rows = self.writer.waits(live.job, at, sequence, live.attempt, cause, expected_interval)
-            self._tell("waits", rows)
+            self._emit("waits", rows)
 
     def hold(self, job_id: str, now: float, actor: str = "") -> None:
         """A pending job neither starts nor asks for anything until it is released."""
@@ -256,11 +256,11 @@ class Book:
         since = [one for one in live.reshaped if one[0] > began]
         live.reshaped = []
         cause, shapes = Cause(decision_id=live.decision_id), [*(grants for _, grants, _ in since), live.grants]
-        if self._tell:
+        if self._emit:
             job, entitlement, attempt = live.job, live.entitlement, live.attempt
-            self._tell("events", self.writer.started(job, shapes[0], entitlement, began, sequence, attempt, cause))
+            self._emit("events", self.writer.started(job, shapes[0], entitlement, began, sequence, attempt, cause))
             for (at, _, why), grants in zip(since, shapes[1:], strict=True):
-                self._tell("events", self.writer.resized(job, grants, entitlement, at, sequence, attempt, why))
+                self._emit("events", self.writer.resized(job, grants, entitlement, at, sequence, attempt, why))
         live.reported_at = max([live.reported_at, began, *(at for at, _, _ in since)])
         return began
 
@@ -268,10 +268,10 @@ class Book:
         """A service's replica serves from now on; until now it was cold. It holds what it held."""
         live = self.jobs[job_id]
         live.reported_at = now
-        if self._tell:
+        if self._emit:
             cause = Cause(READY, decision_id=live.decision_id)
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
-            self._tell("events", rows)
+            self._emit("events", rows)
 
     def renew(self, job_id: str, now: float) -> None:
         """Its lease runs from now on."""
@@ -281,8 +281,8 @@ class Book:
         """A running job ends soon, which is no event of the books."""
         live = self.jobs[job_id]
         live.warned = ends_at
-        if self._tell:
-            self._tell("warnings", self.writer.ends_soon(live.job, now, ends_at, sequence, live.attempt, cause))
+        if self._emit:
+            self._emit("warnings", self.writer.ends_soon(live.job, now, ends_at, sequence, live.attempt, cause))
 
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
         """A starting or running job is asked to stop; its quota is free from now on, its devices not yet."""
@@ -345,13 +345,13 @@ class Book:
     def set_node(self, node: int, state: NodeState, now: float) -> None:
         self.core.set_node(node, state, now)
         self.meter.node(node, state, now)
-        if self._tell:
-            self._tell("devices", self.writer.devices([node], state, now))
+        if self._emit:
+            self._emit("devices", self.writer.devices([node], state, now))
 
     def announce(self, nodes: Iterable[int], now: float) -> None:
         """Devices that the books may not know yet."""
-        if self._tell:
-            self._tell("devices", self.writer.devices(nodes, "available", now))
+        if self._emit:
+            self._emit("devices", self.writer.devices(nodes, "available", now))
 
     def by_status(self) -> Mapping[Status, int]:
         counts: dict[Status, int] = dict.fromkeys(get_args(Status), 0)
@@ -384,9 +384,9 @@ class Book:
             follower.not_before = max(follower.not_before, over)
             follower.follows.discard(live.job.job_id)
         live.followers, live.follows = [], set()
-        if self._tell:
+        if self._emit:
             released = over if live.grants and live.released_at is None else live.released_at
-            self._tell("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
+            self._emit("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
         live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
         live.reshaped = []
 
@@ -400,8 +400,8 @@ class Book:
         live.by, live.resumed = "", None
         self.core.submit(live.job, now)
         self._meter_waits(live.job, now)
-        if self._tell:
-            self._tell("events", self.writer.submitted(live.job, now, sequence, live.attempt, cause))
+        if self._emit:
+            self._emit("events", self.writer.submitted(live.job, now, sequence, live.attempt, cause))
 
     def _stopping(self, live: Live, ending: Ending, now: float, cause: Cause) -> None:
         live.status, live.since, live.released_at, live.stop = "stopping", now, now, (ending, cause)
@@ -418,9 +418,9 @@ class Book:
             return
         live.reported_at = now
         self.meter.resized(live.job.job_id, live.grants, now)
-        if self._tell:
+        if self._emit:
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
-            self._tell("events", rows)
+            self._emit("events", rows)
 
 
 def _ended(live: Live, now: float, ended_at: float | None) -> float:

@@ -19,7 +19,7 @@ from scheduler.cycle.core import Core
 from scheduler.cycle.reasons import NAMES_NOBODY
 from scheduler.metrics import Meter
 from scheduler.model import Job, Node, NodeState, Plan
-from scheduler.records.book import Book, Tell
+from scheduler.records.book import Book, Emit
 from scheduler.records.cycles import decisive, plan_cycle, recall_cycle
 from scheduler.records.events import NO_CAUSE, Cause, Writer, instant
 from scheduler.records.log import FREED_AT_END, FREEING, Entry
@@ -189,13 +189,13 @@ def restore(
     entries: Iterable[Entry],
     configurations: Sequence[Entry],
     cluster: str,
-    tell: Tell | None = None,
+    emit: Emit | None = None,
     freed: int | None = None,
     explain: bool = True,
 ) -> Restored:
     """The state after the entries.
 
-    configurations: all `configured` entries among them.   tell: takes the rows of all events again.   freed: number of
+    configurations: all `configured` entries among them.   emit: takes the rows of all events again.   freed: number of
     an entry after which cycles are planned again, for what they found of classes.   explain: whether plans say why.
     Errors: LedgerError if there is no configuration, or one took nodes away.
     """
@@ -207,7 +207,7 @@ def restore(
     start = configurations[0].at
     core = setup.core((), start, explain)
     meter = Meter(nodes, setup.tenants, setup.queues, start)
-    book = Book(core, meter, Writer(cluster, nodes), tell)
+    book = Book(core, meter, Writer(cluster, nodes), emit)
     restored = Restored(book, core, setup, settings, Services(settings.build_services()))
     for number in range(len(settings.nodes()), len(nodes)):
         restored._open(number, "failed", start)  # until a configuration names it

@@ -23,7 +23,7 @@ from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, R
 from scheduler.records.events import message, written
 from scheduler.setup import Setup
 
-TELLS_EVERY_MS = 600_000
+REPORT_EVERY_MS = 600_000
 """How far apart it says why jobs wait."""
 LIMIT_FACTOR = 1.5
 """Time limits that users give, as multiples of what they need: backfill lives on them."""
@@ -122,7 +122,7 @@ class FleetScheduler:
                 self.core.version += 1
 
     def decide(self, now: int) -> Sequence[Decided]:
-        self._tell(now)
+        self._report_waiting(now)
         plan = self.core.plan(now / 1000)
         found = []
         for action in plan.actions:
@@ -164,15 +164,15 @@ class FleetScheduler:
         return found
 
     def reported(self) -> Sequence[Row]:
-        self._tell(self._end)
+        self._report_waiting(self._end)
         return self._reported
 
-    def _tell(self, now: int) -> None:
+    def _report_waiting(self, now: int) -> None:
         """What has held since the last decision, at each instant at which it is reported until now."""
-        waiting = self._waiting() if now - self._reported_until >= TELLS_EVERY_MS else []
-        while now - self._reported_until >= TELLS_EVERY_MS:
-            self._reported_until += TELLS_EVERY_MS
-            self._reported += rows(waiting, self._cluster, self._reported_until / 1000, TELLS_EVERY_MS / 1000)
+        waiting = self._waiting() if now - self._reported_until >= REPORT_EVERY_MS else []
+        while now - self._reported_until >= REPORT_EVERY_MS:
+            self._reported_until += REPORT_EVERY_MS
+            self._reported += rows(waiting, self._cluster, self._reported_until / 1000, REPORT_EVERY_MS / 1000)
 
     def _waiting(self) -> list[Series]:
         """How many jobs of each queue wait for which first reason, as the scheduler's own metrics tell it."""

@@ -206,7 +206,7 @@ def room_in(state: Core, rules: Sequence[Reserve], request: Request, rack: str) 
         if request.pool not in ("", name) or (request.models and model not in request.models):
             continue
         usable = sum(len(n.devices) * 4 for n in cluster.nodes if (n.pool, n.devices[0].model) == (name, model))
-        kept = sum(min(usable, rule.kept.units) for rule in rules if rule.pool == name)
+        kept = sum(min(usable, rule.rule.units) for rule in rules if rule.pool == name)
         labels = {"rack": rack} if rack else {}
         only = Request(request.devices, request.units, pool=name, models=frozenset({model}), labels=labels)
         mark, most = cluster.mark(), (usable - kept - held[name, model]) // (request.devices * (request.units or 4))

@@ -115,8 +115,8 @@ def test_jobs_that_never_end_do_not_evict_each_other_for_ever(seed: int | None) 
     for one in state.running.values():
         for branch in state.accounts.tenants[""].path(one.job.tenant):
             beyond[branch.name] += one.job.request.cpu_milli * max(0, len(one.grants) - one.job.min_replicas)
-    kept = {name: cpu for name, (cpu, memory) in state.accounts.surplus_beside.items() if cpu or memory}
-    assert kept == {name: cpu for name, cpu in beyond.items() if cpu}
+    surplus = {name: cpu for name, (cpu, memory) in state.accounts.surplus_host.items() if cpu or memory}
+    assert surplus == {name: cpu for name, cpu in beyond.items() if cpu}
 
 
 def with_host(request: Request, dice: random.Random) -> Request:

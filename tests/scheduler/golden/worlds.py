@@ -336,7 +336,7 @@ def summary(state: Core, now: float) -> Any:
             "running": [(name, one.units, one.gpus, one.price, one.preemptions) for name, one in state.running.items()],
             "queues": [(one.name, one.held) for one in map(state.accounts.queues.__getitem__, state.queues)],
             "tenants": [(name, tree[name].held, tree.available(name), tree.path_name(name)) for name in tree.names()],
-            "beside": state.accounts.beside,
+            "beside": state.accounts.host,
             "next": (state.next_promise(now), state.next_unused()),
         }
     )
