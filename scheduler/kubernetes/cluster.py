@@ -1,6 +1,7 @@
-"""The API as the operator needs it: what there is, by watches on a thread of their own, and calls that are waited for.
+"""The Kubernetes API for the operator: a cache of objects, filled by watches on a thread of their own, and calls.
 
-What a call answers is known at once, not only when its watch tells it; so the next round does not do it again.
+The response to a call updates the cache at once, before the watch reports it, so that the next round does not repeat
+it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ AT_ONCE = 8
 """Calls in flight."""
 CALL_SECONDS = 15.0
 AGAIN_SECONDS = 10.0
-"""Until what the server refuses is asked for again."""
+"""Seconds before a refused call is repeated."""
 MOST_GONE = 10_000
-"""Deletions that are remembered, for what is answered late."""
+"""Deletions to remember, against late responses about deleted objects."""
 
 
 def _pod(of: Object) -> Object | None:
@@ -43,7 +44,7 @@ def _slim(of: Object) -> Object:
 
 
 def _node(of: Object) -> Object:
-    """What is asked of one; the rest is large."""
+    """The fields of a node that are needed; the rest is large."""
     return {
         "metadata": _named(of),
         "spec": {"unschedulable": child(of, "spec").get("unschedulable")},
@@ -63,7 +64,8 @@ def _named(of: Object) -> dict[str, Any]:
 
 @dataclass
 class _Cache:
-    """The objects of one resource. keep: what of an object; None: nothing.   listed: all are known."""
+    """The objects of one resource.   keep: the part of an object to cache; None: not cached.   listed: whether the
+    first list is complete."""
 
     path: str
     key: Callable[[Object], Any]
@@ -75,7 +77,7 @@ class _Cache:
     _gone: OrderedDict[Any, int] = field(default_factory=OrderedDict)
 
     def take(self, item: Item) -> bool:
-        """Whether it changed anything."""
+        """Takes an item of a watch. Returns whether it changed anything."""
         if isinstance(item, Listed):
             if item.first:
                 self._pages = {}
@@ -90,7 +92,7 @@ class _Cache:
         return False
 
     def put(self, found: Object) -> bool:
-        """Unless something later is known."""
+        """Stores an object unless a later version is known. Returns whether it changed anything."""
         key, kept = self.key(found), self.keep(found)
         before = self.objects.get(key)
         version = _version(found)
@@ -115,7 +117,7 @@ def _version(of: Object) -> int:
 
 
 def _number(version: str) -> int:
-    """-1 where versions are no numbers."""
+    """A resourceVersion as a number; -1 if it is none."""
     return int(version) if version.isascii() and version.isdigit() else -1
 
 
@@ -125,7 +127,7 @@ def _content(of: Object) -> Object:
 
 
 class ApiCluster:
-    """To be used in a `with`."""
+    """The API for the operator; use it in a `with` statement."""
 
     def __init__(self, connection: Connection, backoff: Backoff = Backoff()) -> None:  # noqa: B008 - it is frozen
         self._connection, self._backoff = connection, backoff
@@ -217,12 +219,12 @@ class ApiCluster:
             return found
 
     def _failed(self, error: Interrupted) -> Interrupted:
-        """Everything waits after it, as long as the server asks for it, or longer each time."""
+        """Delays all calls after an error: as long as the server asks, else longer each time."""
         self._failures += 1
         self._not_before = time.monotonic() + max(error.retry_after, self._backoff.after(self._failures))
         return error
 
     def _learn(self, call: Call, found: Object) -> bool:
-        """What an answer says of what there is. A deletion is over only when the watch says so."""
+        """Updates the cache from a response, except for deletions, which only the watch confirms."""
         cache = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}.get(text(found, "kind"))
         return cache is not None and cache.put(found)

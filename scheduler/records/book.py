@@ -1,8 +1,8 @@
-"""Applies what happens to jobs everywhere: the deciding state, the metrics, the events for billing.
+"""Applies what happens to jobs to the scheduling state, the metrics and the events for billing. It decides nothing.
 
-Simulator and live loop use it alike, so that they mean the same by a start and a preemption. It decides nothing.
-A decided job passes `starting` until it is launched, one that must end `stopping` until its devices are free; the
-deciding state counts both from the decision on, so that quota and devices are never given twice.
+Simulator and live loop share it, so that a start and a preemption mean the same in both. A job is `starting` from the
+decision until it is launched, and `stopping` until its devices are free; the scheduling state counts both from the
+decision on, so that quota and devices are never granted twice.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from scheduler.records.events import NO_CAUSE, READY, Cause, Writer, gpus_held
 Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
 Emit = Callable[[str, Sequence[Row]], None]
 MILLISECOND = 0.001
-"""Of seconds: instants of events are rounded to it."""
+"""In seconds; times of events are rounded to it."""
 REQUEUED, RESUMED = "Requeued", "Resumed"
 TIME_LIMIT = Cause("TimeLimit", "ran as long as it was allowed to", "scheduler")
 LEASE_OVER = Cause("LeaseExpired", "was not renewed before its lease was over", "scheduler")
 
 
 class Core(Protocol):
-    """The state that decisions are made from. Each method tells it of a change; `plan` changes nothing."""
+    """The scheduling state (scheduler.cycle.core). Methods apply changes; `plan` changes nothing."""
 
     def amount(self, request: Request, replicas: int) -> int:
         """Device units of so many replicas."""
@@ -159,7 +159,7 @@ class Book:
         self.meter.submitted(job, now, self.core.amount(job.request, job.min_replicas))
 
     def reject(self, job: Job, now: float, sequence: int, cause: Cause) -> None:
-        """It was never let in; the books show that it was asked."""
+        """A job is refused; the books show its submission."""
         if self._emit:
             self._emit("events", self.writer.submitted(job, now, sequence))
             self._emit("events", self.writer.ended("rejected", job, now, sequence, cause=cause))
@@ -170,12 +170,14 @@ class Book:
         """Why it waits has changed. Emitted as "waits", because it is not another submission."""
         live = self.jobs.get(job_id)
         if self._emit and live is not None and live.status == "pending":
-            live.reported_at = at = max(now, live.reported_at + MILLISECOND)  # rows of one instant would be one
+            live.reported_at = at = max(
+                now, live.reported_at + MILLISECOND
+            )  # rows with the same time would replace each other
             rows = self.writer.waits(live.job, at, sequence, live.attempt, cause, expected_interval)
             self._emit("waits", rows)
 
     def hold(self, job_id: str, now: float, actor: str = "") -> None:
-        """A pending job neither starts nor asks for anything until it is released."""
+        """Holds a pending job: it does not start, and requests nothing, until it is released."""
         live = self.jobs[job_id]
         self.core.withdraw(job_id, now)
         self.meter.withdrawn(job_id, now)
@@ -234,7 +236,7 @@ class Book:
                 live.world = sequence
             self.core.apply(action, now)
         for job_id, cause in resized.items():
-            if job_id in held:  # it may have begun already: its start will tell both
+            if job_id in held:  # it may have begun already: its start will report both
                 self.jobs[job_id].reshaped.append((now, held[job_id], cause))
             else:
                 self._resized(self.jobs[job_id], now, sequence, cause)
@@ -274,23 +276,23 @@ class Book:
             self._emit("events", rows)
 
     def renew(self, job_id: str, now: float) -> None:
-        """Its lease runs from now on."""
+        """Renews a job's lease."""
         self.jobs[job_id].renewed_at = now
 
     def warn(self, job_id: str, ends_at: float, now: float, sequence: int, cause: Cause) -> None:
-        """A running job ends soon, which is no event of the books."""
+        """Emits a warning that a running job ends soon, which is no event for the books."""
         live = self.jobs[job_id]
         live.warned = ends_at
         if self._emit:
             self._emit("warnings", self.writer.ends_soon(live.job, now, ends_at, sequence, live.attempt, cause))
 
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
-        """A starting or running job is asked to stop; its quota is free from now on, its devices not yet."""
+        """Asks a starting or running job to stop; its quota is free from now on, its devices are not yet."""
         self.core.end(job_id, now, finished=False, comes_back=ending in COMES_BACK, leaves=True)
         self._stopping(self.jobs[job_id], ending, now, cause)
 
     def cancel(self, job_id: str, cause: Cause) -> None:
-        """A stopping job that would come back does not."""
+        """A stopping job that would wait again ends instead."""
         live = self.jobs[job_id]
         self.core.drop(job_id)
         live.stop, live.resumed = ("cancelled", cause), None
@@ -349,7 +351,7 @@ class Book:
             self._emit("devices", self.writer.devices([node], state, now))
 
     def announce(self, nodes: Iterable[int], now: float) -> None:
-        """Devices that the books may not know yet."""
+        """Emits devices that the books may not have yet."""
         if self._emit:
             self._emit("devices", self.writer.devices(nodes, "available", now))
 
@@ -360,7 +362,7 @@ class Book:
         return counts
 
     def _preempt(self, live: Live, action: Preempt, now: float) -> bool:
-        """Answers whether nothing is left of it."""
+        """Preempts replicas. Returns whether the whole job was preempted."""
         replicas = min(action.replicas, len(live.grants))
         whole = replicas == len(live.grants)
         lost = 0.0
@@ -395,7 +397,7 @@ class Book:
         live.status, live.since, live.reported_at = "suspended", now, now
 
     def _wait_again(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
-        """As the next attempt."""
+        """Lets a job wait again, as its next attempt."""
         live.status, live.since, live.attempt, live.reported_at = "pending", now, live.attempt + 1, now
         live.by, live.resumed = "", None
         self.core.submit(live.job, now)

@@ -1,6 +1,6 @@
-"""Restores the state from a log's entries, exactly as it was; and a plan from the state before it.
+"""Restores the exact state from a log's entries, and repeats recorded plans from the state before them.
 
-All that decisions depend on went through the log, so the same entries make the same state, and the same state at the
+Everything that decisions depend on is in the log, so the same entries make the same state, and the same state at the
 same instant the same plan. Nodes are numbered in the order in which configurations first name them: a later one may add
 nodes, never take any away (set their state instead).
 """
@@ -56,7 +56,7 @@ class Restored:
     codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
-        """What the entry says has happened.   Errors: LedgerError if that cannot be after what came before it."""
+        """Applies an entry.   Errors: LedgerError if it contradicts the entries before it."""
         try:
             self._apply(entry)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -123,7 +123,7 @@ class Restored:
                 book.set_node(body["node"], body["state"], at)
             case "demand":
                 state = self.services.states.get(body["service"])
-                if state is not None:  # the settings had it no more, as logs of before may say
+                if state is not None:  # not in the settings any more, as in old logs
                     state.observe(body["waiting"], body["working"], at, body.get("utilization"))
             case "ready":
                 self.services.ready(book.jobs[job_id].job, at)

@@ -1,4 +1,4 @@
-"""A trace under one configuration: everything put together, and its report."""
+"""Simulates a trace under one configuration, and makes its report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scheduler.simulate.timeline import Timeline
 FRAGMENTATION = "fragmentation_ratio"
 CURVES = ("held_gpus", "waiting_jobs", FRAGMENTATION)
 TICK = 300.0
-"""Seconds between looks at what waits, where decisions change while nothing happens."""
+"""Seconds between cycles without events, if decisions can change without one."""
 HOUR = 3600.0
 
 

@@ -1,8 +1,8 @@
-"""Traces as jobs and nodes: Philly, openb, or any list of jobs as CSV; which one it is, the columns tell.
+"""Reads traces as jobs and nodes: Philly, openb, or any CSV list of jobs; the columns determine which.
 
-A trace tells how long a job ran, seldom how long it was allowed to: the time limit is assumed, a multiple of the run
-time, and the notes say so. A job that is larger than any node is a gang of equal replicas, as large as fit.
-Devices and jobs are named as `gpuledger replay` names them, so that the books of both can be compared.
+Traces have run times, but seldom time limits: these are assumed as a multiple of the run time, and the notes say so. A
+job larger than any node becomes a gang of equal replicas, as large as fit. Devices and jobs have the names that
+`gpuledger replay` gives them, so that the books of both can be compared.
 """
 
 from __future__ import annotations
