@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 import warehouse.store
 from access import secrets
 from gpuledger.serve import collect_seldom
+from tests.collectors.exporters.serving import Exporter, serving
 from tests.draws import ALL, SEED, keep_seed
 from tests.exhaustive import is_exhaustive
 from tests.patience import PATIENCE_SECONDS
@@ -149,6 +150,13 @@ def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store that the tests of a module fill together, or empty before each (`tests.stores.emptied`)."""
     with fresh_store(tmp_path_factory.mktemp("store")) as opened:
         yield opened
+
+
+@pytest.fixture
+def exporter() -> Iterator[Exporter]:
+    """A device exporter, served over HTTP; its answer is set by attributes."""
+    with serving() as fake:
+        yield fake
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def own_rules() -> tuple[Rule, ...]:
     return tuple(one for one in load_rules() if one.source == "engine")
 
 
-def tell(store: Store, minutes: float, value: float | None, gpu: str = "g0", tenant: str = "physics") -> None:
+def put_value(store: Store, minutes: float, value: float | None, gpu: str = "g0", tenant: str = "physics") -> None:
     """So many minutes before noon, a number (None: it is not known)."""
     row: dict[str, Any] = {
         "ts": ago(minutes), "interval_seconds": 60.0, "service": gpu, "metric": "m", "value": value, "tenant": tenant,
@@ -56,7 +56,7 @@ def alive(minutes: float) -> Fact:
     return "events", row
 
 
-def look(store: Store, minutes: float, *rules: Rule, **more: Any) -> Report:
+def evaluate_at(store: Store, minutes: float, *rules: Rule, **more: Any) -> Report:
     """Evaluates so many minutes before noon, without delay."""
     now: datetime = ago(minutes)
     return evaluate(store, rules or [rule()], now, delay=timedelta(0), live=more.pop("live", False), **more)

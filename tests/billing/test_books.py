@@ -263,7 +263,7 @@ def a_quiet_day(store: Store) -> None:
 
 
 @pytest.fixture
-def quiet(tmp_path: Path) -> Iterator[Store]:
+def day_store(tmp_path: Path) -> Iterator[Store]:
     with fresh_store(tmp_path, a_quiet_day) as opened:
         yield opened
 
@@ -297,31 +297,31 @@ LATE = {
 """Late records of the quiet day and the hours that they change: no two in neighbouring hours, so that each tells."""
 
 
-def test_late_records_reopen_the_hours_that_they_touch_and_no_others(quiet: Store) -> None:
+def test_late_records_reopen_the_hours_that_they_touch_and_no_others(day_store: Store) -> None:
     from billing.close import close
 
-    before = hours(quiet)
-    ingest(quiet, together(late for late, _ in LATE.values()))
-    close(quiet, until=at(clock("24:00")), now=NOW)
-    after = hours(quiet)
+    before = hours(day_store)
+    ingest(day_store, together(late for late, _ in LATE.values()))
+    close(day_store, until=at(clock("24:00")), now=NOW)
+    after = hours(day_store)
     assert after.keys() == before.keys()
     reopened = sorted((hour - clock("00:00")) // HOUR for hour in after if after[hour] != before[hour])
     assert reopened == [hour for _, touched in LATE.values() for hour in touched]
 
 
-def test_verify_finds_an_entry_that_is_there_twice_and_one_that_is_missing(quiet: Store) -> None:
+def test_verify_finds_an_entry_that_is_there_twice_and_one_that_is_missing(day_store: Store) -> None:
     from billing.verify import verify
 
-    assert verify(quiet).balanced
-    quiet.command("INSERT INTO ledger_entries SELECT * FROM ledger WHERE unallocated_unit_ms > 0 LIMIT 1")
-    assert not verify(quiet).balanced
-    (hour,) = (row["hour"] for row in quiet.rows("SELECT hour FROM ledger ORDER BY hour LIMIT 1"))
-    quiet.command(
+    assert verify(day_store).balanced
+    day_store.command("INSERT INTO ledger_entries SELECT * FROM ledger WHERE unallocated_unit_ms > 0 LIMIT 1")
+    assert not verify(day_store).balanced
+    (hour,) = (row["hour"] for row in day_store.rows("SELECT hour FROM ledger ORDER BY hour LIMIT 1"))
+    day_store.command(
         "ALTER TABLE ledger_entries DELETE WHERE hour = {h:DateTime64(3, 'UTC')}",
         {"h": hour},
         {"mutations_sync": 1},
     )
-    verdict = verify(quiet)
+    verdict = verify(day_store)
     assert not verdict.balanced
     assert hour in {failure.hour for failure in verdict.failures}
 

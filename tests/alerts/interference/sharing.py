@@ -22,14 +22,14 @@ def runs(
     return [("samples", {"ts": ago(m), **row, "memory_used_bytes": GIB, **more}) for m in minutes(first, last)]
 
 
-def tells(
+def reports(
     name: str, first: float, last: float, value: float, metric: str = STEPS, service: str = "training", **more: Any
 ) -> list[Fact]:
     row = {"interval_seconds": 60.0, "service": service, "workload_id": name, "metric": metric, "value": value}
     return [("service_levels", {"ts": ago(m), **row, **more}) for m in minutes(first, last)]
 
 
-def shows(metric: str, first: float, last: float, value: float, device: str = "GPU-0", **more: Any) -> list[Fact]:
+def measures(metric: str, first: float, last: float, value: float, device: str = "GPU-0", **more: Any) -> list[Fact]:
     row = {"interval_seconds": 60.0, "device_id": device, "metric": metric, "state": "ok", "value": value}
     return [("metrics", {"ts": ago(m), **row, **more}) for m in minutes(first, last)]
 

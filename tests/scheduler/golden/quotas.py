@@ -13,7 +13,7 @@ from scheduler.quota.usage import DecayedUsage
 from tests.scheduler.golden.worlds import plain
 
 
-def told(number: int) -> Iterator[tuple[str, Any]]:
+def history(number: int) -> Iterator[tuple[str, Any]]:
     dice = random.Random(f"quotas {number}")
     names = [f"t{place}" for place in range(dice.randint(2, 8))]
     tenants = []

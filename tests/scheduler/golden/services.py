@@ -11,7 +11,7 @@ from scheduler.serverless import Service, Services, Use, Window
 from tests.scheduler.golden.worlds import plain
 
 
-def told(number: int) -> Iterator[tuple[str, Any]]:
+def history(number: int) -> Iterator[tuple[str, Any]]:
     dice = random.Random(f"service {number}")
 
     def drawn() -> Service:

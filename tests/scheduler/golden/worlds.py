@@ -19,7 +19,6 @@ from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, R
 from scheduler.placement.headroom import HeadroomRule
 from scheduler.pools import pool_lines
 from scheduler.setup import PLACEMENTS, Setup
-from tests.billing.golden import digest
 from tests.scheduler.cycle.queueing import drawn_queues, leaves
 
 GIB = 1 << 30
@@ -263,14 +262,8 @@ def happen(dice: random.Random, state: Core, jobs: dict[str, Job], now: float) -
     return what
 
 
-def history(number: int) -> Iterator[str]:
-    """What happens in a world, cycle by cycle, with what is decided; of what is said a digest."""
-    for line, said in told(number):
-        yield f"{line} | {digest(said)[:6]}"
-
-
-def told(number: int) -> Iterator[tuple[str, Any]]:
-    """The same, with all that is said."""
+def history(number: int) -> Iterator[tuple[str, Any]]:
+    """What happens in a world, cycle by cycle: the event with the decided actions, and everything that is explained."""
     dice = random.Random(f"world {number}")
     nodes = drawn_nodes(dice)
     setup = Setup(
