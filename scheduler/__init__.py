@@ -11,8 +11,8 @@ Owns not:  what an allocation costs (billing), how events are stored (ingest, wa
     kubernetes  jobs as pods: ElasticJobs, the executor that owns their pods, and the operator's loop
     simulate    decisions in virtual time, over a trace or a store's books
 
-A new scheduling policy: the order of jobs is in cycle/order.py, who may preempt whom in cycle/rights.py, the choice of
-nodes and devices in placement (a `Policy`, by name in setup.py); its key is in settings.py.
+A new scheduling policy: cycle/order.py orders jobs, cycle/rights.py has the rights to preempt, placement chooses nodes
+and devices (CONTRIBUTING.md has the steps).
 
 See docs/scheduler.md, docs/placement.md, docs/operator.md.
 """

@@ -1,4 +1,4 @@
-"""What several tests need."""
+"""Fixtures that tests of several packages share, and settings that make the suite fast (tests/README.md)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from warehouse.store import Store
 if TYPE_CHECKING:
     from tests.dashboards.site import Site
 
-# Tables are as wide as they need to be: a pipe has no width, whatever the terminal has that the tests run in.
+# Tables are as wide as they need to be, whatever the width of the terminal that the tests run in.
 os.environ.pop("COLUMNS", None)
 
 # Where the environment asks for no bytecode on disk, each worker and each process of a test would compile the same
@@ -88,7 +88,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_finish() -> None:
-    """As in a server: what is loaded stays. A sixth of the suite's CPU went into looking through it."""
+    """As in a server, exempts loaded modules from garbage collection, which took a sixth of the suite's CPU."""
     collect_seldom()
     take_any_time()
 
@@ -140,8 +140,8 @@ def store_of_all() -> Store:
 
 @pytest.fixture
 def store(store_of_all: Store) -> Store:
-    """An embedded store with the schema and without a row, the same for test after test. A test that opens others,
-    closes it or changes its schema needs `own_store`: a process holds one at a time."""
+    """An empty embedded store with the schema, reused by all tests. A test that opens other stores, closes it or
+    changes its schema needs `own_store`: a process can open only one at a time."""
     return store_of_all
 
 

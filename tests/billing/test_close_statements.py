@@ -18,6 +18,7 @@ from billing.close.facts import READ_BY, read_too, stage_facts, stage_fresh_fact
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
 from tests.billing.hand_ledger import HOUR_MS
+from warehouse.instants import of_epoch_ms
 from warehouse.store import Store, read_sql
 
 CLOSE = str(Path(str(billing.close.__file__)))
@@ -224,10 +225,6 @@ def hour_of(ms: int) -> int:
     return ms // HOUR_MS
 
 
-def instant(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
-
-
 def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage: Stage, dice: Random) -> None:
     names = stage.names("alive", "fresh", "late", "reached", "events_of_alive")
     horizon = NOW - 24 * HOUR_MS
@@ -404,7 +401,7 @@ def otherwise(dice: Random, one: Row) -> Row:
 
 def month_of(one: Row) -> str:
     """The partition of allocations in which it lies."""
-    return "0" if one["end_ms"] == FOREVER else f"{instant(one['end_ms']):%Y%m}"
+    return "0" if one["end_ms"] == FOREVER else f"{of_epoch_ms(one['end_ms']):%Y%m}"
 
 
 def as_published(one: Row) -> Row:
@@ -474,7 +471,7 @@ def test_what_has_moved_is_where_those_looked_at_hold_another_thing_than_was_pub
     bounds, by_queue, by_preemptible = dice.choice([[], [0], [1, 5]]), truth(dice), truth(dice)
     ask(books, "held_then", **names, forever=FOREVER, firsts=[first for first, _ in looked],
         nexts=[end for _, end in looked], by_queue=int(by_queue), by_preemptible=int(by_preemptible),
-        priority_bounds=bounds, first_month=int(f"{instant(runs[0] * HOUR_MS):%Y%m}"))  # fmt: skip
+        priority_bounds=bounds, first_month=int(f"{of_epoch_ms(runs[0] * HOUR_MS):%Y%m}"))  # fmt: skip
     others = [one for one in before if session(one) not in alive]
     spans = [(first * HOUR_MS, end * HOUR_MS) for first, end in looked]
     then = [one for one in others if any(one["start_ms"] < end and one["end_ms"] > first for first, end in spans)]

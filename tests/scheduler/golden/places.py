@@ -1,4 +1,4 @@
-"""Where gangs are placed on drawn clusters by every policy, why they are not, and what would have to move."""
+"""Where every policy places gangs on random clusters, why it cannot, and proposed moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawn trees of quotas: what each may still take, and what is fair, as much is taken and given back."""
+"""Random quota trees: what each tenant may still take, and fair shares, while units are taken and given back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How drawn services are scaled as they are observed, by which numbers, and what their cold starts come to."""
+"""How random services are scaled, with the numbers behind it and their cold starts."""
 
 from __future__ import annotations
 

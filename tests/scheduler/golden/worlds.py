@@ -1,4 +1,4 @@
-"""Drawn worlds in which everything meets, and what is decided and said in each cycle of them.
+"""Random worlds that combine all features, with the decisions and explanations of each cycle.
 
 A world is the same for the same number on every machine. What happens in it is drawn from what is there, so a decision
 that comes out differently changes the rest of the world, too: read the first cycle that differs.
