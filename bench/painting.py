@@ -1,6 +1,6 @@
 """`python -m bench.painting`: when a person first sees something in a browser, and when they see a page's figures.
 
-A real server process over the demo's month (or over a store that is given), asked by Debian's Chromium on the same
+A real server process over the demo (or over a store that is given), asked by Debian's Chromium on the same
 machine. Cold: nothing of the page is in the browser's cache. Warm: the page once more, as a reload does.
 """
 
@@ -81,7 +81,7 @@ def painted(browser: Any, url: str, shows: str) -> list[tuple[float, float]]:
 
 
 def main(
-    store: Annotated[Path | None, typer.Option(help="Folder of a store; without it the demo's month is made.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Folder of a store; without it the demo is made.")] = None,
     turns: Annotated[int, typer.Option(min=1, help="Of each page.")] = 5,
     only: Annotated[str, typer.Option(help="Pages, with commas; '': all.")] = "",
 ) -> None:

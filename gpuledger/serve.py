@@ -99,12 +99,13 @@ def serve(
     reports: Path | None = None,
     trusted_proxies: Sequence[str] = (),
     following: Callable[[Store, threading.Event], None] | None = None,
+    follow_seconds: int = FOLLOW_SECONDS,
 ) -> None:
     """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
 
     alerts: evaluated and notified of every minute; None: never.
     reports: a file that names who gets which report by mail; None: nobody.
-    following: called every minute with a connection of its own, to read what is new from a source.
+    following: called every `follow_seconds` with a connection of its own, to read what is new from a source.
     trusted_proxies: exempt from the limit on connections per address, because many clients share them.
     Errors: LedgerError if the certificate, the alert rules, their routing or the reports file cannot be used.
     """
@@ -121,7 +122,7 @@ def serve(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_signals(server))
         if following is not None:
-            stack.enter_context(repeating(store, following, seconds=FOLLOW_SECONDS))
+            stack.enter_context(repeating(store, following, seconds=follow_seconds))
         if close_hourly:
             stack.enter_context(repeating(store, _close, minute=CLOSE_MINUTE))
         from dashboards.days import summing

@@ -33,7 +33,7 @@ NODE_CAUSES = {
 }
 CARD_CAUSES = {
     "CardTypeMismatch": "of another model",
-    "CardProfileUnknown": "without that MIG profile",
+    "CardProfileUnknown": "without that MIG profile or share",
     "CardInsufficientMemory": "short of memory",
     "CardInUse": "in use",
     "CardInsufficientUnits": "short of units",
