@@ -23,7 +23,7 @@ from scheduler.model import COMES_BACK, Ending, Grant, Job, Node, NodeState, Que
 from scheduler.quantiles import Quantiles
 
 USABLE: tuple[NodeState, ...] = ("available", "reserved")
-"""States of a node whose GPUs count as there."""
+"""States in which a node's GPUs count as capacity."""
 SLOWDOWN_FLOOR = 600.0
 UNEXPLAINED = "PendingEvaluation"
 """Cause of waits that no cycle has evaluated yet."""

@@ -161,7 +161,7 @@ class Queue:
     guaranteed, maximum: device units, of a parent with all below it; a parent that says no guarantee has that of its
     children.   weight: among the children of a parent that shares by fairness.   wait_bound: seconds.   min_run_time:
     seconds that a job of it runs before it may be preempted.   half_life: of remembered usage in seconds; 0 = fairness
-    at this moment only.   preempts: whose jobs of lower priority give way to its own; a tuple: those in these queues
+    at this moment only.   preempts: which jobs of lower priority its own may preempt; a tuple: those in these queues
     and below them; None: as the policies say.
     """
 

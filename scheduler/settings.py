@@ -387,7 +387,7 @@ class CallbackPart(Part):
     """Who hears when jobs start and end (scheduler.live.callbacks): url, with the secret that signs, or a command of
     the scheduler's machine, which hears the document on its standard input.
 
-    events: of which.   queues, tenants: of whose jobs; none = everybody's.
+    events: of which.   queues, tenants: whose jobs; none = all.
     """
 
     name: Name
@@ -423,7 +423,8 @@ class CallbackPart(Part):
 
 
 class SpeedPart(Part):
-    """A line of `gpuledger interference speeds --format json`: how fast one class runs beside another, 1 = as alone."""
+    """A line of `gpuledger interference speeds --format json`: how fast one class runs next to another, 1 = as
+    alone."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, populate_by_name=True, allow_inf_nan=False)
 

@@ -81,7 +81,7 @@ class _Cache:
         if isinstance(item, Listed):
             if item.first:
                 self._pages = {}
-            self._pages |= {self.key(one): kept for one in item.objects if (kept := self.keep(one)) is not None}
+            self._pages |= {self.key(one): cached for one in item.objects if (cached := self.keep(one)) is not None}
             if item.last:
                 version = _number(item.version)
                 later = {key: one for key, one in self.objects.items() if _version(one) > version >= 0}
@@ -93,13 +93,13 @@ class _Cache:
 
     def put(self, found: Object) -> bool:
         """Stores an object unless a later version is known. Returns whether it changed anything."""
-        key, kept = self.key(found), self.keep(found)
+        key, cached = self.key(found), self.keep(found)
         before = self.objects.get(key)
         version = _version(found)
-        if kept is None or 0 <= version <= max(_version(before or {}), self._gone.get(key, -1)):
+        if cached is None or 0 <= version <= max(_version(before or {}), self._gone.get(key, -1)):
             return False
-        self.objects[key] = kept
-        return before is None or _content(before) != _content(kept)
+        self.objects[key] = cached
+        return before is None or _content(before) != _content(cached)
 
     def drop(self, found: Object) -> bool:
         key = self.key(found)

@@ -69,7 +69,7 @@ def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
         SIZE: str(len(launch.ranks)),
         "app.kubernetes.io/managed-by": "gpuledger",
     }
-    said = {TENANT: job.tenant, PROJECT: job.project, QUEUE: job.queue, ALLOCATION: allocation_id(launch)}
+    annotations = {TENANT: job.tenant, PROJECT: job.project, QUEUE: job.queue, ALLOCATION: allocation_id(launch)}
     called = pod_name(payload["name"], launch.world, rank.number)
     spec |= {
         "restartPolicy": text(spec, "restartPolicy") or "Never",
@@ -87,7 +87,7 @@ def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
             "namespace": payload["namespace"],
             "labels": _others(child(template, "metadata", "labels")) | own,
             "annotations": _others(child(template, "metadata", "annotations"))
-            | {key: value for key, value in said.items() if value},
+            | {key: value for key, value in annotations.items() if value},
             "ownerReferences": [owner(payload)],
         },
         "spec": spec,
@@ -163,8 +163,8 @@ def world_of(pod: Object) -> str:
 
 def rank_of(pod: Object) -> int:
     """The pod's rank; -1 if it has none."""
-    said = mark(pod, (RANK,))
-    return int(said) if said.isascii() and said.isdigit() else -1
+    rank = mark(pod, (RANK,))
+    return int(rank) if rank.isascii() and rank.isdigit() else -1
 
 
 def allocation_of(pod: Object) -> str:

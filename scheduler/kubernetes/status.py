@@ -125,15 +125,15 @@ def _merged(found: Conditions, before: Sequence[Object], now: datetime) -> list[
     """The conditions, with those that are not set now as they were."""
     known = {text(one, "type"): dict(one) for one in before}
     for kind, (holds, reason, message) in found.items():
-        said = {"type": kind, "status": str(holds), "reason": reason}
-        said |= {"message": message[:MOST_WORDS]} if message else {}
+        condition = {"type": kind, "status": str(holds), "reason": reason}
+        condition |= {"message": message[:MOST_WORDS]} if message else {}
         old = known.get(kind, {})
         if kind == "Evicted" and not holds and not old:
             continue  # it never held
-        same = old.get("status") == said["status"]
+        same = old.get("status") == condition["status"]
         if same and holds and not message:
             continue  # keeps the reason of the eviction
-        known[kind] = said | {"lastTransitionTime": old["lastTransitionTime"] if same else written(now)}
+        known[kind] = condition | {"lastTransitionTime": old["lastTransitionTime"] if same else written(now)}
     return [known[kind] for kind in sorted(known)]
 
 

@@ -60,8 +60,8 @@ class Client:
     ) -> dict[str, Any]:
         """Reports a service's waiting requests, requests in work, and mean utilization of ready replicas (0-1); None:
         not reported."""
-        said = {"waiting": waiting, "working": working, "utilization": utilization}
-        body = {key: value for key, value in said.items() if value is not None}
+        reported = {"waiting": waiting, "working": working, "utilization": utilization}
+        body = {key: value for key, value in reported.items() if value is not None}
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/services/{_step(service)}", json=body)
         return answer
 

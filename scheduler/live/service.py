@@ -274,13 +274,13 @@ class Service:
                 raise RefusedError(f"service {service}", f"has a utilization of {utilization}", "Expected 0 to 1")
             now, use = self._now(), state.service.use
             fades = now - state.busy_at >= min(state.service.idle_seconds / 4, DEMAND_SECONDS)
-            news = (waiting, working) != (state.waiting, state.working) or ((waiting or working) and fades)
+            changed = (waiting, working) != (state.waiting, state.working) or ((waiting or working) and fades)
             if utilization is not None and use is not None:
                 trial = copy.deepcopy(state)
                 trial.observe(waiting, working, now, utilization)
                 old = now - state.used_at >= min(use.fresh_seconds, state.service.idle_seconds) / 4
-                news = news or old or trial.desired(now) != state.desired(now)
-            if news:
+                changed = changed or old or trial.desired(now) != state.desired(now)
+            if changed:
                 body: dict[str, Any] = {"service": service, "waiting": waiting, "working": working}
                 body |= {} if utilization is None else {"utilization": utilization}
                 self._happen("demand", body=body, changes=False)

@@ -52,7 +52,7 @@ class _Scored:
 
 class _Fgd(Scorer):
     """A node's score depends on its devices' states and on the levels of its CPU before and after, so each such triple
-    is scored once; unless device memory is asked for, which the states do not tell."""
+    is scored once; unless device memory is requested, which the states do not contain."""
 
     def __init__(self, shape: Shape, fragmentation: Fragmentation, scored: _Scored) -> None:
         self.shape, self.fragmentation = shape, fragmentation

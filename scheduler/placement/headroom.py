@@ -19,7 +19,7 @@ from scheduler.model import Grant, Node, NodeState, Privileged, Request
 
 IntArray = npt.NDArray[np.int64]
 USABLE: tuple[NodeState, ...] = ("available", "reserved")
-"""States of a node whose devices are there."""
+"""States in which a node's devices count as capacity."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray) -> dict[str
 
 
 def _reserved(cluster: Cluster, shape: Shape, usable: BoolArray) -> int:
-    """Of the cards that could be given, those that are kept free from such requests."""
+    """How many of the available cards are reserved for other requests."""
     headroom, request, reserved = cluster.headroom, shape.request, 0
     if headroom is None:
         return 0

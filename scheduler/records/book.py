@@ -86,7 +86,7 @@ class Live:
     """A job that is not over. since: of its status.   released_at: when its quota was, where it is stopping.
 
     entitlement, grants, decision_id: of the attempt that runs or starts.   stop: how and why it will have ended.
-    payload: what its submitter said to whoever will run it.   world: the entry that gave it its grants.   reported_at:
+    payload: from its submitter, for its executor.   world: the entry that gave it its grants.   reported_at:
     when the books last heard of it; it has not ended before.   by: who holds or has suspended it.   resumed: why it
     waits again as soon as a suspended attempt is gone.   renewed_at: since when its lease runs.   warned: of which end
     it was warned.   reshaped: while it starts, what it held before, until when, and why it holds something else since.
@@ -243,8 +243,8 @@ class Book:
         self.meter.explained(plan.waiting)
 
     def launched(self, job_id: str, now: float, sequence: int, began_at: float | None = None) -> None:
-        """It runs, and pays, from now on; or since it began, where whoever runs it reported that later. By the
-        books not before those who had its devices were over, whatever the clocks of their nodes said."""
+        """It runs, and pays, from now on; or since it began, where whoever runs it reported that later. By the books it
+        never begins before the previous holders of its devices have ended, whatever their nodes' clocks show."""
         live = self.jobs[job_id]
         began = self._began(live, live.since, now, sequence, began_at)
         live.status, live.since = "running", began

@@ -241,7 +241,7 @@ def shares(nodes: Sequence[Node], grants: Sequence[Grant]) -> list[Share]:
 
 
 def partition_id(device: Device, profile: str, start: int) -> str:
-    """A MIG instance, as the driver calls it where the site has said so; else named after its place."""
+    """The id of a MIG instance: the driver's, if the settings have it, else one derived from its place."""
     place = f"{profile}@{start}"
     return dict(device.instances).get(place, f"{device.device_id}/{place}")
 

@@ -46,7 +46,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Layout:
-    """A list of jobs: whose columns mean which of ours (see `_ROW`).
+    """A format of a list of jobs: which of its columns are ours (see `_ROW`).
 
     prefix: jobs without an id of their own are named after their row.   zero: seconds since the epoch of the list's 0.
     """
@@ -144,7 +144,7 @@ def gang(gpus: int, largest: int) -> tuple[int, int]:
 
 
 class _Seen(Exception):  # noqa: N818 (no error)
-    """The first row, whose columns are what was wanted."""
+    """Raised at the first row, which has the columns."""
 
 
 def _columns(path: Path) -> set[str]:

@@ -188,5 +188,5 @@ def _within(workload: Workload, start: float, job: BookJob) -> float:
 
 
 def _quantile(ordered: Sequence[float], level: float) -> float | None:
-    """As ClickHouse's quantileExact, by which pages tell real waits."""
+    """As ClickHouse's quantileExact, which the pages use for real waits."""
     return ordered[min(len(ordered) - 1, int(level * len(ordered)))] if ordered else None
