@@ -136,7 +136,7 @@ def test_a_question_that_failed_is_asked_again(house: Store, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "text"),
     [("gpus=x", "'x' is not a whole number"), ("gpus=-99", "leaves none"), ("gpus=99999", "out of range"),
      ("shares=0", "out of range"), ("gpus=1.5", "not a whole number"), ("group=nothing", "no such GPUs")],
 )  # fmt: skip
