@@ -54,11 +54,11 @@ def arrivals(data: str, seed: int = 42) -> dict[str, Any]:
     core = setup.core((workload.requests[name] for name in names), 0.0, explain=True)
     reported = 0
 
-    def tell(kind: str, rows: Sequence[Row]) -> None:
+    def emit(kind: str, rows: Sequence[Row]) -> None:
         nonlocal reported
         reported += len(rows)
 
-    book = Book(core, Meter(setup.nodes, setup.tenants, setup.queues, 0.0), Writer("bench", setup.nodes), tell)
+    book = Book(core, Meter(setup.nodes, setup.tenants, setup.queues, 0.0), Writer("bench", setup.nodes), emit)
     collect_seldom()  # as the service does
     seconds: list[float] = []
     started = explained = 0

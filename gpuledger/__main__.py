@@ -1,7 +1,7 @@
 """`gpuledger`, `python -m gpuledger` and `kubectl-gpuledger`.
 
-An installation puts nothing but this package into site-packages, so that others may be called `scheduler` or `alerts`:
-there the floors are in `gpuledger/floors`, and this process alone finds them by their names.
+An installation puts only this package into site-packages, so that it does not clash with other packages called
+`scheduler` or `alerts`. The lower floors are then in `gpuledger/floors`, which only this process adds to its path.
 """
 
 import sys

@@ -1,13 +1,14 @@
-"""Where a command finds the books: in a store that it opens, or at a server that holds one (`--store http://host:8050`)
-and knows the caller by a token (GPULEDGER_TOKEN, or a file).
+"""How a command reaches the books: in a store that it opens, or through the server that holds it.
 
-    with opened_store(store) as opened:            # what only reads; a server is asked in SQL
+A server is named by `--store http://host:8050` and identifies the caller by a token (GPULEDGER_TOKEN, or a file).
+
+    with opened_store(store) as opened:            # reads only; over a server, through its SQL
         rows = list_rates(opened)
-    with open_books(store, author) as books:       # what changes something; a server is asked by its API
+    with open_books(store, author) as books:       # changes something; over a server, through its API
         if books.server:
             ...
 
-What a server does not do for a command is refused first (`refuse_served`), with the reason and what to do instead.
+A command that does not work over a server says so first (`refuse_served`), with the reason and the alternative.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ PUSH = "Push them (docs/agent.md), or stop it and give the store itself"
 
 
 class Books:
-    """server: a client of the server that holds the store; None: the store is opened here, and what follows is for
-    that, made when it is first asked for."""
+    """server: a client of the server that holds the store; None: this process opens the store. The other attributes
+    are for that case, and are opened on first use."""
 
     def __init__(
         self, store: str, author: str, server: Client | None, sign_in: Path | None, stack: contextlib.ExitStack
@@ -79,7 +80,7 @@ class Books:
 
     @property
     def admin(self) -> Principal:
-        """Whoever can open the store may do everything."""
+        """The administrator: whoever can open the store may do anything."""
         from access.principal import Principal
         from access.roles import Role
 
@@ -94,9 +95,10 @@ class Books:
         current: Callable[[Store], Any],
         put: Callable[[Store, File, str, str, datetime], str],
     ) -> str:
-        """Puts a file in force. send: to a server, as text; current, put: for a store that is opened here.
+        """Applies a file. send: to a server, as text; current, put: in a store that is open here.
 
-        Answers the line that says so, for more to be added; empty where it was in force already, which is said here.
+        Returns the line to print, which the caller completes; empty if the file was in force already, which is printed
+        here.
         """
         since = ""
         if self.server:
@@ -116,7 +118,7 @@ class Books:
 
 @contextlib.contextmanager
 def opened_store(store: str) -> Iterator[Store]:
-    """The store that `--store` names, with its schema; of a server its SQL, which reads alone.   Errors: StoreError."""
+    """The store that `--store` names, migrated; for a server, a read-only one over its SQL.   Errors: StoreError."""
     with open_store(store) as opened:
         migrate(opened)
         yield opened
@@ -134,9 +136,9 @@ def recording_store(store: str, instead: str = PUSH) -> Iterator[Store]:
 def open_books(
     store: str, author: str = "", token_file: Path | None = None, sign_in: Path | None = None
 ) -> Iterator[Books]:
-    """The books that `--store` names.   sign_in: a file that may say which access store a store has.
+    """The books that `--store` names.   sign_in: a file that may name the access store.
 
-    Errors: LedgerError for an author where a server's token says who that is; as `client`.
+    Errors: LedgerError if an author is given to a server, which takes the token's owner; as `client`.
     """
     url = served(store)
     if url and author:
@@ -147,18 +149,18 @@ def open_books(
 
 
 def served(store: str) -> str:
-    """The server that `--store` names; empty: it names a store."""
+    """The URL of the server that `--store` names; empty if it names a store."""
     return store if store.startswith(("http://", "https://")) else ""
 
 
 def refuse_served(store: str, why: str, next_step: str) -> None:
-    """Errors: LedgerError if a server holds the store: why it does not do this for a command, and what to do."""
+    """Errors: LedgerError if `--store` names a server: why the command does not work over it, and what to do."""
     if served(store):
         raise LedgerError(f"--store {store}", f"a server holds this store, {why}", next_step)
 
 
 def refuse_records(store: str, instead: str = PUSH) -> None:
-    """Errors: LedgerError if a server holds the store, with what to do `instead`; before the work is done in vain."""
+    """Errors: LedgerError if `--store` names a server, with what to do `instead`; called before any work is done."""
     refuse_served(store, "and takes records that are pushed", instead)
 
 

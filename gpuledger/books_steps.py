@@ -1,4 +1,4 @@
-"""The steps that end a longer piece of work: the books closed, and proved."""
+"""The last steps of filling a store, shared by the demo and the Prometheus import: close the books, verify them."""
 
 from __future__ import annotations
 

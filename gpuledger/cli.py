@@ -1,5 +1,8 @@
-"""The command line. Exit 0: done; 1: the answer is no; 2: unusable input, with one line that says what to do; 130:
-interrupted; 141: nobody reads the output any more."""
+"""The command line: finds a command's module, runs it, and turns errors into one line and an exit status.
+
+Exit 0: done; 1: the answer is no; 2: unusable input, with one line that says what to do; 130: interrupted; 141: the
+reader of the output has closed it.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from warehouse.errors import LedgerError
 from warehouse.private_files import keep_private
 
 READER_GONE = 141
-"""Whoever read the output has closed it, as `head` does: a shell says so of all that SIGPIPE ends."""
+"""128 + SIGPIPE, as a shell reports it: the reader of the output, such as `head`, has closed it."""
 
 
 class _Commands(TyperGroup):
-    """Imports a command's modules when it is asked for; a list of all imports none."""
+    """Imports a command's modules when the command is used; listing all commands imports none."""
 
     _lists = False
 
@@ -112,7 +115,7 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(__version__)
         raise typer.Exit
@@ -121,13 +124,13 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_tell_version)
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None: ...
 
 
 def build() -> typer.Typer:
-    """The app. A node with the agent alone has all commands, and says of those that it cannot run what they lack."""
+    """The app. An installation for agents only lists all commands; those it cannot run say what to install."""
     return app
 
 
@@ -137,12 +140,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _forget_output() -> None:
-    """What could not be written would be tried again when the interpreter ends, with a traceback."""
+    """Discards unwritten output: the interpreter would try to write it again on exit, and print a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _answer(command: Callable[..., Any], arguments: list[str] | None) -> None:
-    """Exits as the command does; where typer would say 1 of what is no answer, with another status."""
+    """Exits with the command's status. 1 means that the answer is no; where typer means an error, it becomes 2."""
     try:
         command(args=arguments)
     except SystemExit as left:
@@ -155,7 +158,7 @@ def _answer(command: Callable[..., Any], arguments: list[str] | None) -> None:
 
 
 def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
-    """Runs the app; an error of ours, or of what it writes to, is one line and an exit status, never a traceback."""
+    """Runs the app; an expected error, or one in writing the output, is one line and a status, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the locale cannot write
@@ -173,11 +176,11 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
     except ModuleNotFoundError as error:
         complain(f"this installation has no {error.name}: it is for agents only. Next: pip install 'gpuledger[server]'")
         sys.exit(2)
-    except BrokenPipeError as gone:  # all was said but the last piece: the answer is known
+    except BrokenPipeError as gone:  # only the last lines are lost, the result is known
         sys.stderr.close()
         sys.exit(gone.__context__.code if isinstance(gone.__context__, SystemExit) else READER_GONE)
     except OSError as error:
-        # 1 would say that the answer is no.
+        # Not 1, which means that the answer is no.
         if error.filename:
             complain(f"{error.filename}: {error.strerror}")
         else:

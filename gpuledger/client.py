@@ -4,7 +4,7 @@
         for row in client.ledger("2026-10").rows:
             print(row.tenant, row.billed_cost)
 
-Answers are the documents that the server makes (gpuledger.documents): decimals are Decimal, instants aware.
+Results are the models in gpuledger.documents, which the server uses too: decimals are Decimal, instants aware.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from gpuledger.documents import MOST_ROWS, PREFIX
 Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 60.0
 LONG_SECONDS = 3600.0
-"""For what may take so long: a close, an export, a simulation that waits for its turn."""
+"""Timeout of long operations: a close, an export, a simulation that waits in line."""
 
 
 class ApiError(Exception):
-    """The server refuses, or cannot be reached: where, what and the next step. status: of HTTP; None: no answer."""
+    """The server refused, or could not be reached: where, what, next step. status: HTTP's; None: it did not answer."""
 
     def __init__(self, where: str, what: str, next_step: str = "", status: int | None = None) -> None:
         super().__init__(f"{where}: {what}" + (f". {next_step}" if next_step else ""))
@@ -35,17 +35,17 @@ class ApiError(Exception):
 
 
 def next_step(error: Exception) -> str:
-    """What to do where no server answers."""
+    """What to do if no server answers."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "Name the authority of its certificate: SSL_CERT_FILE=ca.pem"
     return "Is the server running?"
 
 
 class Client:
-    """Asks a server. Safe to use from several threads; close it, or use it in a `with`.
+    """A client of one server. Safe to use from several threads; close it, or use it in a `with`.
 
-    url: of the server, without /api/v1.   token: an API token; empty where the server asks for none.   http: makes what
-    asks, with the options of httpx.Client.
+    url: of the server, without /api/v1.   token: an API token; empty if the server needs none.   http: makes the HTTP
+    client, with the arguments of httpx.Client.
     Errors: ApiError in one line, with the server's next step.
     """
 
@@ -71,7 +71,7 @@ class Client:
         self._http.close()
 
     def me(self) -> documents.Me:
-        """Who the token is, and what it may do."""
+        """The token's owner, and what it may do."""
         return self._get(documents.Me, "/me")
 
     def ledger(self, period: str = "", by: Sequence[str] = ("tenant",)) -> documents.Ledger:
@@ -79,11 +79,11 @@ class Client:
         return self._whole(documents.Ledger, "/ledger", period=period, by=",".join(by))
 
     def efficiency(self, period: str = "", by: Sequence[str] = ("tenant",)) -> documents.Efficiency:
-        """How well what was held was used, all rows."""
+        """How well allocated time was used, all rows."""
         return self._whole(documents.Efficiency, "/efficiency", period=period, by=",".join(by))
 
     def changes(self, period: str, against: str = "", by: Sequence[str] = ("tenant",)) -> documents.Changes:
-        """What changed in the cost against another period, by default the one before, and because of what; all rows."""
+        """How the cost changed since another period (by default the one before) and why; all rows."""
         return self._whole(documents.Changes, "/changes", period=period, against=against, by=",".join(by))
 
     def energy(self, period: str = "", by: Sequence[str] = ("tenant",)) -> documents.Energy:
@@ -91,11 +91,11 @@ class Client:
         return self._whole(documents.Energy, "/energy", period=period, by=",".join(by))
 
     def savings(self, period: str = "", tenant: str | None = None, workload: str = "") -> documents.Savings:
-        """What could be held cheaper; of a tenant, or what concerns a workload."""
+        """Recommendations to reduce cost; those of a tenant, or those about a workload."""
         return self._get(documents.Savings, "/savings", period=period, tenant=tenant, workload=workload)
 
     def now(self, tenant: str | None = None, queue: str | None = None, limit: int = 1000) -> documents.Now:
-        """Who is allocated what at this moment, its use, and what it has wasted; the greatest waste first."""
+        """Current allocations, their use and the waste so far; the largest waste first."""
         return self._get(documents.Now, "/now", tenant=tenant, queue=queue, limit=limit)
 
     def waiting(
@@ -112,13 +112,13 @@ class Client:
     def simulate_capacity(
         self, model: str = "", gpus: int = 0, shares: int = 1, period: str = "", **only: str
     ) -> documents.CapacitySimulation:
-        """What more, fewer or shared GPUs of a model would have changed. only: pool, cluster, where the model does not
-        tell which are meant."""
+        """What more, fewer or shared GPUs of a model would have changed. only: pool, cluster, if the model alone is
+        ambiguous."""
         asked = {"period": period, "model": model, "gpus": gpus, "shares": shares, **only}
         return self._get(documents.CapacitySimulation, "/capacity/simulation", LONG_SECONDS, **asked)
 
     def anomalies(self, period: str = "", tenant: str | None = None) -> documents.Anomalies:
-        """Days that cost other than expected."""
+        """Days that cost more or less than expected."""
         return self._get(documents.Anomalies, "/anomalies", period=period, tenant=tenant)
 
     def invoices(self, month: str = "", tenant: str | None = None) -> Iterator[documents.InvoiceHead]:
@@ -126,11 +126,11 @@ class Client:
         return self._pages(documents.InvoiceHead, "/invoices", month=month, tenant=tenant)
 
     def drafts(self, month: str, tenant: str | None = None) -> Iterator[documents.InvoiceDocument]:
-        """What tenants owe for a month as the ledger says now."""
+        """What tenants owe for a month as the ledger stands now."""
         return self._pages(documents.InvoiceDocument, "/drafts", month=month, tenant=tenant)
 
     def invoice(self, number: str) -> documents.InvoiceDocument:
-        """An issued document, whole."""
+        """An issued document."""
         return self._get(documents.InvoiceDocument, f"/invoices/{_segment(number)}")
 
     def invoice_proof(self, number: str) -> documents.InvoiceProof:
@@ -138,7 +138,7 @@ class Client:
         return self._get(documents.InvoiceProof, f"/invoices/{_segment(number)}/proof", LONG_SECONDS)
 
     def invoice_file(self, number: str, format: Literal["html", "pdf", "csv", "json"] = "pdf") -> bytes:
-        """The same as a file's content."""
+        """An issued document as the content of a file."""
         return self._asked("GET", f"/invoices/{_segment(number)}/file", params={"format": format}).content
 
     def report(self, tenant: str, period: str, format: Literal["text", "html"] = "text", language: str = "en") -> str:
@@ -147,7 +147,7 @@ class Client:
         return self._asked("GET", "/report", params=params).text
 
     def explain(self, number: str, line: int, by_hour: bool = False) -> documents.Explanation:
-        """Which rule made a line, and from what."""
+        """The rule behind a line, and the ledger entries that it was computed from."""
         return self._get(
             documents.Explanation, f"/invoices/{_segment(number)}/lines/{line}", by_hour=str(by_hour).lower()
         )
@@ -157,7 +157,7 @@ class Client:
         return self._post(list[documents.InvoiceHead], "/invoices", {"month": month, "tenant": tenant})
 
     def void(self, number: str, reason: str) -> documents.InvoiceDocument:
-        """Makes an issued document void."""
+        """Voids an issued document."""
         return self._post(documents.InvoiceDocument, f"/invoices/{_segment(number)}/void", {"reason": reason})
 
     def credit(self, number: str, amount: str, reason: str) -> documents.InvoiceDocument:
@@ -166,7 +166,7 @@ class Client:
         return self._post(documents.InvoiceDocument, f"/invoices/{_segment(number)}/credit", asked)
 
     def months(self) -> list[documents.Month]:
-        """Where each month stands."""
+        """The state of each month."""
         return self._get(list[documents.Month], "/months")
 
     def platform(self, month: str) -> list[documents.PoolCost]:
@@ -178,15 +178,15 @@ class Client:
         return self._get(list[documents.Rate], "/rates")
 
     def rate_cards(self) -> Iterator[documents.AppliedVersion]:
-        """Every rate card that was applied."""
+        """All applied rate cards."""
         return self._pages(documents.AppliedVersion, "/rates/cards")
 
     def rate_card(self, version: str = "current") -> documents.RateCardDocument:
-        """A rate card as it was applied."""
+        """An applied rate card."""
         return self._get(documents.RateCardDocument, f"/rates/cards/{_segment(version)}")
 
     def apply_rate_card(self, yaml: str, reason: str = "") -> documents.Applied:
-        """Puts a rate card in force."""
+        """Applies a rate card."""
         return self._apply("/rates/cards", yaml, reason)
 
     def check_rate_card(self, yaml: str) -> documents.Compared:
@@ -194,7 +194,7 @@ class Client:
         return self._check("/rates/cards", yaml)
 
     def tenants(self) -> Iterator[documents.TenantDocument]:
-        """Tenants that held something."""
+        """Tenants with an allocation in the closed hours."""
         return self._pages(documents.TenantDocument, "/tenants")
 
     def tenants_mapping(self) -> documents.Mapping:
@@ -202,19 +202,19 @@ class Client:
         return self._get(documents.Mapping, "/tenants/mapping")
 
     def apply_tenants(self, yaml: str, reason: str = "") -> documents.Applied:
-        """Puts a tenants' mapping in force."""
+        """Applies a tenant mapping."""
         return self._apply("/tenants/mapping", yaml, reason)
 
     def check_tenants(self, yaml: str) -> documents.Compared:
-        """What another tenant mapping would change."""
+        """What a tenant mapping would change."""
         return self._check("/tenants/mapping", yaml)
 
     def budgets(self, month: str = "", tenant: str | None = None) -> list[documents.Budget]:
-        """How a month stands against its budgets."""
+        """A month compared with its budgets."""
         return self._get(list[documents.Budget], "/budgets", month=month, tenant=tenant)
 
     def apply_budgets(self, yaml: str, reason: str = "") -> documents.Applied:
-        """Puts a budgets file in force."""
+        """Applies a budgets file."""
         return self._apply("/budgets", yaml, reason)
 
     def check_budgets(self, yaml: str) -> documents.Compared:
@@ -222,7 +222,7 @@ class Client:
         return self._check("/budgets", yaml)
 
     def apply_objectives(self, yaml: str, reason: str = "") -> documents.Applied:
-        """Puts a file of objectives in force."""
+        """Applies a file of objectives."""
         return self._apply("/objectives", yaml, reason)
 
     def check_objectives(self, yaml: str) -> documents.Compared:
@@ -230,23 +230,23 @@ class Client:
         return self._check("/objectives", yaml)
 
     def apply_energy_settings(self, yaml: str, reason: str = "") -> documents.Applied:
-        """Puts carbon intensities, PUE and idle power in force."""
+        """Applies energy settings: carbon intensities, PUE, idle power."""
         return self._apply("/energy/settings", yaml, reason)
 
     def check_energy_settings(self, yaml: str) -> documents.Compared:
-        """What another file of them would change."""
+        """What a file of energy settings would change."""
         return self._check("/energy/settings", yaml)
 
     def apply_parties(self, yaml: str, reason: str = "") -> documents.Applied:
-        """Puts the seller's and the buyers' details in force."""
+        """Applies the seller's and the buyers' details."""
         return self._apply("/parties", yaml, reason)
 
     def check_parties(self, yaml: str) -> documents.Compared:
-        """What another file of them would change."""
+        """What a file of the seller's and the buyers' details would change."""
         return self._check("/parties", yaml)
 
     def credits(self, month: str = "", tenant: str | None = None) -> Iterator[documents.Credit]:
-        """Amounts in tenants' favour on drafts."""
+        """Credits on drafts."""
         return self._pages(documents.Credit, "/credits", month=month, tenant=tenant)
 
     def add_credit(self, tenant: str, month: str, amount: str, reason: str, **more: str) -> documents.Applied:
@@ -255,11 +255,11 @@ class Client:
         return self._post(documents.Applied, "/credits", asked)
 
     def reverse_credit(self, id: str, reason: str) -> documents.Credit:
-        """Takes a credit back."""
+        """Reverses a credit."""
         return self._post(documents.Credit, f"/credits/{_segment(id)}/reverse", {"reason": reason})
 
     def grants(self, tenant: str | None = None) -> Iterator[documents.Grant]:
-        """What was paid, or given, in advance."""
+        """Grants: money paid or given in advance."""
         return self._pages(documents.Grant, "/grants", tenant=tenant)
 
     def add_grant(
@@ -287,7 +287,7 @@ class Client:
         return self._get(list[documents.Balance], "/balances", tenant=tenant)
 
     def health(self) -> documents.Health:
-        """What the store holds and what it kept out."""
+        """The store's rows, the quarantine and refused claims."""
         return self._get(documents.Health, "/health")
 
     def proof(self) -> documents.Proof:
@@ -295,7 +295,7 @@ class Client:
         return self._get(documents.Proof, "/proof", LONG_SECONDS)
 
     def close_books(self, until: datetime | None = None) -> documents.Closed:
-        """Closes what can be closed now. until: all hours before it, also those that facts do not reach."""
+        """Closes all hours that can be closed now. until: all hours before it, also those without any facts."""
         wanted = {} if until is None else {"until": until.isoformat()}
         return self._post(documents.Closed, "/close", wanted, LONG_SECONDS)
 
@@ -308,24 +308,24 @@ class Client:
         return self._post(documents.Backup, "/backups", {"whole": whole}, LONG_SECONDS)
 
     def held(self, state: str = "") -> Iterator[documents.HeldPushDocument]:
-        """Pushed rows that wait for a person; or with a state (accepted, refused, all) what was decided."""
+        """Held pushes that await approval; with a state (accepted, refused, all), decided ones."""
         return self._pages(documents.HeldPushDocument, "/held", state=state)
 
     def held_push(self, id: str) -> documents.HeldPushWithEffect:
-        """One of them with its rows, and with what a yes would change."""
+        """A held push with its rows, and what accepting it would change."""
         return self._get(documents.HeldPushWithEffect, f"/held/{_segment(id)}", LONG_SECONDS)
 
     def decide_held(self, id: str, yes: bool, why: str = "") -> documents.HeldPushDocument:
-        """Says yes or no to exactly these rows."""
+        """Accepts (`yes`) or refuses exactly these rows."""
         decision = "accept" if yes else "refuse"
         return self._post(documents.HeldPushDocument, f"/held/{_segment(id)}/{decision}", {"why": why})
 
     def senders(self, days: int = 7) -> Iterator[documents.SenderDay]:
-        """What each sender pushed on a day and what became of it."""
+        """Rows that each sender pushed, by day and outcome."""
         return self._pages(documents.SenderDay, "/senders", days=days)
 
     def audit(self, action: str = "", object: str = "") -> Iterator[documents.AuditEntry]:
-        """Who did what, the newest first."""
+        """The audit, newest first."""
         return self._pages(documents.AuditEntry, "/audit", action=action, object=object)
 
     def views(self) -> list[documents.ViewDocument]:
@@ -335,7 +335,7 @@ class Client:
     def view(
         self, name: str, period: str = "", tenant: str | None = None, columns: Sequence[str] = ()
     ) -> Iterator[dict[str, Any]]:
-        """A view's rows, page by page; values as JSON has them."""
+        """A view's rows, page by page; values are those of JSON."""
         asked = {"period": period, "tenant": tenant, "columns": ",".join(columns)}
         return self._pages(dict[str, Any], f"/views/{_segment(name)}", **asked)
 
@@ -344,42 +344,42 @@ class Client:
         return self._pages(documents.SavedQueryDocument, "/queries")
 
     def saved_query(self, name: str, owner: str = "", issuer: str = "") -> documents.SavedQueryDocument:
-        """One of them, with its text."""
+        """A saved query, with its text."""
         return self._get(documents.SavedQueryDocument, f"/queries/{_segment(name)}", owner=owner, issuer=issuer)
 
     def save_query(
         self, name: str, text: str, description: str = "", shared: bool = False, owner: str = "", issuer: str = ""
     ) -> documents.SavedQueryDocument:
-        """Saves a query, or saves it anew."""
+        """Saves a query, or replaces it."""
         asked = {"text": text, "description": description, "shared": shared}
-        whose = _given({"owner": owner, "issuer": issuer})
-        answer = self._asked("PUT", f"/queries/{_segment(name)}", json=asked, params=whose)
+        owner_params = _given({"owner": owner, "issuer": issuer})
+        answer = self._asked("PUT", f"/queries/{_segment(name)}", json=asked, params=owner_params)
         return self._read(documents.SavedQueryDocument, answer)
 
     def delete_query(self, name: str, owner: str = "", issuer: str = "") -> documents.SavedQueryDocument:
         """Deletes a query."""
-        whose = _given({"owner": owner, "issuer": issuer})
-        answer = self._asked("DELETE", f"/queries/{_segment(name)}", params=whose)
+        owner_params = _given({"owner": owner, "issuer": issuer})
+        answer = self._asked("DELETE", f"/queries/{_segment(name)}", params=owner_params)
         return self._read(documents.SavedQueryDocument, answer)
 
     def alerts(self, states: Sequence[str] = ("firing", "pending"), rule: str = "") -> Iterator[documents.Alert]:
-        """Alerts as they are, the worst first. states: of firing, pending, resolved, inactive."""
+        """Current alerts, most severe first. states: any of firing, pending, resolved, inactive."""
         return self._pages(documents.Alert, "/alerts", state=list(states), rule=rule)
 
     def alert(self, fingerprint: str) -> documents.AlertWithHistory:
-        """One alert, in whatever state, with its changes."""
+        """An alert in any state, with the history of its state."""
         return self._get(documents.AlertWithHistory, f"/alerts/{_segment(fingerprint)}")
 
     def alert_history(self, rule: str = "", fingerprint: str = "") -> Iterator[documents.AlertChange]:
-        """Changes of alerts' states, the newest first."""
+        """Changes of alerts' states, newest first."""
         return self._pages(documents.AlertChange, "/alerts/history", rule=rule, fingerprint=fingerprint)
 
     def alert_deliveries(self, rule: str = "", fingerprint: str = "") -> Iterator[documents.AlertDelivery]:
-        """Attempts to deliver notifications, the newest first."""
+        """Attempts to deliver notifications, newest first."""
         return self._pages(documents.AlertDelivery, "/alerts/deliveries", rule=rule, fingerprint=fingerprint)
 
     def silences(self, past: bool = False) -> list[documents.Silence]:
-        """Silences in force and to come; with `past` those that are over too."""
+        """Active and scheduled silences; with `past` also those that are over."""
         return self._get(list[documents.Silence], "/alerts/silences", past=str(past).lower())
 
     def add_silence(
@@ -403,7 +403,7 @@ class Client:
         return self._read(documents.Silence, self._asked("DELETE", f"/alerts/silences/{_segment(id)}"))
 
     def objectives(self, at: datetime | None = None, tenant: str | None = None) -> Iterator[documents.ObjectiveStatus]:
-        """How each series of the objectives in force stands."""
+        """The state of each series of the applied objectives."""
         return self._pages(documents.ObjectiveStatus, "/objectives", at=at and at.isoformat(), tenant=tenant)
 
     def objective(self, name: str, at: datetime | None = None) -> Iterator[documents.ObjectiveStatus]:
@@ -411,12 +411,12 @@ class Client:
         return self._pages(documents.ObjectiveStatus, f"/objectives/{_segment(name)}", at=at and at.isoformat())
 
     def interference(self, period: str = "", tenant: str | None = None) -> Iterator[documents.Episode]:
-        """Stretches in which a workload was slowed down beside others."""
+        """Episodes in which a workload was slowed down by others on its GPU."""
         return self._pages(documents.Episode, "/interference", period=period, tenant=tenant)
 
     def export_focus(self, month: str, out: Path, **options: str) -> Path:
-        """Writes a month's FOCUS rows to a file that ends in .csv, .csv.gz or .parquet; it is there once it is whole.
-        options: see `focus`.   Errors: OSError besides."""
+        """Writes a month's FOCUS rows to a .csv, .csv.gz or .parquet file, which appears only when it is complete.
+        options: see `focus`.   Errors: also OSError."""
         part = out.with_name(f".{out.name}.part")
         try:
             with part.open("wb") as file:
@@ -441,7 +441,7 @@ class Client:
             raise self._unreachable(error) from error
 
     def tokens(self) -> Iterator[documents.TokenDocument]:
-        """Your API tokens; an admin's: everybody's."""
+        """Your API tokens; for an admin, everybody's."""
         return self._pages(documents.TokenDocument, "/tokens")
 
     def create_token(self, name: str, days: int = 90, **more: Any) -> documents.NewToken:
@@ -449,12 +449,12 @@ class Client:
         return self._post(documents.NewToken, "/tokens", {"name": name, "days": days, **more})
 
     def revoke_token(self, id: str, reason: str = "") -> documents.TokenDocument:
-        """Ends a token now."""
+        """Revokes a token now."""
         answer = self._asked("DELETE", f"/tokens/{_segment(id)}", params={"reason": reason})
         return self._read(documents.TokenDocument, answer)
 
     def users(self) -> Iterator[documents.UserDocument]:
-        """People: local users, those of single sign-on, service accounts."""
+        """Users: local ones, those of single sign-on, service accounts."""
         return self._pages(documents.UserDocument, "/users")
 
     def add_user(
@@ -465,9 +465,9 @@ class Client:
         return self._post(documents.UserDocument, "/users", asked)
 
     def change_user(self, name: str, issuer: str = "", **changes: Any) -> documents.UserDocument:
-        """Changes somebody: password, roles, tenants, disabled."""
-        whose = _given({"issuer": issuer})
-        answer = self._asked("PATCH", f"/users/{_segment(name)}", json=changes, params=whose)
+        """Changes a user. changes: password, roles, tenants, disabled."""
+        owner_params = _given({"issuer": issuer})
+        answer = self._asked("PATCH", f"/users/{_segment(name)}", json=changes, params=owner_params)
         return self._read(documents.UserDocument, answer)
 
     def _apply(self, path: str, yaml: str, reason: str) -> documents.Applied:
@@ -502,7 +502,7 @@ class Client:
             following, params = page["next"] and page["next"].removeprefix(PREFIX), None
 
     def _asked(self, method: str, path: str, timeout: float | None = None, **more: Any) -> httpx.Response:
-        """timeout: seconds for each read, where the client's are too few."""
+        """timeout: seconds for each read; None: the client's."""
         try:
             if timeout is not None:
                 more["timeout"] = timeout

@@ -1,7 +1,9 @@
-"""A simulated fleet, its jobs placed by the reference scheduler (Slurm's nodes by Slurm's part), through the real path:
-facts, prices, ledger, proof, invoices, objectives and alerts. It begins a month ago and goes on while it is watched.
+"""`gpuledger up --demo`: a simulated fleet on the real path, from records to invoices and alerts.
 
-Every step can be done again and changes nothing, so a demo that was cut short carries on where it was.
+It begins a month ago and continues while it is served. The reference scheduler places the jobs, except on Slurm's
+nodes, where the simulation of Slurm does.
+
+Repeating a step changes nothing, so a demo that was interrupted continues where it stopped.
 """
 
 from __future__ import annotations
@@ -37,23 +39,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ZONE = ZoneInfo("Europe/Berlin")
-"""Of the demo's rate card."""
+"""The billing time zone of the demo's rate card."""
 PAST, BEFORE_THE_MONTH = timedelta(days=31), timedelta(days=10)
-"""How much of the past there is at least: in all, and of the month before the current one, which is invoiced."""
+"""Minimum length of the past: in all, and within the previous month, which is invoiced."""
 FLEET: Mapping[str, Any] = {"days": 52}
-"""Of its plan; so many days that it goes on for ten at least."""
+"""Options of the fleet's plan: enough days to continue for at least ten after the demo begins."""
 OVERLAP = timedelta(minutes=15)
-"""How much is read again when a demo carries on: records come late by up to ten minutes."""
+"""How much is written again when a demo continues: records are up to ten minutes late."""
 PARTIES = Path(__file__).parent / "demo_parties.yaml"
 OBJECTIVES = Path(__file__).parent / "demo_objectives.yaml"
 SOURCE = re.compile(r"simulated fleet, seed (\d+), (\S+) to (\S+)")
 FIRST_ALERTS = timedelta(hours=6)
-"""For how long rules have been evaluated when the demo begins."""
+"""How long before its start alert rules are evaluated."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """Which demo it is: its seed, where it begins, and when it was first watched. Times are whole minutes, UTC."""
+    """Identifies a demo: its seed, its first instant, and when it was first served. Times are whole minutes, UTC."""
 
     seed: int
     start: datetime
@@ -75,7 +77,7 @@ def _written(at: datetime) -> str:
 
 
 def new_story(seed: int, now: datetime) -> Story:
-    """The demo that begins now: from the start of a day, and with some days of the month before."""
+    """A new demo: its past begins at the start of a day, and includes some days of the previous month."""
     today = _closable(now).date()
     first = min(today - PAST, today.replace(day=1) - BEFORE_THE_MONTH)
     start = datetime.combine(first, time(), ZONE)
@@ -83,7 +85,8 @@ def new_story(seed: int, now: datetime) -> Story:
 
 
 def story_in(store: Store) -> Story | None:
-    """The demo that the store holds, or has begun to hold. Errors: LedgerError if it is an earlier version's."""
+    """The demo in the store, even if incomplete; None if there is none.   Errors: LedgerError if it is from an earlier
+    version."""
     for row in store.rows(read_sql(__file__, "demo_sources")):
         if not (found := SOURCE.fullmatch(row["source"])):
             raise LedgerError(store.url, "holds the demo of an earlier gpuledger", "Take another --store, or remove it")
@@ -94,8 +97,11 @@ def story_in(store: Store) -> Story | None:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo made: the ledger of all its time, its proof, the month that was invoiced, the issued invoices and
-    the folder of their files; how many alerts fire, and of how many series of objectives how many are missed."""
+    """What the demo produced: the ledger of its whole time, its verification, the invoiced month, the issued invoices
+    and the folder of their files.
+
+    firing: alerts that fire.   missed, promised: series of objectives, and how many of them are missed.
+    """
 
     story: Story
     report: LedgerReport
@@ -111,7 +117,7 @@ class Demo:
 
 
 def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) -> Demo:
-    """Fills a migrated store with the demo, or with what is missing of it, and writes the invoices into the folder.
+    """Fills a migrated store with the demo, or with what is still missing, and writes the invoices into the folder.
 
     Errors: LedgerError if the store holds the demo of another seed.
     """
@@ -275,7 +281,7 @@ def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[I
 
 
 def _watch(store: Store, story: Story, steps: Steps) -> None:
-    """What a server does each minute, for the last hours before the demo is watched."""
+    """The server's minutely jobs, for the last hours before the demo is served."""
     from alerts.evaluate import DELAY, evaluate
     from alerts.rule_files import load_rules
     from alerts.slo.applied import apply_objectives

@@ -31,15 +31,15 @@ log = logging.getLogger(__name__)
 
 Sink = Callable[[Collected], None]
 DEVICES_SECONDS = 20.0
-"""For which the server's answer is waited."""
+"""Timeout of a request for the server's devices."""
 DRAIN_SECONDS = 10.0
-"""How long a run that is over waits for its last rows to be delivered; what is not stays in the spool."""
+"""How long a run waits at its end for its last rows to be delivered; undelivered rows stay in the spool."""
 
 
 @dataclass
 class Destination:
-    """name: for people.   put: takes rows, and returns when they are safe.   devices: the cluster's, as they were last
-    reported to it; empty where it cannot be asked."""
+    """name: for messages.   put: writes rows, and returns once they are durable.   reported: rows written, by record
+    type.   devices: the cluster's devices as last reported there; empty if the destination cannot be asked."""
 
     name: str
     put: Sink
@@ -47,7 +47,7 @@ class Destination:
     devices: Callable[[], list[Row]] = list
 
     def closing_line(self, dropped: Mapping[str, int]) -> str:
-        """What a run reported, in one line."""
+        """The rows that a run reported, in one line."""
         parts = [f"{record} {rows:,}" for record, rows in sorted(self.reported.items())] or ["nothing new"]
         if dropped:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(dropped.items()))
@@ -59,7 +59,7 @@ class Destination:
 def destination(
     cluster: str, source: str, out: str, url: str, token_file: Path | None, ca_file: Path | None, store: str
 ) -> Iterator[Destination]:
-    """Where the options say that rows go: lines, a server by way of a spool, or the store."""
+    """The destination that the options name: JSON lines, a server through a spool, or a store. Errors: LedgerError."""
     reported: Counter[str] = Counter()
 
     def counted(put: Sink) -> Sink:
@@ -91,7 +91,7 @@ def destination(
 
 
 def _write(collected: Collected, file: TextIO) -> None:
-    """JSON lines; `record` says of which type each is."""
+    """Writes JSON lines; `record` names the type of each."""
     for record, rows in collected.rows.items():
         for row in rows:
             file.write(json.dumps({"record": record, **plain(row)}, ensure_ascii=False, default=str) + "\n")
@@ -99,7 +99,7 @@ def _write(collected: Collected, file: TextIO) -> None:
 
 
 def storing(opened: Store, source: str) -> Sink:
-    """Writes rows to a store. source: where they came from, as the quarantine says it."""
+    """Writes rows to a store.   source: where they came from, for the quarantine."""
     import pyarrow as pa
 
     from collectors.tables import schema
@@ -115,7 +115,7 @@ def storing(opened: Store, source: str) -> Sink:
 
 @contextlib.contextmanager
 def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca_file: Path | None) -> Iterator[Sink]:
-    """By way of a spool on disk, as the agent does; what is not delivered at the end waits there for the next run."""
+    """Delivers through a spool on disk, as the agent does; undelivered rows stay there for the next run."""
     from collectors.agent.outbox import Outbox
     from ingest.deliver import Deliverer
     from ingest.spool import Spool
@@ -137,7 +137,7 @@ def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca
 
         try:
             yield put
-            # A run that ends by itself leaves nothing behind, if the server answers.
+            # A run that ends by itself empties the spool, if the server answers.
             until = time.monotonic() + DRAIN_SECONDS
             while spool.state().batches and not deliverer.state.problem and time.monotonic() < until:
                 time.sleep(0.05)
@@ -147,14 +147,13 @@ def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca
 
 
 class _ServedDevices:
-    """Called: what a server knows of the cluster's devices. Where it cannot be asked, the last answer stands, and the
-    log says why, once."""
+    """Returns the cluster's devices from a server; while it cannot be reached, its last answer, and logs why once."""
 
     def __init__(self, cluster: str, url: str, token_file: Path | None, ca_file: Path | None) -> None:
         self._cluster, self._url, self._token_file = cluster, url, token_file
         self._verify = ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else False
         self._known: list[Row] = []
-        self._said = ""
+        self._logged = ""
 
     def __call__(self) -> list[Row]:
         import httpx
@@ -170,26 +169,26 @@ class _ServedDevices:
             self._known, trouble = [json.loads(line) for line in answer.text.split("\n") if line], ""
         except (httpx.HTTPError, OSError, ValueError) as error:
             trouble = str(error)
-        if trouble and trouble != self._said:
+        if trouble and trouble != self._logged:
             log.warning(
                 "the devices of %s cannot be read, so failed nodes are not reported: %s", self._cluster, trouble
             )
-        self._said = trouble
+        self._logged = trouble
         return self._known
 
 
 def state_home() -> Path:
-    """The folder of what continuous commands remember."""
+    """The folder of the positions and spools of continuous commands."""
     return Path.home() / ".local" / "state" / "gpuledger"
 
 
 def mark(*of: str) -> str:
-    """Tells one destination from another, so that what was reported here is still reported there."""
+    """A short hash that identifies a destination, so that each has a position and spool of its own."""
     return hashlib.blake2b("\0".join(of).encode(), digest_size=4).hexdigest()
 
 
 def state_file(given: Path | None, source: str, cluster: str, out: str, url: str, store: str) -> Path | None:
-    """None for standard output: what went there is nobody's memory."""
+    """The file with the position; None for standard output, which has none unless one is given."""
     if given is not None or out == "-":
         return given
     if out:

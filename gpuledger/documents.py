@@ -1,7 +1,7 @@
-"""The documents of the HTTP API, which its server makes and its client reads: both import them from here.
+"""The models of the HTTP API's JSON documents, shared by its server and client.
 
-An absent dimension was not asked for; null is unknown, never zero. Decimals are strings, instants in UTC with
-milliseconds. This module and the client stand by themselves: they import nothing else of ours.
+A dimension is absent if it was not asked for; null means unknown, never zero. Decimals are strings, instants UTC with
+milliseconds. This module and the client import no other module of gpuledger.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Wi
 
 PREFIX = "/api/v1"
 MOST_ROWS = 10_000
-"""Of a page."""
+"""Maximum rows of a page."""
 
 
 def instant(at: datetime) -> str:
@@ -35,21 +35,21 @@ Instant = Annotated[
 
 
 class Document(BaseModel):
-    """What a route answers. Made from objects of the floors below by their attributes."""
+    """The response of a route; made from the attributes of lower floors' objects."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
 class Span(Document):
-    """[start, end); both null where nothing was ever closed."""
+    """[start, end); both null if nothing was ever closed."""
 
     start: Instant | None
     end: Instant | None
 
 
 class ClosedSpan(Span):
-    """The same, with the hours that it touches and how many of them are closed: figures are of those. closed_from,
-    closed_until: of all that is closed."""
+    """A span with its number of hours and how many of these are closed; figures cover the closed ones.   closed_from,
+    closed_until: of all closed hours."""
 
     hours: int | None
     closed_hours: int | None
@@ -58,7 +58,7 @@ class ClosedSpan(Span):
 
 
 class Dimensions(Document):
-    """What a row is of, as far as it was asked for. A day is local to the billing zone, an hour UTC."""
+    """The dimensions of a row that were asked for. A day is in the billing time zone, an hour in UTC."""
 
     tenant: str | None = None
     project: str | None = None
@@ -74,7 +74,7 @@ class Dimensions(Document):
 
 
 class LedgerRow(Dimensions):
-    """Hours are null in the sum of a period of which nothing is closed."""
+    """Hours are null in the total of a period without closed hours."""
 
     allocated_gpu_hours: Amount | None
     used_gpu_hours: Amount | None
@@ -101,7 +101,7 @@ class Capacity(Document):
 
 
 class Ledger(Document):
-    """platform, capacity: null for those who see some tenants alone."""
+    """platform, capacity: null if the caller sees only some tenants."""
 
     period: ClosedSpan
     by: list[str]
@@ -168,7 +168,7 @@ class EnergyRow(Dimensions):
 
 
 class Energy(Document):
-    """platform: null for those who see some tenants alone."""
+    """platform: null if the caller sees only some tenants."""
 
     period: ClosedSpan
     by: list[str]
@@ -299,7 +299,7 @@ class NowAllocation(Document):
 
 
 class NowTotal(Document):
-    """seen_gpus: of which samples came in the last 5 minutes.   unpriced: allocations without a price."""
+    """seen_gpus: GPUs with samples in the last 5 minutes.   unpriced: allocations without a price."""
 
     gpus: float = 0
     idle_gpus: float = 0
@@ -312,8 +312,9 @@ class NowTotal(Document):
 
 
 class Now(Document):
-    """clock: when it was asked.   at: the newest instant for which facts came; null: none came.   stopped: they ended
-    so long ago that nobody knows what holds now.   samples_at: the newest of those.   rows_in_all: allocations."""
+    """clock: the time of the request.   at: the time of the newest fact; null: there is none.   stopped: the newest
+    fact is so old that the current state is unknown.   samples_at: the time of the newest sample.   rows_in_all:
+    allocations."""
 
     clock: Instant
     at: Instant | None
@@ -341,8 +342,8 @@ class Waits(Document):
 
 class DemandHour(Document):
     """hour: its start; hours: what of it lies in the period.   allocated, available, waiting: GPUs on average;
-    available is null to who sees some tenants only.   waiting_unsized: jobs that waited, and nobody reported for how
-    many GPUs."""
+    available is null if the caller sees only some tenants.   waiting_unsized: jobs that waited, and nobody reported for
+    how many GPUs."""
 
     hour: Instant
     hours: float
@@ -377,7 +378,7 @@ class FreeBand(Document):
 
 
 class Demand(Document):
-    """by_free: null to who sees some tenants only."""
+    """by_free: null if the caller sees only some tenants."""
 
     period: ClosedSpan
     hours: list[DemandHour] = []
@@ -407,8 +408,8 @@ class SimulatedOutcome(Document):
 
 
 class CapacitySimulation(Document):
-    """as_it_was: from the books; simulated: the same jobs and GPUs on the simulator; changed: with other GPUs. What the
-    first two have in common tells how far to trust the third.
+    """as_it_was: from the books; simulated: the same jobs and GPUs on the simulator; changed: with other GPUs. How
+    close the first two are shows how far to trust the third.
 
     start, end: of what was simulated, jobs_simulated jobs; cut: not all of the period, but its end.   list_price: of a
     GPU-hour. left_out: jobs by reason (mig, several, uneven) that ran and are not in it, with their GPU-hours;
@@ -468,7 +469,7 @@ class WaitingJob(Document):
 
 
 class Waiting(Document):
-    """at: the instant as of which they wait; null: no fact ever came."""
+    """at: the instant as of which the jobs wait; null: there are no facts."""
 
     at: Instant | None
     jobs: list[WaitingJob] = []
@@ -615,8 +616,8 @@ class Applied(Document):
 
 class Compared(Document):
     """What a file would change. before: the version in force; null: none is.   diff: lines of a unified diff as YAML.
-    changes: in words.   effect: on the closed hours, a row a change: of a rate card what they cost, of a mapping whose
-    they are; empty for other files."""
+    changes: in words.   effect: on the closed hours, a row a change: for a rate card, costs; for a tenant mapping, who
+    pays; empty for other files."""
 
     version: str
     before: str | None
@@ -742,7 +743,7 @@ class AlertChange(Document):
 
 
 class Alert(AlertChange):
-    """held_back: why nobody is notified of it (a silence, inhibition, hours); empty: somebody is."""
+    """held_back: why no notification is sent (a silence, inhibition, hours); empty: it is sent."""
 
     held_back: str
 
@@ -783,7 +784,8 @@ class AuditEntry(Document):
 
 
 class HeldPushDocument(Document):
-    """Pushed rows that wait together for a person. id: names exactly these rows.   decided_at: null while they wait."""
+    """Pushed rows that await approval together.   id: identifies exactly these rows.   decided_at: null while they
+    wait."""
 
     id: str
     sender: str
@@ -802,9 +804,9 @@ class HeldPushDocument(Document):
 
 
 class HeldChange(Document):
-    """A month of a tenant that a yes would change. cost_*: what it owes for the month, with taxes; if it is issued, the
-    difference becomes a correction. tenant: null: what nobody holds; its cost is on no document.   payable_*: where the
-    tenant is invoiced in another currency.   issued: the invoice's number."""
+    """A month of a tenant that accepting would change. cost_*: what it owes for the month, with taxes; if it is issued,
+    the difference becomes a correction. tenant: null: what nobody holds; its cost is on no document.   payable_*: where
+    the tenant is invoiced in another currency.   issued: the invoice's number."""
 
     month: str
     tenant: str | None
@@ -822,7 +824,8 @@ class HeldChange(Document):
 
 
 class HeldPushWithEffect(HeldPushDocument):
-    """known: false: what a yes would change takes too long to compute.   raw_rows: as they came, at most a thousand."""
+    """known: false if the effect of accepting takes too long to compute.   raw_rows: as received, at most a
+    thousand."""
 
     changes: list[HeldChange]
     known: bool
@@ -831,7 +834,7 @@ class HeldPushWithEffect(HeldPushDocument):
 
 
 class SenderDay(Document):
-    """sender: empty: nobody that is known.   outcome: stored, held, quarantined, out_of_place, refused, not_taken (of
+    """sender: empty if unknown.   outcome: stored, held, quarantined, out_of_place, refused, not_taken (of
     pushed metrics) or denied."""
 
     day: date
@@ -858,7 +861,7 @@ class RefusedClaims(Document):
 
 
 class Health(Document):
-    """What the store holds and what it kept out. rows: of each fact, those sent twice included."""
+    """The store's rows, quarantine and refused claims.   rows: by record type, duplicates included."""
 
     rows: dict[str, int]
     quarantine: list[QuarantineGroup]
@@ -948,7 +951,7 @@ class ViewDocument(Document):
 
 
 class SavedQueryDocument(Document):
-    """issuer, subject: whose it is; owner: what they are called.   shared: whether others who may ask SQL see it.
+    """issuer, subject: identify the owner; owner: their name.   shared: whether others with SQL access see it.
     changed_by: its owner, or an admin."""
 
     owner: str
@@ -964,7 +967,8 @@ class SavedQueryDocument(Document):
 
 
 class TokenDocument(Document):
-    """roles, tenants: what it may at most; it may no more than its owner may now. issuer, subject: of the owner."""
+    """roles, tenants: its upper limit; it never has more rights than its owner has now.   issuer, subject: of the
+    owner."""
 
     id: str
     name: str
@@ -982,13 +986,13 @@ class TokenDocument(Document):
 
 
 class NewToken(TokenDocument):
-    """token: its text, told this once."""
+    """token: the secret text, shown only this once."""
 
     token: str
 
 
 class UserDocument(Document):
-    """kind: local, sso or service.   issuer, subject: who they are; name: what they are called.
+    """kind: local, sso or service.   issuer, subject: identify the user; name: for display.
     seen_at: their last sign-in; null: never."""
 
     issuer: str
@@ -1047,7 +1051,7 @@ class ObjectiveStatus(Document):
 
 class Episode(Document):
     """A stretch in which a workload was disturbed (docs/interference.md). ended_at: null while it lasts.
-    neighbours: what it was beside; null: another tenant's workload."""
+    neighbours: workloads on the same device; null: another tenant's."""
 
     cluster: str
     workload_id: str

@@ -1,6 +1,6 @@
-"""`gpuledger up --prometheus`: the books of a cluster from what its Prometheus holds, then as it goes on.
+"""`gpuledger up --prometheus`: fills the books of a cluster from its Prometheus's history, then follows it.
 
-Every step can be done again and changes nothing, so a history that was cut short carries on where it was.
+Repeating a step changes nothing, so an import that was interrupted continues where it stopped.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ log = logging.getLogger(__name__)
 
 SOURCE = "prometheus"
 ROWS_AT_ONCE = 50_000
-"""What is read is written, and its position kept, when it has become so many rows."""
+"""Rows read before they are written and the position is saved."""
 EXAMPLE_RATES = Path(__file__).parent / "example_rates.yaml"
 DRAFT_FORMATS = ("html", "csv", "json")
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the history came to. every_seconds: as in `History`.   devices: by model.   dropped: series that were not
-    used, by reason.   report: None before an hour was closed.   drafts: of the months that it reaches into.   example:
-    whose prices they have, where those are nobody's own."""
+    """What was made of the history. every_seconds: as in `History`.   devices: by model.   dropped: unused series, by
+    reason.   report: None if no hour is closed yet.   drafts: of the months that the history covers.   example: the
+    example rate card that they are priced with; empty if a rate card was applied."""
 
     since: datetime
     until: datetime
@@ -54,7 +54,7 @@ class Found:
 
 
 def folder_of(store: Store, asked: Asked) -> Path | None:
-    """Where the position in this history is kept: with an embedded store, so that it goes when the store goes."""
+    """The folder with the position in this history: beside an embedded store, so that it is deleted with the store."""
     name = f"prometheus-{mark(asked.url, asked.cluster, asked.selector)}"
     if not isinstance(store, EmbeddedStore):
         return state_home() / f"{name}-{mark(store.url)}"
@@ -69,7 +69,7 @@ def open_history(store: Store, asked: Asked, now: datetime) -> History:
 
 
 def build(store: Store, history: History, folder: Path, steps: Steps, now: datetime) -> Found:
-    """Reads the history until now into a migrated store, closes and proves the books, and writes drafts."""
+    """Reads the history up to now into a migrated store, closes and verifies the books, and writes drafts."""
     from billing.ledger_report import ledger_report
     from billing.rates import example_prices
 
@@ -95,7 +95,7 @@ def build(store: Store, history: History, folder: Path, steps: Steps, now: datet
 
 
 def follow(store: Store, history: History, stop: threading.Event) -> None:
-    """What came since the last look; a Prometheus that is away is asked again at the next."""
+    """Reads what is new since the last call; a Prometheus that does not answer is asked again at the next call."""
     try:
         while not stop.is_set() and (collected := history.next(datetime.now(UTC))) is not None:
             storing(store, SOURCE)(collected)
@@ -109,18 +109,18 @@ def _read(store: Store, history: History, steps: Steps, now: datetime) -> Counte
 
     put = storing(store, SOURCE)
     with steps.step("History") as step:
-        start, rows, kept, dropped = history.until, 0, Collected(), Counter[str]()
+        start, rows, unwritten, dropped = history.until, 0, Collected(), Counter[str]()
         _say(step, history, start, now, rows)
         while (collected := history.next(now)) is not None:
-            kept += collected
+            unwritten += collected
             rows += sum(map(len, collected.rows.values()))
             dropped += collected.dropped
-            if sum(map(len, kept.rows.values())) >= ROWS_AT_ONCE:
-                put(kept)
+            if sum(map(len, unwritten.rows.values())) >= ROWS_AT_ONCE:
+                put(unwritten)
                 history.keep()
-                kept = Collected()
+                unwritten = Collected()
             _say(step, history, start, now, rows)
-        put(kept)
+        put(unwritten)
         history.keep()
     return dropped
 
@@ -131,7 +131,7 @@ def _say(step: Step, history: History, start: datetime, now: datetime, rows: int
 
 
 def _price(store: Store, steps: Steps, now: datetime) -> None:
-    """The example's prices, where no card was ever applied."""
+    """Applies the example rate card if none was ever applied."""
     from billing.rates import apply_rate_card, current_rate_card, load_rate_card
 
     with steps.step("Prices") as step:

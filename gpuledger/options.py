@@ -1,4 +1,4 @@
-"""Options that commands share."""
+"""Options that several commands share, and the parsing of an instant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Format(StrEnum):
 
 
 def parse_instant(option: str, text: str) -> datetime:
-    """An instant as people type it; UTC where it names no zone. Errors: LedgerError naming the option."""
+    """An ISO 8601 instant; UTC if it names no zone.   Errors: LedgerError that names the option."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -37,6 +37,19 @@ Store = Annotated[
     ),
 ]
 OutputFormat = Annotated[Format, typer.Option("--format", help="How to print the answer.")]
+Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
+Reason = Annotated[str, typer.Option(help="The reason, for the audit.")]
+OneTenant = Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all")]
+Period = Annotated[
+    str,
+    typer.Option(
+        help="A month (2026-10), a day (2026-10-05) or START..END, in the billing time zone.",
+        show_default="all that is closed",
+    ),
+]
+Dimensions = Annotated[
+    str, typer.Option(help="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour.")
+]
 
 Rules = Annotated[
     Path | None,

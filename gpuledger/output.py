@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, JSON and CSV for programs, one line for a mistake."""
+"""What a command prints: tables for people, JSON and CSV for programs, one line for an error."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from billing.periods import Period
 
 _PIPE_WIDTH = 240
-"""Columns of a table that no terminal shows: a pipe has no width, and folded cells are of no use to grep."""
+"""Width of a table in a pipe, in columns; wide, because grep finds nothing in folded cells."""
 ROWS = 40
-"""Rows that a table shows unless `--limit` says otherwise."""
+"""Default of `--limit`: rows that a table shows."""
 _most: ContextVar[int] = ContextVar("rows of a table", default=0)
 
 
 def limit_rows(context: typer.Context, rows: int) -> None:
-    """From now on until the command ends tables have so many rows at most; 0: all."""
+    """Limits the rows of tables until the command ends; 0: no limit."""
     before = _most.set(rows)
     context.call_on_close(lambda: _most.reset(before))
 
@@ -46,14 +46,14 @@ def row_limit() -> int:
 
 
 def _terminal_width(stream: TextIO) -> int | None:
-    """Columns of the terminal, or what COLUMNS says; None: nothing has a width here."""
+    """Columns of the terminal, or of COLUMNS; None if the stream is no terminal."""
     if stream.isatty() or os.environ.get("COLUMNS"):
         return shutil.get_terminal_size().columns
     return None
 
 
 def console(stderr: bool = False) -> Console:
-    """Where tables (stdout) and progress (stderr) are drawn; imported here, as a start without them is much shorter."""
+    """The console for tables (stdout) or progress (stderr); imports rich here, which makes other starts much faster."""
     from rich.console import Console
 
     if stderr:
@@ -73,17 +73,17 @@ def complain(line: str) -> None:
 
 
 def say(*lines: str) -> None:
-    """Lines for people, on stderr, so that a pipe gets the data alone. A name in one does not begin another."""
+    """Lines for people, on stderr, so that a pipe gets only data. A line break within a name starts no new line."""
     _write(lines, sys.stderr)
 
 
 def print_lines(*lines: str) -> None:
-    """Lines that are the answer, on stdout; without any, an empty one."""
+    """Lines of data, on stdout; an empty line if there are none."""
     _write(lines or ("",), sys.stdout)
 
 
 def _write(lines: Sequence[str], stream: TextIO) -> None:
-    """Each line in as many as the terminal needs, between words; the next ones begin below its first word."""
+    """Wraps each line to the terminal between words, with the continuation indented like the line."""
     width = _terminal_width(stream)
     for line in map(printable, lines):
         indent = " " * (len(line) - len(line.lstrip()))
@@ -94,9 +94,9 @@ def _write(lines: Sequence[str], stream: TextIO) -> None:
 
 
 def figures_of(closed: Closed | None, which: str = "") -> Period | None:
-    """The period that has figures, after what is not closed of it was said; None: nothing of it is.
+    """The closed part of a period, after printing which part is not closed; None if no hour of it is.
 
-    which: of several, this one.
+    which: names the period in the message, where a command has several.
     """
     if closed is None:
         say("nothing is closed yet. Next: gpuledger close")
@@ -107,7 +107,7 @@ def figures_of(closed: Closed | None, which: str = "") -> Period | None:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON shows it: decimals as strings, instants as UTC with milliseconds."""
+    """A value for JSON: decimals as strings, instants in UTC with milliseconds."""
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, datetime):
@@ -135,9 +135,11 @@ def print_rows(
     totals: Sequence[Mapping[str, Any]] = (),
     of: int = 0,
 ) -> None:
-    """Rows in the format asked for; `of`: how many there are, if these are not all. A table ends with the totals, has
-    as many rows as --limit says, its numbers to the right, and a dash for what is unknown; where its columns have no
-    room, each row is a block of lines."""
+    """Prints rows in a format.   totals: the last rows of a table.   of: how many rows there are, if these are not all.
+
+    A table has at most --limit rows, numbers aligned right, and a dash for what is unknown; if its columns do not fit
+    the terminal, each row becomes a block of lines.
+    """
     if fmt is Format.json:
         print_json([{column: row.get(column) for column in columns} for row in (*rows, *totals)])
     elif fmt is Format.csv:
@@ -190,12 +192,12 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
 
 
 def _widths(natural: list[int], numbers: list[int], numeric: list[bool], width: int) -> list[int] | None:
-    """What each column gets: numbers are never cut, texts are folded, the widest first; None: there is no room."""
+    """The width of each column: numbers are never cut, texts are folded, the widest first; None if they do not fit."""
     given, room = list(natural), width - 2 * (len(natural) - 1)
     for at, number in enumerate(numeric):
         if number and sum(given) > room:
             given[at] = numbers[at]
-    for least in (13, 8):  # an invoice's number, a date with its time below it; names that are still read
+    for least in (13, 8):  # first wide enough for an invoice's number or a date, then for a name that can still be read
         while sum(given) > room:
             texts = [at for at, number in enumerate(numeric) if not number and given[at] > least]
             if not texts:
@@ -205,17 +207,17 @@ def _widths(natural: list[int], numbers: list[int], numeric: list[bool], width: 
 
 
 def _pieces(heading: str, width: int) -> list[str]:
-    """A heading in lines of at most so many columns, parted after its underscores."""
+    """A heading in lines of at most `width` columns, split after underscores."""
     return textwrap.wrap(heading.replace("_", "_ "), width) if " " not in heading else textwrap.wrap(heading, width)
 
 
 def _parted(text: str, width: int) -> str:
-    """An instant that has no room on a line, with its time on the next."""
+    """An instant wider than the column, with its time on a second line."""
     return re.sub(r"(?<=\d-\d\d)T(?=\d\d:)", "\n", text) if len(text) > width else text
 
 
 def _print_blocks(cells: Sequence[Sequence[str]], columns: Sequence[str], drawn: Console) -> None:
-    """Each row by itself, a line for each column."""
+    """Prints each row as a block, one line per column."""
     from rich.table import Table
     from rich.text import Text
 
@@ -228,6 +230,11 @@ def _print_blocks(cells: Sequence[Sequence[str]], columns: Sequence[str], drawn:
         for column, text in zip(columns, row, strict=True):
             block.add_row(Text(column), Text(text))
         drawn.print(block)
+
+
+def two_decimals(value: Any) -> Any:
+    """A decimal rounded for people; anything else unchanged."""
+    return round(value, 2) if isinstance(value, Decimal) else value
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, nothing in a pipe."""
+"""A progress bar on a terminal; nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def bar(unit: str) -> Progress:
-    """To be entered; a task of it counts things of that unit, such as rows."""
+    """A progress bar, used as a context manager; its tasks count units such as rows."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,

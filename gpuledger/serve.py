@@ -1,4 +1,4 @@
-"""The server process: the web application on one socket, the hourly close, sums and alerts beside it, a clean end."""
+"""The server process: the web application on one socket, the hourly close and minutely jobs, and a clean shutdown."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ FIRST_PORT = 8050
 PORTS_TRIED = 20
 FOLLOW_SECONDS = 60
 CLOSE_MINUTE = 20
-"""Of every hour; the hour before has had its grace by then."""
+"""Minute of every hour at which the previous hour is closed: its grace is over by then."""
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A listening socket; without a port the first free one from 8050 on, 0 lets the system choose.
+    """A listening socket.   port: None: the first free one from 8050 on; 0: the system chooses.
 
-    Errors: LedgerError in one line if the port is taken or the address is not ours.
+    Errors: LedgerError if the port is in use or the address is not this machine's.
     """
     ports = range(FIRST_PORT, FIRST_PORT + PORTS_TRIED + 1) if port is None else (port,)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -63,9 +63,9 @@ def url_of(listener: socket.socket, tls: bool = False) -> str:
 
 
 def access_settings(sign_in: Path | None, trusted_proxies: Sequence[str] | None = None) -> AccessSettings:
-    """How people sign in, by a file (docs/access.md); without one they need not.
+    """How people sign in, from a file (docs/access.md); None: no sign-in.
 
-    trusted_proxies: addresses and networks that are believed, beside those of the file.   Errors: AccessError.
+    trusted_proxies: addresses and networks to trust in addition to the file's.   Errors: AccessError.
     """
     from access.settings import AccessSettings, believing, load_access
 
@@ -73,7 +73,7 @@ def access_settings(sign_in: Path | None, trusted_proxies: Sequence[str] | None 
 
 
 def dashboard(store: Store, listener: socket.socket, access: AccessSettings) -> FastAPI:
-    """The dashboard's application, API and SQL, for those who reach the listener."""
+    """The dashboard with the API and SQL, under the listener's address."""
     from dashboards.app import DashboardSettings, build_app
 
     own_machine = listener.getsockname()[0] == "127.0.0.1" and not access.sign_in
@@ -103,11 +103,11 @@ def serve(
 ) -> None:
     """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
 
-    app: what is served.   alerts: evaluated and told every minute; None: never.
-    reports: a file that says who gets which report by mail; None: nobody.
-    following: done every `follow_seconds`, on a connection of its own: reads what is new from a source; None: nothing.
-    trusted_proxies: which many people share: no limit on the connections of one address holds for them.
-    Errors: LedgerError if the certificate, the alert rules, their routing or the reports' file are of no use.
+    alerts: evaluated and notified of every minute; None: never.
+    reports: a file that names who gets which report by mail; None: nobody.
+    following: called every `follow_seconds` with a connection of its own, to read what is new from a source.
+    trusted_proxies: exempt from the limit on connections per address, because many clients share them.
+    Errors: LedgerError if the certificate, the alert rules, their routing or the reports file cannot be used.
     """
     from gpuledger.http.limits import limits_here
     from gpuledger.http.server import Server
@@ -141,9 +141,11 @@ def serve(
 
 
 def collect_seldom() -> None:
-    """What is loaded by now stays: a full collection that looked through it would stop every page for 0.2 seconds, and
-    a scheduler's cycle for 0.1. A page makes some ten thousand objects, so the default of a collection every 700 is too
-    often."""
+    """Exempts everything loaded so far from garbage collection, and collects less often.
+
+    A full collection over it stops every page for 0.2 seconds and a scheduler cycle for 0.1; a page allocates some ten
+    thousand objects, so the default of a collection every 700 is too frequent.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
@@ -165,7 +167,7 @@ def _signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 class _Ending(Exception):  # noqa: N818 (no error)
-    """The server ends; the close carries on the next time."""
+    """The server is stopping; the next close continues where this one stopped."""
 
 
 def _close(store: Store, stop: threading.Event) -> None:

@@ -1,7 +1,7 @@
-"""Long work, told step by step: live bars on a terminal, a line when each is done elsewhere; and how to stop it.
+"""Progress of long work, step by step: live bars on a terminal, elsewhere a line per finished step; and interruption.
 
-The embedded engine does not hear Ctrl-C while the main thread sits in a query, so such work runs on a thread of its
-own (`in_worker`), the main thread waits for the signals, and the work stops at its next word of progress.
+Ctrl-C does not interrupt a query of the embedded engine on the main thread. So the work runs on a thread of its own
+(`in_worker`), the main thread waits for signals, and the work stops at its next progress update.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 Result = TypeVar("Result")
 
 PATIENCE_SECONDS = 20
-"""How long a stop waits for the query that is running; after it the process ends, as a kill would, which is safe."""
+"""How long an interruption waits for the running query; then the process exits at once, which is as safe as a kill."""
 
 
 class Stopped(Exception):  # noqa: N818 (no error)
-    """The work was told to stop and did, between two statements."""
+    """The work was interrupted, and stopped between two statements."""
 
 
 class Step:
-    """One step; `detail` is what its line says at the end."""
+    """One step; `detail` is the text of its final line."""
 
     def __init__(self, show: Callable[[int, int, str], None], stop: threading.Event) -> None:
         self._show, self._stop = show, stop
@@ -35,7 +35,7 @@ class Step:
         self.detail = ""
 
     def update(self, done: int | None = None, total: int | None = None, detail: str | None = None) -> None:
-        """Says how far it is; 0 as total: nobody knows. Errors: Stopped, if that was asked for."""
+        """Shows progress; a total of 0 means unknown.   Errors: Stopped after an interruption."""
         if self._stop.is_set():
             raise Stopped
         self.done = self.done if done is None else done
@@ -53,7 +53,7 @@ class Steps:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[Steps]:
-        """Shows the bars for as long as the work goes on, where there is a terminal."""
+        """Shows live bars while the work runs, on a terminal."""
         if not self._console.is_terminal:
             yield self
             return
@@ -88,7 +88,7 @@ class Steps:
 
 
 def in_worker(work: Callable[[], Result], stop: threading.Event) -> Result:
-    """Runs the work on a thread of its own and answers what it answers.
+    """Runs the work on a thread of its own and returns its result.
 
     On Ctrl-C: sets `stop`, waits for the work to notice, and raises KeyboardInterrupt. A second Ctrl-C, or a query
     that outlasts the patience, ends the process at once.

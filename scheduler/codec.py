@@ -1,6 +1,6 @@
-"""Jobs, grants, plans and nodes to and from plain JSON values, for the log, snapshots and HTTP.
+"""Converts jobs, grants, plans and nodes to and from JSON values, for the log, snapshots and HTTP.
 
-A value that equals its default is left out, so that a field added later reads old logs.
+Values that equal their default are left out, so that old logs can be read after a field was added.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ACTIONS: Mapping[str, type[Start] | type[Preempt] | type[Resize]] = {
 
 
 def plain(value: Any) -> Any:
-    """A dataclass of the model as JSON values; sets are sorted."""
+    """A dataclass of the model as JSON values; sets become sorted lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(held)
@@ -61,7 +61,7 @@ def read(kind: type[T], document: Any, where: str) -> T:
 
 
 def plan_actions(plan: Plan) -> list[dict[str, Any]]:
-    """A plan's actions in order, each with its `do`."""
+    """A plan's actions in order; `do` names the kind of each."""
     names = {kind: name for name, kind in ACTIONS.items()}
     return [{"do": names[type(action)], **plain(action)} for action in plan.actions]
 
@@ -119,7 +119,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def _of(kind: Any, value: Any, where: str) -> Any:
-    """The value, if it is of just that type: a bool is no number here."""
+    """The value, if it is of exactly that type: a bool is not an int here.   Errors: LedgerError."""
     if type(value) is not kind and not (kind is list and isinstance(value, tuple)):
         names = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
         raise LedgerError(where, f"is {_shown(value)}, not {names.get(kind, 'an object')}")

@@ -1,7 +1,7 @@
 """The scheduler's metrics in two forms: text that Prometheus scrapes, and rows of service_levels for SQL.
 
-Both are made from one list of series, so that a name means the same in both. In SQL `service` is `scheduler`, or
-`scheduler/QUEUE`; `tenant` and `quantile` have columns, other labels stand in `metric` as Prometheus writes them.
+Both are made from one list of series, so that a name means the same in both. In SQL, `service` is `scheduler` or
+`scheduler/QUEUE`; `tenant` and `quantile` are columns, and other labels are part of `metric`, in Prometheus' notation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """value None = there is nothing to measure: it is not shown. observations: how many a quantile rests on."""
+    """value: None if there is nothing to measure; the series is then left out.   observations: behind a quantile."""
 
     name: str
     help: str
@@ -41,7 +41,7 @@ class Series:
 
 
 def series(meter: Meter, fragmentation: Fragmentation, shapes: Sequence[Request]) -> list[Series]:
-    """All of them, as of the meter's own time.   shapes: whose largest placeable gang is reported."""
+    """All series, as of the meter's time.   shapes: requests whose largest placeable gang is reported."""
     return [
         one
         for part in (_queues(meter), _tenants(meter), _preemptions(meter), _fleet(meter, fragmentation, shapes))
@@ -116,7 +116,7 @@ def _fleet(meter: Meter, fragmentation: Fragmentation, shapes: Sequence[Request]
 
 
 def pools_series(lines: Sequence[PoolLine]) -> list[Series]:
-    """Of what pools have."""
+    """Series of the pools' capacity."""
     found = []
     for line in lines:
         labels = {"pool": line.pool, "model": line.model}
@@ -129,7 +129,7 @@ def pools_series(lines: Sequence[PoolLine]) -> list[Series]:
 
 
 def services_series(services: Services) -> list[Series]:
-    """Of services that follow their queues."""
+    """Series of services that scale with their queues."""
     found = []
     for name, state in sorted(services.states.items()):
         for what, count in state.by_state().items():
@@ -145,7 +145,7 @@ def services_series(services: Services) -> list[Series]:
 
 
 def largest_gang(cluster: Cluster, request: Request) -> int:
-    """How many replicas of the request fit now, together, wherever they are."""
+    """How many replicas of the request fit now, at the same time, on any nodes."""
     shape = cluster.shape(request)
     return shape.together(shape.replicas(np.arange(len(cluster.nodes))))
 
@@ -160,7 +160,7 @@ def shape_name(request: Request) -> str:
 
 
 class _Families(Collector):
-    """The series of one moment as a registry wants them."""
+    """Series as a collector of prometheus_client."""
 
     def __init__(self, found: Sequence[Series]) -> None:
         self._found = found

@@ -1,8 +1,8 @@
-"""Scheduling metrics, updated with every change in time that does not grow with the history.
+"""Scheduling metrics, updated with every change, at a cost that does not grow with the history.
 
 Words:
     entitled         at an instant: what a tenant is guaranteed, but no more than it holds and asks for
-    redemption       integral of min(held, entitled) / integral of entitled; None where nobody was ever entitled
+    redemption       integral of min(held, entitled) / integral of entitled; None if nobody was ever entitled
     breach           held beyond the limit: the integral, in GPU-seconds
     service ratio    GPU-seconds received / GPU-seconds held or asked for; Jain's index says how evenly
     bounded slowdown (wait + run) / max(run, 10 minutes), at least 1
@@ -23,10 +23,10 @@ from scheduler.model import COMES_BACK, Ending, Grant, Job, Node, NodeState, Que
 from scheduler.quantiles import Quantiles
 
 USABLE: tuple[NodeState, ...] = ("available", "reserved")
-"""States of a node whose GPUs count as there."""
+"""States in which a node's GPUs count as capacity."""
 SLOWDOWN_FLOOR = 600.0
 UNEXPLAINED = "PendingEvaluation"
-"""Cause of a wait that no cycle has looked at yet."""
+"""Cause of waits that no cycle has evaluated yet."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Account:
     breach_area: float = 0.0
 
     def advance(self, now: float) -> None:
-        """Time moves on with what is held and asked for now."""
+        """Integrates the current amounts up to `now`."""
         seconds = now - self.at
         if seconds <= 0:
             return
@@ -72,7 +72,7 @@ class Account:
 
 @dataclass(slots=True)
 class Preemptions:
-    """jobs: that lost all of their replicas.   replicas: taken, of these and of jobs that went on."""
+    """jobs: that lost all their replicas.   replicas: all that were preempted, also of jobs that continued."""
 
     jobs: int = 0
     replicas: int = 0
@@ -111,7 +111,7 @@ class Waiting:
 
 
 class Meter:
-    """Told of every change, in the order of time. Memory is that of the jobs that wait or run."""
+    """Receives every change, in order of time. Its memory grows with the jobs that wait or run, not with past ones."""
 
     def __init__(self, nodes: Sequence[Node], tenants: Iterable[Tenant], queues: Iterable[Queue], now: float) -> None:
         self.nodes = nodes
@@ -139,10 +139,10 @@ class Meter:
         self._held_gpus, self._waiting = 0.0, 0
         self.capacity_area = self.held_area = 0.0
 
-    # What happens
+    # Changes
 
     def submitted(self, job: Job, now: float, units: int) -> None:
-        """It waits from now on; also when it waits again, after a preemption or a hold. units: that it asks for."""
+        """A job waits from now on, also after a preemption or a hold.   units: that it requests."""
         self.advance(now)
         live = self._live.get(job.job_id)
         if live is None:
@@ -154,7 +154,7 @@ class Meter:
         self._wait(live, True, now)
 
     def withdrawn(self, job_id: str, now: float) -> None:
-        """It is held: it neither waits nor asks until it is submitted again."""
+        """A job is held: it does not wait, and requests nothing, until it is submitted again."""
         self.advance(now)
         self._wait(self._live[job_id], False, now)
 
@@ -175,7 +175,7 @@ class Meter:
     def preempted(
         self, job_id: str, by_job: str, authority: str, replicas: int, whole: bool, lost_gpu_seconds: float
     ) -> None:
-        """Counts; what it then holds is reported by `resized`, `ended` or `submitted`."""
+        """Counts a preemption; `resized`, `ended` or `submitted` reports what the job holds afterwards."""
         by = self._live.get(by_job)
         count = self.preemptions[self._live[job_id].job.tenant, by.job.tenant if by else "", authority]
         count.jobs += whole
@@ -183,8 +183,8 @@ class Meter:
         count.lost_gpu_seconds += lost_gpu_seconds
 
     def ended(self, job_id: str, now: float, ending: Ending, timed_out: bool = False) -> None:
-        """Of an attempt; a preempted or suspended job stays known, since it may wait again. timed_out: it failed at its
-        limit."""
+        """An attempt ends; a preempted or suspended job stays known, because it may wait again. timed_out: it failed at
+        its time limit."""
         self.advance(now)
         live = self._live[job_id]
         outcome = "timeout" if timed_out else "completed" if ending == "finished" else ending
@@ -200,11 +200,11 @@ class Meter:
         del self._live[job_id]
 
     def explained(self, waiting: Mapping[str, Sequence[Reason]]) -> None:
-        """The reasons of the latest cycle."""
+        """Sets the reasons for waiting, as of the latest cycle."""
         self._why = waiting
 
     def advance(self, now: float) -> None:
-        """Time moves on; bounds that pass are violations."""
+        """Moves the time to `now` and counts violations of wait bounds."""
         while self._due and self._due[0][0] < now:
             _, job_id = heapq.heappop(self._due)
             live = self._live.get(job_id)
@@ -217,7 +217,7 @@ class Meter:
             self.now = now
 
     def reconfigured(self, tenants: Iterable[Tenant], queues: Iterable[Queue], now: float) -> None:
-        """Guarantees, limits and bounds are these from now on; a bound holds for who is submitted later."""
+        """Replaces guarantees, limits and wait bounds; new wait bounds apply to jobs submitted from now on."""
         self.advance(now)
         for account in self._accounts.values():
             account.advance(now)
@@ -229,13 +229,13 @@ class Meter:
             self._recount()
 
     def node(self, node: int, state: NodeState, now: float) -> None:
-        """A node's GPUs are there from now on, or no longer."""
+        """A node's state changes, and with it the capacity."""
         self.advance(now)
         gpus = len(self.nodes[node].devices)
         self._capacity += gpus * ((state in USABLE) - (self._states[node] in USABLE))
         self._states[node] = state
 
-    # What is known
+    # Results
 
     @property
     def held_gpus(self) -> float:
@@ -256,27 +256,27 @@ class Meter:
 
     @property
     def over(self) -> int:
-        """Jobs that are over; who was preempted or suspended is not."""
+        """Ended jobs; preempted and suspended ones may run again and do not count."""
         return sum(count for (_, outcome), count in self.outcomes.items() if outcome not in COMES_BACK)
 
     @property
     def completion(self) -> float | None:
-        """Jobs that completed, of those that ended."""
+        """Share of ended jobs that completed, 0-1."""
         return self.ended_as("completed") / self.over if self.over else None
 
     @property
     def utilization(self) -> float | None:
-        """GPU-seconds held / GPU-seconds that were there."""
+        """GPU-seconds held / GPU-seconds of capacity."""
         return self.held_area / self.capacity_area if self.capacity_area else None
 
     def accounts(self) -> Mapping[tuple[str, str], Account]:
-        """By (tenant, pool), up to now. A tenant that no tree names has one without a guarantee."""
+        """Accounts by (tenant, pool), up to now; tenants outside the settings have one without a guarantee."""
         for account in self._accounts.values():
             account.advance(self.now)
         return self._accounts
 
     def redemption(self) -> float | None:
-        """Of all guarantees together, over the tenants that have no guaranteed child of their own."""
+        """Redemption of all guarantees together, over tenants without a guaranteed child."""
         accounts = self.accounts()
         inner = {self._parents.get(name, "") for (name, _), account in accounts.items() if account.guaranteed}
         leaves = [account for (name, _), account in accounts.items() if name not in inner]
@@ -319,7 +319,7 @@ class Meter:
             self._settle(live, self.now)
         return self.unit_seconds
 
-    # Its own
+    # Internal
 
     def _declare(self, tenants: Iterable[Tenant]) -> None:
         for tenant in tenants:
@@ -332,7 +332,7 @@ class Meter:
         self._paths: dict[tuple[str, str], tuple[Account, ...]] = {}
 
     def _recount(self) -> None:
-        """What is held and asked for now, in a tree that has changed."""
+        """Recomputes held and requested amounts after the tree has changed."""
         for account in self._accounts.values():
             account.held = account.asked = 0
         for live in self._live.values():
@@ -384,7 +384,7 @@ class Meter:
         live.since = now
 
     def _path(self, tenant: str, pool: str) -> tuple[Account, ...]:
-        """Accounts of the tenant and of all above it that count the pool."""
+        """Accounts of the tenant and its ancestors, in the trees that count the pool."""
         path = self._paths.get((tenant, pool))
         if path is None:
             if tenant not in self._parents:

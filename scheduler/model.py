@@ -1,6 +1,6 @@
 """The scheduler's data model: nodes, requests, jobs, tenants, queues; placements, plans, reasons.
 
-Everything here is plain data. Decisions are functions of (state, now) that answer a `Plan`; one thin loop applies it.
+Everything here is plain data. Decisions are functions of (state, now) that return a `Plan`; one thin loop applies it.
 Capacity is counted in whole units of a device, so that shares are exact: 1 for a device that is given away whole, its
 slices under MIG, its replicas under time-slicing, 1,000 where thousandths are handed out.
 """
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 MOST_COUNTED, MOST_ASKED, CENTURY = 10_000, 1 << 53, 3.2e9
-"""Devices, units and replicas; bytes and the like; seconds: beyond these no arithmetic is sure of its answer."""
+"""Upper bounds of counts (devices, units, replicas), amounts (bytes) and seconds, so that arithmetic stays exact."""
 NodeState = Literal["available", "reserved", "maintenance", "failed"]
 QueuePolicy = Literal["fifo", "priority", "fair_share", "capacity"]
 PriorityScope = Literal["never", "queue", "tenant", "all"]
-"""Whose jobs of lower priority give way: nobody's, those of the same queue, of the same tenant, of everybody."""
+"""Which jobs of lower priority may be preempted: none, those of the same queue, of the same tenant, all."""
 EntitlementClass = Literal["guaranteed", "borrowed", "reserved"]
 JobState = Literal[
     "held", "pending", "running", "suspended", "finished", "failed", "cancelled", "preempted", "rejected"
 ]
 Ending = Literal["preempted", "suspended", "finished", "failed", "cancelled", "rejected"]
 COMES_BACK: tuple[Ending, ...] = ("preempted", "suspended")
-"""Endings of an attempt that are not those of its job."""
+"""Endings of an attempt after which its job may run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Device:
 class Node:
     """topology: names of the domains that it lies in, widest first, e.g. ("zone-a", "rack-7").
 
-    named: whether its devices' ids are the driver's.   launcher: who starts the processes there, if we may not.
+    named: whether its devices' ids are the driver's.   launcher: which system starts processes there, if not ours.
     """
 
     name: str
@@ -87,8 +87,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Privileged(Request):
-    """A request that may take what pools keep free from ordinary ones. The scheduler makes it, by its settings; nobody
-    can ask for it.   kept_in: of which pools."""
+    """A request that may take capacity that pools reserve. Only the scheduler makes one, by its settings; a user cannot
+    request it.   kept_in: whose reserves it may take."""
 
     kept_in: frozenset[str] = frozenset()
 
@@ -141,7 +141,7 @@ class Tenant:
     """A node of the tree of tenants. Amounts are device units of `pool` ('' = all pools).
 
     guaranteed: its own.   limit: most it may hold; None = no limit.   borrowing_limit, lending_limit: None = no limit.
-    weight: of what nobody is guaranteed.
+    weight: in sharing capacity that nobody is guaranteed.
     """
 
     name: str
@@ -156,12 +156,12 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A node of the tree of queues. Jobs stand in its leaves; a parent says by its policy which child is next.
+    """A node of the tree of queues. Jobs wait in its leaves; a parent's policy chooses the child that is next.
 
     guaranteed, maximum: device units, of a parent with all below it; a parent that says no guarantee has that of its
     children.   weight: among the children of a parent that shares by fairness.   wait_bound: seconds.   min_run_time:
     seconds that a job of it runs before it may be preempted.   half_life: of remembered usage in seconds; 0 = fairness
-    at this moment only.   preempts: whose jobs of lower priority give way to its own; a tuple: those in these queues
+    at this moment only.   preempts: which jobs of lower priority its own may preempt; a tuple: those in these queues
     and below them; None: as the policies say.
     """
 
@@ -213,7 +213,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """An elastic job's grants after it."""
+    """grants: all grants of an elastic job after the change."""
 
     job_id: str
     grants: tuple[Grant, ...]
@@ -222,7 +222,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one cycle decided, in the order in which it is to be applied: preemptions before what they make room for."""
+    """The actions of one cycle, in the order to apply them: preemptions before the starts that they make room for."""
 
     actions: tuple[Start | Preempt | Resize, ...] = ()
     waiting: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""The capacity of each pool by state: allocated, available, reserved, unavailable; the parts sum to the total.
+"""The capacity of each pool by state: allocated, available, reserved, unavailable; these sum to the total.
 
-A line is for a model of a pool, in device units; `units_per_gpu` says how many a whole device is.
+One line per model and pool, in device units; a whole device is `units_per_gpu` of them.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def pool_lines(state: State, now: float) -> list[PoolLine]:
     if cluster.headroom is not None:
         for kind, left in zip(cluster.headroom.kinds, cluster.headroom.left().tolist(), strict=True):
             line = sums[kind]
-            kept = max(0, line["available"] - max(0, left))
-            line["available"] -= kept
-            line["reserved"] += kept
+            reserved = max(0, line["available"] - max(0, left))
+            line["available"] -= reserved
+            line["reserved"] += reserved
     return [PoolLine(*kind, sum(line.values()), *(line[part] for part in PARTS)) for kind, line in sorted(sums.items())]
 
 

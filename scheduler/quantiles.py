@@ -18,7 +18,7 @@ LEAST = 0.001
 
 
 class Quantiles:
-    """Of values that are not negative."""
+    """Quantiles of non-negative values."""
 
     __slots__ = ("_buckets", "count", "greatest", "least", "total", "zeros")
 

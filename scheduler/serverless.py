@@ -1,8 +1,8 @@
-"""Services whose replicas follow their queue: from none to many and back, each replica a job of its own.
+"""Services that scale with their queue, down to zero replicas; each replica is a job of its own.
 
-A replica is `cold` from its start until it says that it is ready: the model loads, devices are held and nothing is
-served. That time is measured for each replica and is a state of its own; `cold_unit_seconds` sums it, so that it can
-be shown and charged apart. Deciding is a function of what is observed and of `now`.
+A replica is `cold` from its start until it reports that it is ready: it loads the model, and holds devices without
+serving. That time is measured for each replica; `cold_unit_seconds` sums it, so that it can be shown and charged
+separately. Decisions are functions of what was observed and of `now`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from scheduler.model import Job, Request
 from warehouse.hours import DAYS, Day, is_open
 
 FIRST_PAUSE, MOST_PAUSE = 5.0, 300.0
-"""Seconds before another replica is made after one that failed: twice as long each time, until one is ready."""
+"""Seconds before a new replica after a failed one: doubled each time, until a replica is ready."""
 ReplicaState = Literal["pending", "cold", "warm"]
 
 
 TOLERANCE = 0.1
-"""Part of its target by which utilization may differ before replicas come or go (as Kubernetes' autoscaler has it)."""
+"""Relative deviation of utilization from its target without a change of replicas, as in Kubernetes' autoscaler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Weekly hours by the clock on the wall, in which a service has at least, and at most, so many replicas."""
+    """Weekly hours, in local time, with bounds of their own on a service's replicas."""
 
     min_replicas: int = 0
     max_replicas: int | None = None
@@ -60,7 +60,7 @@ class Window:
 class Service:
     """target: requests, waiting and in work, for each replica; None: they do not count.   use: utilization to keep;
     None: it does not count.   windows: hours with bounds of their own.   idle_seconds: without any request, or any use,
-    before the last goes.
+    before the last replica stops.
 
     keep_seconds: that demand must have been lower before replicas go, so that a dip does not cost a cold start.
     payload: of each replica, for the executor.
@@ -157,12 +157,12 @@ class ServiceState:
         self.high_at.append((needed, now))
 
     def started(self, job_id: str, units: int, now: float) -> None:
-        """The replica holds devices and is cold."""
+        """A replica holds devices from now on, and is cold."""
         replica = self.replicas[job_id]
         replica.started_at, replica.units = now, units
 
     def ready(self, job_id: str, now: float) -> float:
-        """It serves from now on. Answers its cold start in seconds."""
+        """A replica serves from now on. Returns its cold start in seconds."""
         replica = self.replicas[job_id]
         if replica.ready_at is None:
             replica.ready_at, self.failures = now, 0
@@ -171,7 +171,7 @@ class ServiceState:
         return replica.cold_seconds(now)
 
     def ended(self, job_id: str, now: float) -> None:
-        """It is gone, by decision, preemption or failure; a cold start that never came to an end counts too."""
+        """A replica is gone, by decision, preemption or failure; an unfinished cold start counts, too."""
         replica = self.replicas.pop(job_id)
         if replica.ready_at is None:
             self.cold_unit_seconds += replica.units * replica.cold_seconds(now)
@@ -183,11 +183,11 @@ class ServiceState:
         return counts
 
     def desired(self, now: float) -> int:
-        """Replicas that should be there: by demand, no fewer than a moment ago needed, none after long idleness."""
+        """Replicas needed: by current and recent demand, none after long idleness."""
         return self._reckon(now)[0]
 
     def why(self, now: float) -> str:
-        """By which numbers so many are."""
+        """The numbers behind `desired`, in words."""
         return "; ".join(self._reckon(now)[1])
 
     def _reckon(self, now: float) -> tuple[int, list[str]]:
@@ -215,8 +215,11 @@ class ServiceState:
         return found, said
 
     def scale(self, now: float, is_taken: Callable[[str], bool] = lambda job_id: False) -> Scaling:
-        """What to submit or stop so that as many replicas are there as are desired; `submitted` and `ended` say that it
-        has been. is_taken: whether another job has that name."""
+        """The jobs to submit or stop to reach the desired replicas; afterwards the caller reports `submitted` and
+        `ended`.
+
+        is_taken: whether another job has that name.
+        """
         wanted, there = self.desired(now), len(self.replicas)
         reason = self.why(now)
         if wanted > there and now < self.failed_at + self._pause():
@@ -273,7 +276,7 @@ class ServiceState:
 
 
 class Services:
-    """All services of a site, which hear of what happens to jobs; those of none are ignored."""
+    """All services of a site, updated with events of jobs; jobs of no service are ignored."""
 
     def __init__(self, services: Iterable[Service] = ()) -> None:
         self.states = {service.name: ServiceState(service) for service in services}
@@ -308,7 +311,7 @@ class Services:
         return None if state is None else state.ready(job.job_id, now)
 
     def waits_again(self, job: Job, now: float) -> None:
-        """It gave way, and loads anew when it starts again."""
+        """A replica was preempted; it loads again at its next start."""
         state = self._of(job)
         if state is not None:
             state.ended(job.job_id, now)
@@ -328,6 +331,6 @@ class Services:
 
 
 def _least_missed(replica: Replica) -> tuple[int, float, str]:
-    """Those that wait before those that load before those that serve; of these the newest first."""
+    """Sort key of replicas to stop: pending ones first, then cold, then warm; among these the newest first."""
     order: Sequence[ReplicaState] = ("pending", "cold", "warm")
     return (order.index(replica.state), -replica.submitted_at, replica.job_id)

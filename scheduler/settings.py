@@ -1,6 +1,6 @@
-"""A site's settings of pools, tenants, queues and policies, in YAML: validated whole, reloaded while running.
+"""A site's settings of pools, tenants, queues and policies, in YAML: validated as a whole, reloaded while running.
 
-    pools:                             # the nodes, where no inventory tells them
+    pools:                             # the nodes, if no inventory lists them
       - {name: a100, nodes: 97, devices: 8, model: A100, cpu_milli: 96000, nodes_in_domain: [16]}
       - {name: h100, model: H100, hosts: {gpu-1: [GPU-6f1c..., GPU-77aa...], gpu-2: [GPU-93b0..., GPU-c41d...]}}
     tenants:
@@ -10,9 +10,9 @@
       - {name: batch, policy: fair_share, half_life: 7d, wait_bound: 12h}
     reservations:
       - {name: course, nodes: [a100-0, a100-1], start: 2026-12-01T08:00Z, end: 2026-12-01T18:00Z, tenants: [vision]}
-    services:                          # replicas follow the queue, from none (docs/scheduler-live.md)
+    services:                          # replicas scale with the queue, from zero (docs/scheduler-live.md)
       - {name: chat, tenant: vision, queue: batch, request: {devices: 1}, target: 8, max_replicas: 4, idle: 10m}
-    callbacks:                         # who hears when jobs start and end (docs/scheduler-live.md)
+    callbacks:                         # notified when jobs start and end (docs/scheduler-live.md)
       - {name: ci, url: "https://hooks.example.org/gpu", secret: {file: /run/secrets/hook}, queues: [batch]}
     policies: {placement: bestfit, backfill: easy, reclaim: true}
 
@@ -64,7 +64,7 @@ class SettingsError(LedgerError):
 
 
 class Part(BaseModel):
-    """Refuses unknown keys, so that a misspelt one is not silently without effect."""
+    """Refuses unknown keys, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -104,7 +104,7 @@ Instant = Annotated[datetime, BeforeValidator(_instant)]
 Name = Annotated[str, Field(min_length=1)]
 Units = Annotated[int, Field(ge=0, le=MOST_ASKED)]
 Level = Annotated[int, Field(ge=-MOST_ASKED, le=MOST_ASKED)]
-"""Of priority."""
+"""A priority."""
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
 Weight = Annotated[float, Field(ge=0, le=MOST_ASKED, strict=False)]
 
@@ -150,7 +150,7 @@ class PoolPart(Part):
             raise ValueError(f"pool {self.name}: say nodes, how many there are, or hosts, which they are")
         whom = self.reserved_for
         named = whom.priority is not None or bool(whom.queues or whom.tenants)
-        if named != bool(self.keeps().part or self.keeps().units):
+        if named != bool(self.headroom_rule().part or self.headroom_rule().units):
             raise ValueError(f"pool {self.name}: reserved says how much, reserved_for whom: say both, or neither")
         if self.units_reserved() >= max(1, self.units_there()) and named:
             raise ValueError(f"pool {self.name}: reserved {self.reserved} leaves nothing of {self.units_there()} units")
@@ -164,15 +164,15 @@ class PoolPart(Part):
             return [self._node(number, name, ids, True) for number, (name, ids) in enumerate(self.hosts.items())]
         return [self._made_up(number) for number in range(self.nodes or 0)]
 
-    def keeps(self) -> HeadroomRule:
-        """What is kept free from those who are not in reserved_for."""
+    def headroom_rule(self) -> HeadroomRule:
+        """What the pool reserves for jobs in reserved_for."""
         if isinstance(self.reserved, str):
             return HeadroomRule(part=Fraction(self.reserved.rstrip("%")) / 100)
         return HeadroomRule(self.reserved)
 
     def units_reserved(self) -> int:
         """Of all its devices, while they are usable."""
-        return self.keeps().of(self.units_there(), self.units)
+        return self.headroom_rule().of(self.units_there(), self.units)
 
     def units_there(self) -> int:
         """Of all its devices."""
@@ -261,13 +261,13 @@ class QueuePart(Part):
             if getattr(self, name) != type(self).model_fields[name].default
         ]
         strange += ["policy capacity"] * (self.policy == "capacity")
-        whose, below = f"queue {self.name}", f"its children are guaranteed {promised} units"
+        where, below = f"queue {self.name}", f"its children are guaranteed {promised} units"
         if strange:
-            raise ValueError(f"{whose}: {strange[0]} is for queues of jobs, and it is the parent of {children[0]}")
+            raise ValueError(f"{where}: {strange[0]} is for queues of jobs, and it is the parent of {children[0]}")
         if self.guaranteed and promised > self.guaranteed:
-            raise ValueError(f"{whose}: {below}, and it {self.guaranteed}")
+            raise ValueError(f"{where}: {below}, and it {self.guaranteed}")
         if self.maximum is not None and promised > self.maximum:
-            raise ValueError(f"{whose}: {below}, and its maximum is {self.maximum}")
+            raise ValueError(f"{where}: {below}, and its maximum is {self.maximum}")
 
     def build(self) -> Queue:
         return Queue(**self.model_dump())
@@ -387,7 +387,7 @@ class CallbackPart(Part):
     """Who hears when jobs start and end (scheduler.live.callbacks): url, with the secret that signs, or a command of
     the scheduler's machine, which hears the document on its standard input.
 
-    events: of which.   queues, tenants: of whose jobs; none = everybody's.
+    events: of which.   queues, tenants: whose jobs; none = all.
     """
 
     name: Name
@@ -423,7 +423,8 @@ class CallbackPart(Part):
 
 
 class SpeedPart(Part):
-    """A line of `gpuledger interference speeds --format json`: how fast one class runs beside another, 1 = as alone."""
+    """A line of `gpuledger interference speeds --format json`: how fast one class runs next to another, 1 = as
+    alone."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
@@ -433,7 +434,7 @@ class SpeedPart(Part):
 
 
 def _scope(value: object) -> object:
-    """true and false, as it was said before there was more than one scope."""
+    """true and false as scopes: settings from before there were scopes have them."""
     return {True: "queue", False: "never"}[value] if isinstance(value, bool) else value
 
 
@@ -482,7 +483,7 @@ class PoliciesPart(Part):
 
 
 class Settings(Part):
-    """All of it. Names within a list are unique, tenants within a pool; parents are tenants of the same pool."""
+    """The whole file. Names are unique within a list, tenants within a pool; parents are tenants of the same pool."""
 
     pools: Annotated[tuple[PoolPart, ...], Field(strict=False)] = ()
     tenants: Annotated[tuple[TenantPart, ...], Field(strict=False)] = ()
@@ -516,8 +517,12 @@ class Settings(Part):
             if pool and self.pools and pool not in {known.name for known in self.pools}:
                 raise ValueError(f"tenants of pool {pool}: pools declares no such pool")
             QuotaTree(tenants)  # says what is wrong with the tree
-            self._can_keep(f"tenants{f' of pool {pool}' if pool else ''}", pool, (one.guaranteed for one in tenants))
-        self._can_keep("queues", "", (branch.subtree for branch in queue_tree(self.build_queues()).root.children))
+            self._check_guarantees(
+                f"tenants{f' of pool {pool}' if pool else ''}", pool, (one.guaranteed for one in tenants)
+            )
+        self._check_guarantees(
+            "queues", "", (branch.subtree for branch in queue_tree(self.build_queues()).root.children)
+        )
         known = {tenant.name for tenant in self.tenants}
         for place in self.pools:
             for what, names, declared in (
@@ -534,7 +539,7 @@ class Settings(Part):
         return self
 
     def _queues_fit(self) -> Queues:
-        """That they are a tree whose parents can keep what their children are promised."""
+        """The queues, checked: a tree whose parents cover their children's guarantees.   Errors: ValueError."""
         queues = Queues(self.build_queues(), self.policies.between_queues)
         tree = queue_tree(queues.values())
         for part in self.queues:
@@ -544,10 +549,10 @@ class Settings(Part):
             above = queues.get(part.parent)
             if above is not None and above.maximum is not None and (part.maximum or 0) > above.maximum:
                 raise ValueError(f"queue {part.name}: maximum {part.maximum} is above its parent's, {above.maximum}")
-            beside = queues.policy(part.parent)
-            if part.weight != 1.0 and beside != "fair_share":
+            policy = queues.policy(part.parent)
+            if part.weight != 1.0 and policy != "fair_share":
                 where = f"policy of its parent {part.parent}" if part.parent else "between_queues"
-                raise ValueError(f"queue {part.name}: weight counts where {where} is fair_share, and it is {beside}")
+                raise ValueError(f"queue {part.name}: weight counts where {where} is fair_share, and it is {policy}")
             unknown = [name for name in part.preempts or () if name not in queues]
             if isinstance(part.preempts, tuple) and unknown:
                 raise ValueError(f"queue {part.name}: preempts: no queue {unknown[0]} is declared")
@@ -560,14 +565,14 @@ class Settings(Part):
                     )
         return queues
 
-    def _can_keep(self, whose: str, pool: str, guaranteed: Iterable[int]) -> None:
-        """Where the nodes are declared here: that all guarantees can be called in at once."""
+    def _check_guarantees(self, where: str, pool: str, guaranteed: Iterable[int]) -> None:
+        """Checks that all guarantees can be met at once, if the nodes are declared here.   Errors: ValueError."""
         there = sum(one.units_there() for one in self.pools if pool in ("", one.name))
-        kept = sum(one.units_reserved() for one in self.pools if pool in ("", one.name))
+        reserved = sum(one.units_reserved() for one in self.pools if pool in ("", one.name))
         promised = sum(guaranteed)
-        if self.pools and promised > there - kept:
-            beside = f"{there - kept} beside {kept} reserved" if kept else str(there)
-            raise ValueError(f"{whose}: {promised} units are guaranteed, and there are {beside}")
+        if self.pools and promised > there - reserved:
+            usable = f"{there - reserved} beside {reserved} reserved" if reserved else str(there)
+            raise ValueError(f"{where}: {promised} units are guaranteed, and there are {usable}")
 
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of all pools."""
@@ -580,11 +585,11 @@ class Settings(Part):
         return tuple(queue.build() for queue in self.queues)
 
     def build_policies(self) -> Policies:
-        """With what the pools keep."""
+        """The policies, with the pools' reserves."""
         reserves = tuple(
             Reserve(
                 pool.name,
-                pool.keeps(),
+                pool.headroom_rule(),
                 pool.reserved_for.priority,
                 frozenset(pool.reserved_for.queues),
                 frozenset(pool.reserved_for.tenants),
@@ -623,7 +628,7 @@ class Settings(Part):
         return tuple(found)
 
     def check(self, nodes: Sequence[Node], where: str = "settings") -> None:
-        """That they can be applied where these nodes are.   Errors: SettingsError."""
+        """Checks the settings against these nodes.   Errors: SettingsError."""
         self.build_reservations(nodes, where)
 
     def apply(self, state: State, now: float, where: str = "settings") -> None:

@@ -29,13 +29,13 @@ PLACEMENTS: Mapping[str, Callable[[Demand, int], Policy]] = {
     "random": lambda demand, seed: RandomFit(seed),
 }
 WHOLE_GPUS = Demand(tuple(Task(Request(devices), 0.25) for devices in (1, 2, 4, 8)))
-"""What is typically asked for, where nobody knows better."""
+"""Typical demand, if nothing is known about it."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A configuration by name. placement: see PLACEMENTS.   seed: of a placement that draws.   speeds: measured, of one
-    workload class beside another; where there are any, they come before the placement's own scores."""
+    """A named configuration.   placement: see PLACEMENTS.   seed: of a random placement.   speeds: measured, of one
+    workload class next to another; if there are any, they take precedence over the placement's own scores."""
 
     name: str
     nodes: Sequence[Node]
@@ -48,7 +48,7 @@ class Setup:
     speeds: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def core(self, requests: Iterable[Request], now: float, explain: bool) -> Core:
-        """An empty state. requests: a sample of what is asked for, which some placements look at."""
+        """An empty state.   requests: a sample of the demand, for placements that depend on it."""
         sample = list(requests)
         demand = typical_demand(sample) if sample else WHOLE_GPUS
         return Core(
@@ -63,21 +63,21 @@ class Setup:
         )
 
     def placing(self, demand: Demand) -> Policy:
-        """demand: what is typically asked for, which some placements look at."""
+        """The placement policy.   demand: for placements that depend on it."""
         chosen = PLACEMENTS[self.placement](demand, self.seed)
         return AntiInterference(self.speeds, chosen) if self.speeds else chosen
 
     def edges(self) -> list[float]:
-        """Instants at which time alone changes what is possible."""
+        """Instants at which decisions can change without an event: edges of reservations."""
         return sorted(edge for reservation in self.reservations for edge in (reservation.start, reservation.end))
 
     def depends_on_time(self) -> bool:
-        """Whether decisions change while nothing happens: minimum run times pass, usage is forgotten."""
+        """Whether decisions can change without an event: minimum run times pass, and usage decays."""
         return any(queue.min_run_time or queue.half_life for queue in self.queues)
 
 
 def setup_of(name: str, settings: Settings, nodes: Sequence[Node] = (), seed: int = 42) -> Setup:
-    """nodes: instead of those that the settings name.   Errors: LedgerError if nobody names any."""
+    """nodes: instead of those in the settings.   Errors: LedgerError if there are none."""
     there = nodes or settings.nodes()
     if not there:
         raise LedgerError(name, "names no pools, and no machines were given", "Add pools: or give --machines")

@@ -1,4 +1,4 @@
-"""What several tests need."""
+"""Fixtures that tests of several packages share, and settings that make the suite fast (tests/README.md)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 import warehouse.store
 from access import secrets
 from gpuledger.serve import collect_seldom
+from tests.collectors.exporters.serving import Exporter, serving
 from tests.draws import ALL, SEED, keep_seed
 from tests.exhaustive import is_exhaustive
 from tests.patience import PATIENCE_SECONDS
@@ -33,7 +34,7 @@ from warehouse.store import Store
 if TYPE_CHECKING:
     from tests.dashboards.site import Site
 
-# Tables are as wide as they need to be: a pipe has no width, whatever the terminal has that the tests run in.
+# Tables are as wide as they need to be, whatever the width of the terminal that the tests run in.
 os.environ.pop("COLUMNS", None)
 
 # Where the environment asks for no bytecode on disk, each worker and each process of a test would compile the same
@@ -87,7 +88,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_finish() -> None:
-    """As in a server: what is loaded stays. A sixth of the suite's CPU went into looking through it."""
+    """As in a server, exempts loaded modules from garbage collection, which took a sixth of the suite's CPU."""
     collect_seldom()
     take_any_time()
 
@@ -139,8 +140,8 @@ def store_of_all() -> Store:
 
 @pytest.fixture
 def store(store_of_all: Store) -> Store:
-    """An embedded store with the schema and without a row, the same for test after test. A test that opens others,
-    closes it or changes its schema needs `own_store`: a process holds one at a time."""
+    """An empty embedded store with the schema, reused by all tests. A test that opens other stores, closes it or
+    changes its schema needs `own_store`: a process can open only one at a time."""
     return store_of_all
 
 
@@ -149,6 +150,13 @@ def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store that the tests of a module fill together, or empty before each (`tests.stores.emptied`)."""
     with fresh_store(tmp_path_factory.mktemp("store")) as opened:
         yield opened
+
+
+@pytest.fixture
+def exporter() -> Iterator[Exporter]:
+    """A device exporter, served over HTTP; its answer is set by attributes."""
+    with serving() as fake:
+        yield fake
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 T = TypeVar("T")
 
 SEED = "GPULEDGER_DRAW"
-"""What a run draws with: the process that starts first chooses it, and tells its workers."""
+"""Names the seed of a run's draws; the first process chooses it and passes it to its workers."""
 ALL = "GPULEDGER_ALL"
 """Set, every case is taken."""
 

@@ -1,4 +1,4 @@
-"""No test is about how fast the machine is: what is waited for may take ten times as long as here."""
+"""Waiting for asynchronous results, and CPU limits, on machines of any speed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 120.0
-"""Nothing that comes at all takes so long; what never comes fails its test after it."""
+"""Longer than any result takes on a slow machine; then the test fails."""
 LOOP_SECONDS = 0.03
-"""Of CPU, for the loop of `slowness` on the machine that the tests were written on."""
+"""CPU seconds of the loop in `slowness` on the machine that limits were written for."""
 
 
 def until(found: Callable[[], T], missing: object = "", every: float = 0.01, within: float = PATIENCE_SECONDS) -> T:
-    """What `found` answers, once that is something. missing: said if it never is; may be a function. within: shorter
-    where it would come later even if the program were broken."""
+    """Calls `found` until its result is true, and returns it.   missing: the failure's message, or a function that
+    makes it.   within: seconds; shorter only if a broken program would succeed later."""
     end = time.monotonic() + within
     while not (answer := found()):
         assert time.monotonic() < end, missing() if callable(missing) else missing or "it did not come to that"
@@ -25,8 +25,8 @@ def until(found: Callable[[], T], missing: object = "", every: float = 0.01, wit
 
 
 def slowness() -> float:
-    """How many times slower this machine computes now than the one that bounds of CPU seconds were written on; 1 where
-    it is as fast."""
+    """How many times slower this machine is now than the one that limits of CPU seconds were written for; at least
+    1."""
     began = time.process_time()
     for _ in range(1_000_000):
         pass

@@ -1,4 +1,4 @@
-"""Stores for tests: one of each kind is made once in a run, by whichever worker needs it first, and then copied."""
+"""Stores for tests: each kind is made once in a run, by the first worker that needs it, and then copied."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fresh_store(folder: Path | str, *fill: Callable[[Store], None]) -> Store:
 
 
 def emptied(store: Store) -> Store:
-    """The same as a fresh one: no row, nothing beside the engine."""
+    """Empties a store, so that it equals a fresh one: no rows, no files beside the engine's."""
     assert isinstance(store, EmbeddedStore)
     assert store.path is not None
     store._beside.close()
@@ -55,8 +55,8 @@ def emptied(store: Store) -> Store:
 
 
 def refilled(store: Store, fill: Callable[[Store], None]) -> Store:
-    """The same as one that is emptied and filled: `fill` runs once for a store, and then its rows are copied. For rows
-    that no view reads, and that leave nothing beside the engine."""
+    """Empties and fills a store: `fill` runs once per store, and its rows are copied from then on. For rows that no
+    view reads, and a `fill` that writes no files beside the engine's."""
     emptied(store)
     kept = identifier(f"kept_{fill.__qualname__}")
     names = "SELECT name FROM system.tables WHERE database = {database:String} AND total_rows > 0"
@@ -75,7 +75,7 @@ def refilled(store: Store, fill: Callable[[Store], None]) -> Store:
 
 @functools.cache
 def _tables() -> set[str]:
-    """The engine keeps how each is made in a file of its name."""
+    """Names of all tables, from the engine's files with their definitions."""
     return {path.stem for path in _made(()).glob("engine/store/*/*/*.sql")}
 
 
@@ -97,8 +97,8 @@ class Reused:
 
 
 class Engine:
-    """Stays up between one opening of a store and the next, which is 0.2 CPU seconds sooner so; until a test ends or
-    opens another store. For tests that run many commands in this process, and start none that opens the same store."""
+    """Keeps the embedded engine running between openings of one store, which saves 0.2 CPU seconds each, until a test
+    ends or opens another store. For tests that run many commands in this process, and no other process on the store."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -131,7 +131,7 @@ def engine_that_stays() -> Iterator[None]:
 
 
 KEPT = "GPULEDGER_TESTS_STORES"
-"""Where a run's stores are: the process that starts first makes the folder, and tells its workers."""
+"""Names the folder of a run's stores; the first process makes it and passes it to its workers."""
 
 
 def keep_stores() -> None:

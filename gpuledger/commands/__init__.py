@@ -1,6 +1,6 @@
-"""One module a command (or a group of commands that belong together); each adds itself to the app that it is given.
+"""One module per command, or per group of related commands; its `register` adds them to the app.
 
-`COMMANDS` says which module has which command, so that one is imported only when it is asked for.
+`COMMANDS` maps each command to its modules, so that a module is imported only when its command is used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """A line of `gpuledger --help`. modules: those that make the command, in `gpuledger.commands`."""
+    """A line of `gpuledger --help`.   modules: those that register the command, in `gpuledger.commands`."""
 
     panel: str
     help: str
@@ -71,8 +71,8 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "server": ("The same, and take in what agents push.",),
     },
 }
-"""What `--help` shows together: of each command one line of at most 60 characters, and its modules if they are not
-called like it."""
+"""The groups of `--help`: a line of at most 60 characters for each command, and its modules if their names differ from
+the command's."""
 
 COMMANDS: Mapping[str, Entry] = {
     name: Entry(panel, help, tuple(modules) or (name,))

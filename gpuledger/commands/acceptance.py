@@ -1,4 +1,4 @@
-"""`gpuledger acceptance`: what a platform must prove before it promises sharing."""
+"""`gpuledger acceptance`: tests whether a platform may share GPUs, by running loads alone and side by side."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def acceptance(
     runner: Runner
     if recorded is not None:
         if record is not None:
-            raise LedgerError("--record, --recorded", "give one of them", "What is read is kept already")
+            raise LedgerError("--record, --recorded", "give one of them", "Recorded runs are stored already")
         runner = Recorded(recorded)
     elif loaded.needs_torch and not has_gpu():
         runner = Simulated(loaded)

@@ -1,4 +1,4 @@
-"""`gpuledger agent`: on a node, ask what its GPUs do and who uses them, and deliver it."""
+"""`gpuledger agent`: on a node, measures its GPUs and who uses them, and delivers the samples."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def agent(
     from collectors.agent.settings import read_settings
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each scrape says nothing
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else it logs a line for each scrape
     settings = read_settings(
         config,
         {
@@ -105,7 +105,7 @@ def _stop(stop: threading.Event) -> None:
 
 
 def _print(rows: dict[str, list[dict[str, Any]]]) -> None:
-    """JSON lines; `record` says of which type each is."""
+    """Prints JSON lines; `record` names the type of each."""
     from ingest.wire import plain
 
     for record, found in rows.items():

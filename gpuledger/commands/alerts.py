@@ -1,4 +1,4 @@
-"""`gpuledger alerts`: evaluate the rules, see what fires, keep it quiet, look back."""
+"""`gpuledger alerts`: evaluate rules, list firing alerts, silence them, show their history."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ At = Annotated[
         help="Evaluate up to this instant instead of now, like 2026-10-05T12:00Z; later states that are there stay.",
     ),
 ]
-Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
 RuleName = Annotated[str, typer.Option("--rule", help="Only this rule.")]
 Fingerprint = Annotated[str, typer.Option("--fingerprint", help="Only this alert.")]
 Most = Annotated[int, typer.Option("--limit", min=1, help="At most this many, newest first.")]
@@ -141,8 +140,8 @@ def rules_(
             "rule": rule.name,
             "severity": rule.severity,
             "condition": f"{rule.condition.compare} {rule.condition.threshold}",
-            "for": _short(rule.for_),
-            "interval": _short(rule.interval),
+            "for": _duration_text(rule.for_),
+            "interval": _duration_text(rule.interval),
             "category": rule.tags.get("category", ""),
             "owner": rule.owner,
             "reads": rule.query or rule.source,
@@ -185,11 +184,11 @@ def silence_add(
     matchers: Annotated[
         list[str], typer.Argument(help="LABEL=GLOB, all of which must match, like alertname=long-queue.")
     ],
-    reason: Annotated[str, typer.Option(help="The reason, for the audit.")],
+    reason: options.Reason,
     for_: Annotated[str, typer.Option("--for", help="How long from its start, like 2h.")] = "",
     until: Annotated[str, typer.Option("--until", help="Its end, like 2026-10-05T12:00Z.")] = "",
     start: Annotated[str, typer.Option("--from", help="Its start.", show_default="now")] = "",
-    author: Author = "",
+    author: options.Author = "",
     store: options.Store = "",
 ) -> None:
     """Silence alerts with matching labels; they keep firing without notifications."""
@@ -237,7 +236,7 @@ def silence_list(
 @silence.command("end")
 def silence_end(
     identifier: Annotated[str, typer.Argument(metavar="ID", help="Its id, as listed.")],
-    author: Author = "",
+    author: options.Author = "",
     store: options.Store = "",
 ) -> None:
     """End a silence now."""
@@ -268,7 +267,7 @@ def _last_run(store: Store) -> datetime | None:
     return last[1] if last else None
 
 
-def _short(seconds: int) -> str:
+def _duration_text(seconds: int) -> str:
     from warehouse.durations import write_duration
 
     return write_duration(seconds)
@@ -283,7 +282,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _texts(row: dict[str, Any], fmt: options.Format) -> dict[str, Any]:
-    """CSV has labels as text; JSON has them as they are."""
+    """A row with labels as text for CSV; unchanged for JSON."""
     if fmt is options.Format.json:
         return row
     import json

@@ -1,4 +1,4 @@
-"""`gpuledger backup` and `gpuledger restore`: copies of an embedded store, and stores made of them."""
+"""`gpuledger backup` and `gpuledger restore`: back up an embedded store, and make a store from a backup."""
 
 from __future__ import annotations
 

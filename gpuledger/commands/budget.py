@@ -1,4 +1,4 @@
-"""`gpuledger budget`: what tenants and projects may spend in a month, and how that stands."""
+"""`gpuledger budget`: monthly budgets of tenants and projects, compared with actual and forecast cost."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def status(period: Month = "", store: options.Store = "", fmt: options.OutputFor
 def apply(
     file: Annotated[Path, typer.Argument(help="The budgets, YAML.")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
+    author: options.Author = "",
+    reason: options.Reason = "",
 ) -> None:
     """Check and apply a budgets file; repeating it changes nothing."""
     from billing.accounts.budget_file import apply_budgets, current_budgets, load_budgets
@@ -105,7 +105,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
         {
             **one.model_dump(),
             "currency": applied.file.currency,
-            "thresholds": ", ".join(f"{_short(t.percent)} % {t.of}" for t in one.thresholds),
+            "thresholds": ", ".join(f"{_percent(t.percent)} % {t.of}" for t in one.thresholds),
         }
         for one in applied.file.budgets
     ]
@@ -140,7 +140,7 @@ def _row(state: BudgetState) -> dict[str, Any]:
 
 def _crossed(state: BudgetState) -> str:
     return "; ".join(
-        f"{_short(one.percent)} % {one.of} at {rfc3339(one.crossed_at)}" for one in state.thresholds if one.crossed_at
+        f"{_percent(one.percent)} % {one.of} at {rfc3339(one.crossed_at)}" for one in state.thresholds if one.crossed_at
     )
 
 
@@ -160,10 +160,10 @@ def _print_table(states: list[BudgetState], month: str, method: str) -> None:
     ]
     print_rows(rows, list(rows[0]), options.Format.table, f"budgets, {month}, {states[0].currency}")
     for state in states:
-        whose = state.tenant + (f", {state.project}" if state.project else "")
+        name = state.tenant + (f", {state.project}" if state.project else "")
         for line in (_crossed(state), _error(state), _unpriced(state)):
             if line:
-                say(f"{whose}: {line}")
+                say(f"{name}: {line}")
     known = states[0].known_until
     say(f"forecast: {method}; known until {rfc3339(known)}" if known else "nothing of the month is closed")
 
@@ -181,5 +181,5 @@ def _error(state: BudgetState) -> str:
     return f"forecasts were off by {', '.join(texts)} (mean of {months})" if texts else ""
 
 
-def _short(percent: Decimal) -> str:
+def _percent(percent: Decimal) -> str:
     return format(percent.normalize(), "f")

@@ -1,4 +1,4 @@
-"""`gpuledger close` and `gpuledger verify`: make the ledger, and prove that it balances."""
+"""`gpuledger close` and `gpuledger verify`: compute the ledger, and prove that it balances."""
 
 from __future__ import annotations
 

@@ -32,10 +32,7 @@ BALANCE_COLUMNS = (
 )  # fmt: skip
 
 Tenant = Annotated[str, typer.Option(help="Whose.")]
-OneTenant = Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all")]
 Amount = Annotated[str, typer.Option(help='A decimal, such as "25.00".')]
-Reason = Annotated[str, typer.Option(help="The reason, for the audit.")]
-Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
 Currency = Annotated[str, typer.Option(help="Of the amount.", show_default="the rate card's")]
 Id = Annotated[
     str, typer.Option("--id", help="An id of your own; repeating it changes nothing.", show_default="a hash")
@@ -51,10 +48,10 @@ def add(
     tenant: Tenant,
     amount: Amount,
     month: Annotated[str, typer.Option(help="The month whose draft shows it, like 2026-10.")],
-    reason: Reason,
+    reason: options.Reason,
     kind: Annotated[str, typer.Option(help="manual, slo or interference.")] = "manual",
     project: Annotated[str, typer.Option(help="On this project's account.", show_default="the tenant's")] = "",
-    author: Author = "",
+    author: options.Author = "",
     evidence: Annotated[str, typer.Option(help="JSON: what the amount was computed from.")] = "",
     currency: Currency = "",
     id_: Id = "",
@@ -75,7 +72,7 @@ def add(
                 reason, kind, project, books.author, evidence_of(evidence, "--evidence"), id_,
             )  # fmt: skip
             new = add_credit(books.store, credit, books.now)
-            _warn_of_strangers(books.store, tenant)
+            _warn_of_unknown_tenant(books.store, tenant)
             what = f"credit {credit.id}: {plain(credit.amount)} {credit.currency}"
     say(f"{what} for {tenant} in {month}{'' if new else ' already exists'}")
 
@@ -83,7 +80,7 @@ def add(
 @credits_.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(help="CSV (.gz) or JSON lines: tenant, month, amount, reason, ...")],
-    author: Author = "",
+    author: options.Author = "",
     store: options.Store = "",
 ) -> None:
     """Import credits from a table; an invalid row is one line on stderr and goes to the quarantine."""
@@ -104,7 +101,7 @@ def import_(
 @credits_.command("list")
 def list_(
     month: Annotated[str, typer.Option("--month", "--period", help="Only this month.", show_default="all")] = "",
-    tenant: OneTenant = None,
+    tenant: options.OneTenant = None,
     grants: Annotated[bool, typer.Option("--grants", help="List grants instead.")] = False,
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
@@ -118,8 +115,8 @@ def list_(
             rows = [asdict(grant) for grant in grants_of(opened, tenant)]
         else:
             rows = [
-                {**asdict(kept.credit), "at": kept.at, "invoice": kept.invoice}
-                for kept in list_credits(opened, month, tenant)
+                {**asdict(added.credit), "at": added.at, "invoice": added.invoice}
+                for added in list_credits(opened, month, tenant)
             ]
     if not rows and fmt is options.Format.table:
         say("none yet. Next: gpuledger credits " + ("grant" if grants else "add"))
@@ -134,8 +131,8 @@ def list_(
 @credits_.command("reverse")
 def reverse(
     credit: Annotated[str, typer.Argument(metavar="ID", help="Which; see: gpuledger credits list")],
-    reason: Reason,
-    author: Author = "",
+    reason: options.Reason,
+    author: options.Author = "",
     store: options.Store = "",
 ) -> None:
     """Reverse a credit in its month; if that is issued, the next invoice corrects it."""
@@ -155,9 +152,9 @@ def grant(
     tenant: Tenant,
     amount: Amount,
     expires: Annotated[str, typer.Option(help="The exclusive end, like 2027-01-01 (in the billing time zone).")],
-    reason: Reason,
+    reason: options.Reason,
     from_: Annotated[str, typer.Option("--from", help="The start.", show_default="this month's start")] = "",
-    author: Author = "",
+    author: options.Author = "",
     currency: Currency = "",
     id_: Id = "",
     store: options.Store = "",
@@ -182,7 +179,7 @@ def grant(
             ).new
         else:
             new = add_grant(books.store, given, now)
-        _warn_of_strangers(books.store, tenant)
+        _warn_of_unknown_tenant(books.store, tenant)
     what = f"grant {given.id}: {plain(given.amount)} {given.currency} for {tenant}"
     say(
         f"{what}, from {rfc3339(given.starts_at)} until {rfc3339(given.expires_at)}"
@@ -194,8 +191,8 @@ def grant(
 @credits_.command("revoke")
 def revoke(
     grant_: Annotated[str, typer.Argument(metavar="GRANT", help="Which; see: gpuledger credits list --grants")],
-    reason: Reason,
-    author: Author = "",
+    reason: options.Reason,
+    author: options.Author = "",
     store: options.Store = "",
 ) -> None:
     """Revoke a grant: it expires now, and what it paid stays paid."""
@@ -212,7 +209,7 @@ def revoke(
 
 @credits_.command("balance")
 def balance(
-    tenant: OneTenant = None, store: options.Store = "", fmt: options.OutputFormat = options.Format.table
+    tenant: options.OneTenant = None, store: options.Store = "", fmt: options.OutputFormat = options.Format.table
 ) -> None:
     """Prepaid balances: granted - drawn - expired, and what unissued months have drawn so far."""
     from billing.accounts.budget_file import current_budgets
@@ -249,7 +246,7 @@ def _instant(text: str, timezone: str, where: str) -> datetime:
         raise LedgerError(where, f"found {text!r}", "A day such as 2027-01-01, a month or an instant fits") from None
 
 
-def _warn_of_strangers(store: Store, tenant: str) -> None:
+def _warn_of_unknown_tenant(store: Store, tenant: str) -> None:
     rows = store.rows("SELECT 1 FROM ledger_entries WHERE tenant = {tenant:String} LIMIT 1", {"tenant": tenant})
     if not rows:
         say(f"the ledger knows no tenant {tenant!r} yet; check its spelling (gpuledger ledger --by tenant)")

@@ -1,4 +1,4 @@
-"""`gpuledger doctor`: what the store holds, who sends, and what was held or refused on the way in or by the books."""
+"""`gpuledger doctor`: the state of a store: its rows, senders, held pushes, quarantine, refused claims, last close."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def doctor(store: options.Store = "", fmt: options.OutputFormat = options.Format
 
 
 def examine(store: Store) -> dict[str, Any]:
-    """Everything that `doctor` says."""
+    """All findings of `doctor`, as a document."""
     exists = {row["name"] for row in store.rows("SELECT name FROM system.tables WHERE database = currentDatabase()")}
     newest = max(number for number, _, _ in migrations())
 
@@ -51,7 +51,7 @@ def examine(store: Store) -> dict[str, Any]:
     return {
         "store": store.url,
         "gpuledger": __version__,
-        # Of this machine: it says something about a store that this machine holds.
+        # A property of this machine, so only for a store that this machine holds.
         "sql_isolation": isolation().text() if isinstance(store, EmbeddedStore) else None,
         "schema": {"version": version[0]["version"] if version else 0, "newest": newest},
         "rows": {name: _count(store, name) if name in exists else 0 for name in RECORD_TYPES},
@@ -68,7 +68,7 @@ def _with_examples(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _count(store: Store, table: str) -> int:
-    """Distinct rows: a row that was sent twice and is not merged yet counts once."""
+    """Distinct rows: duplicates that are not merged yet count once."""
     return int(store.value(f"SELECT count() AS n FROM {identifier(table)} FINAL"))
 
 
@@ -121,7 +121,11 @@ def _flat(findings: Mapping[str, Any]) -> list[dict[str, Any]]:
     last = findings["last_close"]
     return [
         {"section": "store", "name": findings["store"]},
-        *([{"section": "sql", "name": "isolation", "detail": said}] if (said := findings["sql_isolation"]) else []),
+        *(
+            [{"section": "sql", "name": "isolation", "detail": isolation}]
+            if (isolation := findings["sql_isolation"])
+            else []
+        ),
         {"section": "schema", "name": "version", "count": findings["schema"]["version"]},
         *({"section": "rows", "name": name, "count": count} for name, count in findings["rows"].items()),
         *(

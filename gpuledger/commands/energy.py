@@ -1,4 +1,4 @@
-"""`gpuledger energy`: kWh and kgCO2e of a period, and what people state of power and the grid."""
+"""`gpuledger energy`: kWh and kgCO2e of a period; carbon intensity, PUE and idle power that a site declares."""
 
 from __future__ import annotations
 
@@ -45,17 +45,8 @@ def register(app: typer.Typer) -> None:
 def report(
     context: typer.Context,
     store: options.Store = "",
-    period: Annotated[
-        str,
-        typer.Option(
-            help="A month (2026-10), a day (2026-10-05) or START..END, in the billing time zone.",
-            show_default="all that is closed",
-        ),
-    ] = "",
-    by: Annotated[
-        str,
-        typer.Option(help="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour."),
-    ] = "tenant",
+    period: options.Period = "",
+    by: options.Dimensions = "tenant",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """Energy of the devices (kWh), with PUE, and what it emitted (kgCO2e), by tenant or any other dimension."""
@@ -81,7 +72,7 @@ def report(
 
 
 def _reported(reported: documents.Energy) -> EnergyReport:
-    """As the server's API has it: the report stages tables, which its SQL does not."""
+    """The report from the server's API: computing it stages tables, which the server's SQL cannot."""
     from billing.energy.report import EnergyReport
 
     *rows, platform, total = (
@@ -109,8 +100,8 @@ def _closed(reported: documents.ClosedSpan) -> Closed | None:
 def apply(
     file: Annotated[Path, typer.Argument(help="Intensity, PUE and idle power, YAML (docs/energy.md).")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
+    author: options.Author = "",
+    reason: options.Reason = "",
 ) -> None:
     """Check and apply a file; repeating it changes nothing."""
     from billing.energy.settings import apply_energy_settings, current_energy_settings, load_energy_settings

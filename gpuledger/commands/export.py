@@ -1,4 +1,4 @@
-"""`gpuledger export`: the books as files for other systems."""
+"""`gpuledger export`: FOCUS files of the books for other systems, and their check."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def focus(
     period: Annotated[str, typer.Option("--period", help="A month in the billing time zone, like 2026-10.")],
     out: Annotated[Path, typer.Option("--out", help="A file that ends in .csv, .csv.gz or .parquet.", dir_okay=False)],
     store: options.Store = "",
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all")] = None,
+    tenant: options.OneTenant = None,
     which: Annotated[
         Which,
         typer.Option("--which", help="Issued invoices, drafts, or issued where there is one and drafts for the rest."),
@@ -85,7 +85,7 @@ def focus(
         month = parse_month(period, billing_timezone(opened))
         asked = FocusOptions(tenant, wanted.value, version.value, grain.value, platform, skip_unpriced)
         report = export_focus(opened, month, out.resolve(), asked)
-    _tell(report, out)
+    _print_report(report, out)
     if check:
         _check(out, report)
 
@@ -98,7 +98,7 @@ def check_file(
     _check(file, None)
 
 
-def _tell(report: FocusReport, out: Path) -> None:
+def _print_report(report: FocusReport, out: Path) -> None:
     invoices = f", {len(report.invoices)} invoices" if report.invoices else ""
     say(f"{out}: {report.rows:,} rows{invoices}")
     if report.unpriced_hours:

@@ -1,4 +1,4 @@
-"""`gpuledger exporter`: what an exporter of devices tells, and what it loses."""
+"""`gpuledger exporter`: which metrics of a device exporter are used, in which unit, and which are missing."""
 
 from __future__ import annotations
 

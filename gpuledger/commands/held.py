@@ -1,4 +1,4 @@
-"""`gpuledger held`: pushed rows that wait for a person, what a yes would change, and the decision."""
+"""`gpuledger held`: held pushes, the effect of accepting each, and the decision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ SHOWN = 20
 """Rows that the table shows; JSON has all."""
 
 Id = Annotated[str, typer.Argument(help="Id of a held push (see: held list); it identifies exactly its rows.")]
-Why = Annotated[str, typer.Option(help="The reason, for the audit.")]
 Author = Annotated[str, typer.Option(help="Who decides.", show_default="you")]
 
 
@@ -61,7 +60,9 @@ def list_(
 def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """The rows, and what accepting them would change in the closed books; computed on a copy, changes nothing."""
     with open_books(store) as books:
-        push, changes, known, rows, closed_until = _from_server(books.server, id) if books.server else _here(books, id)
+        push, changes, known, rows, closed_until = (
+            _from_server(books.server, id) if books.server else _from_books(books, id)
+        )
     if fmt is options.Format.json:
         print_json({**push, "changes": changes, "known": known, "closed_until": closed_until, "raw_rows": rows})
         return
@@ -75,7 +76,7 @@ def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.
     if len(rows) > SHOWN:
         say(f"... and {push['rows'] - SHOWN} more (--format json)")
     if changes:
-        shown = [{**change, "tenant": _whose(change)} for change in changes]
+        shown = [{**change, "tenant": _tenant(change)} for change in changes]
         columns = ALL_CHANGES if any(change["payable_currency"] for change in changes) else CHANGES
         print_rows(shown, columns, fmt, "A yes would change")
     elif not known:
@@ -85,13 +86,13 @@ def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.
 
 
 @held.command("accept")
-def accept(id: Id, why: Why = "", author: Author = "", store: options.Store = "") -> None:
+def accept(id: Id, why: options.Reason = "", author: Author = "", store: options.Store = "") -> None:
     """Store exactly these rows, as their sender's; what they change of an issued month becomes a correction."""
     _decide(id, why, author, store, yes=True)
 
 
 @held.command("refuse")
-def refuse(id: Id, why: Why = "", author: Author = "", store: options.Store = "") -> None:
+def refuse(id: Id, why: options.Reason = "", author: Author = "", store: options.Store = "") -> None:
     """Discard these rows; if they are sent again, they are only counted."""
     _decide(id, why, author, store, yes=False)
 
@@ -112,7 +113,7 @@ def _decide(id: str, why: str, author: str, store: str, yes: bool) -> None:
 
 
 Shown = tuple[dict[str, Any], list[dict[str, Any]], bool, list[dict[str, Any]], datetime]
-"""A held push, what it would change, if that is known, its rows, and how far the books are closed."""
+"""A held push, its effect on the books, whether that is known, its rows, and until when the books are closed."""
 
 
 def _from_server(server: Client, id: str) -> Shown:
@@ -120,7 +121,7 @@ def _from_server(server: Client, id: str) -> Shown:
     return found, found.pop("changes"), found.pop("known"), found.pop("raw_rows"), found.pop("closed_until")
 
 
-def _here(books: Books, id: str) -> Shown:
+def _from_books(books: Books, id: str) -> Shown:
     from billing.held import effect
     from ingest.held import held_push, rows_of
 
@@ -131,5 +132,5 @@ def _here(books: Books, id: str) -> Shown:
     return dict(vars(push)), changes, found.known, rows, found.closed_until
 
 
-def _whose(change: Mapping[str, Any]) -> str:
+def _tenant(change: Mapping[str, Any]) -> str:
     return "(nobody: unallocated)" if change["tenant"] is None else str(change["tenant"])

@@ -1,4 +1,4 @@
-"""`gpuledger ingest`: files of records into the store."""
+"""`gpuledger ingest`: reads files of records into the store."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _print(records: str, report: IngestReport, fmt: options.Format) -> None:
 
 
 def closing_line(records: str, report: IngestReport) -> str:
-    """What a run did, in one line."""
+    """The result of a run, in one line."""
     line = (
         f"{records}: read {report.read:,} · written {report.written:,} · duplicate {report.duplicate:,}"
         f" · quarantined {sum(report.quarantined.values()):,}"

@@ -72,7 +72,7 @@ def init(
 
 
 def _print_accounts(database: str, users: tuple[TenantUser, ...], cluster: str) -> None:
-    """To paste, as who may manage accounts. In place of passwords stands what a server refuses."""
+    """Prints SQL for someone who may manage accounts; each password is a placeholder that ClickHouse refuses."""
     print_lines("-- accounts")
     for statement in statements(database, None, users, cluster):
         print_lines(*f"{statement};".split("\n"))

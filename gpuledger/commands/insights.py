@@ -1,15 +1,15 @@
-"""`gpuledger efficiency`, `changes`, `savings` and `anomalies`: what the ledger advises."""
+"""`gpuledger efficiency`, `changes`, `savings` and `anomalies`: analyses of the ledger."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuledger import options
 from gpuledger.books import opened_store
-from gpuledger.output import figures_of, print_json, print_rows, say
+from gpuledger.output import figures_of, print_json, print_rows, say, two_decimals
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
 from warehouse.store import Store
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from billing.insights.savings import SavingsReport
     from billing.periods import Period
 
-PeriodText = Annotated[
-    str,
-    typer.Option(
-        "--period",
-        help="A month (2026-10), a day (2026-10-05) or START..END, in the billing time zone.",
-        show_default="all that is closed",
-    ),
-]
-
 
 def register(app: typer.Typer) -> None:
     app.command("efficiency")(efficiency)
@@ -40,11 +31,8 @@ def register(app: typer.Typer) -> None:
 
 def efficiency(
     store: options.Store = "",
-    period: PeriodText = "",
-    by: Annotated[
-        str,
-        typer.Option(help="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour."),
-    ] = "tenant",
+    period: options.Period = "",
+    by: options.Dimensions = "tenant",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """How well allocated time was used, and the cost of idle and unmetered time, by tenant or any other dimension."""
@@ -90,7 +78,7 @@ def changes(
 
 def savings(
     store: options.Store = "",
-    period: PeriodText = "",
+    period: options.Period = "",
     min_coverage: Annotated[
         str, typer.Option(help="Minimum metered share (0-1) of allocated time; below it nothing is judged.")
     ] = "0.9",
@@ -109,15 +97,15 @@ def savings(
         print_json(report.document())
     elif fmt is options.Format.csv:
         print_rows([one.row() for one in report.recommendations], ROW_COLUMNS, fmt)
-        if said := summary(report):
-            say(said)
+        if line := summary(report):
+            say(line)
     else:
         _print_savings(report)
 
 
 def anomalies(
     store: options.Store = "",
-    period: PeriodText = "",
+    period: options.Period = "",
     score: Annotated[
         str, typer.Option(help="Robust standard deviations from the expected cost to flag a day.")
     ] = "3.5",
@@ -183,7 +171,7 @@ def _print_efficiency(report: EfficiencyReport) -> None:
     rows = [
         {
             **{name: row.get(name) for name in report.by},
-            **{shown: _two(row[name]) for name, shown in names.items()},
+            **{text: two_decimals(row[name]) for name, text in names.items()},
             "efficiency": _percent(row["efficiency"]),
             "metered": _percent(row["coverage"]),
         }
@@ -192,7 +180,8 @@ def _print_efficiency(report: EfficiencyReport) -> None:
     title = _title(period, f"GPU-hours and {report.currency or 'no price'}")
     print_rows(rows[:-1], (*report.by, *names.values()), options.Format.table, title, totals=rows[-1:])
     if report.total["unpriced_gpu_hours"]:
-        say(f"{_two(report.total['unpriced_gpu_hours'])} allocated GPU-hours have no price and are in no cost above")
+        hours = two_decimals(report.total["unpriced_gpu_hours"])
+        say(f"{hours} allocated GPU-hours have no price and are in no cost above")
 
 
 def _print_changes(report: ChangesReport) -> None:
@@ -211,14 +200,17 @@ def _print_changes(report: ChangesReport) -> None:
     }
     total = {report.by[0]: "total", **report.total} if report.by else report.total
     rows = [
-        {**{name: row.get(name) for name in report.by}, **{shown: _two(row[name]) for name, shown in names.items()}}
+        {
+            **{name: row.get(name) for name in report.by},
+            **{text: two_decimals(row[name]) for name, text in names.items()},
+        }
         for row in ((*report.rows, total) if report.by else (total,))
     ]
     before = report.before.period
     title = _title(period, f"against {rfc3339(before.start)} to {rfc3339(before.end)}, {report.currency or 'no price'}")
     print_rows(rows[:-1], (*report.by, *names.values()), options.Format.table, title, totals=rows[-1:])
     if report.total["unpriced_gpu_hours"]:
-        say(f"{_two(report.total['unpriced_gpu_hours'])} GPU-hours have no price and are in no cost above")
+        say(f"{two_decimals(report.total['unpriced_gpu_hours'])} GPU-hours have no price and are in no cost above")
 
 
 def _print_savings(report: SavingsReport) -> None:
@@ -265,12 +257,12 @@ def _print_anomalies(report: AnomalyReport) -> None:
         {
             "day": one.day,
             "who": one.tenant if one.subject == "tenant" else one.subject,
-            "cost": _two(one.cost),
-            "expected": _two(one.expected),
-            "from": _two(one.low),
-            "to": _two(one.high),
+            "cost": two_decimals(one.cost),
+            "expected": two_decimals(one.expected),
+            "from": two_decimals(one.low),
+            "to": two_decimals(one.high),
             "score": one.score,
-            "most of it": ", ".join(f"{part.name} {_two(part.cost)}" for part in one.contributors[:3]),
+            "most of it": ", ".join(f"{part.name} {two_decimals(part.cost)}" for part in one.contributors[:3]),
         }
         for one in report.flagged
     ]
@@ -283,7 +275,3 @@ def _print_anomalies(report: AnomalyReport) -> None:
 
 def _percent(part: Decimal | None) -> str | None:
     return None if part is None else f"{part * 100:.1f} %"
-
-
-def _two(value: Any) -> Any:
-    return round(value, 2) if isinstance(value, Decimal) else value

@@ -1,4 +1,4 @@
-"""`gpuledger interference`: who is disturbed on a shared GPU, by whom, and what each does alone."""
+"""`gpuledger interference`: victims and aggressors on shared GPUs, and baselines of workloads that ran alone."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def version(
     name: Annotated[str, typer.Argument(help="What it runs: an image's tag, a model, a driver.")],
     since: Annotated[str, typer.Option(help="The start, like 2026-10-06T12:00Z.", show_default="now")] = "",
     cluster: Annotated[str, typer.Option(help="In this cluster.", show_default="all")] = "",
-    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
+    author: options.Author = "",
     store: options.Store = "",
 ) -> None:
     """Report a new version of something: its baselines start over."""

@@ -1,4 +1,4 @@
-"""`gpuledger invoice`: draft, issue, show and list what tenants owe for a month."""
+"""`gpuledger invoice`: draft, issue, show and list invoices and statements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class InvoiceFormat(StrEnum):
 
 
 Month = Annotated[str, typer.Option("--period", help="A month in the billing time zone, like 2026-10.")]
-Tenant = Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all")]
+Tenant = options.OneTenant
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -69,7 +69,7 @@ def draft(
 def issue(
     period: Month,
     tenant: Tenant = None,
-    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
+    author: options.Author = "",
     store: options.Store = "",
     fmt: Fmt = InvoiceFormat.table,
     out: Out = None,
@@ -85,7 +85,7 @@ def issue(
             invoices = [one for one in issued(books.store, month, tenant) if one.number in numbers]
         else:
             invoices = issue_all(books.store, month, books.now, tenant, books.author)
-        unnamed = _held_by_nobody(books.store, month) if tenant is None else Decimal(0)
+        unnamed = _without_tenant(books.store, month) if tenant is None else Decimal(0)
     fresh = [one for one in invoices if one.number not in before]
     already = f", {len(invoices) - len(fresh)} were issued already" if len(fresh) < len(invoices) else ""
     say(f"{period}: {len(fresh)} invoices issued{already}")
@@ -193,7 +193,7 @@ def month_of(store: Store, text: str) -> Period:
     return parse_month(text, billing_timezone(store))
 
 
-def _held_by_nobody(store: Store, month: Period) -> Decimal:
+def _without_tenant(store: Store, month: Period) -> Decimal:
     from billing.ledger_report import ledger_report
 
     rows = ledger_report(store, month, ["tenant"]).rows

@@ -1,5 +1,5 @@
-"""`gpuledger invoice void|credit|explain|verify|platform|months` and `gpuledger audit`: what happens to invoices after
-they are drafted, and who did it."""
+"""`gpuledger invoice void|credit|explain|verify|platform|months` and `gpuledger audit`: issued invoices, their
+corrections, and who did what."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gpuledger import documents
 
 Number = Annotated[str, typer.Argument(help="An invoice's number (see: invoice list).")]
-Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
 Reason = Annotated[str, typer.Option(help="The reason, for the document and the audit.")]
 
 
@@ -37,7 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command("audit")(audit)
 
 
-def void(number: Number, reason: Reason = "", author: Author = "", store: options.Store = "") -> None:
+def void(number: Number, reason: Reason = "", author: options.Author = "", store: options.Store = "") -> None:
     """Void an issued invoice; its number stays assigned, and the month can be issued again."""
     from billing.invoicing import invoices
     from billing.invoicing.documents import Invoice
@@ -56,7 +55,7 @@ def credit(
     number: Number,
     amount: Annotated[str, typer.Option(help="Net, in the invoice's currency, such as 25.00.")],
     reason: Reason = "",
-    author: Author = "",
+    author: options.Author = "",
     store: options.Store = "",
 ) -> None:
     """Issue a credit note on an issued invoice, with the taxes on the amount."""
@@ -107,7 +106,7 @@ def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat 
     if fmt is not options.Format.table:
         print_rows(rows, ("where", "stored", "computed"), fmt)
     elif rows:
-        shown = [{name: _short(value) for name, value in row.items()} for row in rows]
+        shown = [{name: _abridged(value) for name, value in row.items()} for row in rows]
         print_rows(shown, ("where", "stored", "computed"), fmt, f"{number} differs from the facts")
     for failure in failures[:1]:
         say(f"{failure} ({len(failures)} checks failed)")
@@ -222,7 +221,7 @@ def _print_explanation(found: Explanation) -> None:
 
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of the ledger, or a line of the invoice, as narrow as a terminal."""
+    """A ledger entry or an invoice line, narrow enough for a terminal."""
     if "allocation" not in row:
         return {name: row.get(name) for name in ("line", "kind", "project", "sku", "description", "amount")}
     of = {
@@ -248,6 +247,6 @@ def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _short(value: Any) -> str:
+def _abridged(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."

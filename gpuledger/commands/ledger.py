@@ -1,16 +1,16 @@
-"""`gpuledger ledger`: who held, used and wasted how many GPU-hours, and what that cost."""
+"""`gpuledger ledger`: allocated, used, idle and unmetered GPU-hours and their cost, by any dimension."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gpuledger import options
 from gpuledger.books import opened_store
-from gpuledger.output import figures_of, print_json, print_rows, say
+from gpuledger.output import figures_of, print_json, print_rows, say, two_decimals
 from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
@@ -33,17 +33,8 @@ def register(app: typer.Typer) -> None:
 
 def ledger(
     store: options.Store = "",
-    period: Annotated[
-        str,
-        typer.Option(
-            help="A month (2026-10), a day (2026-10-05) or START..END, in the billing time zone.",
-            show_default="all that is closed",
-        ),
-    ] = "",
-    by: Annotated[
-        str,
-        typer.Option(help="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour."),
-    ] = "tenant",
+    period: options.Period = "",
+    by: options.Dimensions = "tenant",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """GPU-hours and cost of the closed hours, by tenant or any other dimension (comma-separated)."""
@@ -80,18 +71,15 @@ def _print_table(report: LedgerReport) -> None:
         ],
     )
     if report.total["unpriced_gpu_hours"]:
-        say(f"{_two(report.total['unpriced_gpu_hours'])} allocated GPU-hours have no price and are in no cost above")
+        hours = two_decimals(report.total["unpriced_gpu_hours"])
+        say(f"{hours} allocated GPU-hours have no price and are in no cost above")
 
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {HEADINGS.get(name, name): _two(value) for name, value in row.items()}
+    shown = {HEADINGS.get(name, name): two_decimals(value) for name, value in row.items()}
     shown["metered"] = None if row["coverage"] is None else f"{row['coverage'] * 100:.1f} %"
     return shown
 
 
 def _amount(hours: Decimal, cost: Decimal | None) -> dict[str, Any]:
-    return {"h": _two(hours), "list cost": _two(cost)}
-
-
-def _two(value: Any) -> Any:
-    return round(value, 2) if isinstance(value, Decimal) else value
+    return {"h": two_decimals(hours), "list cost": two_decimals(cost)}

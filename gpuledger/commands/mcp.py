@@ -1,4 +1,4 @@
-"""`gpuledger mcp`: the books for an assistant, read-only, over standard input and output."""
+"""`gpuledger mcp`: an MCP server for an assistant's questions about the books, on standard input and output."""
 
 from __future__ import annotations
 

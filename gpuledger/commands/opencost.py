@@ -1,4 +1,4 @@
-"""`gpuledger allocation`: the closed hours as OpenCost's allocation API answers them."""
+"""`gpuledger allocation`: the closed hours in the format of OpenCost's allocation API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADINGS = {
     "totalCost": "total",
     "gpuEfficiency": "used",
 }
-"""Short enough for a terminal; `used` is the part of the metered time."""
+"""Column headings that fit a terminal; `used` is a share of metered time."""
 
 
 def register(app: typer.Typer) -> None:

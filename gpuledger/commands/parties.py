@@ -1,4 +1,4 @@
-"""`gpuledger invoice parties`: who sends invoices and who pays them."""
+"""`gpuledger invoice parties`: the seller's and the buyers' details on invoices."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def register(app: typer.Typer) -> None:
 def apply(
     file: Annotated[Path, typer.Argument(help="Seller and buyers, YAML (docs/billing.md).")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
+    author: options.Author = "",
+    reason: options.Reason = "",
 ) -> None:
     """Check and apply a file; issued documents do not change, and repeating it changes nothing."""
     from billing.parties.applied import apply_parties, current_parties

@@ -9,7 +9,6 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import TokenFile, open_books
-from gpuledger.commands.tokens import Author
 from gpuledger.output import print_json, print_rows, say
 
 queries = typer.Typer(no_args_is_help=True)
@@ -77,7 +76,7 @@ def save(
     shared: Annotated[bool, typer.Option("--shared/--private", help="Whether others may see it.")] = False,
     owner: Owner = "",
     issuer: options.Issuer = "",
-    author: Author = "",
+    author: options.Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     token_file: TokenFile = None,
@@ -88,12 +87,12 @@ def save(
 
     asked = (name, text, description, shared, owner, issuer)
     with open_books(store, author, token_file, sign_in) as books:
-        whose = (
+        named = (
             books.server.save_query(*asked)
             if books.server
             else save_query(books.access, books.admin, books.now, *asked)
         ).owner
-    say(f"query {name!r} of {whose} is saved{', and shared' if shared else ''}. Next: gpuledger sql --saved {name!r}")
+    say(f"query {name!r} of {named} is saved{', and shared' if shared else ''}. Next: gpuledger sql --saved {name!r}")
 
 
 @queries.command("delete")
@@ -101,7 +100,7 @@ def delete(
     name: Name,
     owner: Owner = "",
     issuer: options.Issuer = "",
-    author: Author = "",
+    author: options.Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     token_file: TokenFile = None,
@@ -110,9 +109,9 @@ def delete(
     from api.sql.saved import delete_query
 
     with open_books(store, author, token_file, sign_in) as books:
-        whose = (
+        named = (
             books.server.delete_query(name, owner, issuer)
             if books.server
             else delete_query(books.access, books.admin, books.now, name, owner, issuer)
         ).owner
-    say(f"query {name!r} of {whose} is deleted")
+    say(f"query {name!r} of {named} is deleted")

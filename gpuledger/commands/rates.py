@@ -1,4 +1,4 @@
-"""`gpuledger rates`: put a rate card in force, and see which one is, which were, and what another would change."""
+"""`gpuledger rates`: apply a rate card, list its rates, show earlier cards, compare cards."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def register(app: typer.Typer) -> None:
 def apply(
     file: Annotated[Path, typer.Argument(help="The rate card, YAML.")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
+    author: options.Author = "",
+    reason: options.Reason = "",
 ) -> None:
     """Check and apply a rate card; repeating it changes nothing."""
     from billing.rates import apply_rate_card, current_rate_card, load_rate_card

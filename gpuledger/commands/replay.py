@@ -1,4 +1,4 @@
-"""`gpuledger replay`: a public cluster trace into the store, or into files."""
+"""`gpuledger replay`: writes a public cluster trace to the store, or to files."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def openb(
 
 
 def _check(out: Path | None, store: str) -> None:
-    """Errors: LedgerError, before the trace is read, where what it holds cannot be written."""
+    """Errors: LedgerError if the destination cannot be written; called before the trace is read."""
     if out is None:
         refuse_records(store)
 
@@ -143,7 +143,7 @@ def _counts(report: IngestReport) -> str:
 
 
 def by_record(records: Records) -> Iterator[tuple[RecordType, Iterator[pa.Table]]]:
-    """The tables of each record type in turn; each group is to be used up before the next is asked for."""
+    """The tables of each record type in turn; consume each group before asking for the next."""
     pending = next(records, None)
 
     def of(record: RecordType, table: pa.Table) -> Iterator[pa.Table]:

@@ -65,7 +65,7 @@ def preview(
 
 
 def _page(store: Store, tenant: str, period: str, as_page: bool, code: str) -> str:
-    """The report of a store that is opened here, as HTML with its chart in it or as text."""
+    """The report from a store opened here, as HTML with its chart embedded, or as text."""
     from billing.ledger_report import billing_timezone
     from billing.periods import parse_period
     from dashboards.languages import language

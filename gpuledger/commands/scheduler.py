@@ -1,4 +1,4 @@
-"""`gpuledger scheduler`: run the reference scheduler, and speak with it."""
+"""`gpuledger scheduler`: run the reference scheduler, or control a running one over HTTP."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 LOG_FILE = "scheduler.log.sqlite"
 PORT = 8070
 LEVELS_SECONDS = 60.0
-"""Between two writings of the metrics for SQL."""
+"""Interval between writes of the metrics for SQL."""
 
 group = typer.Typer(help="The reference scheduler: run it, or control a running one.")
 
@@ -173,14 +173,14 @@ def serve(
         deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
         runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or ())
         service = Service(journal, settings, cluster, runs, time.time, deliver)
-        step = stack.enter_context(_stepping(service, runs, kubeconfig, kube_context))
+        step = stack.enter_context(_cycles(service, runs, kubeconfig, kube_context))
         listener = stack.enter_context(listen(host, port))
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
         stack.enter_context(_serving(build_app(service, token, allowed, tokens), listener))
         stack.enter_context(_calling_back(service, interval))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
         say(f"  Log         {journal.path}, {journal.last:,} entries")
-        _loop(service, step, lambda: _read_again(service, config, changes), interval, deliver)
+        _loop(service, step, lambda: _reload(service, config, changes), interval, deliver)
     say("stopped; whatever runs goes on, and a later start finds it")
 
 
@@ -207,10 +207,10 @@ def _executor(
 
 
 @contextlib.contextmanager
-def _stepping(
+def _cycles(
     service: Service, executor: Executor, kubeconfig: Path | None, context: str
 ) -> Iterator[Callable[[], bool]]:
-    """One round, of the scheduler alone or of the operator around it."""
+    """Yields the function that runs one cycle: of the scheduler alone, or of the operator around it."""
     from scheduler.kubernetes.executor import Pods
 
     if not isinstance(executor, Pods):
@@ -264,7 +264,7 @@ def _delivering(events: str, cluster: str, token_file: Path | None, store: str) 
 
 @contextlib.contextmanager
 def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
-    """HTTP on a thread of its own; the signals stay with the main thread."""
+    """Serves HTTP on a thread of its own; the main thread handles signals."""
     from gpuledger.http.limits import limits_here
     from gpuledger.http.server import Server
     from scheduler.live.http import AGENTS, MOST_AGENT_BYTES
@@ -281,7 +281,7 @@ def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _calling_back(service: Service, interval: float) -> Iterator[None]:
-    """Callbacks on a thread of their own: a receiver that is slow holds up no decision."""
+    """Delivers callbacks on a thread of their own, so that a slow receiver delays no decision."""
     stop = threading.Event()
     begun: list[threading.Thread] = []
 
@@ -304,11 +304,11 @@ def _calling_back(service: Service, interval: float) -> Iterator[None]:
 def _loop(
     service: Service,
     step: Callable[[], bool],
-    read_again: Callable[[], None],
+    reload: Callable[[], None],
     interval: float,
     deliver: Deliver | None,
 ) -> None:
-    """Rounds until SIGINT or SIGTERM; at once again while there is something to do."""
+    """Runs cycles until SIGINT or SIGTERM, `interval` seconds apart, or without a pause while there is work."""
     from gpuledger.serve import collect_seldom
 
     collect_seldom()
@@ -322,12 +322,12 @@ def _loop(
     try:
         while not stop.is_set():
             try:
-                read_again()
+                reload()
                 if step():
                     continue
                 if deliver is not None and time.monotonic() - measured_at >= LEVELS_SECONDS:
                     measured_at = time.monotonic()
-                    deliver("service_levels", service.measured(_levels))
+                    deliver("service_levels", service.measured(_service_levels))
             except (LedgerError, OSError) as error:
                 log.error("%s", error)
             stop.wait(interval)
@@ -336,9 +336,9 @@ def _loop(
             signal.signal(number, handler)
 
 
-def _read_again(service: Service, config: Path, changes: Reread) -> None:
-    """Applies the settings where their file has changed, and until they could be written down. Of settings that are
-    gone or unusable it says so once, and the ones in force stay."""
+def _reload(service: Service, config: Path, changes: Reread) -> None:
+    """Applies the settings when their file has changed, and again until the log has them. If the file is missing or
+    invalid, logs that once; the settings in force stay."""
     from scheduler.settings import SettingsError, load_settings
 
     def configure() -> None:
@@ -353,7 +353,7 @@ def _read_again(service: Service, config: Path, changes: Reread) -> None:
         log.error("%s", error)
 
 
-def _levels(service: Service) -> list[Row]:
+def _service_levels(service: Service) -> list[Row]:
     from scheduler.exposition import rows
 
     return rows(service.series(), service.cluster, service.book.meter.now, LEVELS_SECONDS)
@@ -395,7 +395,7 @@ def submit(
     document |= {name: value for name, value in given.items() if value not in ("", None)}
     if gpus is not None:
         request["devices"] = gpus
-    _print_one(_client(url, token_file).submit(document | {"request": request}), output)
+    _print_document(_client(url, token_file).submit(document | {"request": request}), output)
 
 
 def _document(path: Path | None) -> dict[str, Any]:
@@ -441,7 +441,7 @@ def explain(
 
 
 def explained(found: dict[str, Any]) -> list[str]:
-    """An explanation in lines."""
+    """The lines of an explanation, for people."""
     lines = [" · ".join(f"{k} {found[k]}" for k in ("job_id", "status", "queue", "tenant", "attempt") if found.get(k))]
     for reason in found.get("reasons", []):
         counts = ", ".join(f"{what} {count}" for what, count in reason.get("counts", {}).items())
@@ -454,7 +454,7 @@ def explained(found: dict[str, Any]) -> list[str]:
     if found.get("expected_start"):
         error = found["expected_start_error_seconds"]
         past = f"; past ones were off by p50 {error['p50']:.0f} s, p95 {error['p95']:.0f} s" if error["known"] else ""
-        lines.append(f"  first told to start by {found['expected_start']}{past}")
+        lines.append(f"  first expected to start by {found['expected_start']}{past}")
     lines.append("history:")
     for entry in found["history"]:
         rest = {key: value for key, value in entry.items() if key not in ("at", "what", "sequence")}
@@ -464,8 +464,8 @@ def explained(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _telling(what: str, help_text: str) -> Callable[..., None]:
-    """A command that is done to a job by its name alone."""
+def _job_action(what: str, help_text: str) -> Callable[..., None]:
+    """Makes a command that does one action on a job, and needs only its id."""
 
     def command(
         job_id: JobId,
@@ -473,7 +473,7 @@ def _telling(what: str, help_text: str) -> Callable[..., None]:
         token_file: TokenFile = None,
         output: options.OutputFormat = options.Format.table,
     ) -> None:
-        _print_one(_client(url, token_file).tell(job_id, what), output)
+        _print_document(_client(url, token_file).act(job_id, what), output)
 
     command.__doc__ = help_text
     return command
@@ -487,7 +487,7 @@ def finish(
     output: options.OutputFormat = options.Format.table,
 ) -> None:
     """Report that a running job has ended, with --executor none."""
-    _print_one(_client(url, token_file).tell(job_id, "finish", {"succeeded": ending is End.finished}), output)
+    _print_document(_client(url, token_file).act(job_id, "finish", {"succeeded": ending is End.finished}), output)
 
 
 def room(
@@ -541,7 +541,7 @@ def demand(
     """Report a service's queue length or utilization; its replicas follow."""
     if waiting is None and utilization is None:
         raise LedgerError("demand", "says nothing", "Give --waiting, --utilization or both")
-    _print_one(_client(url, token_file).demand(service, waiting, working, utilization), output)
+    _print_document(_client(url, token_file).demand(service, waiting, working, utilization), output)
 
 
 def node(
@@ -552,7 +552,7 @@ def node(
     output: options.OutputFormat = options.Format.table,
 ) -> None:
     """Set a node's state: nothing starts on an unavailable one; what runs there continues."""
-    _print_one(_client(url, token_file).set_node(name, state), output)
+    _print_document(_client(url, token_file).set_node(name, state), output)
 
 
 def snapshot(out: Annotated[Path, typer.Argument(help="File to write, JSON lines.")], data: Data = None) -> None:
@@ -626,7 +626,7 @@ def _client(url: str, token_file: Path | None) -> Client:
     return Client(url, read_token(token_file), whoever())
 
 
-def _print_one(row: dict[str, Any], output: options.Format) -> None:
+def _print_document(row: dict[str, Any], output: options.Format) -> None:
     if output is options.Format.json:
         print_json(row)
     else:
@@ -649,18 +649,18 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "submit": submit,
     "list": list_jobs,
     "explain": explain,
-    "cancel": _telling("cancel", "End a job; one that runs is stopped."),
-    "hold": _telling("hold", "Keep a pending job from starting."),
-    "release": _telling("release", "Let a held job start again."),
-    "suspend": _telling(
+    "cancel": _job_action("cancel", "End a job; one that runs is stopped."),
+    "hold": _job_action("hold", "Keep a pending job from starting."),
+    "release": _job_action("release", "Let a held job start again."),
+    "suspend": _job_action(
         "suspend",
         "Set a job aside: one that runs is stopped and gives its devices back; it keeps its place in the queue.",
     ),
-    "resume": _telling("resume", "Let a suspended job wait again, in the place that its submission gives it."),
-    "renew": _telling("renew", "Renew the lease of a running job, which otherwise ends when it is over."),
+    "resume": _job_action("resume", "Let a suspended job wait again, in the place that its submission gives it."),
+    "renew": _job_action("renew", "Renew the lease of a running job, which otherwise ends when it is over."),
     "finish": finish,
     "room": room,
-    "ready": _telling("ready", "Say that a service's replica has loaded and serves; until then it was cold."),
+    "ready": _job_action("ready", "Say that a service's replica has loaded and serves; until then it was cold."),
     "pools": pools,
     "services": services,
     "demand": demand,

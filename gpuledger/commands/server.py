@@ -1,4 +1,4 @@
-"""`gpuledger server`: hold a store, take in what agents push, close the books every hour, serve the dashboard."""
+"""`gpuledger server`: `gpuledger up` that also receives what agents and other senders push."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def server(
     refuse_served(store, "and serves it already", "Open that address, or give another store")
     tls = _tls(tls_cert, tls_key)
     if not is_loopback(host):
-        _refuse_open_doors(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)
+        _refuse_insecure(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)
     senders = Senders(tokens, _reviewer)
     profiles = _profiles(profile or ())
     with open_store(store, backups) as opened, listen(host, port) as listener:
@@ -100,7 +100,7 @@ def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
     return Tls(certificate, key)
 
 
-def _refuse_open_doors(host: str, tls: Tls | None, books_ok: bool, plain_ok: bool) -> None:
+def _refuse_insecure(host: str, tls: Tls | None, books_ok: bool, plain_ok: bool) -> None:
     if not books_ok:
         raise LedgerError(
             f"--host {host}",
@@ -116,7 +116,7 @@ def _refuse_open_doors(host: str, tls: Tls | None, books_ok: bool, plain_ok: boo
 
 
 def _profiles(given: Sequence[str]) -> Sequence[Profile]:
-    """Those that come with gpuledger, and the given ones: one of the same name takes the place of ours."""
+    """The shipped profiles and the given ones, which replace shipped ones of the same name."""
     from collectors.exporters.profile import FILES, profile_of
 
     own = [profile_of(one) for one in given]
@@ -126,8 +126,8 @@ def _profiles(given: Sequence[str]) -> Sequence[Profile]:
 
 @contextlib.contextmanager
 def _receiving(store: Store, senders: Senders, profiles: Sequence[Profile]) -> Iterator[list[Route]]:
-    """The doors for what is pushed, with connections and threads of their own: pages and closes need not wait for them,
-    nor what is written for what is looked up."""
+    """Routes for pushed records. They have connections and threads of their own, so that pushes do not delay pages and
+    closes, nor reads delay writes."""
     from collectors.receivers.assembler import EVERY_SECONDS, Assembler
     from collectors.receivers.endpoint import MetricsEndpoint
     from collectors.receivers.log import PointLog
@@ -153,7 +153,7 @@ def _receiving(store: Store, senders: Senders, profiles: Sequence[Profile]) -> I
 
 
 def _reviewer(settings: Kubernetes) -> Reviewer:
-    """What asks the API server whose a service account's token is."""
+    """A client that asks the API server for the owner of a service account's token."""
     from collectors.kubernetes.connection import find
     from collectors.kubernetes.token_review import TokenReviews
 
@@ -161,10 +161,9 @@ def _reviewer(settings: Kubernetes) -> Reviewer:
 
 
 def _app(store: Store, routes: Sequence[Route], pages: ASGIApp | None, trusted_proxies: Sequence[str]) -> ASGIApp:
-    """What is pushed to the doors for it, everything else (the events of the server's life, too) to the dashboard.
+    """Sends pushes to their routes, and everything else, lifespan events included, to the dashboard.
 
-    routes: of those doors.   trusted_proxies: who tells the outer address of who pushes; the dashboard knows them
-    already.
+    routes: for pushed records.   trusted_proxies: that report a sender's address; the dashboard has its own list.
     """
     from starlette.applications import Starlette
 
@@ -185,7 +184,7 @@ def _app(store: Store, routes: Sequence[Route], pages: ASGIApp | None, trusted_p
 
 
 def _healthz(store: Store) -> ASGIApp:
-    """What is served without a dashboard."""
+    """The application without a dashboard: /healthz."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse

@@ -1,4 +1,4 @@
-"""`gpuledger simulate`: what would happen. `fragmentation`: the published experiment, on the scheduler's placement."""
+"""`gpuledger simulate`: what-if simulations; here `fragmentation`, the published experiment on our placement."""
 
 from __future__ import annotations
 

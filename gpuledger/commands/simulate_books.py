@@ -1,4 +1,4 @@
-"""`gpuledger simulate capacity` from the books of a store: what more, fewer or shared GPUs would have changed."""
+"""`gpuledger simulate capacity` without a trace: what more, fewer or shared GPUs would have changed in the books."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def from_books(
     bound: tuple[float, float] | None,
     output: options.Format,
 ) -> None:
-    """group: names that may be empty.   bound: quantile of the waits, and seconds that it shall be at most."""
+    """group: its names may be empty.   bound: a quantile of the waits, and its maximum in seconds."""
     from api.capacity import what_if, workloads_of
     from billing.ledger_report import billing_timezone
     from billing.periods import parse_period
@@ -90,7 +90,7 @@ def named(change: Change) -> str:
 
 
 def _each(workloads: Sequence[Workload], output: options.Format) -> None:
-    """A row for each model and pool: real waits beside the simulator's."""
+    """A row per model and pool, with real waits and the simulator's."""
     from scheduler.simulate.books.what_if import as_it_was
     from scheduler.simulate.books.workload import Change, latest
 

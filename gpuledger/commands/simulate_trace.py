@@ -1,4 +1,4 @@
-"""`gpuledger simulate TRACE`: a trace under several configurations, side by side; and how many GPUs it takes."""
+"""`gpuledger simulate TRACE`: compares configurations on a trace; `simulate capacity TRACE`: the fewest GPUs for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.simulate.traces import Trace
 
 TABLE_ROWS = 100_000
-"""Rows of events that are kept before they become a table."""
+"""Rows that are buffered before they become a table."""
 
 TracePath = Annotated[
     Path, typer.Argument(metavar="TRACE", help="Philly's or openb's job list, or a CSV of jobs (docs/simulate.md).")
@@ -46,7 +46,7 @@ First = Annotated[int, typer.Option("--first", min=0, help="At most this many jo
 
 
 class TraceGroup(TyperGroup):
-    """What is no command is a trace: `simulate TRACE` is `simulate trace TRACE`."""
+    """Takes an argument that names no command for a trace: `simulate TRACE` is `simulate trace TRACE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
@@ -96,10 +96,12 @@ def trace(
     reports = []
     for number, setup in enumerate(setups):
         tables = _Tables() if number == 0 and (out is not None or into_store) else None
-        tell = tables.tell if tables else None
+        add_rows = tables.add if tables else None
         with bar("jobs") as show:
             ended = partial(_show, show, show.add_task(setup.name, total=len(read.jobs)))
-            found = simulate(read.jobs, setup, prices, tell, read.name, spacing, pauses=read.pauses, on_progress=ended)
+            found = simulate(
+                read.jobs, setup, prices, add_rows, read.name, spacing, pauses=read.pauses, on_progress=ended
+            )
         reports.append(found)
         if tables is not None and out is not None:
             _write_files(tables.tables(), out)
@@ -185,7 +187,7 @@ def _of_trace(
     first: int,
     output: options.Format,
 ) -> None:
-    """The fewest nodes of a model with which a trace keeps a bound on waiting; every size that was tried is shown."""
+    """Finds and prints the fewest nodes of a model with which a trace keeps a bound on waits, and every size tried."""
     from scheduler.settings import Settings, load_settings
     from scheduler.setup import setup_of
     from scheduler.simulate.capacity import fewest_nodes
@@ -265,13 +267,13 @@ def _prices(path: Path | None, nodes: Sequence[Node], at: str) -> Mapping[str, D
 
 
 class _Tables:
-    """Rows on their way to files or the store, as tables as soon as they are many."""
+    """Buffers rows for files or the store, and makes a table of every TABLE_ROWS."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Row]] = {"devices": [], "events": []}
         self._tables: dict[str, list[pa.Table]] = {"devices": [], "events": []}
 
-    def tell(self, record: str, rows: Sequence[Row]) -> None:
+    def add(self, record: str, rows: Sequence[Row]) -> None:
         self._rows[record] += rows
         if len(self._rows[record]) >= TABLE_ROWS:
             self._make(record)
@@ -319,7 +321,7 @@ def _into_store(tables: Mapping[str, Sequence[pa.Table]], url: str, source: str)
 
 
 def _rounded(value: Any) -> Any:
-    """For people: four digits that count, of large numbers all before the point."""
+    """A number for people: four significant digits, or all digits before the point."""
     if isinstance(value, Decimal):
         return round(value, 2)
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""`gpuledger slo`: service level objectives, how they stand, and the credits that missed ones give a right to."""
+"""`gpuledger slo`: service level objectives, their state, and credits for missed ones."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def register(app: typer.Typer) -> None:
 def apply(
     file: Annotated[Path, typer.Argument(help="The objectives, YAML.")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
+    author: options.Author = "",
+    reason: options.Reason = "",
 ) -> None:
     """Check and apply a file of objectives; repeating it changes nothing."""
     from alerts.slo.applied import apply_objectives, current_objectives
@@ -77,7 +77,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
 @slo.command("status")
 def status(
     store: options.Store = "",
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all")] = None,
+    tenant: options.OneTenant = None,
     at: At = "",
     check: Annotated[
         bool, typer.Option("--check", help="Exit 1 if an objective is missed or its budget burns.")

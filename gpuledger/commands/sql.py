@@ -77,7 +77,7 @@ def _saved(books: Books, name: str, owner: str) -> str:
 
 
 def _embedded(store: Store, text: str, wanted: str) -> Generator[bytes, None, None]:
-    """Whoever can open the store has all of it anyway; the limits are there so that a slip does not fill the memory."""
+    """Runs a statement in the store. Whoever can open it may read all of it; limits only guard against mistakes."""
     from access.principal import ANYBODY
     from api.sql.engine import Engine, Question
     from api.sql.limits import Limits
@@ -110,14 +110,14 @@ def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> G
 
 
 def _refused(url: str, answer: httpx.Response) -> LedgerError:
-    """The gate answers with a problem, the engine with a line."""
+    """The error of a response: authentication answers with a problem document, the engine with a line."""
     if answer.headers.get("content-type") == "application/problem+json":
         return LedgerError(url, answer.json()["detail"], "Give --token-file, or GPULEDGER_TOKEN; see docs/access.md")
     return LedgerError("sql", answer.text.strip()[:2000] or f"answers {answer.status_code}")
 
 
 def _draw(pieces: Generator[bytes, None, None]) -> None:
-    """A table; or the answer as it is, where the statement names a format of its own."""
+    """Prints a table, or the raw response if the statement names a format of its own."""
     with contextlib.closing(pieces):
         lines = _lines(pieces)
         head = [line for _, line in zip(range(2), lines, strict=False)]
@@ -146,7 +146,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _texts(line: bytes) -> list[str]:
-    """The texts of a JSON list; none where it is something else."""
+    """The strings of a JSON list; empty if it is something else."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -159,7 +159,7 @@ def _readable(cell: Any) -> Any:
 
 
 def _write(pieces: Generator[bytes, None, None], out: Path | None) -> None:
-    """The statement ends with it, also where it cannot be written."""
+    """Writes the response; the statement is closed even if writing fails."""
     with contextlib.closing(pieces):
         if out is None:
             for piece in pieces:

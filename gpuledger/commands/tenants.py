@@ -1,4 +1,4 @@
-"""`gpuledger tenants`: whose what is held is, by rules over what the sources reported."""
+"""`gpuledger tenants`: the tenant mapping: who pays for what the sources reported."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def register(app: typer.Typer) -> None:
 def apply(
     file: Annotated[Path, typer.Argument(help="The tenant mapping, YAML.")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
+    author: options.Author = "",
+    reason: options.Reason = "",
 ) -> None:
     """Check and apply a mapping; repeating it changes nothing."""
     from billing.rates import current_rate_card
@@ -102,12 +102,20 @@ def check(
     reported = ("reported_tenant", "reported_project", "queue", "cluster")
     if found.moves:
         print_rows(
-            [_rounded(row) for row in found.moves], (*reported, "now", "then", "gpu_hours"), table, "would change"
+            [_rounded(row) for row in found.moves],
+            (*reported, "now", "then", "gpu_hours"),
+            table,
+            "would change",
         )
     for rule in found.idle:
         say(f"{rule} matches no allocation")
     if found.unmapped:
-        print_rows([_rounded(row) for row in found.unmapped], (*reported, "owner", "gpu_hours"), table, "no rule fits")
+        print_rows(
+            [_rounded(row) for row in found.unmapped],
+            (*reported, "owner", "gpu_hours"),
+            table,
+            "no rule fits",
+        )
         raise typer.Exit(1)
     say(f"{file}: {_count(len(mapping.rules), 'rule')}; everything in the closed books has one")
 

@@ -22,7 +22,6 @@ Roles = Annotated[list[str] | None, typer.Option("--role", help="admin, finance,
 Tenants = Annotated[
     list[str] | None, typer.Option("--tenant", help="Tenants that the role tenant sees; may be repeated.")
 ]
-Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +43,7 @@ def create(
         ),
     ] = "",
     issuer: options.Issuer = "",
-    author: Author = "",
+    author: options.Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     token_file: TokenFile = None,
@@ -67,8 +66,8 @@ def create(
             shown = _shown(token)
     typer.echo(reported)
     row = shown_as(options.Format.table, shown)
-    whose = row["owner"] if row["issuer"] == "local" else f"{row['owner']} ({row['issuer']})"
-    say(f"token {row['id']} of {whose}: {row['roles']}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")
+    owned_by = row["owner"] if row["issuer"] == "local" else f"{row['owner']} ({row['issuer']})"
+    say(f"token {row['id']} of {owned_by}: {row['roles']}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")
 
 
 @tokens.command("list")
@@ -95,8 +94,8 @@ def list_(
 @tokens.command("revoke")
 def revoke(
     id: Annotated[str, typer.Argument(metavar="ID", help="See: gpuledger tokens list")],
-    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
-    author: Author = "",
+    reason: options.Reason = "",
+    author: options.Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     token_file: TokenFile = None,
@@ -114,11 +113,11 @@ def revoke(
 
 def _shown(token: Token) -> dict[str, Any]:
     owner = token.owner
-    whose = {"owner": owner.name, "issuer": owner.issuer, "subject": owner.subject, "owner_disabled": owner.disabled}
-    return {**vars(token), **whose}
+    of_owner = {"owner": owner.name, "issuer": owner.issuer, "subject": owner.subject, "owner_disabled": owner.disabled}
+    return {**vars(token), **of_owner}
 
 
 def shown_as(fmt: options.Format, row: dict[str, Any]) -> dict[str, Any]:
-    """Sets as lists in JSON, as words for people."""
+    """A row with its sets as lists for JSON, or as space-separated words for people."""
     sets = {name: sorted(value) for name, value in row.items() if isinstance(value, frozenset | list)}
     return {**row, **(sets if fmt is options.Format.json else {name: " ".join(words) for name, words in sets.items()})}

@@ -1,5 +1,7 @@
-"""`gpuledger up`: hold a store, close its books every hour, serve the dashboard. `--demo` fills it first, or
-`--prometheus` with what a Prometheus holds."""
+"""`gpuledger up`: opens a store, closes its books every hour and serves the dashboard.
+
+First, `--demo` fills the store with a simulated month, or `--prometheus` with a Prometheus's history.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,7 @@ def up(
     if demo and asked is not None:
         raise LedgerError("--demo, --prometheus", "a store has one of them", "Leave one out")
     if sign_in is None:
-        _refuse_strangers(host, insecure_no_sign_in)
+        _refuse_without_sign_in(host, insecure_no_sign_in)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
     with contextlib.ExitStack() as stack:
         opened = stack.enter_context(open_store(url, backups))
@@ -135,7 +137,7 @@ def up(
         raise typer.Exit(1)
 
 
-def _refuse_strangers(host: str, insecure: bool) -> None:
+def _refuse_without_sign_in(host: str, insecure: bool) -> None:
     from warehouse.hosts import is_loopback
 
     if is_loopback(host):
@@ -152,7 +154,7 @@ def _refuse_strangers(host: str, insecure: bool) -> None:
 def _asked(
     url: str, since: str, cluster: str, selector: str, token: Path | None, login: Path | None, ca: Path | None
 ) -> Asked | None:
-    """Errors: LedgerError for what does not fit together; it never repeats what may be a password."""
+    """Errors: LedgerError for options that conflict; it never repeats what may be a password."""
     if not url:
         if since or selector or token or login or ca:
             raise LedgerError("--since, --prometheus-...", "say how a Prometheus is read", "Add --prometheus URL")
@@ -207,7 +209,7 @@ def _follow(history: History, store: Store, stop: threading.Event) -> None:
 
 
 def _prepare(store: Store, fill: Callable[[Steps], T] | None) -> T | None:
-    """Migrates the store and, if asked, fills it; on a worker thread, so that Ctrl-C is heard."""
+    """Migrates the store and, if asked, fills it; on a worker thread, so that Ctrl-C works."""
     from gpuledger.steps import Steps, in_worker
 
     stop = threading.Event()
@@ -228,7 +230,7 @@ def _prepare(store: Store, fill: Callable[[Steps], T] | None) -> T | None:
 
 @contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """While something is prepared, SIGTERM ends it as Ctrl-C does."""
+    """Makes SIGTERM end the preparation as Ctrl-C does."""
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt

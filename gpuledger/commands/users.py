@@ -1,4 +1,4 @@
-"""`gpuledger users`: who may ask: local users, people of single sign-on, service accounts."""
+"""`gpuledger users`: local users, users of single sign-on, service accounts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import TokenFile, open_books
-from gpuledger.commands.tokens import Author, Roles, Tenants, shown_as
+from gpuledger.commands.tokens import Roles, Tenants, shown_as
 from gpuledger.output import print_rows, say
 from warehouse.errors import LedgerError
 
@@ -38,7 +38,7 @@ def add(
     service: Annotated[
         bool, typer.Option("--service", help="A service account: owns tokens, has no password.")
     ] = False,
-    author: Author = "",
+    author: options.Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     token_file: TokenFile = None,
@@ -67,7 +67,7 @@ def set_(
         bool | None, typer.Option("--disable/--enable", help="Whether they and their tokens have access.")
     ] = None,
     issuer: options.Issuer = "",
-    author: Author = "",
+    author: options.Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     token_file: TokenFile = None,
@@ -110,7 +110,7 @@ def _password(file: Path | None) -> str:
     if file is None:
         try:
             with warnings.catch_warnings():
-                if not sys.stdin.isatty():  # nothing is typed here, so nothing shows
+                if not sys.stdin.isatty():  # the echo does not matter, nobody types
                     warnings.simplefilter("ignore", getpass.GetPassWarning)
                 return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
         except typer.Abort as left:

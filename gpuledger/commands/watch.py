@@ -1,4 +1,4 @@
-"""`gpuledger watch`: a scheduler's word on who holds which GPUs, as it happens."""
+"""`gpuledger watch`: follows Kubernetes or Slurm, and records which workload is allocated which GPUs."""
 
 from __future__ import annotations
 
@@ -141,18 +141,18 @@ def kubernetes(
         from collectors.kubernetes.api import Api
         from collectors.kubernetes.watcher import Watcher
 
-        with contextlib.closing(states.State(where, cluster)) as kept:
+        with contextlib.closing(states.State(where, cluster)) as state_store:
             say(f"kubernetes: {connection.server} as cluster {cluster}, {to.name}")
             api = Api(connection)
             watcher = Watcher(
                 api,
                 settings,
-                kept,
+                state_store,
                 to.put,
                 inventory=_inventory(inventory, to.devices, cluster),
                 say=lambda line: say(f"kubernetes: {line}"),
             )
-            _until_reported(_watch(watcher, api, once))
+            _run_until_stopped(_watch(watcher, api, once))
             say(f"kubernetes: {to.closing_line(watcher.dropped)}")
 
 
@@ -286,9 +286,9 @@ def _inventory(path: Path | None, devices: Callable[[], list[Row]], cluster: str
 
 
 def _read_devices(path: Path) -> list[Row]:
-    """The last row of each device in a file of JSON lines; lines of another record type are passed over."""
+    """The last row of each device in a file of JSON lines; lines of other record types are ignored."""
     last: dict[str, Row] = {}
-    # Not `splitlines`: a text that a user wrote may hold what it takes for the end of a line.
+    # Not `splitlines`: a name that a user wrote may contain what it treats as a line break.
     for number, line in enumerate(path.read_text(encoding="utf-8").rstrip("\n").split("\n"), 1):
         try:
             row = parse_json(line)
@@ -308,7 +308,7 @@ async def _watch(watcher: Watcher, api: Api, once: bool) -> None:
         await api.close()
 
 
-def _until_reported(work: Coroutine[Any, Any, None]) -> None:
+def _run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
     """Runs a coroutine to its end, or to SIGINT or SIGTERM."""
 
     async def main() -> None:
@@ -328,12 +328,12 @@ def _stopping() -> Iterator[threading.Event]:
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def reported(number: int, _: object) -> None:
+    def stop_on(number: int, _: object) -> None:
         stop.set()
         signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
-        signal.signal(number, reported)
+        signal.signal(number, stop_on)
     try:
         yield stop
     finally:

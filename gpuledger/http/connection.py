@@ -1,6 +1,6 @@
 """One connection: uvicorn's, with limits on how long it waits for its client and how much it accepts.
 
-uvicorn has no time for a head, no bound on its size, and takes trailers for headers of the request that is under way.
+uvicorn has no timeout for a request head and no limit on its size, and takes trailers for headers of the request.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from gpuledger.http.limits import HttpLimits
 
 log = logging.getLogger(__name__)
 log.setLevel(logging.ERROR)
-"""Our own errors, and not each request of a stranger that is none: those could fill the log. (Not below uvicorn's own
-logger: configuring that one, when the server starts, sets those below it back.)"""
+"""Logs our own errors, not each malformed request of a stranger, which could fill the log. (This is no child of
+uvicorn's logger: uvicorn resets those at start.)"""
 
 
 class Phase(Enum):
-    """What a connection is about: `head` its next request's, or nothing yet; `body` the rest of one; `work` an answer
-    to a request that is all there."""
+    """What a connection waits for: the `head` of its next request, the `body` of one, or the `work` of answering one
+    that has arrived in full."""
 
     head, body, work = range(3)
 
 
 class _TooManyAheadError(Exception):
-    """The parser turns it into the end of the connection."""
+    """Too many pipelined requests; the parser closes the connection."""
 
 
 class Connection(HttpToolsProtocol):
-    """`phase` began at `since` (the event loop's time). left: called once it is over."""
+    """since: when `phase` began, in the event loop's time.   left: called once when the connection closes."""
 
     def __init__(self, limits: HttpLimits, left: Callable[[], None], **ours: Any) -> None:
         super().__init__(**ours)
@@ -48,12 +48,12 @@ class Connection(HttpToolsProtocol):
         self.since = self.loop.time()
         self._head_bytes = self._raw_bytes = self._body_bytes = 0
         self._answered_at: float | None = None
-        """When the answer was over before its request was."""
+        """When the response ended, if it did before the request's body."""
         self._unread = 0
         self._read_at = self.since
         self._closing_at: float | None = None
         self._cycles: list[RequestResponseCycle] = []
-        """Of requests that are not answered in full."""
+        """Requests whose response is incomplete."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -61,7 +61,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._left()
-        for cycle in self._cycles:  # uvicorn thinks of the last one alone
+        for cycle in self._cycles:  # uvicorn tells only the last one
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
@@ -84,9 +84,9 @@ class Connection(HttpToolsProtocol):
         elif self._head_bytes > self.limits.head_bytes:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
-    # What the parser finds.
+    # Called by the parser.
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.phase is not Phase.body:  # else it is a trailer
+        if self.phase is not Phase.body:  # in a body it is a trailer
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -117,7 +117,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.cycle.response_complete:
-            return  # of a request that was sent ahead
+            return  # of a pipelined request
         if self.phase is Phase.body:
             self._answered_at = self.loop.time()
         elif self.phase is Phase.work:
@@ -128,20 +128,20 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nobody need be told that a stranger asked for a websocket."""
+        """Silent: any stranger can ask for a websocket."""
 
     # Limits.
     @property
     def waits(self) -> bool:
-        """Whether it waits for its client: it may be ended for the sake of others."""
+        """Whether it waits for its client, and so may be closed to make room for others."""
         return self.transport.is_closing() or (self.phase is not Phase.work and not self.pipeline)
 
     def check(self, now: float) -> None:
-        """Ends what has waited for its client too long; to be called every second or so."""
+        """Closes the connection if it has waited too long for its client; called about every second."""
         if self._unread_too_long(now):
             self.transport.abort()
         elif self.transport.is_closing():
-            # Over TLS it waits for the other end to say goodbye.
+            # Over TLS, closing waits for the other side's close_notify.
             self._closing_at = self._closing_at or now
             if now - self._closing_at > self.limits.rest_seconds and not self.transport.get_write_buffer_size():
                 self.transport.abort()
@@ -154,7 +154,7 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _unread_too_long(self, now: float) -> bool:
-        """Whether an answer waits, and its client reads less of it than it must."""
+        """Whether the client reads a waiting response more slowly than `answer_rate`."""
         unread = self.transport.get_write_buffer_size()
         if unread:
             unread += self._in_the_kernel()
@@ -166,7 +166,7 @@ class Connection(HttpToolsProtocol):
         return now - self._read_at > self.limits.answer_seconds
 
     def _in_the_kernel(self) -> int:
-        """Bytes that were handed to it and not acknowledged yet: it lets us see room only by the megabyte."""
+        """Sent bytes that are not acknowledged; asyncio notices a drained socket buffer only by the megabyte."""
         size = array("i", [0])
         try:
             fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, size)
@@ -186,14 +186,14 @@ class Connection(HttpToolsProtocol):
         return None
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """An answer that no application gives, and the end of the connection; the end alone amid another answer."""
+        """Answers in place of the application and closes; amid another response it only closes."""
         if self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started:
             self.transport.abort()
             return
-        said = f"{status.phrase}\n".encode()
+        body = f"{status.phrase}\n".encode()
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
-            f"content-length: {len(said)}\r\nconnection: close\r\n\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
-        self.transport.write(head.encode() + said)
+        self.transport.write(head.encode() + body)
         self.transport.close()

@@ -1,6 +1,6 @@
-"""One request and its answer: how long its body may take, how large it may be, and how large an answer may be.
+"""One request and its response: limits on the time and size of the body, and on the size of the response.
 
-The clock of a body runs only while the application waits for it, so a server that is busy blames nobody.
+The body's clock runs only while the application waits for it, so a busy server causes no timeout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Exchanges:
-    """ASGI middleware around everything that is served."""
+    """ASGI middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, limits: HttpLimits) -> None:
         self._app, self._limits = app, limits
@@ -39,7 +39,7 @@ class Exchanges:
 
 
 class _AnsweredError(BaseException):
-    """Ends a request that a limit has answered. No Exception, so that nothing between takes it for one of its own."""
+    """Ends a request that exceeded a limit. A BaseException, so that no handler in between catches it."""
 
     def __init__(self, status: HTTPStatus, detail: str) -> None:
         super().__init__(detail)
@@ -89,7 +89,7 @@ class _Exchange:
         if message["type"] == "http.response.start":
             length = dict(message["headers"]).get(b"content-length", b"")
             if length.isdigit() and int(length) > self._limits.answer_bytes:
-                self._long = message  # its first piece shows whether it is a file, or was made in memory
+                self._long = message  # its first chunk shows whether it is a file, or was made in memory
                 return
             self._started = True
         elif self._long is not None:
@@ -106,7 +106,7 @@ class _Exchange:
 
     async def refuse(self, why: _AnsweredError) -> None:
         if self._started:
-            return  # uvicorn breaks off: half an answer is never taken for a whole one
+            return  # uvicorn closes the connection, so a partial response never looks complete
         document = {"type": "about:blank", "title": why.status.phrase, "status": why.status, "detail": why.detail}
         text = json.dumps(document).encode()
         headers: Mapping[str, str] = {

@@ -16,20 +16,20 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True)
 class HttpLimits:
-    """connections: open at the same time.   per_address: of them from one address (an IPv6 network of 64 bits).
-    trusted: proxies, which many people share: per_address does not hold for them.
+    """connections: open at the same time.   per_address: of these from one address (for IPv6, one /64).
+    trusted: proxies, which many clients share, and which per_address does not apply to.
 
     tls_seconds: for the handshake.   head_seconds: from the connection, or the first byte of a further request, to the
     end of its head.   idle_seconds: between two requests.   head_bytes: of request line and headers.
     url_bytes: of the URL.   headers: how many.   pipelined: requests sent ahead of their answers.
 
-    body_bytes: of a body as it travels; own_body_bytes: the same by the start of the path.   bodies_bytes: of all
-    bodies that are held at the same time.   body_grace_seconds, body_rate: a body may be waited for so long, and a
-    second longer for every so many bytes of it that came.   body_framing: bytes of chunks' frames beyond as many as
-    the body has.   rest_seconds: for the rest of a body that nobody wants any more.
+    body_bytes: of a body on the wire; own_body_bytes: overrides it by prefix of the path.   bodies_bytes: of all bodies
+    in memory at the same time.   body_grace_seconds, body_rate: a body may take the grace, and one second more for
+    every `body_rate` bytes received.   body_framing: bytes of chunked framing beyond the body's own size.
+    rest_seconds: to read the rest of a body after its response.
 
-    answer_bytes: of an answer made in memory; streamed answers have limits of their own.   answer_seconds,
-    answer_rate: of an answer that waits, so many bytes a second are read, looked at over so many seconds.
+    answer_bytes: of a response made in memory; streamed responses have limits of their own.   answer_rate: bytes per
+    second that a client must read of a waiting response, on average over answer_seconds.
     """
 
     connections: int = 512
@@ -38,7 +38,7 @@ class HttpLimits:
 
     tls_seconds: float = 10
     head_seconds: float = 10
-    idle_seconds: int = 15  # longer than Prometheus (5 s) and our agents (10 s) wait between two pushes
+    idle_seconds: int = 15  # more than Prometheus (5 s) and our agents (10 s) wait between two pushes
     head_bytes: int = 64 * KIB
     url_bytes: int = 32 * KIB
     headers: int = 100
@@ -62,17 +62,17 @@ class HttpLimits:
 
 
 MOST_CONNECTIONS = 4096
-"""Whatever the number of descriptors: a connection costs memory, too."""
+"""Maximum, however many descriptors there are: a connection needs memory, too."""
 
 
 def limits_here(trusted: Sequence[Network] = ()) -> HttpLimits:
-    """Those for this process: half of the file descriptors it may have are kept for the engine and the logs."""
+    """The limits of this process: half of its file descriptors are reserved for the engine and logs."""
     connections = min(MOST_CONNECTIONS, raise_descriptors() // 2)
     return HttpLimits(connections=connections, per_address=connections // 2, trusted=trusted)
 
 
 def raise_descriptors() -> int:
-    """How many file descriptors this process may have open, after asking for as many as it may ask for."""
+    """Raises the soft limit of open file descriptors to the hard one, and returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -1,8 +1,8 @@
 """Accepts connections, counts them by address, and makes room when the limit is reached.
 
-When the house is full, a connection that waits for its own client gives way: one of the address that has most, the one
-that waited longest. So a flood pushes itself out, and whoever sends a whole request at once is served. What is being
-answered is never ended. A handshake counts from its first packet.
+At the limit, the connection that has waited longest for its client is closed, among those of the address that has most.
+So a flood displaces its own connections, and a client that sends a whole request at once is served. A request that is
+being answered is never cut off. A TLS handshake counts from its first packet.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ log = logging.getLogger(__name__)
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 CHECK_SECONDS = 0.5
 LOG_SECONDS = 60.0
-LOOKED_AT = 64
+CANDIDATES = 64
 
 
 @dataclass(eq=False)
-class Guest:
-    """A connection from its acceptance to its end. connection: None during the handshake."""
+class Peer:
+    """A connection from its acceptance to its end.   connection: None during the TLS handshake."""
 
     address: str
     since: float
-    welcome: asyncio.Task[None] | None = None
+    starting: asyncio.Task[None] | None = None
     connection: Connection | None = None
 
     @property
     def waits_since(self) -> float | None:
-        """None where it is being answered."""
+        """Since when it has waited for its client; None while it is being answered."""
         if self.connection is None:
             return self.since
         return self.connection.since if self.connection.waits else None
@@ -56,52 +56,52 @@ class Guest:
     def leave(self) -> None:
         if self.connection is not None:
             self.connection.transport.abort()
-        elif self.welcome is not None:
-            self.welcome.cancel()
+        elif self.starting is not None:
+            self.starting.cancel()
 
 
 @dataclass
-class Guests:
-    """Those who are in."""
+class Peers:
+    """All accepted connections, by address."""
 
     limits: HttpLimits
-    by_address: dict[str, dict[Guest, None]] = field(default_factory=lambda: defaultdict(dict))
-    """In the order they came."""
+    by_address: dict[str, dict[Peer, None]] = field(default_factory=lambda: defaultdict(dict))
+    """In order of acceptance."""
     count: int = 0
 
-    def __iter__(self) -> Iterator[Guest]:
-        return (guest for guests in list(self.by_address.values()) for guest in list(guests))
+    def __iter__(self) -> Iterator[Peer]:
+        return (peer for peers in list(self.by_address.values()) for peer in list(peers))
 
-    def enter(self, address: str, now: float) -> Guest | None:
-        """None where there is no room, and none can be made."""
+    def admit(self, address: str, now: float) -> Peer | None:
+        """Counts a new connection; None if the limit is reached and no connection can be closed."""
         mine = self.by_address.get(address, {})
         if len(mine) >= self.limits.per_address and not self._is_trusted(address) and not self._make_room(mine):
             return None
         if self.count >= self.limits.connections and not self._make_room(max(self.by_address.values(), key=len)):
             return None
-        guest = Guest(address, now)
-        self.by_address[address][guest] = None
+        peer = Peer(address, now)
+        self.by_address[address][peer] = None
         self.count += 1
-        return guest
+        return peer
 
-    def gone(self, guest: Guest) -> None:
-        guests = self.by_address.get(guest.address, {})
-        if guest not in guests:
+    def remove(self, peer: Peer) -> None:
+        peers = self.by_address.get(peer.address, {})
+        if peer not in peers:
             return
-        del guests[guest]
+        del peers[peer]
         self.count -= 1
-        if not guests:
-            del self.by_address[guest.address]
+        if not peers:
+            del self.by_address[peer.address]
 
-    def _make_room(self, among: Mapping[Guest, None]) -> bool:
-        waiting = (guest for guest in among if guest.waits_since is not None)
-        # Those who came first, and not all: under a flood this happens thousands of times a second.
-        some = list(islice(waiting, LOOKED_AT))
+    def _make_room(self, among: Mapping[Peer, None]) -> bool:
+        waiting = (peer for peer in among if peer.waits_since is not None)
+        # Only the first ones: under a flood this happens thousands of times a second.
+        some = list(islice(waiting, CANDIDATES))
         if not some:
             return False
-        guest = min(some, key=lambda one: one.waits_since or 0.0)
-        self.gone(guest)
-        guest.leave()
+        peer = min(some, key=lambda one: one.waits_since or 0.0)
+        self.remove(peer)
+        peer.leave()
         return True
 
     def _is_trusted(self, address: str) -> bool:
@@ -109,8 +109,8 @@ class Guests:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, with our own door. It leaves the signals to us: its own way raises them again at the end, so that the
-    process would not exit 0."""
+    """uvicorn's server with our own accept loop. Signals are handled elsewhere: uvicorn would raise them again at the
+    end, and the process would not exit 0."""
 
     def __init__(
         self,
@@ -120,19 +120,18 @@ class Server(uvicorn.Server):
         key: str | None = None,
         log_level: str = "warning",
     ) -> None:
-        """certificate, key: PEM files for TLS.   Errors: OSError (ssl.SSLError is one) if they are of no use."""
+        """certificate, key: PEM files for TLS.   Errors: OSError (ssl.SSLError is one) if they cannot be used."""
         super().__init__(
             uvicorn.Config(
                 Exchanges(app, limits), log_level=log_level, access_log=False, workers=1, server_header=False,
-                proxy_headers=False,  # uvicorn would believe this machine; whom we believe, the sign-in settings say
-
+                proxy_headers=False,  # uvicorn would trust this machine; the sign-in settings name the trusted ones
                 http=Connection, ws="none", timeout_keep_alive=limits.idle_seconds, timeout_graceful_shutdown=3,
                 ssl_certfile=certificate, ssl_keyfile=key,
             )
         )  # fmt: skip
         self.config.load()
-        self.limits, self.guests = limits, Guests(limits)
-        self._at_the_door: list[asyncio.Task[None]] = []
+        self.limits, self.peers = limits, Peers(limits)
+        self._accepting: list[asyncio.Task[None]] = []
         self._refused = 0
         self._logged_at = -LOG_SECONDS
 
@@ -148,17 +147,17 @@ class Server(uvicorn.Server):
         for listener in sockets or ():
             listener.setblocking(False)
             listener.listen(self.config.backlog)
-            self._at_the_door.append(asyncio.create_task(self._accept(listener)))
-        self._at_the_door.append(asyncio.create_task(self._check()))
+            self._accepting.append(asyncio.create_task(self._accept(listener)))
+        self._accepting.append(asyncio.create_task(self._check()))
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for task in self._at_the_door:
+        for task in self._accepting:
             task.cancel()
-        await asyncio.gather(*self._at_the_door, return_exceptions=True)
-        for guest in self.guests:
-            if guest.connection is None:
-                guest.leave()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for peer in self.peers:
+            if peer.connection is None:
+                peer.leave()
         await super().shutdown(sockets)
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -167,23 +166,23 @@ class Server(uvicorn.Server):
             try:
                 found, address = await loop.sock_accept(listener)
             except OSError as error:
-                # Gone before it was let in, or no descriptor left after all.
+                # The client is gone already, or no descriptor is left.
                 log.warning("a connection could not be accepted: %s", error)
                 await asyncio.sleep(0.1)
                 continue
-            guest = self.guests.enter(rate_limit_key(address[0]), loop.time())
-            if guest is None:
+            peer = self.peers.admit(rate_limit_key(address[0]), loop.time())
+            if peer is None:
                 self._turn_away(found)
                 continue
-            guest.welcome = loop.create_task(self._welcome(guest, found))
+            peer.starting = loop.create_task(self._connect(peer, found))
 
-    async def _welcome(self, guest: Guest, found: socket.socket) -> None:
-        """The handshake, and then its requests."""
+    async def _connect(self, peer: Peer, found: socket.socket) -> None:
+        """Does the TLS handshake and starts the protocol."""
         loop = asyncio.get_running_loop()
 
         def connection() -> Connection:
             return Connection(
-                self.limits, lambda: self.guests.gone(guest), config=self.config, server_state=self.server_state,
+                self.limits, lambda: self.peers.remove(peer), config=self.config, server_state=self.server_state,
                 app_state=self.lifespan.state, _loop=loop,
             )  # fmt: skip
 
@@ -192,12 +191,12 @@ class Server(uvicorn.Server):
             times = {"ssl_handshake_timeout": self.limits.tls_seconds, "ssl_shutdown_timeout": self.limits.rest_seconds}
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _, protocol = await loop.connect_accepted_socket(connection, found, ssl=tls, **(times if tls else {}))
-            guest.connection = protocol
-        except (OSError, TimeoutError) as error:  # no handshake; ssl.SSLError is an OSError
-            log.debug("no handshake with %s: %s", guest.address, error)
+            peer.connection = protocol
+        except (OSError, TimeoutError) as error:  # the handshake failed; ssl.SSLError is an OSError
+            log.debug("no handshake with %s: %s", peer.address, error)
         finally:
-            if guest.connection is None:
-                self.guests.gone(guest)
+            if peer.connection is None:
+                self.peers.remove(peer)
                 found.close()
 
     def _turn_away(self, found: socket.socket) -> None:
@@ -208,13 +207,13 @@ class Server(uvicorn.Server):
                 found.shutdown(socket.SHUT_WR)
         self._refused += 1
         if time.monotonic() - self._logged_at > LOG_SECONDS:
-            log.warning("%d connections are open, the limit: refused %d", self.guests.count, self._refused)
+            log.warning("%d connections are open, the limit: refused %d", self.peers.count, self._refused)
             self._logged_at, self._refused = time.monotonic(), 0
 
     async def _check(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            for guest in self.guests:
-                if guest.connection is not None:
-                    guest.connection.check(loop.time())
+            for peer in self.peers:
+                if peer.connection is not None:
+                    peer.connection.check(loop.time())

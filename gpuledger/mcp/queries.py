@@ -1,4 +1,4 @@
-"""The SQL behind answers: statements that anybody whose token has the scope `sql` may ask again (docs/sql.md)."""
+"""The SQL behind answers: statements that any token with the scope `sql` can run again (docs/sql.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools as the Model Context Protocol has them, on standard input and output."""
+"""The tools in the Model Context Protocol, over standard input and output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Nothing can be changed here."""
 
 
 def server(client: Client) -> MCPServer[Any]:
-    """With one tool for each question; what the token may not see, the tools cannot answer."""
+    """An MCP server with one tool per question; the tools see only what the client's token may."""
     made: MCPServer[Any] = MCPServer("gpuledger", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR")
     for tool in TOOLS:
         made.add_tool(
@@ -40,7 +40,7 @@ def server(client: Client) -> MCPServer[Any]:
 
 
 def _asked(tool: Callable[..., Answer], client: Client) -> Callable[..., Answer]:
-    """The tool without its client. An error is one line for the assistant."""
+    """The tool with its client bound. An error becomes one line for the assistant."""
 
     @functools.wraps(tool)
     def asked(**arguments: Any) -> Answer:

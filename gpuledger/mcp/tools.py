@@ -1,4 +1,4 @@
-"""Ten questions, each a function of a client. Names and messages in answers are what people and sources wrote."""
+"""The ten questions, each a function of a client. Names and messages in answers are text that users wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuledger.mcp import queries
 from warehouse.errors import LedgerError
 
 MOST = 20
-"""Rows of evidence in an answer; it says how many there are."""
+"""Maximum rows of evidence in an answer."""
 Span = tuple[datetime, datetime]
 Period = Annotated[
     str, Field(description="A month (2026-10), a day (2026-10-05) or START..END; empty: all that is closed.")
@@ -28,8 +28,8 @@ Tenant = Annotated[str, Field(description="One tenant; empty: all that the token
 
 class Answer(BaseModel):
     """answer: in words, with units.   figures: the numbers in it, exact.   evidence: rows, the most important first;
-    evidence_in_all: how many there are.   sql: a statement over the documented views that shows the same facts; empty:
-    they are not in the closed books yet.   notes: what is not known, or not counted."""
+    evidence_in_all: how many there are.   sql: a statement over the documented views that shows the same facts; empty
+    if they are not in the closed books yet.   notes: what is unknown or not counted."""
 
     answer: str
     figures: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def gpu_waste(client: Client, period: Period = "", tenant: Tenant = "") -> Answe
     found = client.efficiency(period, ("tenant", "project"))
     rows = [row for row in found.rows if not tenant or row.tenant == tenant]
     if not rows:
-        return Answer(answer=f"Nothing is known of {_whose(tenant)} {_in(found.period)}.")
+        return Answer(answer=f"Nothing is known of {_name(tenant)} {_in(found.period)}.")
     idle, allocated, used = (_sum(rows, name) for name in ("idle_gpu_hours", "allocated_gpu_hours", "used_gpu_hours"))
     unpriced, unmetered = (_sum(rows, name) for name in ("unpriced_gpu_hours", "unmetered_gpu_hours"))
     cost = None if all(row.idle_cost is None for row in rows) else _sum(rows, "idle_cost")
@@ -78,7 +78,7 @@ def gpu_waste(client: Client, period: Period = "", tenant: Tenant = "") -> Answe
     rows = sorted(rows, key=lambda row: row.idle_cost or 0, reverse=True)
     span, currency = _span(found.period), _currency(rows)
     return Answer(
-        answer=f"{_whose(tenant)} had {allocated:,.2f} GPU-hours allocated {_in(found.period)} and used {used:,.2f};"
+        answer=f"{_name(tenant)} had {allocated:,.2f} GPU-hours allocated {_in(found.period)} and used {used:,.2f};"
         f" {idle:,.2f} were idle, at {_money(cost, currency)}.",
         figures=plain({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
                         "unmetered_gpu_hours": unmetered, "idle_cost": cost, "currency": currency}),
@@ -100,7 +100,7 @@ def right_sizing(client: Client, period: Period = "", tenant: Tenant = "", workl
         figures |= {"idle_cost": waste.idle_cost, "covered": waste.covered}
         notes += [f"Not covered: {_money(one.amount, found.currency)}: {one.what}." for one in waste.not_covered]
     return Answer(
-        answer=f"{len(advised)} recommendations for {_whose(tenant)} {_in(found.period)}, worth"
+        answer=f"{len(advised)} recommendations for {_name(tenant)} {_in(found.period)}, worth"
         f" {_money(monthly, found.currency)} a month." + (f" The largest: {advised[0].what}." if advised else ""),
         figures=plain(figures),
         evidence=[plain(one.model_dump()) for one in advised[:MOST]],
@@ -114,7 +114,7 @@ def cost_anomalies(client: Client, period: Period = "", tenant: Tenant = "") -> 
     """Days that cost more or less than expected, each with the workloads that made the difference."""
     found = client.anomalies(period, tenant or None)
     rows = sorted(found.anomalies, key=lambda one: abs(one.cost - one.expected), reverse=True)
-    said = "; ".join(
+    listed = "; ".join(
         f"{one.day} {one.tenant or one.subject}: {_money(one.cost, one.currency)} where"
         f" {_money(one.expected, one.currency)} was expected"
         + (f", most of it by {one.contributors[0].name}" if one.contributors else "")
@@ -123,7 +123,7 @@ def cost_anomalies(client: Client, period: Period = "", tenant: Tenant = "") -> 
     span = _span(found.period)
     return Answer(
         answer=f"{len(rows)} of {found.judged} days judged {_in(found.period)} are anomalies"
-        f"{': ' if said else ''}{said}.",
+        f"{': ' if listed else ''}{listed}.",
         figures=plain({"anomalies": len(rows), "judged": found.judged, "not_judged": found.not_judged}),
         evidence=[plain(one.model_dump(mode="json")) for one in rows[:MOST]],
         evidence_in_all=len(rows),
@@ -147,7 +147,7 @@ def efficiency_score(client: Client, period: Period = "", tenant: Tenant = "") -
     span = _span(found.period)
     return Answer(
         answer="No allocated GPU-hour was measured: there is no score." if score is None else
-        f"{_whose(tenant)} scored {score} of 100 {_in(found.period)}: {used:,.2f} of {measured:,.2f} measured GPU-hours"
+        f"{_name(tenant)} scored {score} of 100 {_in(found.period)}: {used:,.2f} of {measured:,.2f} measured GPU-hours"
         f" were used. Lowest: {', '.join(worst)}.",
         figures=plain({"score": score, "used_gpu_hours": used, "measured_gpu_hours": measured, "coverage": coverage}),
         evidence=[plain(row.model_dump(exclude_none=True)) for row in scored[:MOST]],
@@ -223,7 +223,7 @@ def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
     """Budgets of a month: spent, forecast with what it rests on, and which thresholds were crossed when."""
     found = sorted(client.budgets(month, tenant or None), key=lambda one: one.forecast_percent or 0, reverse=True)
     over = [one for one in found if (one.forecast_percent or 0) > 100]
-    said = "; ".join(
+    listed = "; ".join(
         f"{one.tenant}{f'/{one.project}' if one.project else ''}: {_money(one.actual, one.currency)} of"
         f" {_money(one.amount, one.currency)} spent, {_money(one.forecast, one.currency)} expected"
         for one in found[:3]
@@ -231,7 +231,7 @@ def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
     span = next(((one.start, one.end) for one in client.months() if one.month == month), None)
     return Answer(
         answer=f"{len(found)} budgets in {month}, {len(over)} of them expected to be exceeded"
-        f"{': ' if said else ''}{said}.",
+        f"{': ' if listed else ''}{listed}.",
         figures={"budgets": len(found), "expected_over": len(over)},
         evidence=[plain(one.model_dump(mode="json")) for one in found[:MOST]],
         evidence_in_all=len(found),
@@ -260,9 +260,9 @@ def firing_alerts(client: Client, rule: str = "") -> Answer:
     by_rule: dict[str, int] = defaultdict(int)
     for one in found:
         by_rule[one.rule] += 1
-    said = ", ".join(f"{count} {name}" for name, count in sorted(by_rule.items(), key=lambda item: -item[1]))
+    listed = ", ".join(f"{count} {name}" for name, count in sorted(by_rule.items(), key=lambda item: -item[1]))
     return Answer(
-        answer=f"{len(found)} alerts fire{': ' if said else ''}{said}.",
+        answer=f"{len(found)} alerts fire{': ' if listed else ''}{listed}.",
         figures={"firing": len(found), "by_rule": dict(by_rule)},
         evidence=[plain(one.model_dump(mode="json")) for one in found[:MOST]],
         evidence_in_all=len(found),
@@ -276,7 +276,7 @@ TOOLS: Sequence[Callable[..., Answer]] = (
 
 
 def _bill(client: Client, tenant: str, month: str) -> documents.InvoiceDocument:
-    """What was issued for the month, else its draft. Errors: LedgerError if there is neither."""
+    """The invoice issued for the month, else its draft.   Errors: LedgerError if there is neither."""
     issued = [one for one in client.invoices(month, tenant)
               if one.document_type == "invoice" and one.status == "issued" and one.month == month]  # fmt: skip
     if issued and issued[-1].number:
@@ -291,7 +291,7 @@ Key = tuple[str, str, str]
 
 
 def _lines(lines: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[Decimal, Decimal | None, Decimal]]:
-    """By kind, project and SKU: quantity, unit price where there is one, amount."""
+    """Quantity, unit price (None if there is none) and amount, by kind, project and SKU."""
     found: dict[Key, tuple[Decimal, Decimal | None, Decimal]] = {}
     for line in lines:
         kind = "correction" if line.get("charge_class") else line["kind"]
@@ -306,8 +306,10 @@ def _lines(lines: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[Decimal, Decim
 def _effect(
     key: Key, was: tuple[Decimal, Decimal | None, Decimal] | None, now: tuple[Decimal, Decimal | None, Decimal] | None
 ) -> dict[str, Any]:
-    """What more hours did at the old price, and what the new price did to all hours; they sum to the difference.
-    Where there is no price before or after, nothing can be split."""
+    """A line's difference, split into more or fewer hours at the old price and the new price on all hours.
+
+    Without a price before or after, it cannot be split.
+    """
     nothing = (Decimal(0), None, Decimal(0))
     (quantity, price, amount), (later, new_price, owed) = was or nothing, now or nothing
     difference = owed - amount
@@ -350,7 +352,7 @@ def _count(gpus: float | None) -> str:
     return "an unknown number of GPUs" if gpus is None else f"{gpus:.4g} GPU{'' if gpus == 1 else 's'}"
 
 
-def _whose(tenant: str) -> str:
+def _name(tenant: str) -> str:
     return tenant or "All tenants"
 
 

@@ -5,7 +5,9 @@ Owns not:  where a replica fits best (scheduler.placement), the arithmetic of qu
            out (scheduler.live, scheduler.simulate).
 
 Words:
-    class      pending jobs that no decision tells apart but by their age and time limit: tried once a cycle
-    cycle      one call of `plan`: tried on the cluster and the trees, then undone
-    promise    capacity kept from a time on for a job that waits, a reservation or a maintenance window
+    class      pending jobs that differ only in age and time limit, and are tried together, once a cycle
+    cycle      one call of `plan`: tried out on the cluster and the quota trees, then undone
+    head       the job of a queue (or class, or tenant) that is next
+    promise    capacity held from a future time on for a pending job
+    trial      the changes of a cycle before they are undone
 """

@@ -1,8 +1,8 @@
 """The trees that a job's units are charged to: its tenant's over all pools, over its own pool, and its queue's.
 
-A job that cannot be preempted is charged to a second set of trees too, in which nobody lends what it is guaranteed: it
-may take its tenant's own and what nobody is guaranteed, so that every guarantee can be called in. Where pools keep
-something free from ordinary jobs there is a third, of what is left to these.
+A job that cannot be preempted is also charged to a second set of trees, in which nobody lends: it may use only its
+tenant's guarantee and capacity that nobody is guaranteed, so that every guarantee can be met at any time. If pools
+reserve capacity, a third set limits ordinary jobs to the rest.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from scheduler.quota.tree import QuotaTree
 
 
 class Account(NamedTuple):
-    """Who is charged: what all jobs of a class have in common. ordinary: whether no pool lets them have what it keeps
-    free."""
+    """Who is charged; the same for all jobs of a class.   ordinary: whether they may use no pool's reserve."""
 
     tenant: str
     pool: str
@@ -28,7 +27,7 @@ class Account(NamedTuple):
 
 
 class Surplus(NamedTuple):
-    """What elastic jobs hold beyond their smallest gangs."""
+    """What elastic jobs hold beyond their smallest gangs (`min_replicas`)."""
 
     units: int = 0
     replicas: int = 0
@@ -59,11 +58,11 @@ NOTHING = Amount(0)
 
 
 class Accounts:
-    """tenants: amounts of pool '' hold over all pools.   capacity: device units by pool, '' = all of them.   kept: of
-    these, what is kept from ordinary jobs.
+    """tenants: amounts of pool '' hold over all pools.   capacity: device units by pool, '' = all of them.   reserved:
+    units of these that ordinary jobs may not hold.
 
-    beside: milli-CPUs and bytes that each tenant holds with all below it.   surplus_beside: of these, what elastic jobs
-    hold beyond their smallest gangs.
+    host: milli-CPUs and bytes that each tenant and its descendants hold.   surplus_host: the part of it beyond the
+    smallest gangs of elastic jobs.
 
     Errors: ValueError as of `QuotaTree`.
     """
@@ -73,29 +72,29 @@ class Accounts:
         tenants: Iterable[Tenant],
         queues: Iterable[Queue],
         capacity: Mapping[str, int],
-        kept: Mapping[str, int] | None = None,
+        reserved: Mapping[str, int] | None = None,
     ) -> None:
         by_pool: dict[str, list[Tenant]] = {"": []}
         for tenant in tenants:
             by_pool.setdefault(tenant.pool, []).append(tenant)
         self.tenants = {pool: QuotaTree(those, capacity.get(pool, 0)) for pool, those in by_pool.items()}
         self.firm = {pool: QuotaTree(_lending_nothing(those), 0) for pool, those in by_pool.items()}
-        some = kept is not None
+        some = reserved is not None
         self.ordinary = {pool: QuotaTree(_lending_nothing(those), 0) for pool, those in by_pool.items() if some}
         self.queues = queue_tree(queues, capacity.get("", 0))
         self._trees: dict[Account, tuple[tuple[QuotaTree, str], ...]] = {}
-        self.beside: dict[str, tuple[int, int]] = {}
-        self.surplus_beside: dict[str, tuple[int, int]] = {}
+        self.host: dict[str, tuple[int, int]] = {}
+        self.surplus_host: dict[str, tuple[int, int]] = {}
         self._guaranteed = {pool: sum(tenant.guaranteed for tenant in those) for pool, those in by_pool.items()}
-        self.set_capacity(capacity, kept)
+        self.set_capacity(capacity, reserved)
 
-    def set_capacity(self, capacity: Mapping[str, int], kept: Mapping[str, int] | None = None) -> None:
+    def set_capacity(self, capacity: Mapping[str, int], reserved: Mapping[str, int] | None = None) -> None:
         for pool, tree in self.tenants.items():
             units = capacity.get(pool, 0)
             tree.set_capacity(units)
             self._bound(self.firm[pool], units - self._guaranteed[pool])
-            if kept is not None and pool in self.ordinary:
-                self._bound(self.ordinary[pool], units - self._guaranteed[pool] - kept.get(pool, 0))
+            if reserved is not None and pool in self.ordinary:
+                self._bound(self.ordinary[pool], units - self._guaranteed[pool] - reserved.get(pool, 0))
         self.queues.set_capacity(capacity.get("", 0))
 
     def _bound(self, tree: QuotaTree, unpromised: int) -> None:
@@ -123,16 +122,16 @@ class Accounts:
     def add(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
             tree.add(name, amount.units, amount.surplus_units)
-        self._add_beside(account, amount, 1)
+        self._add_host(account, amount, 1)
 
     def remove(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
             tree.remove(name, amount.units, amount.surplus_units)
-        self._add_beside(account, amount, -1)
+        self._add_host(account, amount, -1)
 
-    def _add_beside(self, account: Account, amount: Amount, sign: int) -> None:
-        self._add_to(self.beside, account, sign * amount.cpu_milli, sign * amount.memory_bytes)
-        self._add_to(self.surplus_beside, account, sign * amount.surplus_cpu_milli, sign * amount.surplus_memory_bytes)
+    def _add_host(self, account: Account, amount: Amount, sign: int) -> None:
+        self._add_to(self.host, account, sign * amount.cpu_milli, sign * amount.memory_bytes)
+        self._add_to(self.surplus_host, account, sign * amount.surplus_cpu_milli, sign * amount.surplus_memory_bytes)
 
     def _add_to(self, held: dict[str, tuple[int, int]], account: Account, cpu_milli: int, memory_bytes: int) -> None:
         if cpu_milli or memory_bytes:
@@ -140,20 +139,20 @@ class Accounts:
                 cpu, memory = held.get(branch.name, (0, 0))
                 held[branch.name] = (cpu + cpu_milli, memory + memory_bytes)
 
-    def beside_devices(self, name: str, firm: bool) -> tuple[int, int]:
-        """Milli-CPUs and bytes of a tenant. firm: of its smallest gangs alone."""
-        cpu, memory = self.beside.get(name, (0, 0))
+    def host_resources(self, name: str, firm: bool) -> tuple[int, int]:
+        """Milli-CPUs and bytes that a tenant holds.   firm: count only smallest gangs."""
+        cpu, memory = self.host.get(name, (0, 0))
         if not firm:
             return cpu, memory
-        surplus_cpu, surplus_memory = self.surplus_beside.get(name, (0, 0))
+        surplus_cpu, surplus_memory = self.surplus_host.get(name, (0, 0))
         return cpu - surplus_cpu, memory - surplus_memory
 
     def room(self, account: Account) -> int:
-        """Units that may be added now."""
+        """Units that the account may take now."""
         return min(tree.available(name) for tree, name in self.trees(account))
 
     def allowed(self, account: Account) -> int:
-        """Units that could be added now if the pools had no end: what limits leave."""
+        """Units that limits allow the account to take now, if capacity were unlimited."""
         return min(tree.allowed(name) for tree, name in self.trees(account))
 
     def allowed_ever(self, account: Account) -> int:
@@ -161,14 +160,14 @@ class Accounts:
         return min(tree.allowed_ever(name) for tree, name in self.trees(account))
 
     def entitlement(self, account: Account, units: int = 0) -> EntitlementClass:
-        """By which right the account holds what it does, with `units` more."""
+        """Whether what the account holds, with `units` more, is guaranteed or borrowed."""
         tree = self.governing(account.pool)
         tree.admit(account.tenant)
         return "guaranteed" if tree.within_quota(account.tenant, units) else "borrowed"
 
     def covers(self, account: Account, units: int) -> bool:
-        """Whether so many more are within its tenant's guarantee. Who asks for no device is within none: nobody is
-        guaranteed CPUs, and it would take them from those who are to run beside their devices."""
+        """Whether `units` more stay within the tenant's guarantee. A job without devices never does: CPUs are not
+        guaranteed, and it would take them from jobs that need them for their devices."""
         return units > 0 and self.entitlement(account, units) == "guaranteed"
 
 

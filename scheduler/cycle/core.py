@@ -8,7 +8,7 @@ from scheduler.cycle.state import State
 
 class Core(State):
     def plan(self, now: float) -> CyclePlan:
-        """What to do now. Nothing changes but that the expected starts are kept, to tell how good they were."""
+        """What to do now. Changes nothing but the recorded expected starts, whose errors are measured later."""
         found = plan(self, now)
         self.expect(found.expected, now)
         return found

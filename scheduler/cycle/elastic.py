@@ -1,9 +1,9 @@
-"""Elastic jobs grow, one replica at a time, into capacity that nobody waiting could use in this cycle.
+"""Elastic jobs grow, one replica at a time, into capacity that no pending job could use in this cycle.
 
-Called when everybody who waits has been tried: what is still free is free of promises, windows and quotas for others.
-Nobody grows where one who had to leave may still be.
-The tenant with the lowest share goes first, then the job with the fewest replicas beyond its smallest gang. What they
-gain they lose again to any smallest gang that needs it, before anything is killed (scheduler.cycle.rights).
+Called after all pending jobs were tried, so what is free is not promised, reserved or within others' quotas. No job
+grows onto devices that a preempted job may still occupy. The tenant with the lowest share grows first, then the job
+with the fewest replicas beyond its smallest gang. Any job's smallest gang that needs this surplus takes it back before
+a job is killed (scheduler.cycle.rights).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler.model import Grant
 
 
 def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
-    """The new grants of each job that grows: the old ones, and more after them."""
+    """All grants of each job that grows: its old ones, then the new ones."""
     state = trial.state
     grown: dict[str, tuple[Grant, ...]] = {}
     heap = [

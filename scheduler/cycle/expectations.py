@@ -1,10 +1,10 @@
-"""Actual against estimated starts of jobs: prediction intervals that hold as often as they claim.
+"""Prediction intervals for the starts of jobs, from how earlier estimates turned out.
 
-A promise says by when a job starts if running jobs end at their limits; most end earlier, and who comes first may go
-before. So for each job with an announced start, the part of that wait that it really waited is remembered, and the
-next job is given the range in which nine of ten such parts lay: of its tenant's jobs in the queue where enough are
-known, else of the queue's, else of all. A cluster changes, so each miss makes the next ranges a little wider, and
-each hit a little narrower: nine of ten hold in the long run, also where what is remembered lags behind.
+A promise gives the latest start, if running jobs end at their time limits; most end earlier, and other jobs may still
+be put first. So for each job with an announced start, the ratio of actual to announced wait is recorded, and the next
+job's interval is the range of nine in ten of these ratios: those of its tenant in the queue if there are enough, else
+of the queue, else of all. Each miss widens the next intervals a little and each hit narrows them, so that in the long
+run nine in ten hold, even while the cluster changes.
 Source:  split conformal prediction, Vovk et al., Algorithmic Learning in a Random World, 2005: the ranks among n
 outcomes between which the next lies with at least the confidence, as long as they come from one distribution; and
 adaptive conformal inference, Gibbs and Candès, NeurIPS 2021, for when they do not.
@@ -22,20 +22,20 @@ from scheduler.model import Job
 
 CONFIDENCE = 0.9
 ENOUGH = 60
-"""Outcomes of a tenant in a queue, or of a queue, that say more than those of all."""
+"""Outcomes of a tenant in a queue, or of a queue, that are enough to use instead of all."""
 FEWEST = math.ceil(2 / (1 - CONFIDENCE)) - 1
-"""Outcomes below which none lies far enough outside."""
+"""Fewest outcomes for an interval with that confidence."""
 MOST = 500
-"""Outcomes that are remembered of each; what was long ago says less."""
+"""Outcomes remembered of each; older ones are less relevant."""
 STEP = 0.02
-"""By how much of a miss the part that may lie outside changes after each outcome."""
+"""Step size of the adaptive part: how much one outcome changes the share that may lie outside."""
 MOST_OUTSIDE = 0.5
 LEAST_WAIT = 1.0
-"""Seconds; a shorter announced wait teaches nothing."""
+"""Seconds; shorter announced waits are not counted."""
 
 
 class Interval(NamedTuple):
-    """A start is expected in [low, high], in seconds since the epoch. known: by so many outcomes."""
+    """A start is expected in [low, high], in seconds since the epoch.   known: outcomes behind it."""
 
     low: float
     high: float
@@ -44,7 +44,7 @@ class Interval(NamedTuple):
 
 @dataclass(slots=True)
 class _Outcomes:
-    """The last of them, by age and in order.   outside: the part of them that the next range leaves out."""
+    """The latest outcomes, by age and sorted.   outside: the share of them that the next interval leaves out."""
 
     recent: deque[float] = field(default_factory=deque)
     ordered: list[float] = field(default_factory=list)
@@ -60,15 +60,15 @@ class _Outcomes:
         outside = max(1, math.floor((len(self.ordered) + 1) * self.outside / 2))
         return self.ordered[outside - 1], self.ordered[-outside]
 
-    def learn(self, kept: bool) -> None:
-        """Whether an announced range has held."""
-        missed = 0.0 if kept else 1.0
+    def learn(self, met: bool) -> None:
+        """Adapts to whether an announced interval was met."""
+        missed = 0.0 if met else 1.0
         self.outside = min(MOST_OUTSIDE, max(0.0, self.outside + STEP * (1 - CONFIDENCE - missed)))
 
 
 @dataclass(slots=True)
 class _Expectation:
-    """source: of whose outcomes the interval was made."""
+    """source: the outcomes that the interval was made from."""
 
     job: Job
     at: float
@@ -78,17 +78,17 @@ class _Expectation:
 
 
 class Expectations:
-    """errors: real start - announced start, of the last ones that started.   intervals, kept: how many jobs had
-    one and it is known whether they started in it, and how many did."""
+    """errors: actual start - announced start, of the latest started jobs, in seconds.   intervals: jobs with an
+    interval whose outcome is known.   met: how many of these started within it."""
 
     def __init__(self) -> None:
         self._announced: dict[str, _Expectation] = {}
         self._outcomes: dict[tuple[str, ...], _Outcomes] = {}
         self.errors: deque[float] = deque(maxlen=2 * MOST)
-        self.intervals = self.kept = 0
+        self.intervals = self.met = 0
 
     def announce(self, job: Job, at: float, now: float) -> None:
-        """The first announcement of a job's start is kept, to measure by how much it was wrong."""
+        """Records the first announced start of a job, to measure its error."""
         if job.job_id not in self._announced:
             self._announced[job.job_id] = _Expectation(job, at, now, self.interval(job, at, now), self._source(job))
 
@@ -97,27 +97,27 @@ class Expectations:
         return len(self._announced)
 
     def withdraw(self, mark: int) -> None:
-        """All that was announced since, where nothing else happened meanwhile."""
+        """Removes everything announced since the mark; nothing else may have happened since."""
         while len(self._announced) > mark:
             self._announced.popitem()
 
     def announced(self, job_id: str) -> float | None:
-        """By when it was first expected to start."""
+        """The first announced start."""
         found = self._announced.get(job_id)
         return found.at if found else None
 
     def announced_at(self, job_id: str) -> float | None:
-        """When that was."""
+        """When it was announced."""
         found = self._announced.get(job_id)
         return found.announced_at if found else None
 
     def first_interval(self, job_id: str) -> Interval | None:
-        """In which it was then expected to start; None: too little was known."""
+        """The interval announced with it; None if too few outcomes were known."""
         found = self._announced.get(job_id)
         return found.interval if found else None
 
     def interval(self, job: Job, at: float, now: float) -> Interval | None:
-        """Where the start of a job probably lies if this time is announced now."""
+        """The interval of a job's start, if `at` is announced now; None if too few outcomes are known."""
         found = self._source(job)
         if found is None:
             return None
@@ -142,17 +142,17 @@ class Expectations:
         self._learn(announced, now, found is not None and found.low <= now <= found.high)
 
     def forget(self, job_id: str, now: float) -> None:
-        """It waits no more, and did not start. One that gave up after its interval had passed counts as a miss;
-        without those, the reports of the patient alone would count."""
+        """A job stops waiting without a start. One that gave up after its interval counts as a miss; otherwise only
+        patient jobs would be measured."""
         announced = self._announced.pop(job_id, None)
         if announced is not None and announced.interval is not None and now > announced.interval.high:
             self._learn(announced, now, False)
 
-    def _learn(self, announced: _Expectation, now: float, kept: bool) -> None:
+    def _learn(self, announced: _Expectation, now: float, met: bool) -> None:
         if announced.interval is not None and announced.source is not None:
             self.intervals += 1
-            self.kept += kept
-            announced.source.learn(kept)
+            self.met += met
+            announced.source.learn(met)
         if announced.at - announced.announced_at >= LEAST_WAIT:
             part = (now - announced.announced_at) / (announced.at - announced.announced_at)
             for key in _keys(announced.job):
@@ -160,5 +160,5 @@ class Expectations:
 
 
 def _keys(job: Job) -> tuple[tuple[str, ...], ...]:
-    """Whose outcomes say something of the job's, the nearest first."""
+    """Keys of outcomes that are relevant to a job, the most specific first."""
     return (job.queue, job.tenant), (job.queue,), ()

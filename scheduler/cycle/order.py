@@ -1,13 +1,15 @@
-"""Which job is next: among queues, then within a queue by its policy. Recomputed after every start.
+"""Which job is next: first which queue, then which job in it by the queue's policy. Recomputed after every start.
 
-Everywhere those within their tenant's guarantee come before those that would borrow. Between queues then, down their
-tree: those below their guarantee first, the emptiest of them before others; then as their parent, or the site, says:
-the higher priority, or the lowest weighted share with the request added, or neither; then the oldest head. Within a
-queue: FIFO by age; PRIORITY by priority, then age; FAIR_SHARE and CAPACITY first choose a tenant, then go by priority
-and age.
-FAIR_SHARE takes the lowest dominant share with the request added (Kueue's tournament down the tree); in a queue with a
-half-life, the lowest part of the fair share that remembered usage leaves (KAI's time-based one). CAPACITY takes who
-holds the least part of its runtime quota (Koordinator's).
+Jobs within their tenant's guarantee always come before jobs that would borrow.
+
+Between queues, level by level down their tree: queues below their guarantee first, the emptiest of them before others;
+then by the parent's (or the site's) setting, the higher priority or the lowest weighted share with the request added;
+then the oldest head.
+
+Within a queue: FIFO by age; PRIORITY by priority, then age; FAIR_SHARE and CAPACITY choose a tenant first, then go by
+priority and age. FAIR_SHARE chooses the lowest dominant share with the request added (Kueue's tournament down the
+tree); if the queue has a half-life, the lowest part of the fair share that past usage leaves (KAI's time-based one).
+CAPACITY chooses the tenant with the least part of its runtime quota (Koordinator's).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from fractions import Fraction
 
 from scheduler.cycle.accounts import NOTHING, Account, Amount
 from scheduler.cycle.queues import SHARED_BY_FAIRNESS, Queues, queue_share
-from scheduler.cycle.state import JobClass, State, beside
+from scheduler.cycle.state import JobClass, State, amount_of
 from scheduler.cycle.tournament import Judge, Key, Tournament
 from scheduler.cycle.trial import Trial
 from scheduler.model import Queue
@@ -28,11 +30,10 @@ from scheduler.quota.tree import Branch, QuotaTree
 
 
 class Line:
-    """A queue's classes in this cycle. A class that was found blocked is left out for the rest of it.
+    """A queue's classes in this cycle, without those that were found blocked.
 
-    Whatever the policy, jobs within what their tenant is guaranteed come before those that would borrow: who borrows
-    first would have to give way at once. So there are two tournaments of tenants, and who would borrow is asked for
-    only where the other has nobody.
+    Jobs within their tenant's guarantee come before those that would borrow, since a borrower that started first could
+    be preempted at once. So there are two tournaments of tenants, and borrowers' is used only when the other is empty.
     """
 
     def __init__(self, queue: Queue, trial: Trial, fairness: Fairness, wanted: Container[int]) -> None:
@@ -54,7 +55,7 @@ class Line:
                 self._push(kind.account.tenant if self._by_tenant else "", kind)
 
     def head(self) -> tuple[JobClass, str] | None:
-        """The class that is next, and the job of it. The choice stands until something starts or the line changes."""
+        """The class that is next, and its first job. The choice stands until a job starts or the line changes."""
         if self._chosen_at != len(self._trial.started):
             tenant = self._chosen() if self._by_tenant else self._only()
             if tenant is None:
@@ -69,7 +70,7 @@ class Line:
         return bool(self._heaps[self._current][0][0][0])
 
     def next(self) -> None:
-        """The head has been dealt with: the next of its class takes its place."""
+        """Takes the head out: the next job of its class takes its place."""
         self._chosen_at = -1
         kind = heapq.heappop(self._heaps[self._current])[2]
         self._taken[id(kind)] += 1
@@ -77,13 +78,13 @@ class Line:
         self._push(self._current, kind)
 
     def blocked(self) -> None:
-        """The head's class is left out from here on."""
+        """Leaves the head's class out for the rest of the cycle."""
         self._chosen_at = -1
         self._changed.add(self._current)
         heapq.heappop(self._heaps[self._current])
 
     def close(self) -> list[JobClass]:
-        """What the blocked head, which has been left out, keeps from being tried: those classes, left out as well."""
+        """Leaves out all classes that the blocked head keeps from being tried, and returns them."""
         self._chosen_at = -1
         self._changed.add(self._current)
         closed = [kind for *_, kind in sorted(self._heaps[self._current])]
@@ -91,11 +92,11 @@ class Line:
         return closed
 
     def _only(self) -> str | None:
-        """Of a queue that knows no tenants."""
+        """The head's tenant, in a queue whose policy ignores tenants."""
         return "" if self._top("") is not None else None
 
     def _chosen(self) -> str | None:
-        """The tenant whose head is next."""
+        """The tenant whose head is next; None if there is none."""
         if self._charges != self._trial.charges:
             self._take_in_charges()
         for tenant in self._changed:
@@ -107,7 +108,7 @@ class Line:
         return asked.winner().account.tenant
 
     def _take_in_charges(self) -> None:
-        """Who was charged stands elsewhere, and those of its branch who were within their guarantee may be no more."""
+        """Updates tenants that were charged since: their rank, and whether those of their branch would borrow now."""
         for account in self._trial.charged_since(self._charges):
             path = self._fairness.charged(account)
             self._within.charged(path)
@@ -117,7 +118,7 @@ class Line:
         self._charges = self._trial.charges
 
     def _seat(self, tenant: str) -> None:
-        """The tenant's head competes, among those whom it belongs to now."""
+        """Enters the tenant's head in the tournament that it belongs to now."""
         kind = self._top(tenant)
         if kind is not None:
             self._below.setdefault(self._fairness.path(kind)[0].name, set()).add(tenant)
@@ -151,7 +152,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Head:
-    """Of a queue. borrows: whether its tenant would."""
+    """A queue's head.   borrows: whether its tenant would borrow."""
 
     line: Line
     kind: JobClass
@@ -161,7 +162,7 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class _Turns(Judge[_Head]):
-    """Which queue's head is next."""
+    """How queues' heads are compared."""
 
     queues: Queues
     tree: QuotaTree
@@ -184,7 +185,8 @@ class _Turns(Judge[_Head]):
 
 
 class Lines:
-    """All queues: heads, until every class was started empty, or blocked. wanted: classes that take part, by id()."""
+    """The heads of all queues in order, until all classes are empty or blocked.   wanted: participating classes, by
+    id()."""
 
     def __init__(self, trial: Trial, wanted: Container[int]) -> None:
         self._trial, self._state = trial, trial.state
@@ -200,7 +202,7 @@ class Lines:
             self._put(line.queue.name, line)
 
     def __iter__(self) -> Iterator[tuple[Line, JobClass, str]]:
-        """(queue, class, job). Each must be answered by `next` or `blocked` of its line before the next."""
+        """(line, class, job); call the line's `next` or `blocked` before asking for another."""
         if len(self._lines) == 1:
             (line,) = self._lines
             while (head := line.head()) is not None:
@@ -220,7 +222,7 @@ class Lines:
             self._charges = self._trial.charges
 
     def _put(self, name: str, line: Line) -> None:
-        """The queue's head competes for the next turn."""
+        """Enters the queue's head for the next turn."""
         found = line.head()
         if found is None:
             self._turns.put(name, None)
@@ -230,7 +232,7 @@ class Lines:
 
 
 class Fairness:
-    """Shares of tenants in one cycle. What only demand and the past decide is computed once."""
+    """Shares of tenants in one cycle; what depends only on demand and past usage is computed once."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial, self._state = trial, trial.state
@@ -239,13 +241,13 @@ class Fairness:
         self._charged: dict[Account, frozenset[str]] = {}
 
     def judge(self, queue: Queue) -> Judge[JobClass]:
-        """How tenants compete in the queue."""
+        """How tenants of the queue are compared."""
         if queue.policy == "capacity" or queue.half_life:
             return _ByPart(self, self._state, queue)
         return _ByShare(self, self._state)
 
     def path(self, kind: JobClass) -> Sequence[Branch]:
-        """From below the root down to the tenant."""
+        """The branches from below the root down to the tenant."""
         pool, tenant = kind.account.pool, kind.account.tenant
         found = self._paths.get((pool, tenant))
         if found is None:
@@ -255,7 +257,7 @@ class Fairness:
         return found
 
     def charged(self, account: Account) -> frozenset[str]:
-        """Names of the branches that hold more or less when the account is charged."""
+        """Names of the branches whose holdings change when the account is charged."""
         found = self._charged.get(account)
         if found is None:
             trees = self._state.accounts.tenants[""], self._state.accounts.governing(account.pool)
@@ -264,7 +266,8 @@ class Fairness:
         return found
 
     def shares(self, queue: Queue, pool: str) -> dict[str, int]:
-        """Every tenant's fair share, or runtime quota, of a pool that has quotas of its own, or of all."""
+        """Units of every tenant's fair share, or runtime quota: of the pool if it has quotas of its own, else of all
+        pools."""
         found = self._fair.get((queue.name, pool))
         if found is None:
             now, state = self._trial.now, self._state
@@ -296,7 +299,7 @@ class _ByShare(Judge[JobClass]):
     def key(self, branch: Branch, head: JobClass) -> Key:
         kind, tenant = head, head.account.tenant
         tree = self.state.accounts.governing(kind.account.pool)
-        more = beside(kind.request, tree.reaches(tenant, kind.amount, branch), kind.replicas)
+        more = amount_of(kind.request, tree.reaches(tenant, kind.amount, branch), kind.replicas)
         share = branch_share(self.state, tree, branch, more)
         borrows = branch.usage + more.units > branch.subtree
         return (borrows, share, -kind.priority, kind.jobs[0], tenant)
@@ -304,9 +307,9 @@ class _ByShare(Judge[JobClass]):
 
 @dataclass(frozen=True, slots=True)
 class _ByPart(Judge[JobClass]):
-    """The lowest part of its fair share, or runtime quota, that a tenant holds with the request; all side by side.
+    """The lowest ratio of a tenant's holdings, with the request, to its fair share or runtime quota; on one level.
 
-    By fair share, those above theirs come last, and before them those beyond their guarantee.
+    By fair share, tenants above theirs come last, and before these tenants beyond their guarantee.
     """
 
     fairness: Fairness
@@ -329,15 +332,15 @@ class _ByPart(Judge[JobClass]):
 
 
 def branch_share(state: State, tree: QuotaTree, branch: Branch, more: Amount = NOTHING, firm: bool = False) -> Share:
-    """The branch's dominant share of what its parent could lend, over its weight, if it used so much more (or less).
+    """The branch's dominant share of what its parent could lend, over its weight, if it used `more`.
 
-    Of CPUs and memory everybody's quota is the part that it has of units. firm: of smallest gangs alone.
+    Quotas of CPUs and memory are in proportion to the quota of units.   firm: count only smallest gangs.
     """
     assert branch.parent is not None
     whole, lendable = tree.root.subtree, tree.potential(branch.parent)
     usage = branch.firm_usage if firm else branch.usage
     borrowed, lent = {"units": max(0, usage + more.units - branch.subtree)}, {"units": lendable}
-    cpu, memory = state.accounts.beside_devices(branch.name, firm)
+    cpu, memory = state.accounts.host_resources(branch.name, firm)
     if whole:
         for name, total, held in (
             ("cpu", state.hosts[0], cpu + more.cpu_milli),

@@ -1,9 +1,9 @@
-"""One cycle: `plan(state, now)`. Everything is tried on the cluster and the trees, then undone.
+"""One scheduling cycle: `plan(state, now)`. Everything is tried on the cluster and the quota trees, then undone.
 
-Heads are tried in order (scheduler.cycle.order). One that finds no room gets a promise, as many as the policy makes;
-who comes after it may start as long as no promise is delayed. So with one promise this is EASY backfill, with any
-number conservative backfill, with none a queue stops at its first job that cannot start. A class whose head was found
-blocked is not tried again in the cycle, nor in later ones before there is more room or time has passed for it.
+Heads are tried in order (scheduler.cycle.order). A head without room gets a promise, as long as the policy allows
+more; later jobs may start if they delay no promise. So one promise is EASY backfill, any number conservative backfill,
+and with none a queue stops at the first job that cannot start. A class whose head was blocked is not tried again in
+the cycle, nor in later ones until capacity is freed or time has made a difference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from scheduler.cycle.rights import (
     SURPLUS,
     Rights,
 )
-from scheduler.cycle.state import FOREVER, Blocked, JobClass, State, beside, units_of
+from scheduler.cycle.state import FOREVER, Blocked, JobClass, State, amount_of, units_of
 from scheduler.cycle.trial import Trial
 from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
 from scheduler.placement.reasons import NO_ROOM
@@ -54,21 +54,21 @@ POLICIES = {
     QUEUE_FAIR_SHARE: "policy preempt_for_fairness, across queues",
     SURPLUS: "always, from every elastic job",
 }
-"""Which setting allows what, with its scope."""
+"""The setting that allows each right, with its scope."""
 EXPLAINED_SECONDS = 60.0
-"""So old reasons may be: what was freed or taken since may be missing from those of a class that is not looked at."""
+"""Maximum age of a class's reasons: until then, changes since may be missing from reasons of a class not tried."""
 WAITS_FOR_ROOM = (NO_ROOM, reasons.KEPT)
 MOST_SHORTER = 100
-"""Jobs of a blocked class that are looked through for one short enough to end before a promise begins."""
+"""Jobs of a blocked class that are searched for one short enough to end before a promise begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class CyclePlan(Plan):
-    """expected: by job, the time from which a promise keeps capacity for it.   version: of the state it is made for.
+    """expected: when each job is promised to start, at the latest.   version: of the state that the plan is for.
 
-    What later cycles know of it beside the state's promises: anew: whether it made them from nothing.   planned_again:
-    for the sake of earlier ones.   searches: jobs for which nobody was found who gives way, where another search has to
-    wait.   looked: whether any class was tried.
+    For later cycles, in addition to the state's promises: anew: whether promises were made from scratch.
+    planned_again: whether the cycle was repeated to keep earlier promises.   searches: jobs for which no victims were
+    found, so that the next search is delayed.   looked: whether any class was tried.
     """
 
     expected: Mapping[str, float] = field(default_factory=dict)
@@ -80,22 +80,22 @@ class CyclePlan(Plan):
 
 
 def plan(state: State, now: float) -> CyclePlan:
-    """What to do now, and why the rest waits."""
+    """What to do now, and why the other jobs wait."""
     state.begin_cycle(now)
     if not state.pending and not state.elastic and not state.dependent:
         return CyclePlan(version=state.version)
-    kept: Sequence[Promise] = ()
+    earlier: Sequence[Promise] = ()
     while True:
         state.placement.begin(now)
         with Trial(state, now) as trial:
-            cycle = _Cycle(state, trial, now, kept)
+            cycle = _Cycle(state, trial, now, earlier)
             try:
                 cycle.run()
             except _GivesWayError:
                 state.look_at_all(cycle.searched, now)
                 continue
-            kept = cycle.broken()
-            if not kept:
+            earlier = cycle.broken()
+            if not earlier:
                 found = cycle.plan()
                 break
         state.forget_tries(now)
@@ -104,17 +104,17 @@ def plan(state: State, now: float) -> CyclePlan:
 
 
 class _GivesWayError(Exception):
-    """Somebody would, and so leave room to classes that are not looked at in this try."""
+    """A preemption would free room for classes that were skipped in this try, so the cycle is repeated with them."""
 
 
 class _Cycle:
-    """kept: earlier promises that are made first, again.   heads: who was tried, in order; tried: which classes.
-    blocked: classes that cannot start, by id(), and the reasons people are given.   searched: jobs for which nobody was
-    found who gives way.   powerless: amounts with which classes of a standing had a right over nobody, after
-    `powerless_after` starts.   allowed: what the trees leave to a standing, after `allowed_at` changes."""
+    """earlier: promises that are made first, again.   heads: who was tried, in order; tried: which classes.
+    blocked: classes that cannot start, by id(), with their reasons.   searched: jobs for which no victims were found.
+    powerless: by standing, amounts for which no running job could be preempted, after `powerless_after` starts.
+    allowed: by standing, what quotas leave, after `allowed_at` changes of the trees."""
 
-    def __init__(self, state: State, trial: Trial, now: float, kept: Sequence[Promise]) -> None:
-        self.state, self.trial, self.now, self.kept = state, trial, now, kept
+    def __init__(self, state: State, trial: Trial, now: float, earlier: Sequence[Promise]) -> None:
+        self.state, self.trial, self.now, self.earlier = state, trial, now, earlier
         self.heads: list[str] = []
         self.actions: list[Start | Preempt | Resize] = []
         self.searched: list[str] = []
@@ -132,7 +132,7 @@ class _Cycle:
         self.allowed_at = 0
 
     def run(self) -> None:
-        self.reused = reuse = not self.kept and self._reuse_promises()
+        self.reused = reuse = not self.earlier and self._reuse_promises()
         if not reuse:
             self._promise_again()
         self._promise_overdue()
@@ -145,7 +145,7 @@ class _Cycle:
                 continue
             self._keep_for(kind, job)
             if id(kind) not in self.blocked:
-                self._tell(kind, self._why(kind, job))
+                self._report_blocked(kind, self._why(kind, job))
                 self._start_shorter(kind)
             more = len(self.promises) < self.most_promises and self._may_be_promised(kind, job)
             if kind.verdict in WAITS_FOR_ROOM and more:
@@ -156,20 +156,22 @@ class _Cycle:
                 self._behind(line, job_id)
         self._start_due()
         if self.state.explain:
-            self._tell_others()
+            self._report_untried()
 
     def plan(self) -> CyclePlan:
-        """What came of it."""
+        """The plan that the cycle made."""
         for job_id, grants in grow(self.trial).items():
             self.actions.append(Resize(job_id, grants, self._id(job_id, "resize")))
         self._remember_promises()
         return self._plan()
 
     def broken(self) -> Sequence[Promise]:
-        """Earlier promises to be kept in another try, since this one would break some: to begin with those, then all.
-        Who came after a promise was made may go before it, if its place is: of a class that was not looked at, before
-        the last who was promised something; of one whose first job waits for quota, before that."""
-        old, promises, known = self.state.promised, self.promises, {one.job_id for one in self.kept}
+        """Earlier promises to make first in another try, because this one would break some: at first those, then all.
+
+        A job submitted after a promise may still go before it if its place in the order is earlier: for a class that
+        was not tried, earlier than the last promised job; for one whose first job waits for quota, than that job.
+        """
+        old, promises, known = self.state.promised, self.promises, {one.job_id for one in self.earlier}
         waiting = [] if self.reused else [one for one in old.promises if one.job_id in self.state.pending]
         if not waiting:
             return ()
@@ -187,12 +189,12 @@ class _Cycle:
             and (one.job_id not in promises or promises[one.job_id].start > max(one.start, self.now))
             and (newest[place[one.job_id]] if one.job_id in place else served) <= one.made_at
         ]
-        return (waiting if self.kept else late) if late else ()
+        return (waiting if self.earlier else late) if late else ()
 
     # Starting
 
     def _start(self, kind: JobClass, job: Job) -> bool:
-        """Starts the job if it can, with or without others giving way; else notes on its class why not."""
+        """Starts the job if possible, with or without preemption; otherwise notes the reason on its class."""
         self.tried.add(id(kind))
         verdict = self._misfit(kind)
         if verdict:
@@ -214,8 +216,8 @@ class _Cycle:
         return False
 
     def _short_of(self, kind: JobClass, job: Job) -> str:
-        """Of quota or of devices, where the trees have no room. Where all that is left in them is shared, they say no
-        more than placement does, unless a lending limit keeps something back."""
+        """The code for a job without room in the quota trees: quota or devices. If the trees lack only capacity that
+        all share, the reason is devices, unless a lending limit holds something back."""
         accounts, account = self.state.accounts, kind.account
         if kind.amount > accounts.allowed_ever(account):
             return reasons.EXCEEDS_QUOTA
@@ -229,8 +231,8 @@ class _Cycle:
         return reasons.KEPT if self.trial.kept_back else NO_ROOM
 
     def _start_here(self, kind: JobClass, job: Job) -> bool:
-        """On what is free; if placement finds nothing there, at the places that it is promised for now. A job within
-        its guarantee need not mind promises to those that would borrow."""
+        """Starts the job on free capacity; if placement finds none, at the places promised to it for now. A job within
+        its guarantee may ignore promises to jobs that would borrow."""
         account, until, own = kind.account, self.trial.until(job.time_limit), self.promises.get(job.job_id)
         entitled = self.state.accounts.covers(account, kind.amount)
         if not self.trial.leaves_limits(kind, until, entitled):
@@ -261,7 +263,7 @@ class _Cycle:
     def _start_by_eviction(self, kind: JobClass, job: Job) -> bool:
         self._note(kind, "")
         if self.searches >= self.state.policies.preemption_searches:
-            kind.tested_at = -1  # its turn comes in a later cycle
+            kind.tested_at = -1  # it is tried in a later cycle
             return False
         if self.now < kind.search_again_at:
             kind.retry_at = kind.search_again_at
@@ -297,7 +299,7 @@ class _Cycle:
         self.actions.append(Start(job.job_id, grants, entitlement, self._id(job.job_id, "start")))
 
     def _misfit(self, kind: JobClass) -> str:
-        """What no waiting will cure."""
+        """The code of a reason that waiting cannot cure; '' if there is none."""
         if self.state.queues and kind.queue not in self.state.queues:
             return reasons.UNKNOWN_QUEUE
         if self.state.queues.children(kind.queue):
@@ -307,15 +309,15 @@ class _Cycle:
         return ""
 
     def _skips(self, kind: JobClass) -> bool:
-        """Whether nothing has changed for a class since it was last found blocked."""
+        """Whether nothing relevant has changed for a class since it was found blocked."""
         state = self.state
         if kind.tested_at != state.freed or self.now >= kind.retry_at:
             return False
         return kind.tested_after == state.starts or self._is_as_before(kind)
 
     def _is_as_before(self, kind: JobClass) -> bool:
-        """Whether it stays blocked though others have started since: promises may lie elsewhere now, quota may be what
-        is short, or no longer the only thing that is, and there may be somebody who gives way."""
+        """Whether a class stays blocked although others have started since. It may not: promises may have moved,
+        another shortage may be decisive now, and there may be new victims."""
         verdict = kind.verdict
         if verdict == reasons.KEPT:
             return False
@@ -330,7 +332,7 @@ class _Cycle:
         return self._is_powerless(kind) or not self._may_evict(kind)
 
     def _may_evict(self, kind: JobClass) -> bool:
-        """Whether there is anybody who would have to give way, of whom it is not known yet."""
+        """Whether there may be a victim that earlier searches did not know of."""
         found = False
         for units, replicas in ((min(1, kind.amount), 0), (kind.amount, kind.replicas)):
             position = self.trial.charges
@@ -343,7 +345,7 @@ class _Cycle:
         return found
 
     def _is_powerless(self, kind: JobClass) -> bool:
-        """Whether one that asks for no more had a right over nobody."""
+        """Whether a class of this standing that requested no more could preempt nobody."""
         if self.powerless_after != len(self.trial.started):
             return False
         for units, cpu_milli, memory_bytes, *_ in self.powerless.get(kind.standing, ()):
@@ -356,23 +358,23 @@ class _Cycle:
         return False
 
     def _note_powerless(self, kind: JobClass, units: int, replicas: int) -> None:
-        """Rights only shrink as the amount grows, but where fairness is one and reclaim is not: fairness is for those
-        beyond their guarantee. Who asks for no device has others."""
+        """Notes that an amount could preempt nobody; then a larger one cannot either, except by fairness without
+        reclaim, which is for jobs beyond their guarantee, and for jobs without devices, whose rights differ."""
         policies = self.state.policies
         if units and (policies.reclaim or not policies.preempt_for_fairness):
             if self.powerless_after != len(self.trial.started):
                 self.powerless.clear()
                 self.powerless_after = len(self.trial.started)
-            self.powerless.setdefault(kind.standing, []).append(beside(kind.request, units, replicas))
+            self.powerless.setdefault(kind.standing, []).append(amount_of(kind.request, units, replicas))
 
     def _is_explained(self, kind: JobClass) -> bool:
-        """Whether the reasons it was given for waiting still hold."""
+        """Whether the reasons that a class has for waiting are recent enough."""
         return self.now - kind.explained_at < EXPLAINED_SECONDS and bool(kind.why)
 
     def _wanted(self, complete: bool) -> set[int]:
-        """Classes that stand in line in this cycle, by id(): those that are to be tried and, where promises are not
-        complete, may be promised something. Who is in line changes who is next, so it must not depend on what people
-        are told. Every cycle asks it of every class, most often in vain."""
+        """Classes that take part in this cycle, by id(): those to be tried and, unless promises are complete, those
+        that may get one. They determine who is next, so they must not depend on which reasons are shown. This is called
+        for every class in every cycle, and must be fast."""
         state, now, freed, starts = self.state, self.now, self.state.freed, self.state.starts
         wanted = set()
         for kind in state.waiting_classes():
@@ -395,7 +397,7 @@ class _Cycle:
     # Promises
 
     def _keep_for(self, kind: JobClass, job: Job) -> None:
-        """A promise to a head that finds no room, as far as the policy makes them."""
+        """Makes a promise to a head without room, if the policy allows another."""
         if kind.verdict not in WAITS_FOR_ROOM:
             return
         if job.job_id in self.promises:
@@ -404,7 +406,7 @@ class _Cycle:
             self._promise(kind, job)
 
     def _may_be_promised(self, kind: JobClass, job: Job) -> bool:
-        """Or, where nothing overtakes and no promises are made, must be looked at because it stands in others' way."""
+        """Whether the job may get a promise; or, without backfill, must be tried because it blocks later jobs."""
         state = self.state
         return (
             self.most_promises == 0
@@ -427,9 +429,9 @@ class _Cycle:
         self.trial.lay(found)
 
     def _promise_again(self) -> None:
-        """What was promised before, before anybody is tried. Where its places will not be free by then, because
-        somebody stays beyond a limit, or nodes are gone, it gets another time before the later promises do."""
-        for one in self.kept:
+        """Repeats earlier promises before any job is tried. If the places will not be free by then, because a job
+        exceeds its limit or nodes are gone, the promise gets another time, still before later promises."""
+        for one in self.earlier:
             job, kind = self.state.pending[one.job_id]
             found = self.trial.promise_again(one, kind)
             if found is None:
@@ -439,20 +441,21 @@ class _Cycle:
                 self._is_promised(found)
 
     def _start_due(self) -> None:
-        """Whose place was kept and whose turn did not come: its class was not in line, or an earlier job of it stayed
-        the head."""
-        for one in self.kept:
+        """Starts jobs whose promise is due and that were not tried: their class did not take part, or an earlier job of
+        it stayed the head."""
+        for one in self.earlier:
             if self._is_due(one.job_id) and one.job_id not in self.started:
                 job, kind = self.state.pending[one.job_id]
                 self._start(kind, job)
 
     def _is_due(self, job_id: str) -> bool:
-        """Of a class only this job may start: on what was kept for it."""
+        """Whether the job's promise is due, so that it, rather than its class's head, may start at the promised
+        places."""
         return job_id in self.promises and self.promises[job_id].start <= self.now
 
     def _promise_sooner(self, kind: JobClass, job: Job) -> None:
-        """Its turn has come, and it may have an earlier time than the one that was kept for it."""
-        if all(one.job_id != job.job_id for one in self.kept):
+        """Tries to find an earlier time for a promised job whose turn has come."""
+        if all(one.job_id != job.job_id for one in self.earlier):
             return
         restore, before = self._withdraw_promise(job.job_id), self.promises[job.job_id].start
         found = self.trial.promise(job.job_id, kind, job.time_limit)
@@ -462,7 +465,7 @@ class _Cycle:
             self._is_promised(found)
 
     def _promise_overdue(self) -> None:
-        """Who has waited beyond its bound gets a promise before anybody is tried, whatever its place."""
+        """Makes promises to jobs that exceed their wait bound before any job is tried, whatever their rank."""
         if not self.state.bounded:
             return
         late = []
@@ -477,10 +480,10 @@ class _Cycle:
                 limit, at_once = self.state.pending[job_id][0].time_limit, kind.amount <= accounts.room(account)
                 found = self.trial.promise(job_id, kind, limit, at_once)
                 if found is not None:
-                    self._is_promised(found)  # if not, who starts before its turn may yet make it possible
+                    self._is_promised(found)  # otherwise a job that starts before its turn may still make it possible
 
     def _withdraw_promise(self, job_id: str) -> Callable[[], None]:
-        """Its own promise does not stand in a job's way. Answers how to make it again."""
+        """Withdraws a job's own promise, which does not block it. Returns a function that restores it."""
         own = self.promises.get(job_id)
         if own is None:
             return lambda: None
@@ -489,7 +492,7 @@ class _Cycle:
         return lambda: self.trial.restore(own, place)
 
     def _start_shorter(self, kind: JobClass) -> None:
-        """Backfill: later jobs of a class that only promises hold back, if they end before."""
+        """Backfill: starts later jobs of a class that is blocked only by promises, if they end before these begin."""
         kind.shortest = -FOREVER
         if kind.verdict != reasons.KEPT:
             return
@@ -508,10 +511,10 @@ class _Cycle:
                 restore()
 
     def _reuse_promises(self) -> bool:
-        """Takes over the promises of an earlier cycle, if nothing was freed since, or not long ago.
+        """Reuses the promises of an earlier cycle, if nothing was freed since, or they are recent; returns whether.
 
-        What was freed meanwhile makes them later than they need be, never wrong. Not if a start that they count on has
-        not taken place.
+        Capacity freed meanwhile makes them later than necessary, never wrong. They are not reused if a start that they
+        assume has not happened.
         """
         old, policies = self.state.promised, self.state.policies
         if old.freed != self.state.freed and self.now - old.at >= policies.backfill_seconds:
@@ -526,7 +529,7 @@ class _Cycle:
         return True
 
     def _remember_promises(self) -> None:
-        """For later cycles."""
+        """Stores the promises in the state, for later cycles."""
         old, state = self.state.promised, self.state
         self.anew = not (self.reused and old.promises)
         freed, at = (state.freed, self.now) if self.anew else (old.freed, old.at)
@@ -536,18 +539,19 @@ class _Cycle:
     # Reasons for waiting
 
     def _behind(self, line: Line, job_id: str) -> None:
-        """Nothing overtakes a blocked head: not in its queue, where a tenant is chosen first not of its tenant."""
+        """Without backfill: blocks the jobs behind a blocked head, in its queue or, if a tenant is chosen first, its
+        tenant."""
         text = f"job {job_id} is ahead in queue {line.queue.name}, and nothing overtakes it there"
         reason = Reason(reasons.PRIORITY, text, {"jobs": 1}, (job_id,))
         for kind in line.close():
-            self._tell(kind, (reason,))
+            self._report_blocked(kind, (reason,))
 
-    def _tell(self, kind: JobClass, why: tuple[Reason, ...]) -> None:
-        """A class is blocked. Its jobs are of interest only where anything is explained."""
+    def _report_blocked(self, kind: JobClass, why: tuple[Reason, ...]) -> None:
+        """Records that a class is blocked, with its jobs only if reasons are explained."""
         self.blocked[id(kind)] = kind.explained(why) if self.state.explain else Blocked((), why, kind)
 
-    def _tell_others(self) -> None:
-        """Classes that were not looked at. For most, the reasons given before still hold."""
+    def _report_untried(self) -> None:
+        """Records the classes that were not tried; for most, earlier reasons still hold."""
         as_before, known = [], set(self.blocked)
         for kind in self.state.waiting_classes():
             if id(kind) in known:
@@ -558,14 +562,14 @@ class _Cycle:
             if kind.verdict:
                 head = next((name for _, name in kind.jobs if name not in self.started), None)
                 if head is not None:
-                    self._tell(kind, self._why(kind, self.state.pending[head][0]))
+                    self._report_blocked(kind, self._why(kind, self.state.pending[head][0]))
                     continue
             if kind.why:
                 as_before.append(kind)
         self.blocked.update((id(kind), kind.explained(kind.why)) for kind in as_before)
 
     def _why(self, kind: JobClass, job: Job) -> tuple[Reason, ...]:
-        """All reasons that a class shares: those given before, where only what has started since has changed them."""
+        """All reasons that a class shares; earlier ones, if only starts since could have changed them."""
         if not self.state.explain:
             return ()
         if not self._skips(kind) or not self._is_explained(kind):
@@ -594,11 +598,11 @@ class _Cycle:
         mark = trial.cluster.mark()
         if trial.place(kind.request, kind.replicas, kind.account.tenant, until) is None:
             if trial.kept_back:
-                found.append(reasons.kept(trial, kind, until))
+                found.append(reasons.promised_to_others(trial, kind, until))
             else:
                 found.append(reasons.no_room(trial, kind))
         elif verdict == reasons.KEPT:
-            found.append(reasons.limits_kept(trial, kind, until))
+            found.append(reasons.limits_promised(trial, kind, until))
         trial.cluster.rollback(mark)
         restore()
         if kind.search_again_at != kind.retry_at < FOREVER:
@@ -609,8 +613,8 @@ class _Cycle:
         return (*found, near) if near is not None else tuple(found)
 
     def _expect(self) -> None:
-        """Expected starts of the first that wait: of those with a promise, then of as many more as the policy says.
-        They take nothing of what is remembered: what people are shown decides nothing."""
+        """Expected starts of the first pending jobs: those with a promise, then as many more as the policy says. They
+        leave the stored promises alone: what is shown must not affect decisions."""
         self.trial.promises = [one.copy() for one in self.trial.promises]
         if self.state.policies.expected > len(self.promises):
             self._estimate()
@@ -620,9 +624,9 @@ class _Cycle:
                 self.expectations[job_id] = reasons.expected(self.state, promise, blockers, self.now)
 
     def _estimate(self) -> None:
-        """As if so many were promised something, in the order of their turns; what was announced stands as long as it
-        would come out the same, or nearly so: nothing was freed, and not much time has passed. What is too old is
-        made again one in a cycle, since each costs as much as a promise."""
+        """Estimates starts as if more jobs had promises, in order. Estimates stand while they would come out nearly the
+        same: nothing was freed, and little time has passed. One outdated estimate is renewed per cycle, since each
+        costs as much as a promise."""
         state, old = self.state, self.state.estimated
         behind = tuple((job_id, promise.start) for job_id, promise in self.promises.items())
         holds = old.freed == state.freed and old.behind == behind
@@ -665,7 +669,7 @@ class _Cycle:
         self._expect()
         if self.started:
             for kind in self.told_now:
-                kind.explained_at = -FOREVER  # what has started by now holds what it waits for
+                kind.explained_at = -FOREVER  # jobs that have started now hold what it waits for
         pending = self.state.pending
         for number in {id(pending[job_id][1]) for job_id in self.started} & self.blocked.keys():
             of = self.blocked[number]
@@ -683,13 +687,13 @@ class _Cycle:
             expected,
             self.state.version,
             self.anew,
-            bool(self.kept),
+            bool(self.earlier),
             tuple(searches),
             bool(self.heads),
         )
 
     def _eviction_text(self, kind: JobClass, job: Job, victim: str, right: str) -> str:
-        """Who makes whom give way, by which right and policy, both paths and both priorities (the shape is Kueue's)."""
+        """The text of a preemption: preemptor and victim, right and policy, paths and priorities (in Kueue's form)."""
         tree = self.state.accounts.governing(kind.account.pool)
         running = self.state.running[victim]
         return (
@@ -701,19 +705,19 @@ class _Cycle:
         )
 
     def _policy_of(self, right: str, kind: JobClass, other: JobClass) -> str:
-        """The setting that allowed it, with its scope."""
+        """The setting that allowed a preemption, with its scope."""
         policies, queue = self.state.policies, self.state.queues.get(kind.queue)
         if right in BY_PRIORITY:
             own = queue.preempts if queue is not None else None
             if own is None:
-                said = f"policy preempt_by_priority: {policies.preempt_by_priority}"
+                setting = f"policy preempt_by_priority: {policies.preempt_by_priority}"
             else:
-                said = f"queue {kind.queue} preempts: {', '.join(own) if isinstance(own, tuple) else own}"
+                setting = f"queue {kind.queue} preempts: {', '.join(own) if isinstance(own, tuple) else own}"
             more = self.state.effective_priority(kind) - self.state.effective_priority(other)
-            return f"{said}, by {more} of at least {policies.priority_difference}"
+            return f"{setting}, by {more} of at least {policies.priority_difference}"
         return POLICIES[right]
 
     def _id(self, job_id: str, verdict: str) -> str:
-        """The same for the same decision from the same state."""
+        """A decision's id; the same decision from the same state has the same id."""
         text = f"{self.state.version}|{self.now}|{job_id}|{verdict}"
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

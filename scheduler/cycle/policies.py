@@ -10,7 +10,7 @@ from scheduler.model import PriorityScope
 from scheduler.placement.headroom import HeadroomRule
 
 MOST_PROMISES = 100
-"""To so many jobs conservative backfill makes promises; those behind them may start, but wait without one."""
+"""Promises of conservative backfill; jobs behind them may start, but get no promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """What a pool keeps free from ordinary jobs, and who may take it: jobs of that priority (with their queue's) or
-    higher, of these queues or below them, of these tenants."""
+    """What a pool reserves (`rule`), and for which jobs: of that priority (with their queue's) or higher, of these
+    queues or queues below them, of these tenants; one is enough."""
 
     pool: str
-    kept: HeadroomRule
+    rule: HeadroomRule
     priority: int | None = None
     queues: frozenset[str] = frozenset()
     tenants: frozenset[str] = frozenset()
@@ -78,5 +78,5 @@ class Policies:
 
     @property
     def promises(self) -> int:
-        """Most promises a cycle makes."""
+        """The maximum number of promises in a cycle."""
         return MOST_PROMISES if self.backfill is None else self.backfill

@@ -1,8 +1,8 @@
 """Chooses the victims of a preemption: the fewest jobs, then least GPU-seconds lost, then lowest cost.
 
-A set of victims counts only if quotas then hold and the whole gang is placed; then each victim, in the reverse order,
-is put back if the job still fits (fill back), so that every one that is left is necessary. Replicas beyond an elastic
-job's smallest gang go before anybody is killed. Victims and placement are one decision, or none is made.
+A set of victims counts only if quotas hold afterwards and the whole gang is placed. Then each victim, in reverse order,
+is put back if the job still fits (fill back), so that all remaining victims are necessary. Replicas beyond an elastic
+job's smallest gang are taken before any job is killed. Victims and placement are one decision: both or neither.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from scheduler.model import Grant, Job
 from scheduler.placement.shapes import EVERYWHERE, NEVER
 
 MOST_SETS, MOST_TRIES = 4096, 64
-"""Sets of victims that are looked at, and those that are tried, for less than what was found."""
+"""Sets of victims that are estimated, and that are tried, in search of one that loses less."""
 
 MOST_FIRST = 16
-"""Victims of which each is taken first, where no order had come to all that were needed."""
+"""Victims that are each tried first, if no order of victims was enough."""
 MOST_ORDERS = 6
-"""In which a set is taken, where who goes first costs the right to another."""
+"""Orders tried for a set, if taking one victim first removes the right to another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class NoEviction:
-    """protected: jobs that could give way, but for their least run time or number of preemptions.   retry_at: when the
-    first of them may.   searched: whether there was anybody to try at all."""
+    """protected: jobs that only their minimum run time or number of preemptions protects.   retry_at: when the first of
+    them may be preempted.   searched: whether there were any candidates."""
 
     protected: int
     retry_at: float
@@ -49,7 +49,7 @@ class NoEviction:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """victims: with the steps that are taken of each, and by which right."""
+    """A set of victims, with the steps taken of each, and the rights."""
 
     loss: Loss
     victims: Sequence[tuple[Victim, int, str]]
@@ -73,9 +73,9 @@ def evict_for(trial: Trial, kind: JobClass, job: Job) -> Eviction | NoEviction:
 
 
 class _Search:
-    """spared: whether an order came to somebody whom there was no right to any more.   misplaced: whether all of an
-    order left room enough, and the placement that came of it was none: it chooses otherwise where more is free, and may
-    choose what is promised to another."""
+    """spared: whether an order met a victim that the job no longer had a right over.   misplaced: whether an order
+    freed enough room and placement still failed: with more capacity free it chooses differently, possibly places
+    promised to another job."""
 
     def __init__(self, trial: Trial, kind: JobClass, job: Job, guarantees: Guarantees) -> None:
         self.trial, self.kind, self.job, self.guarantees = trial, kind, job, guarantees
@@ -105,7 +105,7 @@ class _Search:
             ways = [self._way(order) for order in orders]
             if not any(ways):
                 ways = [self._way(by_loss)]
-            # Who went first cost the right to those who were needed, or made room elsewhere.
+            # The first victim removed the right to necessary ones, or freed room elsewhere.
             astray = self.spared or self.misplaced
             if not any(ways) and astray:
                 ways = [self._way(_with_rest([first], by_loss)) for first in by_loss[:MOST_FIRST]]
@@ -117,7 +117,7 @@ class _Search:
         return None
 
     def _fewer(self, best: _Way | None, victims: Sequence[Victim]) -> _Way | None:
-        """Sets that would lose less, which orders by estimate have missed, as far as they are few."""
+        """A set that loses less and that the estimated orders missed, if there are few enough sets to try."""
         most, tries = len(victims) if best is None else best.loss.jobs, 0
         ordered = sorted(victims, key=lambda victim: (victim.lost, victim.running.job.job_id))
         free = int(self.trial.cluster.free[self._suits].sum())
@@ -141,7 +141,7 @@ class _Search:
         return best
 
     def _way(self, order: Sequence[Victim]) -> _Way | None:
-        """What is necessary of the victims; the trial is as it was. None: all of them are not enough."""
+        """The necessary ones among the victims; None if all are not enough. Leaves the trial unchanged."""
         taken = self._attempt(order)
         if taken is None:
             return None
@@ -166,7 +166,7 @@ class _Search:
     def _candidate(self, running: Running, whole: str, surplus: str) -> Victim | None:
         trial, now, job = self.trial, self.trial.now, running.job
         if job.job_id in trial.changed:
-            return None  # this cycle has taken from it already
+            return None  # this cycle has preempted it already
         spare = len(running.grants) - job.min_replicas
         steps = list(range(1, spare + 1)) if surplus and spare > 0 else []
         if whole:
@@ -185,7 +185,7 @@ class _Search:
         return Victim(running, whole or surplus, steps, seconds * running.gpus, seconds * running.price / 3600)
 
     def _surplus_only(self) -> list[Victim]:
-        """The victims without the step that would kill them."""
+        """The victims that can give up replicas, without the step that kills them."""
         found = []
         for one in self.victims if self.trial.state.elastic else ():
             steps = [step for step in one.steps if step < len(one.running.grants)]
@@ -194,7 +194,7 @@ class _Search:
         return found
 
     def _relieving(self) -> list[Victim]:
-        """The victims without which the job's quota has more room. It is the same for all of a class."""
+        """The victims whose removal gives the job's quota more room; the same for all jobs of a class."""
         before = self.trial.accounts.room(self.kind.account)
         known: dict[Hashable, bool] = {}
         for victim in self.victims:
@@ -207,9 +207,9 @@ class _Search:
         return [victim for victim in self.victims if known[victim.running.kind.key]]
 
     def _orders(self, victims: Sequence[Victim], short: bool) -> list[list[Victim]]:
-        """Orders in which to take victims, by estimate the best first; the last has all, whatever the estimate: before
-        others those that hold something where the job can run, since every one taken may cost the right to another, and
-        at the end those whose guarantee the job would outgrow."""
+        """Orders in which to take victims, the best by estimate first. The last order has all victims: those on nodes
+        where the job can run first, since each one taken may remove the right to another, and at the end those that
+        would leave their guarantee violated."""
         outgrows = self.guarantees.would_outgrow
         by_loss = sorted(victims, key=lambda one: (outgrows(one.running), not self._is_near(one), *_reluctance(one)))
         ways = NodeOrder(self.trial, self.kind, victims).orders()
@@ -222,8 +222,8 @@ class _Search:
         return any(self._near[grant.node] for grant in victim.running.grants)
 
     def _attempt(self, order: Sequence[Victim]) -> list[Victim] | None:
-        """Takes victims in order until the job fits, then puts back what was not needed. None: it never fits; nothing
-        is taken then."""
+        """Takes victims in order until the job fits, then puts back unnecessary ones. None: it does not fit; nothing is
+        taken then."""
         taken: list[Victim] = []
         fits, patience, tries = self._fits(), 1, 0
         for victim in order:
@@ -263,8 +263,7 @@ class _Search:
         return bool(right)
 
     def _fits(self) -> bool:
-        """Whether quotas hold, no guarantee is borrowed beyond at the cost of those within it, and the gang can be
-        placed."""
+        """Whether quotas hold, no job within a guarantee loses to one that is not, and the gang can be placed."""
         if self.trial.accounts.room(self.kind.account) < 0:
             return False
         if self.guarantees.outgrown():
@@ -280,7 +279,7 @@ class _Search:
         return grants is not None
 
     def _has_room(self) -> bool:
-        """Whether quotas hold and nodes have room for the gang, whatever is promised to others."""
+        """Whether quotas hold and nodes have room for the gang, ignoring promises to others."""
         if self.trial.accounts.room(self.kind.account) < 0 or self.guarantees.outgrown():
             return False
         return int(self.trial.cluster.shape(self.kind.request).replicas(EVERYWHERE).sum()) >= self.kind.replicas
@@ -291,7 +290,7 @@ class _Search:
         )
 
     def _slice(self, victim: Victim, step: int) -> tuple[Grant, ...]:
-        """The grants that this step takes."""
+        """The grants that a step takes."""
         grants = victim.running.grants
         before = victim.steps[step - 1] if step else 0
         return grants[len(grants) - victim.steps[step] : len(grants) - before]
@@ -314,7 +313,7 @@ class _Search:
         self._charge(victim, grants, 1)
 
     def _charge(self, victim: Victim, grants: tuple[Grant, ...], sign: int) -> None:
-        """Of its next step, which takes these."""
+        """Charges (or uncharges) the victim's next step, which takes these grants."""
         running = victim.running
         first = len(running.grants) - victim.steps[victim.taken]
         beyond = grants[max(0, running.job.min_replicas - first) :]
@@ -327,7 +326,7 @@ class _Search:
                 self._put_back(victim)
 
     def _carry_out(self, way: _Way) -> Eviction | None:
-        """None: chance chooses otherwise now than when it was tried, and finds no place."""
+        """Takes the victims and places the job; None if a random placement chooses differently now and fails."""
         for victim, steps, _ in way.victims:
             while victim.taken < steps:
                 self._take(victim)
@@ -344,7 +343,7 @@ class _Search:
 
 
 def _reluctance(victim: Victim) -> tuple[bool, int, float, float, str]:
-    """Surplus first, low priority before high, little lost before much, the newest before older ones."""
+    """Sort key of victims: surplus first, then low priority, then little lost work, then the newest."""
     running = victim.running
     kills = victim.steps[0] == len(running.grants)
     return (kills, running.kind.priority, victim.lost, -running.started_at, running.job.job_id)

@@ -1,4 +1,4 @@
-"""Promises: capacity held from a future time for pending jobs, and what one cycle hands to the next."""
+"""Promises: capacity held for pending jobs from a future time on, and what one cycle passes to the next."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from scheduler.model import Grant, Request
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Grants kept for a job during [start, end).
+    """Grants held for a job during [start, end).
 
-    made_at: when it was promised.   extra: units and bytes over at `start`, by (node, device).   extra_host: milli-CPUs
-    and bytes over, by node.   entitled: to a job that stays within what its tenant is guaranteed.   spare: units over
-    of what ordinary jobs may hold, by kind of the pools' headroom, of those that it takes of.
+    made_at: when it was promised.   extra: units and bytes left over at `start`, by (node, device).   extra_host:
+    milli-CPUs and bytes left over, by node.   entitled: whether the job stays within its tenant's guarantee.   spare:
+    units left over for ordinary jobs, by the kinds of headroom that the promise takes from.
     """
 
     job_id: str
@@ -30,15 +30,15 @@ class Promise:
     spare: dict[int, int] = field(default_factory=dict)
 
     def copy(self) -> Promise:
-        """Of which others may take what is over."""
+        """A copy, of which other jobs may consume what is left over."""
         return replace(self, extra=dict(self.extra), extra_host=dict(self.extra_host), spare=dict(self.spare))
 
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """Promises as a cycle left them, in the order in which they were made: what it started has taken its part.
+    """The promises after a cycle, in the order in which they were made; its starts have consumed their part.
 
-    freed, at: of the state, and when, as the first of them were made.   starts: of that cycle, on which they count.
+    freed, at: `State.freed` and the time when the first was made.   starts: the starts of that cycle that they assume.
     """
 
     freed: int
@@ -52,10 +52,10 @@ NOTHING_PROMISED = Promised(-1, 0.0, ())
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """What was announced last: places of jobs without a promise, in the order of their turns. It decides nothing.
+    """Estimated starts of jobs without a promise, in order. They affect no decision.
 
-    version, freed: of the state then.   behind: job and start of each promise that comes first.   places: as if they
-    were promised as well.
+    version, freed: of the state then.   behind: job and start of each promise before them.   places: the promises that
+    they would get.
     """
 
     version: int
@@ -84,8 +84,8 @@ def leaves(promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
 
 
 def consume(promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
-    """The grants are taken out of what the promise leaves over, or put back (-1); less than nothing is left where they
-    break it."""
+    """Takes the grants from what the promise leaves over, or puts them back (-1); a negative rest breaks the
+    promise."""
     units, memory, nodes = _used(grants, request, promise)
     for at, taken in units.items():
         left, bytes_left = promise.extra[at]
@@ -99,7 +99,7 @@ def consume(promise: Promise, grants: Sequence[Grant], request: Request, times: 
 def _used(
     grants: Sequence[Grant], request: Request, promise: Promise
 ) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]], Counter[int]]:
-    """Units and bytes by (node, device), grants by node, of what lies where the promise does."""
+    """Units and bytes by (node, device), and grants by node, that overlap the promise."""
     units: Counter[tuple[int, int]] = Counter()
     memory: Counter[tuple[int, int]] = Counter()
     nodes: Counter[int] = Counter()

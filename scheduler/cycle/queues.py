@@ -1,7 +1,7 @@
-"""The tree of queues: what its parents are guaranteed and limited to, by what children take turns, their priority.
+"""The tree of queues: guarantees and limits of parents, how their children take turns, and priorities.
 
-Jobs stand in leaves. What a parent is guaranteed, its children share: their guarantees are parts of it, and what is
-left over belongs to whichever of them asks (in scheduler.quota's words, the parent's own nominal).
+Jobs wait in the leaves. Children's guarantees are parts of their parent's; the rest of it goes to whichever child
+requests it (in the terms of scheduler.quota, the parent's own nominal).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHARED_BY_FAIRNESS: tuple[QueuePolicy, ...] = ("fair_share", "capacity")
 
 
 class Queues(dict[str, Queue]):
-    """By name. between: how those without a parent take turns."""
+    """Queues by name.   between: how queues without a parent take turns."""
 
     def __init__(self, queues: Iterable[Queue], between: Literal["priority", "fair_share"] = "priority") -> None:
         super().__init__((queue.name, queue) for queue in queues)
@@ -30,17 +30,17 @@ class Queues(dict[str, Queue]):
         self._ways: dict[tuple[str, str], str | None] = {}
 
     def children(self, name: str) -> list[str]:
-        """Of a parent; of a queue that holds jobs none."""
+        """Names of a parent's children; empty for a queue of jobs."""
         return self._children.get(name, [])
 
     def policy(self, name: str) -> str:
-        """Of a queue, for its jobs or its children; that of one that nobody declared is `fifo`."""
+        """The policy of a queue, for its jobs or children; an undeclared queue has `fifo`."""
         if name == ROOT:
             return self._between
         return self[name].policy if name in self else "fifo"
 
     def priority(self, name: str) -> int:
-        """What a queue adds to the priority of its jobs: its own, and that of all above it."""
+        """What a queue adds to the priority of its jobs: its own priority and its ancestors'."""
         found = self._priorities.get(name)
         if found is None:
             queue = self.get(name)
@@ -49,7 +49,7 @@ class Queues(dict[str, Queue]):
         return found
 
     def between(self, one: str, other: str) -> str | None:
-        """A parent on the way from one queue to another that shares by fairness ('' = the site); None: none does."""
+        """A parent between two queues that shares by fairness ('' = the site); None if there is none."""
         found = self._ways.get((one, other), "?")
         if found == "?":
             parents = {self[name].parent if name in self else ROOT for name in self._above(one) ^ self._above(other)}
@@ -66,7 +66,7 @@ class Queues(dict[str, Queue]):
         return found
 
     def within(self, name: str, above: str) -> bool:
-        """Whether a queue is the other one, or below it."""
+        """Whether a queue is `above` or a descendant of it."""
         return above in self._above(name)
 
 
@@ -92,8 +92,8 @@ def _branch(queue: Queue, parts: int) -> Tenant:
 
 
 def queue_share(tree: QuotaTree, branch: Branch, units: int = 0, firm: bool = False) -> Share:
-    """What a queue would hold beyond its guarantee with so many units more, of what its parent could lend, over its
-    weight. firm: by smallest gangs alone."""
+    """The weighted share of its parent's lendable capacity that a queue would hold beyond its guarantee, with `units`
+    more.   firm: count only smallest gangs."""
     assert branch.parent is not None
     beyond = max(0, (branch.firm_usage if firm else branch.usage) + units - branch.subtree)
     return dominant_share({"units": beyond}, {"units": tree.potential(branch.parent)}, branch.weight)

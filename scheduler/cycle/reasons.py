@@ -1,6 +1,6 @@
 """Why a job waits: codes (docs/scheduler.md) and text with quota arithmetic, node counts and blockers.
 
-All that hold are given, the decisive one first. What is alike for all jobs of a class is computed once, in the cycle.
+All reasons that hold are given, the decisive one first. What all jobs of a class share is computed once per cycle.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ KEPT = "KeptForOthers"
 PRIORITY, DEPENDENCY, DEPENDENCY_FAILED = "Priority", "Dependency", "DependencyFailed"
 PROTECTED, BOUND, EXPECTED, NEAREST = "VictimsProtected", "WaitBoundExceeded", "ExpectedStart", "NearestFit"
 NAMES_NOBODY = frozenset({NEVER_FITS, NO_ROOM, NO_DOMAIN, EXCEEDS_QUOTA, WAITING_FOR_QUOTA, GUARANTEES_FIRST})
-"""Whose texts are of the job's own request, tenant and queues, and of numbers: its tenant may read them."""
+"""Codes whose texts name only the job's own request, tenant and queues, and numbers: its tenant may read them."""
 MOST_BLOCKERS = 8
 
 
 class Waiting(Mapping[str, tuple[Reason, ...]]):
-    """Reasons by job, made when asked for from what the cycle found of its class. blocked: by the class's id()."""
+    """Reasons by job, computed lazily from the results of its class.   blocked: by the class's id()."""
 
     def __init__(
         self,
@@ -52,8 +52,7 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
         self._pending, self._bound = pending, bound
 
     def _found(self, job_id: str) -> tuple[Blocked, int]:
-        """What was found of its class, and the job's place in it. Most that are asked for still wait, and say their
-        class."""
+        """The result of a job's class, and the job's place in it; for most jobs, which still wait, by their class."""
         if "_place" not in self.__dict__ and job_id in self._pending:
             job, kind = self._pending[job_id]
             of = self._blocked.get(id(kind))
@@ -93,7 +92,7 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
 
 
 class LiveWaiting(Mapping[str, tuple[Reason, ...]]):
-    """The decisive code of what waits in the state at the moment it is asked: for runs that explain nothing."""
+    """The decisive reason code of each pending job, read from the state on access: for runs without explanations."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -112,7 +111,7 @@ class LiveWaiting(Mapping[str, tuple[Reason, ...]]):
 
 
 def dependency(state: State, job_id: str) -> tuple[Reason, ...]:
-    """Of a job that waits for others to finish."""
+    """Why a job waits for other jobs to finish."""
     unmet = sorted(state.dependent[job_id][1])
     failed = tuple(other for other in unmet if other in state.failures)
     if failed:
@@ -122,7 +121,7 @@ def dependency(state: State, job_id: str) -> tuple[Reason, ...]:
 
 
 def quota(state: State, kind: JobClass) -> Reason:
-    """Which limit is in the way of a class that asks for more than there is room for, with its arithmetic."""
+    """Which quota or limit blocks a class, with its arithmetic."""
     accounts, account = state.accounts, kind.account
     trees = accounts.trees(account)
     ever = accounts.allowed_ever(account)
@@ -132,7 +131,7 @@ def quota(state: State, kind: JobClass) -> Reason:
         limited = kind.amount > accounts.allowed(account)  # else what others hold is in the way, not a limit
         tree, name = min(trees, key=lambda one: (one[0].allowed if limited else one[0].available)(one[1]))
     branch, available = tree[name], tree.available(name)
-    whose, path = _whose(state, tree), tree.path_name(name)
+    level, path = _kind_of(state, tree), tree.path_name(name)
     own = f"guaranteed {branch.subtree}, holds {branch.held}"
     if branch.limit is not None:
         own += f" of at most {branch.limit}"
@@ -148,23 +147,23 @@ def quota(state: State, kind: JobClass) -> Reason:
         "borrowed": borrowed,
     }
     if kind.amount > ever:
-        text = f"asks for {kind.amount} units, {whose} {path} could never hold more than {max(0, ever)} ({own}{above})"
+        text = f"asks for {kind.amount} units, {level} {path} could never hold more than {max(0, ever)} ({own}{above})"
         return Reason(EXCEEDS_QUOTA, text, counts | {"potential": ever})
     firm = (*accounts.firm.values(), *accounts.ordinary.values())
     code = GUARANTEES_FIRST if any(tree is one for one in firm) else WAITING_FOR_QUOTA
     own += f", of it {borrowed} borrowed{above}"
-    text = f"asks for {kind.amount} units, {whose} {path} can take {available} ({own})"
+    text = f"asks for {kind.amount} units, {level} {path} can take {available} ({own})"
     if code == GUARANTEES_FIRST:
         text += "; a job that cannot be preempted may take only its own guarantee and what nobody is guaranteed"
     return Reason(code, text, counts, _holders(state, kind))
 
 
-def _whose(state: State, tree: QuotaTree) -> str:
+def _kind_of(state: State, tree: QuotaTree) -> str:
     return "queue" if tree is state.accounts.queues else "tenant"
 
 
 def _holders(state: State, kind: JobClass) -> tuple[str, ...]:
-    """The jobs that hold most of the same tenant's, then of its queue's."""
+    """The largest running jobs of the same tenant, then of its queue."""
     found = []
     for alike in state.running_by_class.values():
         one = next(iter(alike.values()))
@@ -175,8 +174,8 @@ def _holders(state: State, kind: JobClass) -> tuple[str, ...]:
 
 
 def no_room(trial: Trial, kind: JobClass) -> Reason:
-    """It does not fit on what is free now: what nodes and devices lack, and who holds what it could have. The same for
-    all that ask alike, whosever they are."""
+    """Why a class does not fit on free capacity: what nodes and devices lack, and which jobs hold what it could use.
+    Cached for equal requests, whoever makes them."""
     cluster, request = trial.cluster, kind.request
     alike = (cluster.shape(request), kind.replicas, kind.amount, request.required_topology)
     return cluster.known(("no room", trial.state.version, *alike), lambda: _no_room(trial, kind))
@@ -188,11 +187,11 @@ def _no_room(trial: Trial, kind: JobClass) -> Reason:
     found = why_not(cluster, kind.request, kind.replicas)
     if found is not None:
         code, text, counts = found.code, found.text, found.counts
-    there, kept = _could_hold(trial, kind)
+    there, reserved = _could_hold(trial, kind)
     if kind.amount > int(cluster.capacity.sum()):
         code, text = NEVER_FITS, f"asks for {kind.amount} units of {int(cluster.capacity.sum())} that there are; {text}"
-    elif kept and there >= kind.amount > there - kept:
-        others = f"{there - kept} that ordinary jobs may hold, beside {kept} reserved"
+    elif reserved and there >= kind.amount > there - reserved:
+        others = f"{there - reserved} that ordinary jobs may hold, beside {reserved} reserved"
         code, text = NEVER_FITS, f"asks for {kind.amount} units of {others}; {text}"
     elif code == NO_ROOM and (most := _most_ever(trial, kind)) < kind.replicas:
         code, text = NEVER_FITS, f"with everything free no more than {most} of {kind.replicas} replicas fit; {text}"
@@ -200,7 +199,7 @@ def _no_room(trial: Trial, kind: JobClass) -> Reason:
 
 
 def _most_ever(trial: Trial, kind: JobClass) -> int:
-    """No more replicas than these would fit on all nodes together if everything were free and open."""
+    """An upper bound of the replicas that would fit on all nodes if everything were free and available."""
     cluster, request, shape = trial.cluster, kind.request, trial.cluster.shape(kind.request)
     most = np.where(shape.suits, kind.replicas, 0)
     if request.devices:
@@ -219,7 +218,7 @@ def _most_ever(trial: Trial, kind: JobClass) -> int:
 
 
 def _could_hold(trial: Trial, kind: JobClass) -> tuple[int, int]:
-    """Units of the devices that the class could have, and of these what is kept from ordinary jobs."""
+    """Units of the devices that the class could use, and the reserved ones among them."""
     cluster, shape = trial.cluster, trial.cluster.shape(kind.request)
     usable = np.array([state in USABLE for state in cluster.states])
     its = (shape.need != NEVER) & (shape.suits & usable)[:, None]
@@ -227,26 +226,26 @@ def _could_hold(trial: Trial, kind: JobClass) -> tuple[int, int]:
     if headroom is None:
         return there, 0
     costly = np.flatnonzero(shape.costs[shape.suits].any(axis=0)).tolist()
-    return there, sum(headroom.kept(number) for number in costly)
+    return there, sum(headroom.reserved(number) for number in costly)
 
 
-def kept(trial: Trial, kind: JobClass, until: float) -> Reason:
-    """It would fit, but for what is promised to others, or closed by a window before it has to end."""
+def promised_to_others(trial: Trial, kind: JobClass, until: float) -> Reason:
+    """The class would fit, but for promises to other jobs, or windows that begin before it ends."""
     jobs = tuple(promise.job_id for promise in trial.promises if promise.start < until)[:MOST_BLOCKERS]
     windows = [window.name for window in trial.windows_for(kind.account.tenant, until)]
     text = f"would fit, but it is kept for {', '.join([*jobs, *windows])}"
     return Reason(KEPT, text, {"jobs": len(jobs), "windows": len(windows)}, jobs)
 
 
-def limits_kept(trial: Trial, kind: JobClass, until: float) -> Reason:
-    """It would fit, but would take what limits leave to those who are promised a place."""
+def limits_promised(trial: Trial, kind: JobClass, until: float) -> Reason:
+    """The class would fit, but would use quota that promised jobs need."""
     jobs = tuple(promise.job_id for promise in trial.promises if promise.start < until)[:MOST_BLOCKERS]
     text = f"would fit, but what quotas leave is kept for {', '.join(jobs)}"
     return Reason(KEPT, text, {"jobs": len(jobs)}, jobs)
 
 
 def _occupants(trial: Trial, kind: JobClass) -> tuple[str, ...]:
-    """Running jobs on nodes that would suit, those that end first, then the largest of those that may never end."""
+    """Running jobs on suitable nodes: those that end first, then the largest ones without a time limit."""
     suits, state = trial.cluster.shape(kind.request).suits.tolist(), trial.state
     in_order = (job_id for _, job_id in chain(state.ends, state.endless))
     on_them = (name for name in in_order if any(suits[grant.node] for grant in state.running[name].grants))
@@ -280,7 +279,7 @@ def _would_fit(trial: Trial, kind: JobClass, request: Request, replicas: int, un
 
 
 def expected(state: State, promise: Promise, blockers: tuple[str, ...], now: float) -> Reason:
-    """When a promise says the job starts, and how well such times were met so far."""
+    """When a promised job starts, and how accurate such times were so far."""
     text = f"expected to start by {_instant(promise.start)}, if running jobs end at their limits"
     if blockers:
         text += f", the last of them {blockers[0]}"

@@ -5,23 +5,23 @@ PriorityInTenant      the same in another queue, of the same tenant
 PriorityAcrossQueues  the same in another queue, of another tenant that borrows
 ReclaimLentQuota      the tenant stays within what it is guaranteed, the other's branch of the tree borrows
 ReclaimQueueGuarantee the same for queues
-FairShare             both borrow in fair-share queues, and even without the victim the other branch's share is not
-                      below the own one with the job in it, both by the smallest gangs of elastic jobs
+FairShare             both borrow in fair-share queues, and the victim's branch, even without the victim, has no lower
+                      share than the job's branch with the job; both by the smallest gangs of elastic jobs
 QueueFairShare        the same for queues that share by fairness
 ElasticSurplus        replicas beyond an elastic job's smallest gang give way to anybody's smallest gang
 
-Whose priority counts where is the site's to say, or the queue's (`preempts`). Nobody who is within a guarantee gives
-way to somebody who is not, and from one queue to another priority and fairness take only what is borrowed.
+The site, or the queue (`preempts`), sets the scope of priority. A job within a guarantee is never preempted by one that
+is not, and across queues priority and fairness take only borrowed capacity.
 
-With that, and because every right is strict, no two jobs can evict each other in turn: what makes one of them the
-stronger does not depend on who of them runs, nor on how far elastic jobs have grown, since their surplus counts for no
-guarantee and in no comparison of shares. Nor do three or more, who might where tenants and queues have guarantees:
-nobody is taken where a victim would come to be within a guarantee and could take the place, nor, by who is within none,
-where who waits could.
+Because of this, and because every right is strict, two jobs cannot evict each other in turn: which one is stronger does
+not depend on which one runs, nor on how far elastic jobs have grown, since surplus counts neither for guarantees nor in
+comparisons of shares. Three or more jobs could do so in turn, if tenants and queues have guarantees; so no job is taken
+if a victim would then be within a guarantee and could take the place back, nor, by a job within no guarantee, if a
+pending job could.
 
-Between two sides only one measure decides: priority crosses from one queue to another only where no parent on the way
-shares by fairness, and to another tenant's jobs where neither queue does; where two queues share by fairness, their
-tenants' shares are not compared.
+Only one measure applies between two sides: priority crosses queues only if no parent in between shares by fairness, and
+reaches other tenants' jobs only if neither queue does; if two queues share by fairness, their tenants' shares are not
+compared.
 Source of the tree rules: Kueue's hierarchical reclaim and fair-sharing preemption (S2-a).
 """
 
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 from scheduler.cycle.order import branch_share
 from scheduler.cycle.queues import SHARED_BY_FAIRNESS, queue_share
-from scheduler.cycle.state import FOREVER, JobClass, Running, beside
+from scheduler.cycle.state import FOREVER, JobClass, Running, amount_of
 from scheduler.cycle.trial import Trial
 from scheduler.quota.shares import Share
 from scheduler.quota.tree import Branch, QuotaTree
@@ -45,8 +45,8 @@ BY_PRIORITY = (PRIORITY, PRIORITY_IN_TENANT, PRIORITY_ACROSS)
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Where two paths of a tree part. fits: with the job, its side stays within a guarantee.   borrows: the other's
-    does not."""
+    """The two branches where two paths of a tree fork.   fits: with the job, its branch stays within a guarantee.
+    borrows: the other branch does not."""
 
     mine: Branch
     theirs: Branch
@@ -59,16 +59,19 @@ class _Side:
 
     @property
     def protects(self) -> bool:
-        """The other is within a guarantee, while the job is not."""
+        """Whether the other job is within a guarantee, and the preemptor is not."""
         return not self.fits and not self.borrows
 
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """Of a job to others of one tenant, pool and queue. lends_to_it, queue_lends_to_it: the other borrows what the
-    job's tenant, queue is guaranteed. protected: within a guarantee, while the job is not. priority: the right that
-    a higher priority is here, or ''. own_share, own_queue_share: of the job's branch with it, by smallest gangs, where
-    shares are compared at all; branch, queue: theirs, below the fork."""
+    """The relation of a job to others of one tenant, pool and queue.
+
+    lends_to_it, queue_lends_to_it: the other borrows what the job's tenant, or queue, is guaranteed.   protected: the
+    other is within a guarantee, and the job is not.   priority: the right that a higher priority gives here, or ''.
+    own_share, own_queue_share: of the job's branch with the job, by smallest gangs, if shares are compared.   branch,
+    queue: the others' branches below the fork.
+    """
 
     lends_to_it: bool
     queue_lends_to_it: bool
@@ -81,7 +84,7 @@ class _Relation:
 
 
 class _Asker:
-    """Who asks for a smallest gang: those of one account, queue, size and priority are alike."""
+    """A request for a smallest gang; jobs of the same account, queue, size and priority are equal."""
 
     __slots__ = ("key", "kind", "queue", "tenant", "units")
 
@@ -97,11 +100,10 @@ class _Asker:
 
 
 class Guarantees:
-    """What a set of victims leaves of guarantees, once they are gone and the job is there. Made before the job's units
-    are added to the trees, and adds them.
+    """Whether guarantees still hold after a preemption: with a set of victims gone and the job in place.
 
-    Of the trees of tenants, each in its own pool's, and of queues. Who is within its tenant's guarantee need not mind
-    those of queues.
+    Created before the job's units are charged; charges them. Checks the tenants' trees, each for its own pool, and the
+    queues'. A job within its tenant's guarantee ignores guarantees of queues.
     """
 
     def __init__(self, trial: Trial, kind: JobClass) -> None:
@@ -121,9 +123,9 @@ class Guarantees:
         self._waiting: dict[Branch, list[tuple[_Asker, tuple[bool, bool]]]] = {}
 
     def watch(self) -> None:
-        """Notes, before anybody is taken, of which guarantees those who wait are within: of each tenant and queue the
-        smallest job that could run where this one can. Who calls back a guarantee need not mind them: they may find
-        another place, and it would wait for as long as they do."""
+        """Notes, before any victim is taken, which pending jobs are within a guarantee: of each tenant and queue, the
+        smallest job that could run where this one can. A job that reclaims its guarantee ignores them: they may find
+        another place, and it would wait as long as they do."""
         if self.entitled:
             return
         cluster = self._trial.cluster
@@ -147,17 +149,17 @@ class Guarantees:
         self._count(victim, -1)
 
     def outgrown(self) -> bool:
-        """Whether tenants or queues who were within their guarantee are not any more, and jobs of theirs have gone for
-        it: those would be within it again as soon as this one is gone."""
+        """Whether the job takes a tenant or queue beyond its guarantee and has victims of it: these would be within the
+        guarantee again as soon as the job is gone."""
         return any(killed and branch.borrowing for branch, killed in self._own.items())
 
     def would_outgrow(self, victim: Running) -> bool:
-        """Whether `outgrown` would hold with the victim gone, as things are now."""
+        """Whether `outgrown` would hold with this victim gone as well."""
         return any(branch.borrowing for branch in self._covering(victim.kind))
 
     def broken(self) -> bool:
-        """Whether one of the victims, with all of them gone, would be within a guarantee and the job is not, or would
-        have a right over it; or somebody who waits, and was not within a guarantee before, could call it back."""
+        """Whether, with all victims gone, one of them would be within a guarantee that the job is not within, or could
+        preempt the job; or a pending job that was within no guarantee before could reclaim it."""
         touched: set[Branch] = set()
         for asker, killed in self._killed.items():
             if killed:
@@ -178,7 +180,7 @@ class Guarantees:
         return of_tenant or (self._minds_queues and of_queue)
 
     def _right_of(self, asker: _Asker) -> str:
-        """The other's over the job, if it asked in the trial as things are now."""
+        """The right that another request would have over the job, in the trial's current state; '' = none."""
         position = self._trial.charges
         self._trial.charge(asker.kind, asker.units, asker.kind.replicas)
         right = Rights(self._trial, asker.kind).firm(self._kind)
@@ -186,14 +188,15 @@ class Guarantees:
         return right
 
     def _within(self, asker: _Asker) -> tuple[bool, bool]:
-        """Whether it would be within its tenant's guarantee, and its queue's, as things are now in the trial."""
+        """Whether a request would be within its tenant's guarantee, and within its queue's, in the trial's current
+        state."""
         return (
             self._tenants_of(asker.kind).within_quota(asker.tenant, asker.units),
             self._queues.within_quota(asker.queue, asker.units),
         )
 
     def _tops(self, asker: _Asker) -> tuple[Branch, ...]:
-        """Of which other branches' use is nothing to it: in each tree in which it is charged."""
+        """The top branches of its paths, one per tree in which it is charged; other branches do not affect it."""
         return tuple(tree.path(name)[0] for tree, name in self._accounts.trees(asker.kind.account))
 
     def _tenants_of(self, kind: JobClass) -> QuotaTree:
@@ -207,7 +210,7 @@ class Guarantees:
             self._own[branch] += sign
 
     def _covering(self, kind: JobClass) -> list[Branch]:
-        """Those on the paths of a class that were within their guarantee before the job, which is theirs too."""
+        """Branches that a class shares with the job, and that were within their guarantee before it."""
         if not self._covered:
             return []
         paths = (tree.path(name) for tree, name in self._accounts.trees(kind.account))
@@ -215,7 +218,7 @@ class Guarantees:
 
 
 class Rights:
-    """Of a job of one class, which has been charged in the trial already."""
+    """The rights of a job that is charged in the trial already."""
 
     def __init__(self, trial: Trial, kind: JobClass) -> None:
         self.trial, self.state, self.kind = trial, trial.state, kind
@@ -232,7 +235,7 @@ class Rights:
         self._at = -1
 
     def any(self) -> bool:
-        """Whether anybody could have to give way at all: cheap, and to be asked first."""
+        """Whether there may be any victim at all; cheap, so call it first."""
         if self.state.elastic:
             return True
         policies = self.policies
@@ -247,7 +250,7 @@ class Rights:
         )
 
     def _lowest_reached(self) -> float:
-        """No running job that priority may count over has a lower effective one."""
+        """The lowest effective priority of the running jobs that priority applies to."""
         if self.preempts == "never":
             return FOREVER
         reached = (self.kind.queue,) if self.preempts == "queue" else self.state.priorities
@@ -255,7 +258,7 @@ class Rights:
         return min(lowest, default=FOREVER)
 
     def over(self, victim: Running) -> str:
-        """The right to the whole of a running job as things are now in the trial; '' = none."""
+        """The right to preempt a running job, in the trial's current state; '' = none."""
         right, relation = self.firm(victim.kind), self._relation(victim.kind)
         if right or relation.protected or not self.policies.preempt_for_fairness:
             return right
@@ -264,7 +267,7 @@ class Rights:
         return FAIR_SHARE if self._is_fairer(relation, victim) else ""
 
     def firm(self, other: JobClass) -> str:
-        """The same by guarantees and priority, which do not ask how much is taken."""
+        """The right by guarantees or priority, which do not depend on the amount taken; '' = none."""
         relation, reclaim = self._relation(other), self.policies.reclaim
         if reclaim and relation.lends_to_it:
             return RECLAIM
@@ -275,11 +278,11 @@ class Rights:
         return relation.priority if relation.priority and self._is_above(other) else ""
 
     def over_surplus(self, victim: Running) -> str:
-        """The right to what an elastic job holds beyond its smallest gang: whoever may reclaim all of it has it too."""
+        """The right to an elastic job's surplus; a right to the whole job includes it."""
         return SURPLUS if not self._relation(victim.kind).protected or self.firm(victim.kind) == RECLAIM else ""
 
     def _relation(self, other: JobClass) -> _Relation:
-        """To jobs of a tenant and pool in a queue: computed once while the trees do not change."""
+        """The relation to jobs of a tenant and pool in a queue; cached until the trees change."""
         if self._at != self.trial.changes:
             self._relations.clear()
             self._at = self.trial.changes
@@ -295,7 +298,7 @@ class Rights:
         queues.admit(other.queue)
         theirs = self.state.accounts.governing(other.account.pool)
         theirs.admit(other.account.tenant)
-        # A pool's guarantees are nothing to jobs of other pools, who may hold what a queue or all pools together lack.
+        # A pool's guarantees do not apply to jobs of other pools, which may hold what a queue, or all pools, lack.
         apart = theirs is not self.tree and self.tree is not self.state.accounts.tenants[""]
         tenants = None if apart else _side(self.tree, account.tenant, other.account.tenant, self._fits_down_to)
         between = _side(queues, self.kind.queue, other.queue, self._queue_fits_down_to)
@@ -325,8 +328,8 @@ class Rights:
         )
 
     def _by_priority(self, other: JobClass, borrowed: bool) -> str:
-        """The right that a higher priority is over others of that tenant and queue; '' = none. borrowed: whether what
-        they hold is, or their tenant is the job's own."""
+        """The right that a higher priority gives over others of that tenant and queue; '' = none.   borrowed: whether
+        they borrow, or have the job's own tenant."""
         if not self._reaches(other):
             return ""
         if other.queue == self.kind.queue:
@@ -336,7 +339,7 @@ class Rights:
         return PRIORITY_IN_TENANT if other.account.tenant == self.kind.account.tenant else PRIORITY_ACROSS
 
     def _reaches(self, other: JobClass) -> bool:
-        """Whether the site lets priority count over others of that tenant and queue, whatever is guaranteed."""
+        """Whether the settings let priority apply to others of that tenant and queue, guarantees aside."""
         preempts, queue = self.preempts, self.kind.queue
         same_queue, same_tenant = other.queue == queue, other.account.tenant == self.kind.account.tenant
         if isinstance(preempts, tuple):
@@ -365,7 +368,7 @@ class Rights:
         return any(self._policy_above(branch) in SHARED_BY_FAIRNESS for branch in path)
 
     def _policy_above(self, branch: Branch) -> str:
-        """How a queue and those beside it take turns."""
+        """How a queue and its siblings take turns."""
         return self._policy(branch.parent.name if branch.parent is not None else "")
 
     def _is_fairer_of_queues(self, relation: _Relation, victim: Running) -> bool:
@@ -381,7 +384,7 @@ class Rights:
             return False
         surplus = victim.surplus
         gone = self.tree.reaches(victim.kind.account.tenant, surplus.units - victim.units, theirs, firm=True)
-        less = beside(victim.job.request, gone, surplus.replicas - len(victim.grants))
+        less = amount_of(victim.job.request, gone, surplus.replicas - len(victim.grants))
         without = branch_share(self.state, self.tree, theirs, less, firm=True)
         return relation.own_share <= without
 
@@ -390,7 +393,7 @@ class Rights:
 
 
 def _within(tree: QuotaTree, name: str) -> int:
-    """Down to which depth a path stays within what is guaranteed; 0: nowhere."""
+    """The depth down to which a path is within its guarantees; 0: not at all."""
     for branch in reversed(tree.path(name)):
         if not branch.borrowing:
             return branch.depth
@@ -398,7 +401,7 @@ def _within(tree: QuotaTree, name: str) -> int:
 
 
 def _side(tree: QuotaTree, one: str, other: str, fits_down_to: int) -> _Side | None:
-    """Where the paths of two part; None where one is on the other's."""
+    """The fork of two paths; None if one is part of the other."""
     fork = tree.fork(one, other)
     if fork is None:
         return None

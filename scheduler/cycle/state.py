@@ -1,6 +1,7 @@
-"""The input of decisions: nodes, running jobs, pending jobs in order, quotas, promises. No finished jobs.
+"""The state that decisions are made from: nodes, running jobs, pending jobs in order, quotas, promises.
 
-Methods tell it of a change; `plan` changes nothing that can be seen. Memory is that of the jobs that wait or run.
+Its methods apply changes; `plan` (scheduler.cycle.plan) changes nothing visible. Finished jobs are not stored, so
+memory grows only with the jobs that wait or run.
 """
 
 from __future__ import annotations
@@ -53,15 +54,16 @@ class Blocked(NamedTuple):
 
 @dataclass(slots=True)
 class JobClass:
-    """Pending jobs that are alike. amount: device units of the smallest gang.   jobs: (submitted_at, job_id), in order.
+    """Pending jobs that decisions treat alike.   amount: device units of the smallest gang.   jobs: (submitted_at,
+    job_id), in order.
 
-    tested_at, tested_after: `State.freed` and `State.starts` when its first job was last found not to start; until
-    `retry_at` only more room changes that, or, once others have started, somebody who gives way.   unpromised_at:
-    `State.freed` when no known end would make room for it, nor for a time limit longer than `unpromised`.
-    search_again_at: no victims are looked for before.   verdict: the code of why.   shortest: least time limit that was
-    tried in vain where only promises are in the way; a shorter job is tried.   why, explained_at: all reasons, as of
-    that time.   vain_at: `State.freed` when no known end would make room for it in an estimate.   standing: the same
-    number for the same account and priority: for classes of one standing the same jobs give way.
+    tested_at, tested_after: `State.freed` and `State.starts` when its first job was last found unable to start; until
+    `retry_at` only freed capacity changes that, or, after starts, new victims.   unpromised_at: `State.freed` when no
+    known end of a job would make room for it, nor for a time limit longer than `unpromised`.   search_again_at: no
+    search for victims before then.   verdict: the reason code.   shortest: the least time limit tried without success
+    while only promises blocked it; shorter jobs are tried.   why, explained_at: all reasons, and as of when.   vain_at:
+    as unpromised_at, for estimates.   standing: one number per account and priority: classes of one standing can
+    preempt the same jobs.
     """
 
     key: Hashable
@@ -85,34 +87,33 @@ class JobClass:
     why: tuple[Reason, ...] = ()
     explained_at: float = -FOREVER
     vain_at: int = -1
-    _told: Blocked | None = None
+    _blocked: Blocked | None = None
 
     def add(self, job: Job) -> None:
         insort(self.jobs, (job.submitted_at, job.job_id))
-        self._told = None
+        self._blocked = None
 
     def remove(self, job: Job) -> None:
         del self.jobs[bisect_left(self.jobs, (job.submitted_at, job.job_id))]
-        self._told = None
+        self._blocked = None
 
     def explained(self, why: tuple[Reason, ...]) -> Blocked:
-        """Its jobs as they are now, for who looks at them later: the same object while neither they nor the reasons
-        change."""
-        if self._told is None or self._told.reasons is not why:
-            self._told = Blocked(tuple(self.jobs), why, self)
-        return self._told
+        """A snapshot of the class's jobs with these reasons, to be read later; the same object until either changes."""
+        if self._blocked is None or self._blocked.reasons is not why:
+            self._blocked = Blocked(tuple(self.jobs), why, self)
+        return self._blocked
 
 
 FOUND = tuple(one.name for one in fields(JobClass) if one.default is not MISSING)
-"""What a cycle finds of a class."""
+"""Attributes of a class that a cycle sets."""
 _found = attrgetter(*FOUND)
 
 
 @dataclass(slots=True)
 class Running:
-    """started_at: when that was decided.   began_at: since when it runs; the same, until that is known.
-    units: charged.   gpus: held, with shares as fractions.   price: of them for an hour, in the site's prices.
-    shrunk_at: when it last lost replicas.   preemptions: that it has suffered before."""
+    """A running job.   started_at: when its start was decided.   began_at: since when it runs; started_at until known.
+    units: charged.   gpus: held, shares as fractions.   price: of an hour of these, in the site's prices.
+    shrunk_at: when it last lost replicas.   preemptions: how often it was preempted before."""
 
     job: Job
     kind: JobClass
@@ -128,27 +129,28 @@ class Running:
 
     @property
     def surplus(self) -> Surplus:
-        """What it holds beyond its smallest gang."""
+        """What the job holds beyond its smallest gang."""
         beyond = self.grants[self.job.min_replicas :]
         return Surplus(units_of(beyond), len(beyond)) if beyond else NO_SURPLUS
 
     @property
     def ends_by(self) -> float:
-        """The latest end; infinite without a time limit. Of a job that would begin at once: where its launch takes
-        longer, who was promised its place waits as much longer, and nobody else is let in meanwhile."""
+        """The latest end; infinite without a time limit. Assumes an immediate launch: if that takes longer, the job
+        that was promised the place waits that much longer, and no other job takes it."""
         return FOREVER if self.job.time_limit is None else self.started_at + self.job.time_limit
 
     def unsaved_seconds(self, now: float) -> float:
-        """Since it began or last saved a checkpoint."""
+        """Seconds since the job began or last saved a checkpoint."""
         ran, every = max(0.0, now - self.began_at), self.job.checkpoint_seconds
         return ran % every if every else ran
 
 
 class State:
-    """tenants, queues: see scheduler.model.   placement: chooses nodes and devices.   explain: whether plans tell all
-    reasons; without, a waiting job has the first only, and cycles are cheaper.   on_node: running jobs, by node.
+    """The state of one scheduler.
 
-    Errors: ValueError for a tree of tenants that is none; PlacementError for nodes that are none.
+    tenants, queues: see scheduler.model.   placement: chooses nodes and devices.   explain: whether plans have all
+    reasons of waiting jobs; otherwise only the first, and cycles are cheaper.   on_node: running jobs, by node.
+    Errors: ValueError for an invalid tree of tenants; PlacementError for invalid nodes.
     """
 
     def __init__(
@@ -170,10 +172,10 @@ class State:
         self.queues = Queues(queues, self.policies.between_queues)
         self.declared = tuple(tenants)
         self._reserves = {reserve.pool: reserve for reserve in self.policies.reserves}
-        kept = {pool: reserve.kept for pool, reserve in self._reserves.items()}
-        if kept or cluster.headroom is not None:
-            cluster.keep_free(kept)
-        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity(), self._kept())
+        rules = {pool: reserve.rule for pool, reserve in self._reserves.items()}
+        if rules or cluster.headroom is not None:
+            cluster.keep_free(rules)
+        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity(), self._reserved_units())
         self.pools_with_quota = frozenset(tenant.pool for tenant in self.declared) - {""}
         self.usage = {
             queue.name: DecayedUsage(queue.half_life, now, self.policies.entry_penalty_seconds)
@@ -193,7 +195,7 @@ class State:
         self.pending: dict[str, tuple[Job, JobClass]] = {}
         self.dependent: dict[str, tuple[Job, set[str]]] = {}
         self.lines: dict[str, dict[Hashable, JobClass]] = {}
-        self.aside: set[str] = set()  # neither waits nor runs, but may again
+        self.aside: set[str] = set()  # suspended or held: may wait again
         self.leaving: dict[str, tuple[Grant, ...]] = {}
         self.failures: dict[str, None] = {}
         self.preempted: dict[str, int] = {}
@@ -209,11 +211,11 @@ class State:
         self.bounded = any(queue.wait_bound is not None for queue in self.queues.values())
         self.hosts = (int(cluster.cpu.sum()), int(cluster.host_memory.sum()))
 
-    # What happens
+    # Changes
 
     def submit(self, job: Job, now: float) -> None:
-        """It waits from now on, in the place that its `submitted_at` gives it. Dependencies on jobs that are not known
-        any more count as met, unless they are remembered to have failed."""
+        """A job waits from now on, in order of `submitted_at`. Dependencies on jobs that are no longer known count as
+        met, unless they are recorded as failed."""
         self.version += 1
         self.aside.discard(job.job_id)
         self.gone(job.job_id)
@@ -227,7 +229,7 @@ class State:
             self._enqueue(job)
 
     def withdraw(self, job_id: str, now: float) -> None:
-        """A job that waits is set aside, until it is submitted again or dropped."""
+        """Sets a pending job aside until it is submitted again or dropped."""
         self.version += 1
         if job_id in self.dependent:
             _, unmet = self.dependent.pop(job_id)
@@ -240,15 +242,15 @@ class State:
         self.expectations.forget(job_id, now)
 
     def drop(self, job_id: str) -> None:
-        """A job that was set aside does not come back."""
+        """Forgets a job that was set aside."""
         self.version += 1
         self.aside.discard(job_id)
         self._fail(job_id)
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None:
-        """A decision takes place; one of a plan that was made from another state may be refused.
+        """Carries out a decision; one that was made from another state may be refused.
 
-        Errors: PlacementError if grants are not free; KeyError for a job that does not wait, or run, as it should.
+        Errors: PlacementError if grants are not free; KeyError for a job that is not pending, or running, as assumed.
         """
         self.version += 1
         if isinstance(action, Start):
@@ -267,7 +269,7 @@ class State:
             self._set_grants(self.running[action.job_id], action.grants, now)
 
     def start(self, job: Job, grants: tuple[Grant, ...], entitlement: EntitlementClass, now: float) -> None:
-        """It runs, from the queue or, after a restart, from the records."""
+        """Starts a job, from the queue or, after a restart, from the records."""
         job = self._privileged(job)
         kind = self._dequeue(job.job_id) if job.job_id in self.pending else self._class(job)
         for grant in grants:
@@ -282,21 +284,21 @@ class State:
         if job.max_replicas > job.min_replicas:
             self.elastic[job.job_id] = running
         self.starts += 1
-        self._line_up(running)
-        self._lie_on(running)
+        self._index_end(running)
+        self._index_nodes(running)
         self.expectations.started(job, now)
 
     def launched(self, job_id: str, at: float) -> None:
-        """A job that was started runs since then."""
+        """A started job has run since `at`."""
         self.running[job_id].began_at = at
 
     def gone(self, job_id: str) -> None:
-        """Nothing of a job that had to leave is on its devices any more."""
+        """A preempted or stopped job has left its devices."""
         self.leaving.pop(job_id, None)
 
     def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
-        """A running job is over and its grants are free. comes_back: it is set aside.   leaves: it is on its devices
-        until it is `gone`: who starts there waits, and nobody grows there."""
+        """A running job ends and its grants are free. comes_back: it is set aside.   leaves: it occupies its devices
+        until it is `gone`: jobs that start there wait for that, and no job grows there."""
         self.version += 1
         preemptions = self.running[job_id].preemptions
         if leaves:
@@ -319,11 +321,11 @@ class State:
                 self._enqueue(job)
 
     def set_node(self, node: int, state: NodeState, now: float) -> None:
-        """Jobs on it stay until they are ended; quotas follow what is left."""
+        """Sets a node's state. Jobs on it stay until they end; quotas follow the remaining capacity."""
         self.version += 1
         self.freed += 1
         self.cluster.set_state(node, state)
-        self.accounts.set_capacity(self._capacity(), self._kept())
+        self.accounts.set_capacity(self._capacity(), self._reserved_units())
 
     def reconfigure(
         self,
@@ -333,7 +335,7 @@ class State:
         reservations: Sequence[Reservation],
         now: float,
     ) -> None:
-        """Settings were read anew. What runs goes on, also beyond a limit that has fallen: a breach, not an error."""
+        """Applies new settings. Running jobs continue, even beyond a lowered limit: a breach, not an error."""
         fresh = State(self.cluster, tenants, queues, policies, reservations, self.placement, self.explain, now)
         for name, usage in fresh.usage.items():
             if name in self.usage:
@@ -344,7 +346,7 @@ class State:
             running.kind = fresh._class(running.job)
             fresh._charge(running.kind, running.units, len(running.grants), running.surplus, now, penalty=False)
         if self.policies.reserves or policies.reserves:
-            self.promised = NOTHING_PROMISED  # what ordinary jobs have over is another
+            self.promised = NOTHING_PROMISED  # what ordinary jobs may use has changed
         self.running_by_class = {}
         for name, running in self.running.items():
             self.running_by_class.setdefault(running.kind.key, {})[name] = running
@@ -373,15 +375,15 @@ class State:
         self.freed += 1
 
     def unused(self, now: float) -> list[Reservation]:
-        """Reservations that are to be given back by now."""
+        """Reservations that were idle too long and are to be given back."""
         return [one for one in self.reservations if now >= self._idle_until(one) and one.start <= now < one.end]
 
     def next_unused(self) -> float:
-        """When the next will be, if nothing of their tenants starts there before."""
+        """When the next reservation is to be given back, unless its tenants start something there before."""
         return min((self._idle_until(one) for one in self.reservations), default=FOREVER)
 
     def give_back(self, name: str, start: float, now: float) -> None:
-        """That reservation keeps nothing from now on, whatever the settings say again."""
+        """Ends a reservation early, even if the settings still have it."""
         self.given_back[name, start] = now
         self.reservations = tuple(
             replace(one, end=now) if (one.name, one.start) == (name, start) else one for one in self.reservations
@@ -390,7 +392,7 @@ class State:
         self.freed += 1
 
     def _idle_until(self, one: Reservation) -> float:
-        """Until when nobody may have used it; infinite while somebody does, and once it is over."""
+        """When a reservation will have been idle too long; infinite while it is used, and after its end."""
         if one.idle_seconds is None or (one.name, one.start) in self.given_back:
             return FOREVER
         there = (self.running[job_id].job.tenant for node in one.nodes for job_id in self.on_node.get(node, ()))
@@ -401,18 +403,18 @@ class State:
         return until if until < one.end else FOREVER
 
     def next_promise(self, after: float) -> float:
-        """When the next promise falls due; infinite: none does."""
+        """When the next promise is due; infinite if there is none."""
         return min((one.start for one in self.promised.promises if one.start > after), default=FOREVER)
 
     def expect(self, expected: Mapping[str, float], now: float) -> None:
-        """When jobs are expected to start."""
+        """Records when jobs are expected to start."""
         for job_id, at in expected.items():
             if job_id in self.pending:
                 self.expectations.announce(self.pending[job_id][0], at, now)
 
     def begin_cycle(self, now: float) -> None:
-        """What was found of classes no longer holds if reservations began or ended since, if what was decided then has
-        not taken place, or if promises must be made anew because their time has come."""
+        """Discards results about classes if reservations began or ended since, if decided starts did not happen, or if
+        promises are due for renewal."""
         if self.planned == self.version:
             self.freed += 1
         self._pass_time(now)
@@ -426,8 +428,8 @@ class State:
             self.freed += 1
 
     def undo(self) -> Callable[[], None]:
-        """Takes back what the next cycle finds, for when its record cannot be written: else it would know more than who
-        reads the log."""
+        """Returns a function that undoes the results of the next cycle, in case its record cannot be written: otherwise
+        this state would know more than a state restored from the log."""
         classes = [(kind, _found(kind)) for kind in self.waiting_classes()]
         before = self.promised, self.estimated, self.planned, self.freed, self._edges
         mark = self.expectations.mark()
@@ -442,29 +444,28 @@ class State:
         return back
 
     def forget_tries(self, now: float) -> None:
-        """What was found of classes in a cycle that is planned once more."""
+        """Discards results about classes, for a cycle that is planned once more."""
         self.look_at_all((), now)
         for kind in self.waiting_classes():
             kind.search_again_at = min(kind.search_again_at, now)
 
     def look_at_all(self, searched: Iterable[str], now: float) -> None:
-        """Every class is tried once more. searched: jobs for which a search was noted in this cycle."""
+        """Lets every class be tried once more.   searched: jobs for which a search was noted in this cycle."""
         for job_id in searched:
             self.pending[job_id][1].search_again_at = now
         for kind in self.waiting_classes():
             kind.tested_at, kind.unpromised_at, kind.explained_at = -1, -1, -FOREVER
 
     def note_search(self, job_id: str, now: float) -> None:
-        """Nobody was found who gives way to a job that waits."""
+        """Notes that no victims were found for a pending job."""
         self.pending[job_id][1].search_again_at = now + self.policies.backfill_seconds
 
     def recall(
         self, promises: Sequence[Promise], anew: bool, planned_again: bool, searches: Sequence[str], now: float
     ) -> None:
-        """What a cycle left to later ones, by its record; before its actions take place.
+        """Restores what a recorded cycle passed to later ones; called before its actions are applied.
 
-        anew: whether it made promises from nothing.   planned_again: for the sake of earlier promises.   searches: jobs
-        for which nobody was found who gives way.
+        anew, planned_again, searches: as in `CyclePlan`.
         """
         self._pass_time(now)
         if planned_again:
@@ -474,18 +475,18 @@ class State:
         for job_id in searches:
             self.note_search(job_id, now)
 
-    # What is known
+    # Queries
 
     def amount(self, request: Request, replicas: int) -> int:
-        """Device units of so many replicas; of whole devices, as many as the largest that suits has."""
+        """Device units of so many replicas; a whole device counts as the largest suitable one."""
         return request.devices * replicas * self._each(request)
 
     def whole(self, pool: str) -> int:
-        """Units of a whole device of the pool, the largest of them."""
+        """Units of the pool's largest whole device."""
         return self._wholes.get(pool, 1)
 
     def demand(self, pool: str) -> Mapping[str, int]:
-        """Units that each tenant's pending jobs ask for, of the pool or of all."""
+        """Units that each tenant's pending jobs request, in the pool or ('') in all."""
         asked: dict[str, int] = {}
         for kind in self.waiting_classes():
             if pool in ("", kind.account.pool):
@@ -497,19 +498,19 @@ class State:
             yield from line.values()
 
     def lowest_priority(self, queue: str) -> float:
-        """Of what runs in the queue; infinite if nothing does."""
+        """The lowest priority that runs in the queue; infinite if nothing runs."""
         return min(self.priorities.get(queue) or (FOREVER,))
 
     def effective_priority(self, kind: JobClass) -> int:
-        """A job's priority and its queue's, by which jobs of different queues are compared."""
+        """A job's priority plus its queue's, which compares jobs of different queues."""
         return kind.priority + self.queues.priority(kind.queue)
 
     def bound(self, kind: JobClass) -> float | None:
-        """Seconds after which waiting is a breach."""
+        """The wait bound of a class's jobs in seconds; None if there is none."""
         queue = self.queues.get(kind.queue)
         return kind.bound if kind.bound is not None else queue.wait_bound if queue else None
 
-    # Its own
+    # Internal
 
     def _knows(self, job_id: str) -> bool:
         return any(job_id in them for them in (self.running, self.pending, self.dependent, self.aside))
@@ -521,7 +522,7 @@ class State:
             del self.failures[next(iter(self.failures))]
 
     def _privileged(self, job: Job) -> Job:
-        """The job with a request that says which pools let it have what they keep free."""
+        """The job with a `Privileged` request, if it may use pools' reserves."""
         if not self._reserves and type(job.request) is Request:
             return job
         pools = frozenset(pool for pool, reserve in self._reserves.items() if self._may_take(job, reserve))
@@ -537,14 +538,14 @@ class State:
             or (reserve.priority is not None and job.priority + self.queues.priority(job.queue) >= reserve.priority)
         )
 
-    def _kept(self) -> dict[str, int] | None:
-        """Units by pool that ordinary jobs may not hold, '' = of all; None: pools keep nothing."""
+    def _reserved_units(self) -> dict[str, int] | None:
+        """Units by pool that ordinary jobs may not hold, '' = all pools; None if no pool reserves any."""
         headroom, found = self.cluster.headroom, {"": 0}
         if headroom is None:
             return None
         for number, kind in enumerate(headroom.kinds):
             for pool in {"", kind.pool}:
-                found[pool] = found.get(pool, 0) + headroom.kept(number)
+                found[pool] = found.get(pool, 0) + headroom.reserved(number)
         return found
 
     def _class(self, job: Job) -> JobClass:
@@ -606,8 +607,8 @@ class State:
             del there[running.job.priority]
         if not alike:
             del self.running_by_class[running.kind.key]
-        self._line_up(running, out=True)
-        self._lie_on(running, out=True)
+        self._index_end(running, out=True)
+        self._index_nodes(running, out=True)
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
             self.left_at[grant.node, running.job.tenant] = now
@@ -626,29 +627,29 @@ class State:
         for grant in after:
             self.cluster.take(grant, running.job.request)
         units, replicas, surplus = running.units, len(running.grants), running.surplus
-        self._line_up(running, out=True)
-        self._lie_on(running, out=True)
+        self._index_end(running, out=True)
+        self._index_nodes(running, out=True)
         running.grants, running.units = grants, units_of(grants)
         self._charge(running.kind, running.units - units, len(grants) - replicas, running.surplus - surplus, now)
-        self._line_up(running)
-        self._lie_on(running)
+        self._index_end(running)
+        self._index_nodes(running)
         running.gpus, running.price = self._worth(grants)
         if before:
             running.shrunk_at = now
             self.freed += 1
         self.starts += bool(after)
 
-    def _line_up(self, running: Running, out: bool = False) -> None:
-        """Running jobs in the order in which they will be over; those without a limit, which may never be, largest
-        first."""
+    def _index_end(self, running: Running, out: bool = False) -> None:
+        """Adds a running job to (or removes it from) the orders: `ends` by latest end; `endless`, without a time limit,
+        by size."""
         job_id = running.job.job_id
         if running.job.time_limit is not None:
-            _in_or_out(self.ends, (running.ends_by, job_id), out)
+            _insert_or_remove(self.ends, (running.ends_by, job_id), out)
         else:
-            _in_or_out(self.endless, (-running.units, job_id), out)
+            _insert_or_remove(self.endless, (-running.units, job_id), out)
 
-    def _lie_on(self, running: Running, out: bool = False) -> None:
-        """It holds something on these nodes, or no longer."""
+    def _index_nodes(self, running: Running, out: bool = False) -> None:
+        """Adds the job to `on_node` of its nodes, or removes it."""
         for grant in running.grants:
             there = self.on_node[grant.node]
             (there.discard if out else there.add)(running.job.job_id)
@@ -656,18 +657,18 @@ class State:
     def _charge(
         self, kind: JobClass, units: int, replicas: int, surplus: Surplus, now: float, penalty: bool = True
     ) -> None:
-        """Units, replicas and surplus are all added, or all given back if negative."""
+        """Charges units, replicas and surplus, or gives all back if negative."""
         if units > 0 or replicas > 0:
-            self.accounts.add(kind.account, beside(kind.request, units, replicas, surplus))
+            self.accounts.add(kind.account, amount_of(kind.request, units, replicas, surplus))
         else:
-            self.accounts.remove(kind.account, beside(kind.request, -units, -replicas, -surplus))
+            self.accounts.remove(kind.account, amount_of(kind.request, -units, -replicas, -surplus))
         usage = self.usage.get(kind.queue)
         if usage is not None:
             for branch in self.accounts.tenants[""].path(kind.account.tenant):
                 usage.change(branch.name, units, now, penalty)
 
     def _worth(self, grants: Sequence[Grant]) -> tuple[float, float]:
-        """(GPUs, price of an hour of them)."""
+        """(GPUs, their price per hour)."""
         gpus, price, prices = 0.0, 0.0, self.policies.prices
         for grant in grants:
             devices = self.cluster.nodes[grant.node].devices
@@ -678,7 +679,7 @@ class State:
         return gpus, price
 
     def _capacity(self) -> dict[str, int]:
-        """Units by pool of nodes that are there; those kept by a reservation count."""
+        """Units by pool of usable nodes, reserved ones included."""
         units: dict[str, int] = {"": 0}
         for node, state in zip(self.cluster.nodes, self.cluster.states, strict=True):
             if state in ("available", "reserved"):
@@ -697,19 +698,19 @@ class State:
         return wholes
 
     def _each(self, request: Request) -> int:
-        """Units of one device of the request: of the largest that it could have."""
+        """Units of one device of the request, in the largest device that suits."""
         return self.cluster.shape(request).most_units or request.units or self.whole(request.pool)
 
 
-def _in_or_out(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: bool) -> None:
+def _insert_or_remove(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: bool) -> None:
     if out:
         del line[bisect_left(line, entry)]
     else:
         insort(line, entry)
 
 
-def beside(request: Request, units: int, replicas: int, surplus: Surplus = NO_SURPLUS) -> Amount:
-    """Units of devices with what so many replicas hold beside them."""
+def amount_of(request: Request, units: int, replicas: int, surplus: Surplus = NO_SURPLUS) -> Amount:
+    """Device units, with the CPUs and memory that so many replicas hold."""
     cpu, memory = request.cpu_milli, request.host_memory_bytes
     if surplus is NO_SURPLUS:
         return Amount(units, replicas * cpu, replicas * memory)

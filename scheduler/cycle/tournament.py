@@ -1,8 +1,7 @@
-"""Kueue's tournament down a tree, of tenants or of queues: at each branch the best child, each judged with its own best
-head.
+"""Kueue's tournament down a tree of tenants or queues: each branch is represented by the best of its children's heads.
 
-A charge, or another head, changes what is compared along one path from a tenant to the root, and only that is compared
-again: each branch keeps its children in a heap by key, where an entry whose key has been replaced is passed over.
+A charge or a new head changes comparisons only along one path from a tenant to the root, and only these are repeated:
+each branch has a heap of its children by key, in which outdated entries are skipped.
 """
 
 from __future__ import annotations
@@ -21,24 +20,23 @@ Heads = TypeVar("Heads", contravariant=True)
 
 
 class Judge(Protocol[Heads]):
-    """By what heads are compared."""
+    """How heads are compared."""
 
     def path(self, head: Heads) -> Sequence[Branch]:
-        """The branches that compete for it, from below the root down to its own."""
+        """The branches that a head competes in, from below the root down to its own."""
 
     def key(self, branch: Branch, head: Heads) -> Key:
-        """Of a branch with the head that won below it: the lowest wins. No two heads have the same.
+        """The key of a branch with the head that won below it; the lowest wins. Keys are unique.
 
-        It depends on what the branches from this one down to the head's own hold, and on nothing else that changes
-        in a cycle.
+        Within a cycle, it may depend only on what the branches from this one down to the head's own hold.
         """
 
 
 @dataclass(eq=False, slots=True)
 class _Seat(Generic[Head]):
     """A branch in the tournament. own: the head of the branch itself, which comes before its children's.
-    winner: the best head below, None if there is none.   key: of the branch with it.
-    below: (key, number of the entry, child); an entry counts while its key is the child's own object."""
+    winner: the best head at or below the branch; None if there is none.   key: of the branch with it.
+    below: heap of (key, entry number, child); an entry is current while its key is the child's own object."""
 
     branch: Branch | None
     above: _Seat[Head] | None
@@ -53,7 +51,7 @@ _DEPTH = attrgetter("depth")
 
 
 class Tournament(Generic[Head]):
-    """Among tenants or queues by name, each with what is at its head."""
+    """A tournament among tenants or queues, by name, each with its head."""
 
     def __init__(self, judge: Judge[Head]) -> None:
         self._judge = judge
@@ -71,11 +69,11 @@ class Tournament(Generic[Head]):
         return name in self._by_name
 
     def anybody(self) -> str | None:
-        """Who has a head."""
+        """Some name with a head; None if there is none."""
         return next(iter(self._by_name), None)
 
     def put(self, name: str, head: Head | None) -> None:
-        """The head from now on; None: it has none here."""
+        """Sets the head of a name; None removes it."""
         before = self._by_name.pop(name, None)
         if before is not None:
             before.own = None
@@ -86,13 +84,13 @@ class Tournament(Generic[Head]):
             self._touch(seat)
 
     def charged(self, names: Iterable[str]) -> None:
-        """The branches of these names hold more, or less, than before."""
+        """The holdings of these branches have changed."""
         for name in names:
             for seat in self._named.get(name, ()):
                 self._touch(seat)
 
     def winner(self) -> Head:
-        """The head that is next. There must be one."""
+        """The next head. There must be one."""
         for seat in sorted(self._stale, key=_DEPTH, reverse=True):
             self._renew(seat)
         self._stale.clear()
@@ -115,7 +113,7 @@ class Tournament(Generic[Head]):
             seat = seat.above
 
     def _renew(self, seat: _Seat[Head]) -> None:
-        """Its winner and its key, once those below it are right."""
+        """Recomputes a branch's winner and key, once those below it are current."""
         seat.winner = seat.own if seat.own is not None else self._best_below(seat)
         if seat.branch is None or seat.above is None:
             return

@@ -1,7 +1,7 @@
-"""A cycle's trials: take and release on the cluster and the trees, all undone when the trial ends.
+"""A cycle's trial: takes and releases capacity on the cluster and the quota trees; all is undone when the trial ends.
 
-Promises keep capacity from a time on. Who would still run then may take no more than what the promise leaves over; who
-ends before may take anything. A promise's `extra` is what is over, on each device and node that it uses.
+A promise holds capacity from a time on. A job that would still run then may take only what the promise leaves over; a
+job that ends before may take anything. `extra` is what a promise leaves over on each device and node that it uses.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Self
 from scheduler.cycle.accounts import NO_SURPLUS, Account, Amount, Surplus
 from scheduler.cycle.policies import Reservation
 from scheduler.cycle.promises import Promise, consume, leaves
-from scheduler.cycle.state import FOREVER, JobClass, State, beside
+from scheduler.cycle.state import FOREVER, JobClass, State, amount_of
 from scheduler.model import Grant, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
 from scheduler.quota.tree import UNLIMITED
 
 LEAST_OVERDUE_SECONDS, OVERDUE_SECONDS = 1.0, 60.0
-"""A job that has run past its limit is expected to need as long again as it is late, within these. At first it is being
-stopped; what is free for a minute meanwhile would go to others, and whoever waits for all of it would wait for them."""
+"""A job past its time limit is expected to end after as long again as it is late, within these bounds. It is probably
+being stopped; otherwise capacity that is free in the meantime would go to others, and delay a job that needs all."""
 
 
 CAREFUL_STEPS = 256
 Event = tuple[float, tuple[Grant, ...], Request | None]
-"""When, the grants that come free then, and whose request they are of."""
+"""(when, grants that are freed then, their request)."""
 
 
 class Trial:
-    """To be used in a `with` statement; afterwards the state is as it was.
+    """Use it in a `with` statement; afterwards the state is as before.
 
-    started: (latest end, grants, request) of what the trial starts.   started_ids: of which jobs.   started_units: its
-    latest end, who is charged, and how much.   changed: grants of running jobs that it resizes or preempts.   changes:
-    grows with every change of the trees.
+    started: (latest end, grants, request) of each start in the trial.   started_ids: their jobs.   started_units:
+    (latest end, account, units) of each.   changed: grants of running jobs that the trial resizes or preempts.
+    changes: counts the changes of the trees.
     """
 
     def __init__(self, state: State, now: float) -> None:
@@ -62,17 +62,17 @@ class Trial:
         self.cluster.rollback(self._mark)
 
     def grants(self, job_id: str) -> tuple[Grant, ...]:
-        """What a running job holds in this trial; nothing once it was preempted."""
+        """The grants of a running job in this trial; empty if it was preempted."""
         changed = self.changed.get(job_id)
         return self.state.running[job_id].grants if changed is None else changed
 
     # Quotas
 
     def charge(self, kind: JobClass, units: int, replicas: int, surplus: Surplus = NO_SURPLUS) -> None:
-        """Adds units and what the replicas hold beside them to the trees; removes them if negative. surplus: of
-        these, with their sign."""
+        """Charges units, with the CPUs and memory of the replicas, to the trees, or gives them back if negative.
+        surplus: the part beyond smallest gangs, with the same sign."""
         added = units > 0 or replicas > 0
-        amount = beside(kind.request, abs(units), abs(replicas), surplus if added else -surplus)
+        amount = amount_of(kind.request, abs(units), abs(replicas), surplus if added else -surplus)
         (self.accounts.add if added else self.accounts.remove)(kind.account, amount)
         self._charges.append((kind.account, amount, added))
         self.changes += 1
@@ -83,7 +83,7 @@ class Trial:
         return len(self._charges)
 
     def charged_since(self, position: int) -> set[Account]:
-        """Who was charged, or given back to, after `charges` was that."""
+        """Accounts whose charges changed since `charges` returned this position."""
         return {account for account, *_ in self._charges[position:]}
 
     def undo_charges(self, position: int) -> None:
@@ -93,8 +93,8 @@ class Trial:
             (self.accounts.remove if added else self.accounts.add)(account, amount)
 
     def leaves_limits(self, kind: JobClass, until: float, entitled: bool = False, charged: bool = False) -> bool:
-        """Whether a job of the class that starts now leaves limits to those who are promised a place before it ends,
-        who could not start then without. charged: it is in the trees already."""
+        """Whether a job of the class can start now and run until then without using quota that jobs with earlier
+        promises need.   charged: it is in the trees already."""
         concerned = [p for p in self.promises if p.start < until and (p.entitled or not entitled)]
         if not concerned:
             return True
@@ -106,7 +106,7 @@ class Trial:
         return leaves
 
     def _within_limits(self, kind: JobClass, start: float, end: float) -> bool:
-        """The same of a job that is promised [start, end), and whether limits allow it then at all."""
+        """As `leaves_limits`, for a job promised [start, end); and whether limits allow it at all then."""
         if self._has_limits(kind.account):
             others = [self._asks(other) for other in self.promises if other.start <= start < other.end]
             if not self._allowed_at(start, kind.account, kind.amount, others):
@@ -114,7 +114,7 @@ class Trial:
         return self._spares(kind, [other for other in self.promises if start < other.start < end])
 
     def _spares(self, kind: JobClass, concerned: Sequence[Promise]) -> bool:
-        """Whether limits allow all of these what they would without a job of the class that runs beside them."""
+        """Whether limits still allow these promises if a job of the class runs at the same time."""
         for one in concerned:
             account, amount = self._asks(one)
             if not kind.amount or not self._has_limits(account):
@@ -138,7 +138,7 @@ class Trial:
         return found
 
     def _allowed_at(self, at: float, account: Account, amount: int, others: Sequence[tuple[Account, int]]) -> bool:
-        """Whether limits leave so much at a time, beside the others and who then runs."""
+        """Whether limits allow an amount at a time, given the others and the jobs that run then."""
         for those, units in others:
             self.accounts.add(those, Amount(units))
         found = self.accounts.allowed(account) >= amount
@@ -154,7 +154,7 @@ class Trial:
         return found
 
     def _over_by(self, at: float) -> Counter[Account]:
-        """Units by account of what runs, or starts in this trial, and has ended by then."""
+        """Units by account of jobs that run or start in this trial and will have ended by then."""
         key = (at, len(self.started_units), len(self.changed))
         found = self._over.get(key)
         if found is None:
@@ -181,8 +181,8 @@ class Trial:
     ) -> tuple[Grant, ...] | None:
         """Takes a grant for each replica, respecting windows and promises until then; None: not all fit.
 
-        entitled: only promises to the entitled count.   Sets `kept_back`: whether only promises and windows are in the
-        way.
+        entitled: respect only promises to entitled jobs.   Sets `kept_back`: whether only promises and windows block
+        it.
         """
         self.kept_back = False
         closed, concerned = self._in_the_way(tenant, until, entitled)
@@ -210,7 +210,7 @@ class Trial:
     def place_at(
         self, grants: tuple[Grant, ...], request: Request, tenant: str, until: float, entitled: bool = False
     ) -> tuple[Grant, ...] | None:
-        """Takes these very grants, respecting the same as `place`; None: they are not free."""
+        """Takes exactly these grants, with the same conditions as `place`; None: they are not free."""
         closed, concerned = self._in_the_way(tenant, until, entitled)
         if closed.intersection(grant.node for grant in grants) or not self._is_free(grants, request):
             return None
@@ -220,13 +220,13 @@ class Trial:
         return grants
 
     def _in_the_way(self, tenant: str, until: float, entitled: bool) -> tuple[set[int], list[Promise]]:
-        """Nodes that windows keep from the tenant until then, and promises to mind."""
+        """Nodes that windows close to the tenant before then, and promises to respect."""
         concerned = [p for p in self.promises if p.start < until and (p.entitled or not entitled)]
         return self._closed(tenant, self.now, until), concerned
 
     def place_reserved(self, request: Request, replicas: int, tenant: str, until: float) -> tuple[Grant, ...] | None:
-        """The same on nodes only that a reservation keeps for the tenant, for as long as it does. Promises that begin
-        before its end are to others for whom they are kept, and come first."""
+        """As `place`, only on nodes reserved for the tenant, while they are. Promises that begin before the reservation
+        ends are to jobs of its tenants, and come first."""
         windows = [w for w in self._windows if w.start <= self.now and tenant in w.tenants and until <= w.end]
         nodes = frozenset(node for window in windows for node in window.nodes)
         if not nodes:
@@ -243,24 +243,24 @@ class Trial:
         return grants
 
     def windows_for(self, tenant: str, until: float) -> list[Reservation]:
-        """Those that close nodes to the tenant before then."""
+        """Windows that close nodes to the tenant before then."""
         return [window for window in self._windows if window.start < until and tenant not in window.tenants]
 
     def settle(self, grants: Sequence[Grant], request: Request, until: float) -> None:
-        """Grants that were taken stay: from what promises leave over, if they last that long."""
+        """Keeps taken grants: consumes what promises leave over, if the grants last that long."""
         for promise in self.promises:
             if promise.start < until:
                 self.consume(promise, grants, request)
 
     def consume(self, promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
-        """As of promises, and of what it leaves over to ordinary jobs."""
+        """Consumes what a promise leaves over, also of headroom for ordinary jobs."""
         consume(promise, grants, request, times)
         for kind, taken in self._ordinary(grants, request).items():
             if kind in promise.spare:
                 promise.spare[kind] -= times * taken
 
     def _ordinary(self, grants: Iterable[Grant], request: Request) -> Counter[int]:
-        """Units by kind that the grants take of what pools leave to ordinary jobs."""
+        """Units by kind that the grants take of the headroom for ordinary jobs."""
         found: Counter[int] = Counter()
         if self.cluster.headroom is not None:
             for grant in grants:
@@ -278,16 +278,16 @@ class Trial:
             self.cluster.give_back(grant, request)
 
     def keep_off(self, leaving: Iterable[tuple[Grant, ...]]) -> None:
-        """Takes what is free on the devices of jobs that are still there."""
+        """Takes all free capacity on the devices of jobs that have not left yet."""
         places = {(grant.node, device): (0, 0) for grants in leaving for grant in grants for device in grant.devices}
         self._hold(Promise("", self.now, self.now, (), Request(0), places, {}, self.now))
 
     # Promises
 
     def promise(self, job_id: str, kind: JobClass, time_limit: float | None, at_once: bool = False) -> Promise | None:
-        """The earliest time from which the job could run to its limit; None if no known end makes room for it.
+        """A promise from the earliest time at which the job could run to its limit; None if no known end makes room.
 
-        Running jobs are taken to end at their limits; those without one never.   at_once: whether now is early enough.
+        Running jobs are assumed to end at their limits, those without one never.   at_once: consider now as well.
         """
         mark = self.cluster.mark()
         found = self._first(job_id, kind, FOREVER if time_limit is None else time_limit, at_once)
@@ -295,9 +295,10 @@ class Trial:
         return found
 
     def _first(self, job_id: str, kind: JobClass, lasts: float, at_once: bool) -> Promise | None:
-        """Goes through the future in growing steps, then back to the first instant at which the job fits.
+        """Searches the future in growing steps, then back for the first instant at which the job fits.
 
-        With windows and promises ahead, a later time may fit worse: then instant by instant, the first many of them.
+        With windows and promises ahead, a later time may fit worse; then it searches the first many instants one by
+        one.
         """
         events = [(self.now, (), None)] * at_once + self._events()
         careful = CAREFUL_STEPS if self._windows or self.promises else 0
@@ -309,7 +310,7 @@ class Trial:
             while position < len(events) and (position < begin + step or free < kind.amount):
                 free += sum(sum(grant.units) for grant in self._release(events[position]) if suits[grant.node])
                 position += 1
-            found = self._kept(job_id, kind, events, position, lasts) if free >= kind.amount else None
+            found = self._promise_after(job_id, kind, events, position, lasts) if free >= kind.amount else None
             if found is not None and (careful or position - begin == 1):
                 return found
             if found is not None:
@@ -322,13 +323,13 @@ class Trial:
     def _between(
         self, job_id: str, kind: JobClass, events: Sequence[Event], low: int, high: int, lasts: float
     ) -> Promise | None:
-        """The same among events of which it does not fit after the first `low`, and does after `high`."""
+        """Bisects events: the job does not fit after the first `low` of them, and does after `high`."""
         best: Promise | None = None
         while high - low > 1:
             middle, mark = (low + high) // 2, self.cluster.mark()
             for event in events[low:middle]:
                 self._release(event)
-            found = self._kept(job_id, kind, events, middle, lasts)
+            found = self._promise_after(job_id, kind, events, middle, lasts)
             if found is None:
                 low = middle
             else:
@@ -337,11 +338,11 @@ class Trial:
         if best is None:
             for event in events[low:high]:
                 self._release(event)
-            best = self._kept(job_id, kind, events, high, lasts)
+            best = self._promise_after(job_id, kind, events, high, lasts)
         return best
 
     def _events(self) -> list[Event]:
-        """What changes in the future, in order."""
+        """Future changes of capacity, in order."""
         events = self._ends.copy() if self._ends and not self.changed else self._running_end()
         events += [started for started in self.started if started[0] < FOREVER]
         events += [(window.end, (), None) for window in self._windows]
@@ -350,7 +351,7 @@ class Trial:
         return events
 
     def _running_end(self) -> list[Event]:
-        """When those that run will be over; computed once while nobody is made to give way."""
+        """Ends of running jobs; cached until the trial preempts one."""
         events: list[Event] = []
         for end, job_id in self.state.ends:
             grants = self.grants(job_id)
@@ -368,7 +369,7 @@ class Trial:
             self.give_back(grants, request)
         return grants
 
-    def _kept(
+    def _promise_after(
         self,
         job_id: str,
         kind: JobClass,
@@ -376,14 +377,13 @@ class Trial:
         position: int,
         lasts: float,
     ) -> Promise | None:
-        """The promise from the last of these events on, if the job then fits for as long as it lasts."""
+        """A promise from the event at `position` on, if the job then fits for its duration."""
         start = events[position - 1][0]
         same = takewhile(lambda event: event[0] == start, islice(events, position, None))
         return self._from_here(job_id, kind, start, lasts, self.now, ends=same)
 
     def promise_again(self, old: Promise, kind: JobClass) -> Promise | None:
-        """What was promised before, at the same places; from now on, where that time has passed. None: they are not
-        free then."""
+        """Repeats a promise at the same places, from now on if its time has passed; None if they will not be free."""
         start, mark = max(old.start, self.now), self.cluster.mark()
         for event in self._events():
             if event[0] <= start:
@@ -402,8 +402,8 @@ class Trial:
         at: tuple[Grant, ...] | None = None,
         ends: Iterable[Event] = (),
     ) -> Promise | None:
-        """The promise from an instant on, as of which the cluster is, at these places or where it fits; None: it does
-        not for as long as it lasts.   ends: what else comes free in that instant, and is over."""
+        """A promise from an instant on, which the cluster represents, at these places or wherever the job fits; None if
+        it does not fit for its duration.   ends: other jobs that end at that instant."""
         cluster, end = self.cluster, start + lasts
         if not self._within_limits(kind, start, end):
             return None
@@ -434,20 +434,21 @@ class Trial:
         return found
 
     def _is_free(self, grants: tuple[Grant, ...], request: Request) -> bool:
-        """Whether they could be taken now."""
+        """Whether the grants could be taken now."""
         if not all(self.cluster.open[grant.node] for grant in grants):
             return False
         mark = self.cluster.mark()
         try:
             self._take(grants, request)
             return all(left >= 0 for left in self._left(grants, request).values())
-        except PlacementError:  # somebody runs on there
+        except PlacementError:  # a job still runs there
             return False
         finally:
             self.cluster.rollback(mark)
 
     def _occupy(self, promise: Promise) -> None:
-        """Takes what the promise keeps, at an instant within it; of a MIG device the node, as before it begins."""
+        """Takes what the promise holds, at an instant within it; for a MIG device the whole node, as before it
+        begins."""
         cluster = self.cluster
         if cluster.cut and any(cluster.geometries[cluster.kind[at]] is not None for at in promise.extra):
             self._hold(promise)
@@ -455,7 +456,7 @@ class Trial:
         mark = cluster.mark()
         try:
             self._take(promise.grants, promise.request)
-        except PlacementError:  # somebody stays beyond the limit, or had a better right to the place
+        except PlacementError:  # a job exceeds its limit, or had a better right to the place
             cluster.rollback(mark)
             self._hold(promise)
         else:
@@ -464,7 +465,7 @@ class Trial:
     def _promised(
         self, job_id: str, kind: JobClass, grants: tuple[Grant, ...], start: float, lasts: float, made_at: float
     ) -> Promise:
-        """Of grants that are taken on the cluster as it will be then."""
+        """Makes a promise of grants that are taken on the cluster as of its start."""
         cluster = self.cluster
         places = {(grant.node, device) for grant in grants for device in grant.devices}
         extra = {at: (int(cluster.free[at]), int(cluster.memory_free[at])) for at in places}
@@ -474,23 +475,23 @@ class Trial:
         return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled, spare)
 
     def _left(self, grants: Iterable[Grant], request: Request) -> dict[int, int]:
-        """What ordinary jobs may still take of the kinds that the grants take of."""
+        """What ordinary jobs may still take of the kinds in the grants."""
         headroom = self.cluster.headroom
         left = [] if headroom is None else headroom.left().tolist()
         return {kind: left[kind] for kind in self._ordinary(grants, request)}
 
     def lay(self, own: Promise) -> None:
-        """It stands; promises that begin within it have less over."""
+        """Adds a promise; promises that begin within it have less left over."""
         self._put(own, len(self.promises))
 
     def withdraw(self, own: Promise) -> None:
-        """It stands in nobody's way; promises that begin within it have more over."""
+        """Removes a promise; promises that begin within it have more left over."""
         self.promises.remove(own)
         for other in self._within(own):
             self.consume(other, own.grants, own.request, -1)
 
     def restore(self, own: Promise, place: int) -> None:
-        """The opposite of `withdraw`. place: in `promises`, where it was."""
+        """Reverses `withdraw`.   place: the promise's index in `promises`."""
         self._put(own, place)
 
     def _put(self, own: Promise, place: int) -> None:
@@ -499,11 +500,11 @@ class Trial:
         self.promises.insert(place, own)
 
     def _within(self, own: Promise) -> list[Promise]:
-        """Others, as of whose beginning it holds something."""
+        """Other promises that begin while this one holds capacity."""
         return [other for other in self.promises if own.start <= other.start < own.end]
 
     def blockers(self, promise: Promise, most: int = 8) -> tuple[str, ...]:
-        """Running jobs that hold what is promised, those that end last first."""
+        """Running jobs that hold what is promised, the last to end first."""
         places = {(grant.node, device) for grant in promise.grants for device in grant.devices}
         there = set().union(*(self.state.on_node[node] for node, _ in places))
         found = [
@@ -514,10 +515,10 @@ class Trial:
         ]
         return tuple(job_id for _, job_id in sorted(found, reverse=True)[:most])
 
-    # Its own
+    # Internal
 
     def _closed(self, tenant: str, start: float, end: float) -> set[int]:
-        """Nodes that a window keeps from the tenant some time during [start, end)."""
+        """Nodes that a window closes to the tenant at any time in [start, end)."""
         return {
             node
             for window in self._windows
@@ -531,7 +532,7 @@ class Trial:
                 self.cluster.set_state(node, "reserved")
 
     def _hold(self, promise: Promise) -> None:
-        """Takes what is free now beyond what the promise leaves over as it begins. A MIG device is kept with its whole
+        """Takes all that is free now beyond what the promise leaves over at its start; for a MIG device, the whole
         node."""
         cluster = self.cluster
         for (node, device), (units, memory) in promise.extra.items():
@@ -541,7 +542,7 @@ class Trial:
             kept = max(0, int(cluster.free[node, device]) - max(0, units))
             bytes_kept = max(0, int(cluster.memory_free[node, device]) - max(0, memory))
             if kept or bytes_kept:
-                uncounted = frozenset((cluster.nodes[node].pool,))  # for `spare` says what ordinary jobs may have
+                uncounted = frozenset((cluster.nodes[node].pool,))  # `spare` limits ordinary jobs already
                 cluster.take(
                     Grant(node, (device,), (kept,)), Privileged(1, max(1, kept), bytes_kept, kept_in=uncounted)
                 )

@@ -1,6 +1,6 @@
 """Possible victims, their cost, and the order in which to try them: node by node, the cheapest nodes first.
 
-An estimate in numbers of devices and units; whether it is true is for placement to say (scheduler.cycle.preempt).
+This is an estimate by counts of devices and units; scheduler.cycle.preempt checks it with placement.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from scheduler.model import Grant
 from scheduler.placement.shapes import NEVER
 
 MOST_NODES, FEWER_NODES = 512, 64
-"""Nodes that are looked at closely, those with the least to evict first; without a required topology, the fewer and
-one for each replica."""
+"""Nodes that are evaluated in detail, those with the least to evict first; without a required topology, the smaller
+number plus one per replica."""
 MOST_DOMAINS = 4
 
 
 class Loss(NamedTuple):
-    """Compared in this order. gpu_seconds: since the last checkpoint.   cost: at the site's prices."""
+    """What victims lose, compared in this order.   gpu_seconds: since the last checkpoint.   cost: at the site's
+    prices."""
 
     jobs: int
     gpu_seconds: float
@@ -32,8 +33,8 @@ class Loss(NamedTuple):
 
 @dataclass(slots=True)
 class Victim:
-    """steps: how many grants, from the last, each step takes in all; the last step of a job that may be killed is all
-    of them.   taken: steps done."""
+    """A running job that may be preempted.   steps: how many grants, counted from the last, are taken after each step;
+    for a job that may be killed, the last step takes all.   taken: steps done."""
 
     running: Running
     right: str
@@ -44,7 +45,7 @@ class Victim:
 
     @property
     def entitled(self) -> bool:
-        """Whether it was within its tenant's guarantee when it started: of equal ones the last to go."""
+        """Whether it was within its tenant's guarantee when it started; among equals, it is taken last."""
         return self.running.entitlement != "borrowed"
 
     @property
@@ -64,7 +65,7 @@ def loss(victims: Iterable[Victim]) -> Loss:
 
 @dataclass(slots=True)
 class Choice:
-    """What to evict on one node. replicas: that then fit there."""
+    """Victims on one node.   replicas: that fit there afterwards."""
 
     node: int
     replicas: int
@@ -74,7 +75,7 @@ class Choice:
 
 @dataclass(slots=True)
 class _Site:
-    """A node with the victims on it: number of victim -> (device, units) of what it holds there."""
+    """A node with its victims: index of the victim -> (device, units) that it holds there."""
 
     held: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     cpu: dict[int, int] = field(default_factory=dict)
@@ -108,7 +109,8 @@ class NodeOrder:
         return site
 
     def choices(self) -> list[Choice]:
-        """For every node where evicting helps, or that is free already: the cheapest first, by loss per replica."""
+        """A choice for every node where evicting helps, or that has room already; the cheapest first, by loss per
+        replica."""
         free = self.shape.replicas(np.arange(len(self.cluster.nodes)))
         found = [Choice(node, int(free[node]), [], (0.0, 0.0, 0.0)) for node in np.flatnonzero(free).tolist()]
         most = FEWER_NODES + self.kind.replicas if self.kind.request.required_topology is None else MOST_NODES
@@ -148,7 +150,7 @@ class NodeOrder:
         return [way] if way else []
 
     def _enough(self, choices: Sequence[Choice]) -> list[Choice]:
-        """The first choices that hold the gang, each node once; what is free on a node and not enough counts first."""
+        """The first choices that hold the gang, each node once; free capacity on a node counts first."""
         way: list[Choice] = []
         room: dict[int, int] = {}
         for choice in choices:
@@ -164,7 +166,8 @@ class NodeOrder:
         return way if sum(room.values()) >= self.kind.replicas else []
 
     def _choice(self, node: int, most: int, free_replicas: int) -> Choice | None:
-        """Evicts on the node what holds most until the most replicas fit; then spares what is not needed."""
+        """Evicts the largest victims on the node until as many replicas as possible fit; then spares unnecessary
+        ones."""
         site, request = self._site(node), self.kind.request
         need = self.shape.need[node]
         free = self.cluster.free[node].tolist()
@@ -217,7 +220,7 @@ class NodeOrder:
         node: int,
         wanted: int,
     ) -> None:
-        """Takes instead of a chosen victim one that loses less, wherever that does as well."""
+        """Replaces chosen victims by ones that lose less, if these are enough as well."""
         spared = sorted((v for v in site.held if v not in chosen), key=lambda v: (self.victims[v].lost, v))
         for position, number in enumerate(chosen):
             for other in spared:
@@ -237,7 +240,7 @@ class NodeOrder:
                     break
 
     def _fit(self, free: list[int], cpu: int, memory: int, usable: list[int], node: int) -> int:
-        """Replicas that fit on so much."""
+        """How many replicas fit into this free capacity."""
         request, most = self.kind.request, self.kind.replicas
         if request.cpu_milli:
             most = min(most, cpu // request.cpu_milli)
@@ -251,5 +254,5 @@ class NodeOrder:
 
 
 def _grants_of(victim: Victim) -> Sequence[Grant]:
-    """What all its steps together would free."""
+    """The grants that all its steps together would free."""
     return victim.running.grants[len(victim.running.grants) - victim.steps[-1] :]

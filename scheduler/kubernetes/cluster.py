@@ -1,6 +1,7 @@
-"""The API as the operator needs it: what there is, by watches on a thread of their own, and calls that are waited for.
+"""The Kubernetes API for the operator: a cache of objects, filled by watches on a thread of their own, and calls.
 
-What a call answers is known at once, not only when its watch tells it; so the next round does not do it again.
+The response to a call updates the cache at once, before the watch reports it, so that the next round does not repeat
+it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ AT_ONCE = 8
 """Calls in flight."""
 CALL_SECONDS = 15.0
 AGAIN_SECONDS = 10.0
-"""Until what the server refuses is asked for again."""
+"""Seconds before a refused call is repeated."""
 MOST_GONE = 10_000
-"""Deletions that are remembered, for what is answered late."""
+"""Deletions to remember, against late responses about deleted objects."""
 
 
 def _pod(of: Object) -> Object | None:
@@ -43,7 +44,7 @@ def _slim(of: Object) -> Object:
 
 
 def _node(of: Object) -> Object:
-    """What is asked of one; the rest is large."""
+    """The fields of a node that are needed; the rest is large."""
     return {
         "metadata": _named(of),
         "spec": {"unschedulable": child(of, "spec").get("unschedulable")},
@@ -62,8 +63,9 @@ def _named(of: Object) -> dict[str, Any]:
 
 
 @dataclass
-class _Kept:
-    """The objects of one resource. keep: what of an object; None: nothing.   listed: all are known."""
+class _Cache:
+    """The objects of one resource.   keep: the part of an object to cache; None: not cached.   listed: whether the
+    first list is complete."""
 
     path: str
     key: Callable[[Object], Any]
@@ -75,11 +77,11 @@ class _Kept:
     _gone: OrderedDict[Any, int] = field(default_factory=OrderedDict)
 
     def take(self, item: Item) -> bool:
-        """Whether it changed anything."""
+        """Takes an item of a watch. Returns whether it changed anything."""
         if isinstance(item, Listed):
             if item.first:
                 self._pages = {}
-            self._pages |= {self.key(one): kept for one in item.objects if (kept := self.keep(one)) is not None}
+            self._pages |= {self.key(one): cached for one in item.objects if (cached := self.keep(one)) is not None}
             if item.last:
                 version = _number(item.version)
                 later = {key: one for key, one in self.objects.items() if _version(one) > version >= 0}
@@ -90,14 +92,14 @@ class _Kept:
         return False
 
     def put(self, found: Object) -> bool:
-        """Unless something later is known."""
-        key, kept = self.key(found), self.keep(found)
+        """Stores an object unless a later version is known. Returns whether it changed anything."""
+        key, cached = self.key(found), self.keep(found)
         before = self.objects.get(key)
         version = _version(found)
-        if kept is None or 0 <= version <= max(_version(before or {}), self._gone.get(key, -1)):
+        if cached is None or 0 <= version <= max(_version(before or {}), self._gone.get(key, -1)):
             return False
-        self.objects[key] = kept
-        return before is None or _content(before) != _content(kept)
+        self.objects[key] = cached
+        return before is None or _content(before) != _content(cached)
 
     def drop(self, found: Object) -> bool:
         key = self.key(found)
@@ -115,7 +117,7 @@ def _version(of: Object) -> int:
 
 
 def _number(version: str) -> int:
-    """-1 where versions are no numbers."""
+    """A resourceVersion as a number; -1 if it is none."""
     return int(version) if version.isascii() and version.isdigit() else -1
 
 
@@ -125,16 +127,16 @@ def _content(of: Object) -> Object:
 
 
 class ApiCluster:
-    """To be used in a `with`."""
+    """The API for the operator; use it in a `with` statement."""
 
     def __init__(self, connection: Connection, backoff: Backoff = Backoff()) -> None:  # noqa: B008 - it is frozen
         self._connection, self._backoff = connection, backoff
         self._lock = threading.Lock()
         self._number, self._failures, self._not_before = 0, 0, 0.0
-        self._pods = _Kept("/api/v1/pods", lambda one: (namespace(one), name(one)), _pod, {"labelSelector": pods.JOB})
-        self._jobs = _Kept(elastic_jobs.PATH, uid, _slim)
-        self._nodes = _Kept("/api/v1/nodes", name, _node)
-        self._spaces = _Kept("/api/v1/namespaces", name, _space)
+        self._pods = _Cache("/api/v1/pods", lambda one: (namespace(one), name(one)), _pod, {"labelSelector": pods.JOB})
+        self._jobs = _Cache(elastic_jobs.PATH, uid, _slim)
+        self._nodes = _Cache("/api/v1/nodes", name, _node)
+        self._spaces = _Cache("/api/v1/namespaces", name, _space)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
 
@@ -148,10 +150,10 @@ class ApiCluster:
 
     def look(self) -> Seen | None:
         with self._lock:
-            kept = (self._pods, self._jobs, self._nodes, self._spaces)
-            if not all(one.listed for one in kept):
+            caches = (self._pods, self._jobs, self._nodes, self._spaces)
+            if not all(one.listed for one in caches):
                 return None
-            found = [dict(one.objects) for one in kept]
+            found = [dict(one.objects) for one in caches]
             return Seen(found[0], found[1], found[2], found[3], self._number)
 
     def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
@@ -162,7 +164,7 @@ class ApiCluster:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._api = Api(self._connection)
-        self._tasks = [self._loop.create_task(self._follow(one)) for one in self._all_kept()]
+        self._tasks = [self._loop.create_task(self._follow(one)) for one in self._caches()]
         self._loop.run_forever()
         self._loop.run_until_complete(self._closed())
         self._loop.close()
@@ -176,18 +178,18 @@ class ApiCluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._api.close()
 
-    def _all_kept(self) -> Sequence[_Kept]:
+    def _caches(self) -> Sequence[_Cache]:
         return self._pods, self._jobs, self._nodes, self._spaces
 
-    async def _follow(self, kept: _Kept) -> None:
+    async def _follow(self, cache: _Cache) -> None:
         while True:
-            follow = Follow(self._api, (kept.path,), query=kept.query, required=True, backoff=self._backoff)
+            follow = Follow(self._api, (cache.path,), query=cache.query, required=True, backoff=self._backoff)
             try:
                 async for item in follow.items():
                     if isinstance(item, Trouble) and item.failures in (1, 5, 20):
                         log.warning("kubernetes: %s; trying again", item.what)
                     with self._lock:
-                        self._number += kept.take(item)
+                        self._number += cache.take(item)
             except KubernetesError as error:
                 log.error("%s", error)
                 await asyncio.sleep(AGAIN_SECONDS)
@@ -217,12 +219,12 @@ class ApiCluster:
             return found
 
     def _failed(self, error: Interrupted) -> Interrupted:
-        """Everything waits after it, as long as the server asks for it, or longer each time."""
+        """Delays all calls after an error: as long as the server asks, else longer each time."""
         self._failures += 1
         self._not_before = time.monotonic() + max(error.retry_after, self._backoff.after(self._failures))
         return error
 
     def _learn(self, call: Call, found: Object) -> bool:
-        """What an answer says of what there is. A deletion is over only when the watch says so."""
-        kept = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}.get(text(found, "kind"))
-        return kept is not None and kept.put(found)
+        """Updates the cache from a response, except for deletions, which only the watch confirms."""
+        cache = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}.get(text(found, "kind"))
+        return cache is not None and cache.put(found)

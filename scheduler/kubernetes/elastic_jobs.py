@@ -1,4 +1,4 @@
-"""An ElasticJob as the API has it, as a job of the scheduler. Pure."""
+"""Converts an ElasticJob of the Kubernetes API into a job of the scheduler. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH = f"/apis/{API_VERSION}/elasticjobs"
 TENANTS = f"{GROUP}/tenants"
 """A namespace's annotation: the tenants that its jobs may name, with commas between them."""
 LAUNCHER = "kubernetes"
-"""Of a pool whose pods are made here."""
+"""The launcher of a pool whose pods this executor makes."""
 ENDED = ("Succeeded", "Failed", "Cancelled", "Rejected")
 """States that do not change again."""
 
@@ -27,7 +27,7 @@ def path_of(of: Object) -> str:
 
 
 def job_id(of: Object) -> str:
-    """Another one of the same name is another job."""
+    """The scheduler's job id; unique even if an ElasticJob of the same name existed before."""
     return f"{namespace(of)}/{name(of)}@{uid(of)}"
 
 
@@ -46,9 +46,9 @@ def tenant_of(of: Object, home: Object) -> str:
 
 
 def job_of(of: Object, tenant: str) -> dict[str, Any]:
-    """What is submitted (scheduler.model.Job), with the payload for the executor: all that its pods are made of.
+    """The document to submit (scheduler.model.Job), with the payload for the executor, from which its pods are made.
 
-    What the schema has defaults for may be missing here, as in an object that is older than them.
+    Fields with defaults in the schema may be missing, in objects that are older than these defaults.
     """
     spec = child(of, "spec")
     scaling = child(spec, "scaling")
@@ -96,6 +96,6 @@ def unfit(payload: Mapping[str, Any]) -> str:
 
 
 def unplaceable(job: Job, nodes: Sequence[Node]) -> str:
-    """Why it might be placed where no pods are made; '' if it cannot."""
+    """Why a job could be placed on nodes without pods; '' if it cannot."""
     strange = next((node.name for node in candidates(job, nodes) if node.launcher != LAUNCHER), None)
     return "" if strange is None else f"may be placed on {strange}, whose pool does not say launcher: {LAUNCHER}"

@@ -1,7 +1,7 @@
-"""The executor whose ranks are pods: which there are to be, which are in the way, and what became of them.
+"""The executor whose ranks are pods: which pods to create and delete, and how attempts end.
 
-It decides from what is seen alone: `see` gives it the objects as the API has them, `steps` answers what is to be done,
-and whoever does it says what came of it. After a crash the scheduler says again what it wants, and the pods are found.
+It does no I/O: `see` passes it the API's objects, `steps` returns what is to be done, and `carried` passes it the
+result of each step. After a crash the scheduler orders its starts and stops again, and existing pods are recognized.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from scheduler.model import Job, Node, NodeState
 from warehouse.errors import LedgerError
 
 Name = tuple[str, str]
-"""Of a pod: its namespace, its name."""
+"""(namespace, name) of a pod."""
 CONFLICT_SECONDS = 60.0
-"""After which a name that is taken is somebody else's: our own pod would have been seen by then."""
+"""Seconds after which an existing object of our name is not ours: our own would have been seen by then."""
 AGAIN_SECONDS = 5.0
-"""Until a pod is asked for again that was not created, such as for a quota."""
+"""Seconds before the creation of a pod is tried again, after a refusal such as for a quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The objects that there are. jobs: ElasticJobs by uid.   nodes, namespaces: by name.   number: grows with each
+    """The API's objects. jobs: ElasticJobs by uid.   nodes, namespaces: by name.   number: increases with each
     change."""
 
     pods: Mapping[Name, Object]
@@ -44,7 +44,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """attempt: whose it is.   body: a pod, or the service by which its ranks meet."""
+    """Creates an object of an attempt.   body: a pod, or the service by which its ranks find each other."""
 
     attempt: tuple[str, int]
     body: Object
@@ -52,7 +52,8 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Of this very pod as it was seen, with its own grace period: one that has ended meanwhile is looked at first."""
+    """Deletes exactly the version of a pod that was seen, with its own grace period; a changed one is evaluated
+    first."""
 
     namespace: str
     name: str
@@ -65,10 +66,10 @@ Step = Create | Delete
 
 @dataclass
 class _Attempt:
-    """there: names of pods of this world that were seen.   whole: all of them were, perhaps by an earlier process.
-    done: those that finished.   taken: since when names are found taken.   refused: why the last one was not created.
-    again_at: when it is asked for again.
-    begun: all of them ran at once.   result: how it ends, once that is known; from then on nothing of it is wanted."""
+    """An attempt and its pods.   there: names of pods of this world that were seen.   whole: whether all were, perhaps
+    by an earlier process.   done: those that finished.   taken: since when a name is taken by another object.
+    refused: why the last pod was not created.   again_at: when that is tried again.   begun: whether all ran at the
+    same time. result: how it ends, once known; then no pod of it is wanted any more."""
 
     launch: Launch
     there: set[str] = field(default_factory=set)
@@ -95,7 +96,7 @@ class _Attempt:
             yield rank, (payload["namespace"], pods.pod_name(payload["name"], self.launch.world, rank.number))
 
     def is_of(self, pod: Object) -> bool:
-        """Whether it is a pod of this world: by its name, which nobody else's has."""
+        """Whether a pod is of this world, by its unique name."""
         payload, world, rank = self.launch.payload, self.launch.world, pods.rank_of(pod)
         is_named = name(pod) == pods.pod_name(payload["name"], world, rank) and 0 <= rank < len(self.launch.ranks)
         return is_named and pods.job_uid(pod) == self.uid and pods.world_of(pod) == str(world)
@@ -110,24 +111,24 @@ class _Attempt:
             self.result, self.text = result, text
 
     def look(self, of_job: Sequence[Object]) -> None:
-        """What the pods of its job say."""
+        """Updates the attempt from the pods of its job."""
         ranks = [called for _, (_, called) in self.names()]
         own = {name(pod): pod for pod in of_job if self.is_of(pod)}
         self.there |= own.keys()
         self.done |= {called for called, pod in own.items() if pods.has_finished(pod)}
         self.whole |= len(self.there) == len(ranks)
         if self.whole:
-            self.refused = ""  # one that was created unheard has been seen by now
+            self.refused = ""  # if a creation succeeded without a response, its pod has been seen by now
         self.begun |= all(called in own and pods.has_begun(own[called]) for called in ranks)
         if self.result == "failed" and any(map(pods.was_disrupted, own.values())):
-            self.result = "lost"  # a rank ends when its peer is gone; that this one was taken is known only now
+            self.result = "lost"  # a rank fails when a peer is gone; only now is the disruption of the peer known
         if self.result is None and self._has_a_finished_world(of_job):
             self.result = "finished"
         if self.result is None:
             self.result, self.text = self._judged(own)
 
     def _has_a_finished_world(self, of_job: Sequence[Object]) -> bool:
-        """A world is done when all its ranks are, also one that was to give way to another."""
+        """Whether a world has finished, including one that was to be replaced by another."""
         allocation = pods.allocation_id(self.launch)
         finished = Counter(
             (pods.world_of(pod), pods.size_of(pod))
@@ -137,7 +138,8 @@ class _Attempt:
         return any(str(count) == size for (_, size), count in finished.items())
 
     def _judged(self, own: Mapping[str, Object]) -> tuple[Result | None, str]:
-        """How it ends, if its pods say so. One that was taken away comes before one that failed, perhaps for that."""
+        """The attempt's result from its pods, None if it continues. A lost pod takes precedence over failed ones, which
+        may have failed because of it."""
         failed = ""
         for rank, at in self.names():
             pod, where = own.get(at[1]), f"rank {rank.number} on {rank.node}"
@@ -157,7 +159,7 @@ class _Attempt:
 
 
 class Pods:
-    """Methods may be called by any thread.   clock: seconds that only go on."""
+    """Methods may be called from any thread.   clock: monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -203,7 +205,8 @@ class Pods:
                 self._open.add(attempt.uid)
 
     def outage(self, node: str) -> NodeState | None:
-        """What keeps pods from a node: it is gone or not ready, or it is cordoned."""
+        """The state of a node: failed if it is gone or not ready, maintenance if it is cordoned; None: not known
+        yet."""
         if self._seen is None:
             return None
         found = self._seen.nodes.get(node)
@@ -211,10 +214,10 @@ class Pods:
             return "failed"
         return "maintenance" if child(found, "spec").get("unschedulable") is True else "available"
 
-    # As the operator does it
+    # For the operator
 
     def see(self, seen: Seen) -> set[str]:
-        """Answers the uids of the jobs of which anything has changed: theirs alone are looked at again."""
+        """Takes the API's objects. Returns the uids of jobs with changes; only these are evaluated again."""
         with self._lock:
             before, self._seen = self._seen or Seen({}, {}, {}, {}), seen
             if before.number == seen.number and before.pods:
@@ -229,7 +232,7 @@ class Pods:
             for at in changed:
                 job = pods.job_uid(seen.pods[at])
                 if job in seen.jobs and namespace(seen.jobs[job]) != at[0]:
-                    continue  # somebody elsewhere says so, and no owner is in another namespace
+                    continue  # a forged owner: owners are in the same namespace
                 self._of_job.setdefault(job, {})[at] = seen.pods[at]
                 touched.add(job)
             for job in touched:
@@ -242,8 +245,7 @@ class Pods:
             return touched
 
     def steps(self) -> list[Step]:
-        """What is to be done for the pods to be those that are wanted. Nothing of a world is created before all of the
-        one before is gone."""
+        """Steps towards the wanted pods. No pod of a world is created before all pods of the previous one are gone."""
         with self._lock:
             if self._seen is None or not self._open:
                 return []
@@ -256,7 +258,7 @@ class Pods:
                 if attempt is not None and exists and not unwanted and not attempt.whole:
                     steps += self._missing(attempt, self._seen.pods)
                 if not steps and not (attempt is not None and exists and not attempt.whole):
-                    self._open.discard(job)  # until anything of it changes
+                    self._open.discard(job)  # until one of its objects changes
                 found += steps
             return found
 
@@ -264,7 +266,7 @@ class Pods:
         return list(self._of_job.get(job, {}).values())
 
     def carried(self, step: Step, outcome: Object | Exception) -> str:
-        """What came of a step; what could not be known is seen later. Answers what to tell people, if anything."""
+        """Takes the result of a step. Returns a message for the log, or ''."""
         if isinstance(step, Delete):
             return "" if isinstance(outcome, Absent | Conflict | Mapping) else f"pod {step.name}: {outcome}"
         with self._lock:
@@ -290,19 +292,19 @@ class Pods:
             return attempt.refused or attempt.text
 
     def refused(self, job_id: str, attempt: int) -> str:
-        """Why its pods are not created, though they should be; '' if they are."""
+        """Why pods of an attempt could not be created; '' if they were."""
         with self._lock:
             found = self._attempts.get((job_id, attempt))
             return found.refused if found is not None else ""
 
     def ending(self, job_id: str, attempt: int) -> tuple[Result, str] | None:
-        """How it ends, once that is known; its pods may still be there."""
+        """How an attempt ends, once that is known; its pods may still exist."""
         with self._lock:
             found = self._attempts.get((job_id, attempt))
             return None if found is None or found.result is None else (found.result, found.text)
 
     def is_whole(self, job_id: str, attempt: int, world: int) -> bool:
-        """Whether all pods of that world were there once."""
+        """Whether all pods of that world existed at some time."""
         with self._lock:
             found = self._attempts.get((job_id, attempt))
             return found is not None and found.launch.world == world and found.whole
@@ -323,7 +325,7 @@ class Pods:
         attempt.look(self._pods_of(attempt.uid))
 
     def _missing(self, attempt: _Attempt, there: Mapping[Name, Object]) -> list[Step]:
-        """Its pods that were never seen; where ranks are to meet, the service comes first, alone."""
+        """Steps that create pods that were never seen; if ranks must find each other, first only the service."""
         if self._clock() < attempt.again_at:
             return []
         missing = [(rank, at) for rank, at in attempt.names() if at not in there and at[1] not in attempt.there]
@@ -333,7 +335,7 @@ class Pods:
 
 
 def _is_unwanted(pod: Object, attempt: _Attempt | None, exists: bool) -> bool:
-    """Whether it is to be deleted: all of a job that is gone, and what runs of another world than the wanted one."""
+    """Whether a pod is to be deleted: its job is gone, or it runs in another world than the wanted one."""
     if not exists:
         return True
     return not pods.is_over(pod) and (attempt is None or not attempt.is_of(pod))

@@ -1,7 +1,7 @@
-"""The loop: ElasticJobs become jobs of the scheduler, what it decides becomes pods, and their fate is reported.
+"""The reconciliation loop: submits ElasticJobs to the scheduler, makes pods of its decisions, reports their status.
 
-Each round begins from what the API has. Nothing is remembered that a restart could not find again: jobs are in the
-scheduler's log, pods have names that are made of it, and a round that was cut off is made up for by the next.
+Each round starts from the API's objects. A restart loses nothing: jobs are in the scheduler's log, pods' names are
+derived from it, and the next round completes an interrupted one.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ CODES: Mapping[Result, str] = {
     "stopped": "Stopped",
     "lost": "NodeLost",
 }
-"""As the scheduler calls the cause, once it hears of it."""
+"""The scheduler's reason for each ending of pods."""
 Outcome = Object | Interrupted | Absent | Conflict | KubernetesError
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A change that is asked of the API."""
+    """A write request to the API."""
 
     method: str
     path: str
@@ -52,10 +52,10 @@ class Call:
 
 class Cluster(Protocol):
     def look(self) -> Seen | None:
-        """All that there is; None: not known yet."""
+        """All objects; None if the first lists are not complete."""
 
     def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Answers of each what the API says, in that order."""
+        """Sends the calls; returns their outcomes in the same order."""
 
 
 class Operator:
@@ -67,11 +67,11 @@ class Operator:
         self._refused: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._followed_at = (-1, -1)
-        self._told_last = -1
+        self._reported_up_to = -1
         self._touched: set[str] = set()
 
     def step(self) -> bool:
-        """A round, of the scheduler too. Answers whether it did anything."""
+        """Runs a round, including one of the scheduler. Returns whether it did anything."""
         seen = self._cluster.look()
         if seen is not None:
             self._touched |= self._executor.see(seen)
@@ -84,12 +84,12 @@ class Operator:
         outcomes = [_outcome(step, answer) for step, answer in zip(steps, answers, strict=True)]
         acted = any(not isinstance(outcome, Exception) for outcome in outcomes)
         for step, outcome in zip(steps, outcomes, strict=True):
-            self._tell(outcome, self._executor.carried(step, outcome))
+            self._log_problem(outcome, self._executor.carried(step, outcome))
             if isinstance(step, Create):
                 self._touched.add(pods.job_uid(step.body))
         return self._report(seen) or acted or did
 
-    # What users want
+    # From ElasticJobs to the scheduler
 
     def _follow(self, seen: Seen) -> None:
         looked = (self._service.log.last, seen.number)
@@ -121,19 +121,19 @@ class Operator:
         try:
             self._service.submit(job_of(job, tenant), ACTOR)
         except RefusedError as error:
-            log.info("%s", error)  # it is in the log of the scheduler, and in the job's status
+            log.info("%s", error)  # also in the scheduler's log and the job's status
             if self._known(job_id(job)) is None:
                 self._refuse(identity, error)
                 return
         self._submitted.add(identity)
 
     def _refuse(self, identity: str, why: LedgerError) -> None:
-        """It is asked again when anything changes."""
+        """Records a refused submission, which is tried again when the job changes."""
         self._refused[identity] = str(why)
         self._touched.add(identity)
 
     def _suspend_or_resume(self, job: Object, live: Live) -> None:
-        """Its spec says whether it is suspended, not whoever asked the scheduler."""
+        """Follows `spec.suspend`, which takes precedence over requests to the scheduler."""
         wanted = child(job, "spec").get("suspend") is True
         ending = live.stop[0] if live.stop is not None else ""
         is_suspended = live.status == "suspended" or (ending == "suspended" and live.resumed is None)
@@ -146,17 +146,17 @@ class Operator:
         try:
             what(job_id_, ACTOR)
         except RefusedError as error:
-            log.warning("%s", error)  # it has changed meanwhile; the next round looks again
+            log.warning("%s", error)  # its state has changed meanwhile; the next round tries again
 
-    # Conditions and events
+    # From the scheduler to statuses and events
 
     def _report(self, seen: Seen) -> bool:
-        """Statuses that have changed, events of what is worth telling, and jobs whose time is over."""
+        """Writes changed statuses and notable events, and deletes jobs whose time to live is over."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         late = [job for job in seen.jobs.values() if due_for_deletion(job, now) and not pods.is_leaving(job)]
         calls = [_deletion(path_of(job), uid(job)) for job in late]
-        everything = self._service.log.last != self._told_last
-        self._told_last = self._service.log.last
+        everything = self._service.log.last != self._reported_up_to
+        self._reported_up_to = self._service.log.last
         for identity in list(seen.jobs) if everything else sorted(self._touched & seen.jobs.keys()):
             job = seen.jobs[identity]
             before = child(job, "status")
@@ -180,19 +180,19 @@ class Operator:
         for call, outcome in zip(calls, self._cluster.carry_out(calls), strict=True):
             did |= not isinstance(outcome, Exception)
             if isinstance(outcome, Exception) and not isinstance(outcome, Absent | Conflict):
-                self._told_last = -1
-                self._tell(outcome, f"{call.path}: {outcome}")
+                self._reported_up_to = -1
+                self._log_problem(outcome, f"{call.path}: {outcome}")
         return did
 
-    def _tell(self, outcome: Outcome, what: str) -> None:
-        """Once, until it is something else."""
+    def _log_problem(self, outcome: Outcome, what: str) -> None:
+        """Logs a problem once, until it changes."""
         kind = type(outcome).__name__
         if what and self._said.get(kind) != what:
             self._said[kind] = what
             log.error("kubernetes: %s", what)
 
     def _standing(self, identity: str, job: Object, seen: Seen) -> Standing | None:
-        """None: nobody knows of it yet."""
+        """The standing of a job; None if it was not submitted yet."""
         if identity in self._refused:
             reason = Reason("Misconfigured", self._refused[identity])
             return Standing("pending", "", job_id(job), reasons=(reason,))
@@ -231,8 +231,8 @@ class Operator:
         )
 
     def _how_it_is(self, live: Live, service: Service) -> tuple[str, Sequence[Reason], bool]:
-        """Its status, why it is that, and whether it was made to give way. The scheduler hears of an end when nothing
-        is left of it; its pods say before how it will be."""
+        """(status, reasons, whether it was preempted). The scheduler learns of an end when all pods are gone; the pods
+        show earlier how it ends."""
         job = live.job.job_id
         if live.status == "stopping" and live.stop is not None:
             ending, cause = live.stop
@@ -244,7 +244,7 @@ class Operator:
         return live.status, service.why(job), evicted
 
     def _known(self, job_id_: str) -> Standing | None:
-        """Of a job that is over."""
+        """The standing of an ended job; None if it was never submitted."""
         try:
             found = self._service.explain(job_id_)
         except RefusedError:
@@ -265,7 +265,7 @@ def _call(step: Step) -> Call:
 
 
 def _outcome(step: Step, answer: Outcome) -> Outcome:
-    """A service that is there already is as good as one that was created: its creation may not have been heard of."""
+    """The outcome of a step. An existing service counts as created: the response to its creation may have been lost."""
     if isinstance(answer, Conflict) and isinstance(step, Create) and step.body["kind"] == "Service":
         return step.body
     return answer

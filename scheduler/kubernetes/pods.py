@@ -1,7 +1,7 @@
-"""A rank as a pod, and what a pod says of its rank. Pure.
+"""Converts a rank into a pod, and reads a rank's state from its pod. Pure functions.
 
-The name is made of the job, the world and the rank, so that the same pod is never created twice. Kubernetes' scheduler
-binds it, to the one node that is left to it, as with a DaemonSet's pods: so it waits while the node is not yet free.
+A pod's name is derived from job, world and rank, so that no pod is created twice. Its node affinity leaves Kubernetes'
+scheduler one node, as for a DaemonSet's pods: so the pod waits while the node is not yet free.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from scheduler.live.ranks import Rank
 JOB, WORLD, RANK, SIZE = (f"{GROUP}/{what}" for what in ("job", "world", "rank", "world-size"))
 """Labels of each pod."""
 TENANT, PROJECT, QUEUE, ALLOCATION = (f"{GROUP}/{what}" for what in ("tenant", "project", "queue", "allocation"))
-"""Annotations, for their values are any text. The books know whose a pod is by them."""
+"""Annotations, because their values may be any text. The books take tenant, project and queue of a pod from them."""
 MASTER_PORT = 29500
-"""Where rank 0 listens, as torchrun's default: each pod has its own ports."""
+"""The port of rank 0, torchrun's default; pods do not share ports."""
 DISRUPTED = frozenset({"Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown", "Terminated"})
-"""Reasons of a pod's failure that are not its own."""
+"""Reasons of failures that the pod did not cause."""
 
 
 def pod_name(job: str, world: int, rank: int) -> str:
@@ -30,7 +30,7 @@ def pod_name(job: str, world: int, rank: int) -> str:
 
 
 def service_name(job: str) -> str:
-    """Of the headless service by which ranks find each other."""
+    """The name of the headless service by which ranks find each other."""
     return f"{job}-ranks"
 
 
@@ -44,7 +44,7 @@ def owner(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def service_of(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Its names lead to pods that are not ready yet: ranks meet before they are."""
+    """The headless service. It publishes addresses of pods that are not ready, because ranks meet before that."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -58,7 +58,7 @@ def service_of(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
-    """The pod of a rank: the template's, with its node, devices, name and variables."""
+    """The pod of a rank: the template with node, devices, name and environment variables."""
     payload, job = launch.payload, launch.job
     template = copy.deepcopy(dict(payload["template"]))
     spec = dict(template["spec"])
@@ -69,7 +69,7 @@ def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
         SIZE: str(len(launch.ranks)),
         "app.kubernetes.io/managed-by": "gpuledger",
     }
-    said = {TENANT: job.tenant, PROJECT: job.project, QUEUE: job.queue, ALLOCATION: allocation_id(launch)}
+    annotations = {TENANT: job.tenant, PROJECT: job.project, QUEUE: job.queue, ALLOCATION: allocation_id(launch)}
     called = pod_name(payload["name"], launch.world, rank.number)
     spec |= {
         "restartPolicy": text(spec, "restartPolicy") or "Never",
@@ -87,7 +87,7 @@ def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
             "namespace": payload["namespace"],
             "labels": _others(child(template, "metadata", "labels")) | own,
             "annotations": _others(child(template, "metadata", "annotations"))
-            | {key: value for key, value in said.items() if value},
+            | {key: value for key, value in annotations.items() if value},
             "ownerReferences": [owner(payload)],
         },
         "spec": spec,
@@ -95,12 +95,12 @@ def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
 
 
 def _others(marks: Mapping[str, Any]) -> dict[str, Any]:
-    """Marks but ours: a template does not say who pays."""
+    """Labels or annotations without ours: a template may not set who pays."""
     return {key: value for key, value in marks.items() if not key.startswith(f"{GROUP}/")}
 
 
 def _bound_to(affinity: Any, node: str) -> dict[str, Any]:
-    """With what the template wants besides: each of its alternatives, on that node."""
+    """The template's affinity, with each of its alternatives restricted to the node."""
     found = dict(affinity) if isinstance(affinity, dict) else {}
     of_node = dict(child(found, "nodeAffinity"))
     key = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -113,18 +113,18 @@ def _bound_to(affinity: Any, node: str) -> dict[str, Any]:
 
 
 def _container(launch: Launch, rank: Rank, container: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The first has the devices, all have the variables."""
+    """A container with the variables; the first one also gets the devices."""
     found, variables = dict(container), _variables(launch, rank)
     if number == 0 and rank.devices:
         resources = dict(child(found, "resources"))
         resources["limits"] = {**child(resources, "limits"), launch.payload["resource"]: str(len(rank.devices))}
         found["resources"] = resources
-    kept = [one for one in items(found, "env") if one.get("name") not in variables]
-    return found | {"env": [{"name": key, "value": value} for key, value in variables.items()] + kept}
+    own = [one for one in items(found, "env") if one.get("name") not in variables]
+    return found | {"env": [{"name": key, "value": value} for key, value in variables.items()] + own}
 
 
 def _variables(launch: Launch, rank: Rank) -> dict[str, str]:
-    """As agents set them (docs/scheduler-live.md); a pod is a node of its own to its rank."""
+    """The environment variables that agents set, too (docs/scheduler-live.md); each pod counts as a node."""
     size, name_, space = str(len(launch.ranks)), launch.payload["name"], launch.payload["namespace"]
     first = pod_name(name_, launch.world, 0)
     return {
@@ -143,16 +143,16 @@ def _variables(launch: Launch, rank: Rank) -> dict[str, str]:
     }
 
 
-# What a pod says
+# Reading a pod
 
 
 def is_ours(pod: Object) -> bool:
-    """Whether an ElasticJob owns it; a label alone, anybody can write."""
+    """Whether an ElasticJob owns the pod; a label is no proof, anybody can write one."""
     return bool(job_uid(pod)) and bool(text(child(pod, "metadata", "labels"), JOB))
 
 
 def job_uid(pod: Object) -> str:
-    """Of the ElasticJob that owns it; '' if none does."""
+    """The uid of the ElasticJob that owns the pod; '' if none does."""
     owners = items(child(pod, "metadata"), "ownerReferences")
     return next((uid_of for one in owners if one.get("kind") == KIND and (uid_of := text(one, "uid"))), "")
 
@@ -162,18 +162,18 @@ def world_of(pod: Object) -> str:
 
 
 def rank_of(pod: Object) -> int:
-    """-1 where it says none."""
-    said = mark(pod, (RANK,))
-    return int(said) if said.isascii() and said.isdigit() else -1
+    """The pod's rank; -1 if it has none."""
+    rank = mark(pod, (RANK,))
+    return int(rank) if rank.isascii() and rank.isdigit() else -1
 
 
 def allocation_of(pod: Object) -> str:
-    """The attempt that it is of."""
+    """The id of the pod's attempt."""
     return mark(pod, (ALLOCATION,))
 
 
 def size_of(pod: Object) -> str:
-    """How many pods its world has."""
+    """The number of pods in its world, as text."""
     return mark(pod, (SIZE,))
 
 
@@ -182,17 +182,17 @@ def phase(pod: Object) -> str:
 
 
 def is_over(pod: Object) -> bool:
-    """Nothing of it runs any more, nor will."""
+    """Whether the pod has ended for good."""
     return phase(pod) in ("Succeeded", "Failed")
 
 
 def is_leaving(pod: Object) -> bool:
-    """Somebody deletes it."""
+    """Whether the pod is being deleted."""
     return bool(child(pod, "metadata").get("deletionTimestamp"))
 
 
 def ended_by_itself(pod: Object) -> bool:
-    """It is over, and was before anybody asked for its deletion: a process that is told to stop may exit with 0."""
+    """Whether the pod ended before its deletion was requested: a process that is asked to stop may exit with 0."""
     asked, states = deletion_requested(pod), items(child(pod, "status"), "containerStatuses")
     ended = [at(child(one, "state", "terminated").get("finishedAt")) for one in states]
     return is_over(pod) and (asked is None or (bool(ended) and all(one is not None and one <= asked for one in ended)))
@@ -207,13 +207,13 @@ def has_begun(pod: Object) -> bool:
 
 
 def was_disrupted(pod: Object) -> bool:
-    """It failed, and not by itself."""
+    """Whether the pod failed for a reason that it did not cause."""
     target = condition(pod, "DisruptionTarget").get("status") == "True"
     return phase(pod) == "Failed" and (target or text(child(pod, "status"), "reason") in DISRUPTED)
 
 
 def why_failed(pod: Object) -> str:
-    """In words: the container that ended badly, else what the kubelet says."""
+    """Why the pod failed: the failed container, else the kubelet's reason."""
     status = child(pod, "status")
     for one in items(status, "containerStatuses") + items(status, "initContainerStatuses"):
         ended = child(one, "state", "terminated")
@@ -221,11 +221,11 @@ def why_failed(pod: Object) -> str:
             reason = text(ended, "reason")
             why = f"container {text(one, 'name')}: exit status {ended['exitCode']}"
             return why + (f" ({reason})" if reason not in ("", "Error") else "")
-    return ": ".join(said for said in (text(status, "reason"), text(status, "message")) if said) or "it failed"
+    return ": ".join(part for part in (text(status, "reason"), text(status, "message")) if part) or "it failed"
 
 
 def why_not_running(pod: Object) -> str:
-    """Why a pod has not begun, as far as anybody says."""
+    """Why a pod has not started, as far as Kubernetes reports."""
     unplaced = condition(pod, "PodScheduled")
     if unplaced.get("status") == "False":
         return f"{text(unplaced, 'reason')}: {text(unplaced, 'message')}"

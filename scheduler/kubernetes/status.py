@@ -1,6 +1,6 @@
-"""What an ElasticJob's status says, from what the scheduler knows of the job and what its pods say. Pure.
+"""The status of an ElasticJob, from the scheduler's view of the job and its pods. Pure functions.
 
-Conditions are those of Kueue's Workloads, and so are the reasons where Kueue has one for it.
+Conditions are those of Kueue's Workloads, and so are the reasons, if Kueue has one.
 
 Source: https://kueue.sigs.k8s.io/docs/concepts/workload/, KEP-10852 (reasons of workloads that wait)
 """
@@ -30,7 +30,7 @@ STATES: Mapping[str, State] = {
     "cancelled": "Cancelled",
     "rejected": "Rejected",
 }
-"""Of the scheduler's statuses, and of how jobs end."""
+"""The state of an ElasticJob for each status of the scheduler, and each ending."""
 KUEUE: Mapping[str, str] = {
     "Held": "OnHold",
     "NeverFits": "NoMatchingFlavor",
@@ -39,20 +39,19 @@ KUEUE: Mapping[str, str] = {
     "PoolNotNamed": "Misconfigured",
     "CannotRun": "Misconfigured",
 }
-"""The scheduler's reasons that Kueue calls otherwise; ExceedsMaxQuota, WaitingForQuota, TopologyPlacementFailed,
-PendingEvaluation, Suspended and Misconfigured are called alike, and the rest has no name there."""
+"""The scheduler's reasons that have another name in Kueue. ExceedsMaxQuota, WaitingForQuota, TopologyPlacementFailed,
+PendingEvaluation, Suspended and Misconfigured have the same name; the others have none."""
 MOST_WORDS = 2000
-"""Characters of a message."""
+"""Maximum characters of a message."""
 Conditions = Mapping[str, tuple[bool, str, str]]
 """By type: whether it holds, the reason, the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A job as the scheduler knows it. status: also how it ended.   reasons: why it waits, or one that says why it
-    ended, is stopped or has no pods.   interval: in which it starts, if that is known.   ready: pods that have begun.
-    unready: why others have not.   whole: the world whose pods were all there.   evicted: it gave way, and is to come
-    back."""
+    """The scheduler's view of a job. status: or its ending.   reasons: why it waits; or one, why it ended, is stopped
+    or has no pods.   interval: of its expected start; None if unknown.   ready: pods that have started.   unready: why
+    others have not.   whole: the world whose pods all existed.   evicted: it was preempted, and will run again."""
 
     status: str
     tenant: str
@@ -77,7 +76,7 @@ class Standing:
 
 
 def status_of(standing: Standing, before: Object, now: datetime) -> dict[str, Any]:
-    """The whole status. before: the one that there is; what does not change keeps its times."""
+    """The whole status.   before: the current one; unchanged conditions keep their times."""
     first = standing.reasons[0] if standing.reasons else Reason("")
     words = "; ".join(one.text or one.code for one in standing.reasons if one.code)[:MOST_WORDS]
     found: dict[str, Any] = {
@@ -99,7 +98,7 @@ def status_of(standing: Standing, before: Object, now: datetime) -> dict[str, An
         more["expectedStart"] = {"from": written(standing.interval[0]), "to": written(standing.interval[1])}
     if standing.is_over:
         more["completionTime"] = text(before, "completionTime") or written(now)
-    # An empty text says nothing, and old API servers take it for null.
+    # Empty texts are left out; old API servers take them for null.
     return {key: value for key, value in (found | more).items() if value not in (None, "")}
 
 
@@ -115,39 +114,39 @@ def _conditions(standing: Standing, words: str) -> Conditions:
     waits = "WaitForStart" if has_quota else "NotAdmitted"
     found["PodsReady"] = (True, "Started", "") if ready else (False, waits, standing.unready if has_quota else "")
     if standing.evicted:
-        is_told = standing.state in ("Stopping", "Suspended")
-        found["Evicted"] = (True, reason or "Preempted", words) if is_told else (True, "Preempted", "")
+        reason_is_current = standing.state in ("Stopping", "Suspended")
+        found["Evicted"] = (True, reason or "Preempted", words) if reason_is_current else (True, "Preempted", "")
     elif has_quota:
         found["Evicted"] = (False, "QuotaReserved", "")
     return found
 
 
 def _merged(found: Conditions, before: Sequence[Object], now: datetime) -> list[dict[str, Any]]:
-    """With those that are not said anew as they were."""
+    """The conditions, with those that are not set now as they were."""
     known = {text(one, "type"): dict(one) for one in before}
     for kind, (holds, reason, message) in found.items():
-        said = {"type": kind, "status": str(holds), "reason": reason}
-        said |= {"message": message[:MOST_WORDS]} if message else {}
+        condition = {"type": kind, "status": str(holds), "reason": reason}
+        condition |= {"message": message[:MOST_WORDS]} if message else {}
         old = known.get(kind, {})
         if kind == "Evicted" and not holds and not old:
-            continue  # it never was
-        same = old.get("status") == said["status"]
+            continue  # it never held
+        same = old.get("status") == condition["status"]
         if same and holds and not message:
-            continue  # why it was evicted was said then
-        known[kind] = said | {"lastTransitionTime": old["lastTransitionTime"] if same else written(now)}
+            continue  # keeps the reason of the eviction
+        known[kind] = condition | {"lastTransitionTime": old["lastTransitionTime"] if same else written(now)}
     return [known[kind] for kind in sorted(known)]
 
 
 def patch_of(wanted: Mapping[str, Any], before: Object) -> dict[str, Any]:
-    """What a merge patch has to say for the status to be that; empty: nothing."""
+    """The merge patch from `before` to the wanted status; empty if they are equal."""
     changed = {key: value for key, value in wanted.items() if before.get(key) != value}
     return changed | {key: None for key in before if key not in wanted}
 
 
 def event_of(wanted: Mapping[str, Any], before: Object) -> tuple[str, str, str] | None:
-    """(type, reason, message) of the event that is worth telling; None: none is.
+    """(type, reason, message) of an event to write; None if nothing notable changed.
 
-    Told is another state, another attempt or size, and another reason for waiting.
+    Notable: the state, the attempt, the size, and the reason for waiting.
     """
     keys = ("state", "attempt", "replicas", "reason")
     if all(wanted.get(key) == before.get(key) for key in keys):
@@ -163,6 +162,6 @@ def event_of(wanted: Mapping[str, Any], before: Object) -> tuple[str, str, str] 
 
 
 def due_for_deletion(job: Object, now: datetime) -> bool:
-    """Whether its time after the end is over."""
+    """Whether an ended job's time to live (ttlSecondsAfterFinished) is over."""
     ttl, ended_at = child(job, "spec").get("ttlSecondsAfterFinished"), at(child(job, "status").get("completionTime"))
     return isinstance(ttl, int) and ended_at is not None and (now - ended_at).total_seconds() >= ttl

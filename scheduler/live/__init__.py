@@ -1,6 +1,11 @@
 """The live scheduler: a thin loop around the same decisions, with a log, an HTTP API and executors.
 
-Owns:      the loop (service), what starts and stops jobs (executors), HTTP, the text that Prometheus scrapes.
-Owns not:  decisions (scheduler.cycle), the log's form and what entries mean (scheduler.records).
-Words:     an *executor* starts and stops jobs somewhere; it is asked more than once, and does it once.
+Owns not:  decisions (scheduler.cycle), the log's format and the meaning of its entries (scheduler.records).
+Words:     an *executor* starts and stops jobs somewhere; it may get the same order twice, and carries it out once.
+
+    service                        the loop over the log; http and client are its HTTP API
+    executors                      what an executor is; agents, local: jobs on nodes with agents, or on this machine
+    admission, payload             which jobs are accepted
+    outbox, callbacks, posting     delivers events to the books, and notifications to a site
+    ranks, history, node_tokens    a placement by names; a job's history; which agent may report for which node
 """

@@ -10,19 +10,19 @@ from scheduler.model import CENTURY, MOST_ASKED, MOST_COUNTED, Job
 from scheduler.records.events import Cause
 
 LONGEST_NAME = 500
-"""Of a job and whose it is, so that addresses, agents and the books can take it."""
+"""Maximum characters of a job's and its tenant's name, so that URLs, agents and the books can hold it."""
 _LATER_ATTEMPT = re.compile(r"/([2-9]|[1-9][0-9]+)\Z")
 
 
 def unfit_name(name: str) -> str:
-    """Why nothing can have that name; '' if it can."""
+    """Why a name is invalid; '' if it is valid."""
     if len(name) > LONGEST_NAME or not name.isprintable():
         return f"is not printable text of at most {LONGEST_NAME} characters"
     return ""
 
 
 def unfit_job_id(name: str) -> str:
-    """Why no job can be called so; '' if one can."""
+    """Why a job id is invalid; '' if it is valid."""
     problem = unfit_name(name)
     if problem:
         return problem
@@ -35,7 +35,7 @@ def unfit_job_id(name: str) -> str:
 
 
 def misfit(job: Job, payload: Any, queues: Queues) -> Cause | None:
-    """Why a job is not let in."""
+    """Why a job is not accepted; None if it is."""
     if not job.job_id or not job.tenant:
         return Cause("Misconfigured", "job_id and tenant must not be empty")
     if job.service:

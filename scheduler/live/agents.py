@@ -1,8 +1,8 @@
-"""Jobs on nodes whose agents start the processes: what a node should run, what it reports, and its lease.
+"""The executor of jobs on nodes with agents: what each node should run, what it reports, and its lease.
 
-Agents ask; nothing is sent to them. What is wanted of a node follows from the log alone, so a scheduler that was killed
-says the same again. A node that is not heard of for a lease has stopped its ranks by itself before (collectors.jobs),
-so what it ran may start elsewhere.
+Agents poll; nothing is sent to them. What a node should run follows from the log alone, so a scheduler that was killed
+answers the same again. A node without contact for a lease has stopped its ranks by itself (collectors.jobs), so its
+jobs may start elsewhere.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
 MOST_RANKS, MOST_BYTES = 5_000, 32 << 20
-"""Of one node at a time: an agent reads 64 MiB, and what it says of its ranks must fit into a report."""
+"""Limits per node: an agent reads at most 64 MiB, and the state of all its ranks must fit into a report."""
 OUTPUT_CHARACTERS = 2048
-"""Of what a rank said last, kept with the job's end."""
+"""Last characters of a rank's output, stored with the job's end."""
 Name = tuple[str, int]
-"""Of an attempt: its job, its number."""
+"""(job id, number) of an attempt."""
 
 
 class AgentError(LedgerError):
-    """A report that cannot be taken."""
+    """A report that is refused."""
 
 
 @dataclass
 class _Attempt:
-    """nodes: that may have ranks of it.   runs: what each says.   worlds: by number, each rank's node.   ports: where
-    each world meets.   result: how it ends, once that is known; from then on nothing of it is wanted.   asked: by node,
-    the first answer that said so.   gone: nodes on which nothing of it runs any more.   given: nodes that
-    were asked to run it."""
+    """An attempt and its ranks.   nodes: that may have ranks of it.   runs: reported ranks, by node.   worlds: by
+    number, each rank's node.   ports: each world's master port.   result: how it ends, once known; then none of it is
+    wanted. asked: by node, the number of the first answer without it.   gone: nodes that confirmed that it has ended.
+    given: nodes that were asked to run it."""
 
     launch: Launch
     nodes: set[str] = field(default_factory=set)
@@ -72,11 +72,12 @@ class _Attempt:
         return self.launch.job.job_id, self.launch.attempt
 
     def is_of(self, run: RunOf, node: str) -> bool:
-        """Whether a rank is that node's to tell of. Of worlds before a restart nobody knows."""
+        """Whether a node may report this rank. Worlds from before a restart are unknown, and accepted."""
         return run.world not in self.worlds or self.worlds[run.world].get(run.rank) == node
 
     def judges(self, run: RunOf, node: str) -> None:
-        """Whether a rank's end is the attempt's. The first that fails takes others with it: it is the one to name."""
+        """Ends the attempt if this rank's end is its end. The first failure makes others fail, so it is the one
+        reported."""
         if run.alive or run.world != self.launch.world or self.result not in (None, "failed"):
             return
         if run.stopped == "lease":
@@ -95,8 +96,8 @@ class _Attempt:
 
 
 class Agents:
-    """lease_seconds: how long a node's ranks may run without an answer; None: for ever.   state: a file that remembers
-    leases and agents; None: nothing is.   clock: seconds that only go on."""
+    """lease_seconds: how long a node's ranks run without contact; None: without limit.   state: a file with leases and
+    agents, for restarts; None: none.   clock: monotonic seconds."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Agents:
         self._granted: set[str] = set()
         self._addresses: dict[str, str] = {}
         granted, self._instances = _read_state(state)
-        # What an earlier scheduler granted may still run where nobody was heard of since.
+        # Ranks under leases of an earlier scheduler may still run on nodes that have not reported since.
         self._began, self._first_lease = clock(), max(lease_seconds or 0.0, granted)
         self._save(self._instances)
 
@@ -136,7 +137,7 @@ class Agents:
         try:
             for node in {rank.node for rank in launch.ranks}:
                 _assignment(trial, node)
-        except ValidationError as error:  # it must not keep a node from hearing of its other jobs
+        except ValidationError as error:  # must not block the node's other jobs
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(step) for step in first["loc"])
             raise LedgerError(
@@ -148,9 +149,9 @@ class Agents:
         self._know(launch).ends("stopped")
 
     def poll(self, node: str = "") -> list[Over]:
-        """node: of what had ranks there alone."""
+        """Ended attempts that are not confirmed.   node: only of those with ranks there."""
         if self._first_lease != (self.lease_seconds or 0.0) and self._clock() - self._began > self._first_lease:
-            self._first_lease = self.lease_seconds or 0.0  # of the earlier ones, none is left
+            self._first_lease = self.lease_seconds or 0.0  # earlier leases have expired
             self._save(self._instances)
         attempts = self._of_node.get(node, {}) if node else self._attempts
         return [over for attempt in list(attempts.values()) if (over := self._over(attempt)) is not None]
@@ -164,22 +165,22 @@ class Agents:
             self._of_node[node].pop((over.job_id, over.attempt), None)
 
     def is_lost(self, node: str) -> bool:
-        """Whether it was not heard of for so long that nothing runs there any more."""
+        """Whether a node had no contact for a lease, so that nothing runs there any more."""
         if self.lease_seconds is None:
             return False
         now = self._clock()
         if node in self._heard and now - self._heard[node] <= self.lease_seconds:
             return False
-        # Until it has our answer, it goes on under the lease of an earlier scheduler.
+        # Until it has our answer, it continues under the lease of an earlier scheduler.
         return node in self._granted or now - self._began > self._first_lease
 
     def outage(self, node: str) -> NodeState:
         return "failed" if self.is_lost(node) else "available"
 
-    # As agents see it
+    # For agents
 
     def take(self, node: str, report: Report) -> None:
-        """What an agent says.   Errors: AgentError if another one speaks for that node."""
+        """Takes an agent's report.   Errors: AgentError if another agent reports for that node."""
         known = self._instances.get(node)
         if known != report.instance:
             if known is not None and not self.is_lost(node):
@@ -207,7 +208,7 @@ class Agents:
                 known_attempt.ports[one.world] = Rendezvous(address=report.address, port=one.port)
 
     def answer(self, node: str) -> Answer:
-        """What is wanted of a node now, all of it; what would be too much at once begins when others have ended."""
+        """Everything that a node should run now; ranks beyond the limits start when others have ended."""
         self._number += 1
         run: list[Assignment] = []
         stop: list[Name] = []
@@ -243,7 +244,7 @@ class Agents:
         return attempt
 
     def _look(self, attempt: _Attempt, node: str, runs: tuple[RunOf, ...], seen: int) -> None:
-        """What a node says of an attempt."""
+        """Updates an attempt from a node's report."""
         before, world = attempt.runs.get(node, ()), attempt.launch.world
         is_empty = not any(run.alive for run in runs)
         runs = attempt.runs[node] = tuple(run for run in runs if attempt.is_of(run, node))
@@ -260,7 +261,7 @@ class Agents:
         for run in before:
             if run.world == world and (run.world, run.rank) not in there:
                 attempt.ends("failed", f"rank {run.rank}: the agent of {node} no longer knows of it")
-        # A world is done when all its ranks are, also one that was to give way to another.
+        # A world is done when all its ranks are, even if it was to be replaced by another.
         done = [run for said in attempt.runs.values() for run in said if run.code == 0 and not run.stopped]
         for number, places in attempt.worlds.items():
             ranks = {run.rank: run for run in done if run.world == number}
@@ -268,7 +269,7 @@ class Agents:
                 attempt.ends("finished", "", ranks[0].tail)
 
     def _over(self, attempt: _Attempt) -> Over | None:
-        """The attempt's end, once nothing of it runs anywhere."""
+        """The attempt's end; None while any of it may still run."""
         left = attempt.nodes - attempt.gone
         away = {node for node in left if self.is_lost(node)}
         lost = [rank.node for rank in attempt.launch.ranks if rank.node in away]
@@ -278,14 +279,14 @@ class Agents:
             return None
         result = attempt.result
         if lost and result == "failed":
-            # A rank ends when its peer is gone; that it was the node's fault is known only now.
+            # A rank fails when a peer is gone; only now is the lost node known to be the cause.
             result, attempt.text = "lost", f"node {lost[0]} was not heard of for its lease; {attempt.text}"
         ended = [run.ended_at for runs in attempt.runs.values() for run in runs if run.ended_at is not None]
         ended_at = max(ended) if ended and not lost else None
         return Over(*attempt.name, result, attempt.text, attempt.began_at, ended_at, attempt.output)
 
     def _save(self, instances: dict[str, str]) -> None:
-        """Who speaks for which node, and the lease, before any answer.   Errors: LedgerError; all is as before."""
+        """Saves the nodes' agents and the lease, before any answer.   Errors: LedgerError; nothing has changed then."""
         if self._state is not None:
             draft = self._state.with_name(f"{self._state.name}.new")
             try:
@@ -317,7 +318,8 @@ def _assignment(attempt: _Attempt, node: str) -> Assignment:
 
 
 def _read_state(path: Path | None) -> tuple[float, dict[str, str]]:
-    """The longest lease that may be out, and the agents by node.   Errors: LedgerError if the file is damaged."""
+    """The longest lease that may still be valid, and the agents by node.   Errors: LedgerError if the file is
+    damaged."""
     if path is None or not path.exists():
         return 0.0, {}
     try:

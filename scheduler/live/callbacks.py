@@ -1,8 +1,8 @@
 """Notifies a site when jobs start and end: by a webhook, or a command on the scheduler's machine.
 
-What is to be sent follows from the log, and how far each has received it is kept beside it: nothing is lost by a crash,
-and what was on its way is sent again under the same id. A callback hears of things in their order; one that cannot be
-reached is tried again, ever more seldom, and keeps nobody else waiting.
+Notifications follow from the log, which also stores up to where each callback has received them: a crash loses nothing,
+and a notification in transit is sent again under the same id. Each callback gets them in order; one that cannot be
+reached is tried again at growing intervals, and does not delay others.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from warehouse.instants import rfc3339
 log_to = logging.getLogger(__name__)
 
 FIRST_PAUSE, MOST_PAUSE = 1.0, 300.0
-"""Seconds until another attempt: twice as long each time."""
+"""Seconds before the next attempt: doubled each time."""
 GIVEN_UP_AFTER = 3 * 86400.0
-"""Seconds after which what could not be sent is given up."""
+"""Seconds after which an undelivered notification is dropped."""
 COMMAND_SECONDS = 30.0
 VISIBLE = string.punctuation
-"""Beside letters and digits."""
+"""Characters that an id in a header may have, in addition to letters and digits."""
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ")
-"""All that a command hears of the scheduler's own."""
+"""Environment variables of the scheduler that a command gets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing to tell. number: of its entry.   at: when it happened, seconds since the epoch."""
+    """A notification.   number: of its log entry.   at: when it happened, seconds since the epoch."""
 
     number: int
     at: float
@@ -57,8 +57,8 @@ class Notice:
 
 @dataclass(eq=False)
 class _Line:
-    """What one callback has yet to hear. delivered: everything up to that entry was.   attempts: of the first in line.
-    is_busy: whether something is on its way."""
+    """The queue of one callback.   delivered: the entry up to which all was delivered.   attempts: to send the first
+    one. is_busy: whether a delivery is under way."""
 
     part: CallbackPart
     delivered: int
@@ -71,7 +71,7 @@ class _Line:
 
 
 class Callbacks:
-    """`number` is to be set to an entry's number before its rows are added, as in the outbox.
+    """All callbacks. Set `number` to an entry's number before adding its rows, as in the outbox.
 
     clock: seconds since the epoch.
     """
@@ -83,7 +83,7 @@ class Callbacks:
         self.number = 0
 
     def configure(self, settings: Settings, configurations: Sequence[Entry]) -> None:
-        """From now on these. Each hears of what comes after the configuration since which it is named."""
+        """Replaces the callbacks. Each gets what happened since the configuration that first named it."""
         with self._lock:
             lines = {}
             for part in settings.callbacks:
@@ -95,8 +95,8 @@ class Callbacks:
                 lines[part.name] = line
             self._lines = lines
 
-    def tell(self, record: str, rows: Sequence[Row]) -> None:
-        """Rows of the entry `number`, all of one event."""
+    def put(self, record: str, rows: Sequence[Row]) -> None:
+        """Adds the rows of the entry `number`, which are all of one event."""
         if record in ("events", "warnings") and rows and self._lines:
             row = rows[0]
             devices = [
@@ -107,11 +107,11 @@ class Callbacks:
             self.add(row["event"], row["ts"].timestamp(), _document(self._cluster, row, devices))
 
     def wants(self, event: str) -> bool:
-        """Whether anybody does."""
+        """Whether any callback wants an event."""
         return any(event in line.part.events for line in self._lines.values())
 
     def add(self, event: str, at: float, document: Mapping[str, Any]) -> None:
-        """Something that happened by the entry `number`."""
+        """Adds an event of the entry `number`."""
         name = f"{self._cluster}/{self.number}/{document['allocation_id']}/{event}"
         with self._lock:
             for line in self._lines.values():
@@ -119,14 +119,14 @@ class Callbacks:
                     line.waiting.append(Notice(self.number, at, name, {"version": 1, "event": event, **document}))
 
     def hand_over(self) -> bool:
-        """Sends what is due, and waits until that is done. Answers whether anything was delivered."""
+        """Sends what is due, and waits for it. Returns whether anything was delivered."""
         begun = self.begin()
         for one in begun:
             one.join()
         return any(one.any_delivered for one in begun)
 
     def begin(self) -> Sequence[_Sender]:
-        """Begins to send what is due, each callback by itself, so that a receiver that is slow holds up nobody else."""
+        """Starts to send what is due, each callback on a thread of its own, so that a slow receiver delays no other."""
         with self._lock:
             due = [line for line in self._lines.values() if self._is_due(line) and not line.is_busy]
             for line in due:
@@ -137,11 +137,12 @@ class Callbacks:
         return begun
 
     def _is_due(self, line: _Line) -> bool:
-        # A pause longer than there are any is one of before the clock went back.
+        # A pause beyond the maximum is from before the clock was set back.
         return bool(line.waiting) and not 0 < line.next_at - self._clock() <= MOST_PAUSE
 
     def hand_over_line(self, line: _Line) -> bool:
-        """One callback's line, until a delivery fails or the callback is gone. Answers whether any was delivered."""
+        """Sends one callback's queue until a delivery fails or the callback is removed. Returns whether any was
+        delivered."""
         any_delivered = False
         while self._is_due(line) and line in self._lines.values():
             any_delivered |= self._attempt(line)
@@ -165,7 +166,7 @@ class Callbacks:
             problem, final = str(error), "refused" if error.refused else ""
         except (LedgerError, OSError) as error:
             problem = str(error)
-        except Exception as error:  # what one callback brings must not end those of others
+        except Exception as error:  # an error in one callback must not stop the others
             log_to.exception("callback %s: failed with an internal error", line.part.name)
             problem = f"{type(error).__name__}: {error}"
         if problem and not final and now - first.at > GIVEN_UP_AFTER:
@@ -214,7 +215,7 @@ def _send(part: CallbackPart, notice: Notice, now: float) -> None:
     if part.command:
         _run(part.command, body)
         return
-    # A header takes no other letters than these; the document has the id as it is.
+    # Headers allow only these characters; the document has the unchanged id.
     headers = {"Content-Type": "application/json", "X-Gpuledger-Delivery": quote(notice.name, safe=VISIBLE)}
     if part.secret is not None:
         headers |= signed(_secret(part.secret.file), int(now), body)
@@ -222,9 +223,9 @@ def _send(part: CallbackPart, notice: Notice, now: float) -> None:
 
 
 def _run(command: Sequence[str], body: bytes) -> None:
-    """The command hears the document on its standard input; what it says is nobody's business."""
+    """Runs a command with the document on its standard input; its output is discarded."""
     environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-    process = subprocess.Popen(  # noqa: S603 - of the settings, whole; nothing of a job is in it
+    process = subprocess.Popen(  # noqa: S603 - entirely from the settings; contains no text of a job
         list(command),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -253,7 +254,7 @@ def _secret(path: str) -> str:
 
 
 def _known_since(name: str, configurations: Sequence[Entry]) -> int:
-    """The entry since which all configurations name it."""
+    """The entry since which all configurations have had this callback."""
     since = 0
     for entry in reversed(configurations):
         if all(part["name"] != name for part in entry.body["settings"].get("callbacks", ())):

@@ -1,4 +1,4 @@
-"""The HTTP client of the scheduler, as the command line uses it."""
+"""The HTTP client of the scheduler, for the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 30.0
 
 
 class Client:
-    """Errors: LedgerError in one line for whatever the scheduler refuses, or if it does not answer."""
+    """Errors: LedgerError in one line if the scheduler refuses a request or does not answer."""
 
     def __init__(self, url: str, token: str = "", actor: str = "") -> None:
         headers = {"x-actor": "".join(c for c in actor if c.isprintable()).strip().encode()}
@@ -37,13 +37,13 @@ class Client:
         answer: dict[str, Any] = self._asked("GET", f"/api/v1/jobs/{_step(job_id)}")
         return answer
 
-    def tell(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """what: cancel, hold, release, suspend, resume, renew, ready or finish."""
+    def act(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Does an action on a job.   what: cancel, hold, release, suspend, resume, renew, ready or finish."""
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{_step(job_id)}/{what}", json=body or {})
         return answer
 
     def room(self, job_id: str, most_moves: int = 4) -> dict[str, Any]:
-        """What to move so that a pending job fits."""
+        """Moves that would make room for a pending job."""
         answer: dict[str, Any] = self._asked("GET", f"/api/v1/room/{_step(job_id)}", params={"most_moves": most_moves})
         return answer
 
@@ -58,9 +58,10 @@ class Client:
     def demand(
         self, service: str, waiting: int | None, working: int | None, utilization: float | None = None
     ) -> dict[str, Any]:
-        """How many requests wait for a service, how many are in work, how used its replicas are; None: not said."""
-        said = {"waiting": waiting, "working": working, "utilization": utilization}
-        body = {key: value for key, value in said.items() if value is not None}
+        """Reports a service's waiting requests, requests in work, and mean utilization of ready replicas (0-1); None:
+        not reported."""
+        reported = {"waiting": waiting, "working": working, "utilization": utilization}
+        body = {key: value for key, value in reported.items() if value is not None}
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/services/{_step(service)}", json=body)
         return answer
 
@@ -83,7 +84,7 @@ class Client:
 
 
 def _step(name: str) -> str:
-    """Of an address: nothing in a name leads elsewhere."""
+    """A name as one segment of a URL's path."""
     return quote(name).replace(".", "%2E")
 
 

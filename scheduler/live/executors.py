@@ -1,5 +1,6 @@
-"""Executors start and stop jobs. After a crash they may get the same order twice; they carry it out once.
-It never decides.
+"""What an executor is: it starts and stops jobs, and never decides.
+
+After a crash it may get the same order twice, and carries it out once.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """An attempt of which nothing runs any more. lost: a node of it is, so nobody knows how it would have ended.
+    """An ended attempt, of which nothing runs any more.   lost: a node of it was lost, so how it would have ended is
+    unknown.
 
-    text: for people.   began_at: None: it never ran.   ended_at: None: unknown.   output: the last that a rank said.
+    text: for people.   began_at: None: it never ran.   ended_at: None: unknown.   output: the last of a rank's output.
     """
 
     job_id: str
@@ -45,22 +47,22 @@ class Over:
 
 class Executor(Protocol):
     def refusal(self, job: Job, payload: Mapping[str, Any], nodes: Sequence[Node]) -> str:
-        """Why such a job would not run rightly here, wherever it may be placed; '': it would."""
+        """Why such a job could not run correctly here, wherever it is placed; '' if it could."""
 
     def start(self, launch: Launch) -> float | None:
-        """Brings the attempt to this world, from none or from another. Answers since when it runs, seconds since the
-        epoch; None: not yet, ask again.
+        """Brings the attempt to this world, from none or from another. Returns since when it has run, in seconds since
+        the epoch; None: not yet, call again.
 
         Errors: LedgerError if it cannot be started here; it then counts as failed."""
 
     def stop(self, launch: Launch) -> None:
-        """Begins to stop it, or goes on to; `poll` tells when it is over."""
+        """Begins or continues to stop an attempt; `poll` returns it once it has ended."""
 
     def poll(self) -> list[Over]:
-        """What is over and was not confirmed yet."""
+        """Ended attempts that are not confirmed yet."""
 
     def confirm(self, over: Over) -> None:
-        """It is in the log."""
+        """The end of an attempt is in the log."""
 
 
 @runtime_checkable
@@ -68,11 +70,11 @@ class SeesNodes(Protocol):
     """An executor that notices which nodes can be used."""
 
     def outage(self, node: str) -> NodeState | None:
-        """available, or what keeps jobs from it; None: not known yet."""
+        """The node's state as the executor sees it; None: not known yet."""
 
 
 class Recorder:
-    """Starts nothing: somebody else runs the jobs and tells when they are finished. What is stopped is over at once."""
+    """Starts nothing: another system runs the jobs and reports when they finish. A stopped job ends at once."""
 
     def __init__(self) -> None:
         self._over: dict[tuple[str, int], Over] = {}

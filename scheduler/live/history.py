@@ -1,4 +1,4 @@
-"""One job's history from the log, for people and programs."""
+"""The history of a job, from the log."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scheduler.records.log import Entry
 
 
 def ended(history: Sequence[Entry]) -> str:
-    """How a job that is over ended."""
+    """How an ended job ended."""
     last = [entry for entry in history if entry.kind in ("end", "reject", "stop", "cancel")]
     return "rejected" if last[-1].kind == "reject" else str(last[-1].body["ending"])
 
 
 def lines(history: Sequence[Entry], job_id: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
-    """In order: sequence, at, what, and what belongs to it: actions with their decision and ranks, reasons, causes."""
+    """The entries in order: sequence, at, what, and its details: actions with decision and ranks, reasons, causes."""
     return [line for entry in history for line in _lines(entry, job_id, nodes)]
 
 
@@ -38,7 +38,7 @@ def _lines(entry: Entry, job_id: str, nodes: Sequence[Node]) -> list[dict[str, A
 
 
 def _named(action: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, Any]:
-    """An action with names of nodes and devices, in place of their numbers."""
+    """An action with names of nodes and devices instead of their numbers."""
     found = {key: value for key, value in action.items() if key not in ("do", "grants")}
     if "grants" in action:
         grants = [read(Grant, grant, "grant") for grant in action["grants"]]

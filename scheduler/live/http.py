@@ -1,9 +1,9 @@
-"""The HTTP API: jobs in, answers out, metrics. A refused request's `detail` says what it needs.
+"""The HTTP API of the scheduler. The `detail` of a refused request says what is needed.
 
 POST /api/v1/jobs                      submit            GET  /api/v1/jobs?status=&queue=    list
 GET  /api/v1/jobs/{id}                 explain
 POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume | renew
-POST /api/v1/jobs/{id}/finish          {"succeeded": true}: said by whoever runs it
+POST /api/v1/jobs/{id}/finish          {"succeeded": true}: reported by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
 GET  /api/v1/pools                     what each pool has, by model: allocated, available, reserved, unavailable
@@ -34,7 +34,7 @@ from scheduler.model import NodeState
 from warehouse.errors import LedgerError
 
 MOST_BYTES = 1 << 20
-"""Of a request's body."""
+"""Maximum bytes of a request's body."""
 MOST_AGENT_BYTES = 32 << 20
 OPEN_PATHS = ("/healthz",)
 AGENTS = "/api/v1/agents/"
@@ -47,16 +47,16 @@ VERBS: Mapping[str, Act] = {
     "resume": Service.resume,
     "renew": Service.renew,
 }
-"""What is done to a job by its name alone."""
+"""Actions on a job that need only its id."""
 
 
 def build_app(
     service: Service, token: str = "", allowed_hosts: tuple[str, ...] = ("*",), agents: NodeTokens | None = None
 ) -> FastAPI:
-    """token: that every request but /healthz must bring as a bearer; '' = nobody needs one.
+    """token: required of every request but /healthz, as a bearer token; '' = none is.
 
-    allowed_hosts: names under which it answers, so that a page from elsewhere cannot speak through a browser.
-    agents: whose tokens speak for which node, there and nowhere else; None: nobody's.
+    allowed_hosts: Host headers that are answered, against DNS rebinding by web pages.
+    agents: tokens of nodes' agents, which are valid for their node's route only; None: no agents.
     """
     app = FastAPI(title="gpuledger scheduler", docs_url=None, redoc_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
@@ -64,12 +64,12 @@ def build_app(
 
     @app.middleware("http")
     async def guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        path: str = request.scope["path"]  # what routes are chosen by; nothing else of the request has a say
+        path: str = request.scope["path"]  # the path that routing uses
         if path.startswith(AGENTS):
             refused = _no_agent(request, path.removeprefix(AGENTS), agents)
             if refused is not None:
                 return refused
-        elif wanted and path not in OPEN_PATHS and not _brings(request, wanted):
+        elif wanted and path not in OPEN_PATHS and not _has_token(request, wanted):
             return _problem(401, "give the scheduler's token: Authorization: Bearer ...")
         if request.method == "POST":
             if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
@@ -122,7 +122,7 @@ def _job_routes(app: FastAPI, service: Service) -> None:
         return service.room(job_id, most_moves)
 
     for verb, act in VERBS.items():
-        app.post(f"/api/v1/jobs/{{job_id:path}}/{verb}")(_done_to_a_job(service, act))
+        app.post(f"/api/v1/jobs/{{job_id:path}}/{verb}")(_job_action(service, act))
 
     @app.post("/api/v1/jobs/{job_id:path}/finish")
     def finish(request: Request, job_id: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _job_routes(app: FastAPI, service: Service) -> None:
         return service.ready(job_id)
 
 
-def _done_to_a_job(service: Service, act: Act) -> Callable[[Request, str], dict[str, Any]]:
+def _job_action(service: Service, act: Act) -> Callable[[Request, str], dict[str, Any]]:
     def route(request: Request, job_id: str) -> dict[str, Any]:
         return act(service, job_id, _actor(request))
 
@@ -194,13 +194,13 @@ def _other_routes(app: FastAPI, service: Service) -> None:
 
 
 def _actor(request: Request) -> str:
-    """Who asks, as far as the request says: a name for the records, proven by nothing but the token."""
+    """The caller's name for the records, as the request claims it; only the token is verified."""
     said = request.headers.get("x-actor", "").encode("latin-1").decode("utf-8", errors="replace")
     return "".join(c for c in said if c.isprintable())[:LONGEST_NAME] or "http"
 
 
 def _no_agent(request: Request, node: str, agents: NodeTokens | None) -> JSONResponse | None:
-    """Why a request does not speak for a node; None: it does."""
+    """The error for a request that may not report for the node; None if it may."""
     may = None if agents is None else agents.may(_bearer(request), node)
     if may is None:
         return _problem(401, "give the token of the node's agent: Authorization: Bearer ...")
@@ -212,7 +212,7 @@ def _bearer(request: Request) -> str:
     return given.strip() if scheme.lower() == "bearer" else ""
 
 
-def _brings(request: Request, wanted: bytes) -> bool:
+def _has_token(request: Request, wanted: bytes) -> bool:
     digest = hashlib.sha256(_bearer(request).encode("utf-8", errors="surrogateescape")).digest()
     return hmac.compare_digest(digest, wanted)
 

@@ -17,9 +17,9 @@ from warehouse.errors import LedgerError
 
 
 class LocalProcesses:
-    """node: as the settings call this machine.   devices: that it has, as far as its driver says; None: nobody knows.
+    """node: this machine's name in the settings.   devices: that its driver reports; None: unknown.
 
-    The processes outlive the scheduler, without a lease: nobody else starts anything here.
+    The processes outlive the scheduler. They need no lease, since nothing else starts jobs here.
     """
 
     def __init__(

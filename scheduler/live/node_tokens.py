@@ -47,7 +47,7 @@ class _File(_Part):
 
 
 class NodeTokens:
-    """Errors: LedgerError if the file says nothing that can be used at the start; later the one before stays."""
+    """Errors: LedgerError if the file is invalid at the start; later, the previous tokens stay in force."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -55,8 +55,8 @@ class NodeTokens:
         self._nodes = _read(path)
 
     def may(self, token: str, node: str) -> bool | None:
-        """Whether the token is the node's; None: it is nobody's. Takes as long for a wrong one as for a right one."""
-        self._reread.if_changed(self._read_again)
+        """Whether the token is the node's; None if it is no agent's. Compares in constant time."""
+        self._reread.if_changed(self._reload)
         digest = digest_of(token)
         owner = None
         for known, its_node in self._nodes:
@@ -64,7 +64,7 @@ class NodeTokens:
                 owner = its_node
         return None if owner is None else owner == node
 
-    def _read_again(self) -> None:
+    def _reload(self) -> None:
         try:
             self._nodes = _read(self._path)
             log.info("agents: %s read again", self._path)

@@ -1,6 +1,7 @@
-"""Rows on their way to the books: in memory here, safe in the log, confirmed one by one.
+"""Rows to be delivered to the books: in memory, and reproducible from the log until their delivery is recorded.
 
-A crash loses nothing: what was not confirmed is made again from the log, and is the same, so that the store knows it.
+A crash loses nothing: undelivered rows are made again from the log, and are identical, so that the store recognizes
+duplicates.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ log_to = logging.getLogger(__name__)
 
 READER = "events"
 TOGETHER = 10_000
-"""Rows handed over in one piece, about."""
+"""About how many rows are delivered at once."""
 Deliver = Callable[[str, Sequence[Row]], None]
-"""Takes rows of a record type and returns when they are safe.   Errors: LedgerError; it is logged, and tried again."""
+"""Takes rows of a record type, and returns once they are stored.   Errors: LedgerError, which is logged; then
+retried."""
 
 
 class Outbox:
-    """deliver: None = nobody reads events.   problem: why rows wait, '' if they do not.
+    """deliver: None: events are discarded.   problem: why delivery fails; '' if it does not.
 
-    `number` is to be set to an entry's number before its rows are added.
+    Set `number` to an entry's number before adding its rows.
     """
 
     def __init__(self, log: Log, deliver: Deliver | None) -> None:
@@ -36,18 +38,18 @@ class Outbox:
         self.number = 0
         self.problem = ""
 
-    def tell(self, record: str, rows: Sequence[Row]) -> None:
-        """Rows of the entry `number`; those of entries that were confirmed before are known already."""
+    def put(self, record: str, rows: Sequence[Row]) -> None:
+        """Adds rows of the entry `number`, unless they were delivered before a restart."""
         if self._deliver is not None and self.number > self._delivered and rows:
             self._waiting.append((self.number, record, rows))
 
     @property
     def waiting(self) -> int:
-        """Rows."""
+        """The number of undelivered rows."""
         return sum(len(rows) for _, _, rows in self._waiting)
 
     def hand_over(self) -> None:
-        """Delivers what waits, in order."""
+        """Delivers the waiting rows, in order."""
         if self._deliver is None:
             return
         while self._waiting:
@@ -67,7 +69,7 @@ class Outbox:
                 self._log.set_delivered(READER, number)
 
     def _next(self) -> tuple[str, list[Row], int, int]:
-        """(record type, rows, how many pieces they are, number of the last one's entry)."""
+        """The next batch: (record type, rows, number of queue items, number of the last one's entry)."""
         number, record, _ = self._waiting[0]
         rows: list[Row] = []
         pieces = 0

@@ -13,12 +13,12 @@ KEYS = ("command", "env", "directory", "resize", "retries")
 MOST_RETRIES = 100
 RESIZES = ("restart", "signal")
 MOST_BYTES = 100_000
-"""Of command and environment together: less than a kernel takes, so that what is let in can be started."""
+"""Maximum bytes of command and environment: below the kernel's limit, so that accepted jobs can be started."""
 STARTED_BY = {"kubernetes": "Kubernetes", "slurm": "Slurm"}
 
 
 def unfit(payload: Mapping[str, Any]) -> str:
-    """Why no process can be made of a payload; '' if one can."""
+    """Why a payload describes no process; '' if it does."""
     unknown = sorted(set(payload) - set(KEYS))
     if unknown:
         return f"payload.{unknown[0]}: unknown field; known: {', '.join(KEYS)}"
@@ -42,7 +42,7 @@ def unfit(payload: Mapping[str, Any]) -> str:
 
 
 def candidates(job: Job, nodes: Sequence[Node]) -> list[Node]:
-    """Nodes on which a replica of the job might be placed, some day."""
+    """Nodes on which a replica of the job could be placed at some time."""
     request = job.request
     return [
         node
@@ -53,7 +53,7 @@ def candidates(job: Job, nodes: Sequence[Node]) -> list[Node]:
 
 
 def unstartable(job: Job, nodes: Sequence[Node]) -> str:
-    """Why the processes of a job cannot be started where it might be placed; '' if they can."""
+    """Why a job's processes cannot be started on some node where it could be placed; '' if they can."""
     for node in candidates(job, nodes):
         if node.launcher:
             return (

@@ -1,7 +1,7 @@
-"""A request to a configured address, and to nowhere else.
+"""Posts to a configured URL, protected against server-side request forgery.
 
-The name is resolved once and that address is connected to: never a link-local one, where clouds keep their credentials,
-nor multicast or none at all; the machine itself only where the address says so. Redirects and proxies are not followed.
+The name is resolved once, and that address is used: never a link-local one, where clouds serve credentials, nor a
+multicast or unspecified one; this machine only if the URL names it. Redirects and proxies are not followed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ingest.answer_time import ended_in_time
 from warehouse.hosts import is_loopback
 
 TIMEOUT_SECONDS = 10.0
-"""For each step of an answer; it has twice as long for all of them."""
+"""Timeout of each step of a request; the whole request has twice as long."""
 REFUSALS = (400, 410, 413, 422)
-"""Answers after which sending the same again is of no use."""
+"""Statuses after which a retry is pointless."""
 _BROKEN = (httpcore.UnsupportedProtocol, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
 
 
 class PostError(Exception):
-    """It was not taken. refused: nor would it be again."""
+    """The request failed.   refused: a retry is pointless."""
 
     def __init__(self, detail: str, refused: bool = False) -> None:
         super().__init__(detail)
@@ -91,9 +91,9 @@ class _Guarded(httpcore.NetworkBackend):
 
 
 CREDENTIALS = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")))
-"""Where clouds keep them beside the link-local address."""
+"""Addresses other than link-local ones at which clouds serve credentials."""
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv4 from where there is none (RFC 6052)."""
+"""IPv4 addresses in IPv6 networks (RFC 6052)."""
 
 
 def _forbidden(address: ipaddress.IPv4Address | ipaddress.IPv6Address, own: bool) -> str:

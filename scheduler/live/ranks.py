@@ -1,4 +1,4 @@
-"""A placement as its executor needs it: ranks with names of nodes and devices."""
+"""A placement for executors: ranks with names of nodes and devices."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scheduler.records.events import partition_id
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A replica in its place. devices: as the books and the driver call them; of a MIG instance its own id.
+    """A placed replica.   devices: ids as in the books and the driver; of a MIG instance, the instance's.
 
-    units: of each device.   made_up: whether the site has not said what a device or instance of it is called.
+    units: of each device.   made_up: whether an id is a placeholder, since the settings do not name the device.
     """
 
     number: int
@@ -30,7 +30,7 @@ class Rank:
 
 
 def ranks_of(nodes: Sequence[Node], grants: Sequence[Grant]) -> tuple[Rank, ...]:
-    """In order: a replica's number is its rank."""
+    """The ranks in order: a replica's index is its rank."""
     return tuple(_rank(nodes[grant.node], number, grant) for number, grant in enumerate(grants))
 
 

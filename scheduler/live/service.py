@@ -1,7 +1,7 @@
-"""The loop: requests and ends go into the log; a plan is made, logged, applied and carried out.
+"""The live loop: requests and ends of jobs go into the log; plans are made, logged, applied and carried out.
 
-An entry is on disk before anything follows from it. After a crash the same entries make the same state; a start or
-stop that was logged and perhaps not carried out is sent to the executor again, which does it once.
+An entry is on disk before it has any effect. After a crash the entries restore the same state, and starts and stops
+that may not have been carried out are sent to the executor again, which does each once.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ log_to = logging.getLogger(__name__)
 
 MOST_LISTED = 1000
 RETRIED = "Retried"
-"""Why an attempt that failed gives way to the next one."""
+"""Reason of a failed attempt that is retried."""
 BY_LEASE = "lease"
-"""Who set a node's state: the executor, which cannot use it, or can again."""
+"""Actor of node states that the executor reported."""
 OUTAGES = ("failed", "maintenance")
 DEMAND_SECONDS = 60.0
-"""So often a service's demand is written down although it has not changed."""
+"""Unchanged demand of a service is logged at most this often."""
 
 
 class RefusedError(LedgerError):
-    """A request that cannot be met. status: as in HTTP."""
+    """A request that is refused.   status: of HTTP."""
 
     def __init__(self, where: str, what: str, next_step: str = "", status: int = 422) -> None:
         super().__init__(where, what, next_step)
@@ -66,11 +66,11 @@ class RefusedError(LedgerError):
 
 
 class Service:
-    """One scheduler over one log. Methods may be called by any thread; each is done whole before the next.
+    """One scheduler over one log. Methods may be called from any thread; they run one at a time.
 
-    clock: seconds since the epoch; a clock that goes back is held until it catches up.
-    deliver: of rows for the books (see outbox); None = nobody reads them.
-    look_again: seconds after which what waits is looked at even if nothing happened.
+    clock: seconds since the epoch; if it goes back, the last time is used until it catches up.
+    deliver: takes rows for the books (see outbox); None: they are discarded.
+    look_again: seconds after which a cycle runs even if nothing happened.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class Service:
         if not configurations or configurations[-1].body["settings"] != wanted:
             at = max(clock(), configurations[-1].at if configurations else 0.0)
             trial = Entry("configured", at, body={"settings": wanted})
-            settings.check(records.check_nodes([*configurations, trial]))  # what was written down is there for good
+            settings.check(records.check_nodes([*configurations, trial]))  # the log cannot be undone
             configurations += log.append([trial])
         self.callbacks.configure(settings, configurations)
-        self.restored = records.restore(self._counted(), configurations, cluster, self._tell, log.last_freed())
+        self.restored = records.restore(self._counted(), configurations, cluster, self._emit, log.last_freed())
         self.book = self.restored.book
         self._node_states = {node.name: node.state for node in self.restored.setup.nodes}
         self._left: dict[str, NodeState] = {}
@@ -109,17 +109,17 @@ class Service:
             self._note_node(entry)
         for live in list(self.book.jobs.values()):
             if live.status == "running" or (live.status == "starting" and not live.follows):
-                self._start(live)  # it may have been handed over
+                self._start(live)  # it may have been launched before the restart
             elif live.status == "stopping":
                 executor.stop(self._launch_of(live))
 
-    # What is asked
+    # Requests
 
     def submit(self, document: Mapping[str, Any], actor: str) -> dict[str, Any]:
-        """A job as in scheduler.model.Job, without `submitted_at`; `payload` is for the executor. The same job again
-        is the same job.
+        """Submits a job: a scheduler.model.Job without `submitted_at`, with a `payload` for the executor. Submitting
+        the same job again changes nothing.
 
-        Errors: RefusedError if it is no job, or another of that name is known.
+        Errors: RefusedError if it is invalid, or another job has that id.
         """
         try:
             json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
@@ -157,10 +157,10 @@ class Service:
             return self.show(job.job_id)
 
     def cancel(self, job_id: str, actor: str) -> dict[str, Any]:
-        """Ends a job. What runs is stopped first; its quota is free at once. One that is being stopped does not come
-        back.
+        """Cancels a job. A running one is stopped, and its quota is free at once; a preempted one that is still
+        stopping does not run again.
 
-        Errors: RefusedError if it would not come back anyway.
+        Errors: RefusedError if the job is ending already.
         """
         with self._lock:
             live = self._live(job_id)
@@ -177,7 +177,7 @@ class Service:
             return self.show(job_id)
 
     def hold(self, job_id: str, actor: str) -> dict[str, Any]:
-        """A pending job waits until it is released."""
+        """Holds a pending job until it is released."""
         with self._lock:
             self._expect(job_id, "pending")
             self._happen("hold", job_id, {"actor": actor})
@@ -190,8 +190,8 @@ class Service:
             return self.show(job_id)
 
     def suspend(self, job_id: str, actor: str) -> dict[str, Any]:
-        """A job waits no more, or is stopped, and its devices are free when it is gone. It keeps its place in the queue
-        until it is resumed.
+        """Suspends a pending or running job until it is resumed; a running one is stopped, and its devices are free
+        when it has ended. It keeps its place in the queue.
 
         Errors: RefusedError if it is a service's replica, or is held, suspended or ending already; one that is still
         being stopped and was resumed meanwhile is not.
@@ -212,7 +212,7 @@ class Service:
             return self.show(job_id)
 
     def resume(self, job_id: str, actor: str) -> dict[str, Any]:
-        """A suspended job waits again, in its submission's place; one that is still being stopped, once it has.
+        """Lets a suspended job wait again, in order of submission; one that is still stopping, once it has stopped.
 
         Errors: RefusedError if it is not suspended, or was resumed already.
         """
@@ -228,7 +228,7 @@ class Service:
             return self.show(job_id)
 
     def renew(self, job_id: str, actor: str) -> dict[str, Any]:
-        """The lease of a running job begins anew.
+        """Renews the lease of a running job.
 
         Errors: RefusedError if it does not run, or has none.
         """
@@ -240,7 +240,7 @@ class Service:
             return self.show(job_id)
 
     def finish(self, job_id: str, succeeded: bool, actor: str) -> dict[str, Any]:
-        """A running job is over, says whoever runs it.   Errors: RefusedError where that is the executor."""
+        """Ends a running job, as reported by whoever runs it.   Errors: RefusedError if the executor runs it."""
         with self._lock:
             self._expect(job_id, "running")
             if not isinstance(self.executor, Recorder):
@@ -254,8 +254,8 @@ class Service:
     def demand(
         self, service: str, waiting: int | None, working: int | None, utilization: float | None = None
     ) -> dict[str, Any]:
-        """How many requests wait for a service and are in work, as before where None, and how used its replicas are;
-        they follow. Asked often: only what changes is written down, and what keeps it busy or known.
+        """Reports a service's waiting requests, requests in work (None: unchanged) and utilization; its replicas
+        follow. Called often, so only changes are logged, and reports that keep the service from being idle or unknown.
 
         Errors: RefusedError if there is no such service, or less than nothing.
         """
@@ -274,20 +274,21 @@ class Service:
                 raise RefusedError(f"service {service}", f"has a utilization of {utilization}", "Expected 0 to 1")
             now, use = self._now(), state.service.use
             fades = now - state.busy_at >= min(state.service.idle_seconds / 4, DEMAND_SECONDS)
-            news = (waiting, working) != (state.waiting, state.working) or ((waiting or working) and fades)
+            changed = (waiting, working) != (state.waiting, state.working) or ((waiting or working) and fades)
             if utilization is not None and use is not None:
                 trial = copy.deepcopy(state)
                 trial.observe(waiting, working, now, utilization)
                 old = now - state.used_at >= min(use.fresh_seconds, state.service.idle_seconds) / 4
-                news = news or old or trial.desired(now) != state.desired(now)
-            if news:
+                changed = changed or old or trial.desired(now) != state.desired(now)
+            if changed:
                 body: dict[str, Any] = {"service": service, "waiting": waiting, "working": working}
                 body |= {} if utilization is None else {"utilization": utilization}
                 self._happen("demand", body=body, changes=False)
             return self.service(service)
 
     def service(self, name: str) -> dict[str, Any]:
-        """A service as it is now. cold_unit_seconds: device units x seconds that its replicas were cold."""
+        """The current state of a service.   cold_unit_seconds: device units x seconds in which its replicas were
+        cold."""
         with self._lock:
             state = self.restored.services.states[name]
             return {
@@ -307,7 +308,7 @@ class Service:
             return [self.service(name) for name in self.restored.services.states]
 
     def pools(self) -> list[dict[str, Any]]:
-        """What each model of each pool has and where it is, in device units (see scheduler.pools)."""
+        """Capacity by pool and model, in device units (see scheduler.pools)."""
         with self._lock:
             return [asdict(line) for line in self._pool_lines()]
 
@@ -315,7 +316,7 @@ class Service:
         return pool_lines(self.restored.core, self._now())
 
     def ready(self, job_id: str) -> dict[str, Any]:
-        """A service's replica serves from now on."""
+        """Reports that a service's replica is ready."""
         with self._lock:
             self._expect(job_id, "running")
             state = self.restored.services.states.get(self.book.jobs[job_id].job.service)
@@ -333,11 +334,11 @@ class Service:
             self._set_node(index[name], state)
 
     def hear_agent(self, node: str, document: Any) -> dict[str, Any]:
-        """What a node's agent says, and what is wanted of it then (see collectors.jobs.wire).
+        """Takes the report of a node's agent, and returns what the node should run (see collectors.jobs.wire).
 
-        While nothing can be written down, what is wanted is what was before.
+        While the log cannot be written, that is what it should run before.
 
-        Errors: RefusedError if it says nothing that can be read, no such node is there, or another reports for it.
+        Errors: RefusedError if the report is invalid, the node is unknown, or another agent reports for it.
         """
         with self._lock:
             if not isinstance(self.executor, Agents):
@@ -360,13 +361,13 @@ class Service:
                 number = next(n for n, one in enumerate(self.restored.setup.nodes) if one.name == node)
                 self._watch_node(number, self.executor)
                 self._launch(self.executor.jobs_on(node))
-            except LedgerError as error:  # it has not happened yet; without an answer, the node would stop all it runs
+            except LedgerError as error:  # has no effect yet; without an answer, the node would stop everything
                 log_to.error("node %s: %s", node, error)
             return self.executor.answer(node).model_dump(mode="json")
 
     def configure(self, settings: Settings) -> None:
-        """Other settings from now on; those as they were do nothing.   Errors: SettingsError if nodes are missing
-        or others, LedgerError if it cannot be written down; the settings are as before."""
+        """Applies settings; unchanged ones do nothing.   Errors: SettingsError if nodes are missing or changed,
+        LedgerError if the log cannot be written; the settings are then as before."""
         with self._lock:
             wanted = settings.model_dump(mode="json")
             configurations = self.log.of_kind("configured")
@@ -381,20 +382,20 @@ class Service:
             self.callbacks.configure(settings, self.log.of_kind("configured"))
 
     def _add_nodes(self, configurations: Sequence[Entry]) -> None:
-        """The same state with nodes that the last of the configurations names first; they open when it happens."""
+        """Restores the same state with the nodes that the last configuration added; applying its entry opens them."""
         known = self.log.last
 
-        def tell(record: str, rows: Sequence[Row]) -> None:
+        def emit(record: str, rows: Sequence[Row]) -> None:
             if self.outbox.number > known:
-                self._tell(record, rows)
+                self._emit(record, rows)
 
         freed = self.log.last_freed()
-        self.restored = records.restore(self._counted(), configurations, self.cluster, tell, freed)
+        self.restored = records.restore(self._counted(), configurations, self.cluster, emit, freed)
         self.book = self.restored.book
         for node in self.restored.setup.nodes:
             self._node_states.setdefault(node.name, node.state)
 
-    # What is known
+    # Queries
 
     def show(self, job_id: str) -> dict[str, Any]:
         with self._lock:
@@ -418,7 +419,7 @@ class Service:
             }
 
     def list(self, status: str = "", queue: str = "", limit: int = MOST_LISTED) -> list[dict[str, Any]]:
-        """Jobs that are not over, in the order of submission."""
+        """Jobs that have not ended, in order of submission."""
         with self._lock:
             found = [
                 job_id
@@ -428,10 +429,10 @@ class Service:
             return [self.show(job_id) for job_id in found[:limit]]
 
     def room(self, job_id: str, most_moves: int = 4) -> dict[str, Any]:
-        """Which running replicas to move so that a pending job fits: a proposal, nothing is moved. Only what may be
-        preempted is thought of; all that move stop before any starts again.
+        """Proposes moves of running replicas that make room for a pending job; moves nothing. Considers preemptible
+        replicas only; all that move stop before any starts again.
 
-        most_moves: for each of its replicas.   moves None: none were found, which proves nothing.
+        most_moves: for each replica of the job.   `moves` is None if none were found, though some may exist.
         """
         with self._lock:
             self._expect(job_id, "pending")
@@ -457,7 +458,7 @@ class Service:
             return {"job_id": job_id, "moves": moves, "nodes": [nodes[grant.node].name for grant in found.grants]}
 
     def explain(self, job_id: str) -> dict[str, Any]:
-        """Everything about a job, also one that is over: why it waits, when it may start, what was decided."""
+        """Everything about a job, also an ended one: why it waits, when it may start, all decisions."""
         with self._lock:
             history = self.log.of_job(job_id)
             if not history:
@@ -476,24 +477,24 @@ class Service:
             return document
 
     def why(self, job_id: str) -> tuple[Reason, ...]:
-        """Why a job does not run; empty: it does, or is about to."""
+        """Why a job does not run; empty if it runs or is about to."""
         with self._lock:
             return self._why(job_id, self._live(job_id))
 
     def expected(self, job_id: str) -> tuple[datetime, datetime] | None:
-        """Between which instants a pending job starts, with the confidence of `explain`; None: nobody knows."""
+        """The interval of a pending job's expected start, with the confidence of `explain`; None if unknown."""
         with self._lock:
             found = self._interval(job_id) if self._live(job_id).status == "pending" else None
             return None if found is None else (found["from"], found["to"])
 
     def measured(self, what: Callable[[Service], Any]) -> Any:
-        """Reads several things as of one moment."""
+        """Calls `what` with the service locked, so that it reads a consistent state."""
         with self._lock:
             self.book.meter.advance(self._now())
             return what(self)
 
     def series(self) -> Sequence[Series]:
-        """Its metrics now. The demand that fragmentation is measured for is what waits and runs."""
+        """The current metrics. Fragmentation is measured for the demand of pending and running jobs."""
         with self._lock:
             requests = [live.job.request for live in self.book.jobs.values()]
             demand = typical_demand(requests) if requests else WHOLE_GPUS
@@ -504,8 +505,8 @@ class Service:
     # The loop
 
     def step(self) -> bool:
-        """One round: what is over, limits, a cycle where something changed, starts that can go, events. Answers
-        whether it did anything."""
+        """Runs one round: ended jobs, time limits, a cycle if something changed, launches, events. Returns whether it
+        did anything."""
         with self._lock:
             before = self.log.last
             for over in self.executor.poll():
@@ -552,7 +553,7 @@ class Service:
         self._note_reasons(now)
 
     def _note_reasons(self, now: float) -> None:
-        """Writes down the reasons of jobs whose codes are others than before."""
+        """Logs the reasons of pending jobs whose codes have changed."""
         codes = {job_id: tuple(reason.code for reason in reasons) for job_id, reasons in self.waiting.items()}
         changed = [job_id for job_id, found in codes.items() if self.restored.codes.get(job_id) != found]
         if changed:
@@ -560,7 +561,7 @@ class Service:
             self._happen("reasons", body=body, at=now, jobs=tuple(changed), changes=False)
 
     def _noted(self, job_id: str) -> Sequence[dict[str, Any]]:
-        """The reasons as they are written down; the expected start with the interval that `explain` shows."""
+        """A job's reasons for the log; the expected start with the interval that `explain` shows."""
         found: Sequence[dict[str, Any]] = [plain(reason) for reason in self.waiting[job_id]]
         interval = self._interval(job_id)
         for one in found:
@@ -569,7 +570,7 @@ class Service:
         return found
 
     def _launch(self, among: Sequence[str] | None = None) -> None:
-        """Starts what was decided, of these jobs or of all, once those are gone whose devices it was given."""
+        """Launches decided starts, of these jobs or of all, once the previous jobs have left their devices."""
         jobs = self.book.jobs
         starting = [one for one in (jobs if among is None else among) if one in jobs and jobs[one].status == "starting"]
         for job_id in starting:
@@ -586,7 +587,7 @@ class Service:
         )
 
     def _start(self, live: Live) -> float | None:
-        """Brings it to its world. What cannot be started has failed."""
+        """Brings a job to its world; fails it if it cannot be started. Returns since when it has run; None: not yet."""
         try:
             return self.executor.start(self._launch_of(live))
         except LedgerError as error:
@@ -595,7 +596,7 @@ class Service:
             return None
 
     def _watch_node(self, number: int, executor: SeesNodes) -> None:
-        """One that nobody answers for has failed, one that takes nothing new is in maintenance, until it is back."""
+        """Follows the executor's view of a node: failed or in maintenance, until it is available again."""
         name = self.restored.setup.nodes[number].name
         said, state, left = executor.outage(name), self._node_states[name], self._left.get(name)
         if said == "available":
@@ -605,7 +606,7 @@ class Service:
             self._set_node(number, said, BY_LEASE, was=left or state)
 
     def _set_node(self, number: int, state: NodeState, by: str = "", was: NodeState = "available") -> None:
-        """was: what it is again when its agent is back."""
+        """was: the state to return to when its agent is back."""
         body: dict[str, Any] = {"node": number, "state": state}
         if by:
             body |= {"by": by, "was": was}
@@ -642,7 +643,7 @@ class Service:
         self.executor.confirm(over)
 
     def _may_retry(self, over: Over, live: Live) -> bool:
-        """Whether its submitter wants it to run again after such an end, and it did not so as often before."""
+        """Whether a job's payload asks for a retry after such an end, and it has retries left."""
         if over.result != "failed" or not live.payload.get("retries"):
             return False
         stops = [entry for entry in self.log.of_job(over.job_id) if entry.kind == "stop"]
@@ -650,7 +651,7 @@ class Service:
         return retried < int(live.payload["retries"])
 
     def _enforce_limits(self) -> None:
-        """Stops what has run for as long as it may, and warns of what soon will have."""
+        """Stops jobs at their limits, and warns shortly before."""
         now, before = self._now(), self.restored.settings.policies.warn_before
         running = ((job_id, live) for job_id, live in self.book.jobs.items() if live.status == "running")
         ends = [(job_id, live, *live.ends) for job_id, live in running if live.ends]
@@ -664,7 +665,7 @@ class Service:
         return live.job.lease_seconds is not None or self.callbacks.wants("ends_soon")
 
     def _give_back_unused(self) -> None:
-        """Reservations that nobody uses end before their time."""
+        """Ends reservations that were idle too long."""
         for one in self.restored.core.unused(self._now()):
             text = f"nothing of {', '.join(sorted(one.tenants))} ran there for {one.idle_seconds:.0f} s"
             body = {"reservation": one.name, "start": one.start, "text": text}
@@ -672,7 +673,7 @@ class Service:
             log_to.warning("reservation %s is given up: %s", one.name, text)
 
     def _scale(self) -> None:
-        """Replicas of services come and go with their queues."""
+        """Submits and stops replicas of services according to demand."""
         for state in [*self.restored.services.states.values()]:
             scaling = state.scale(self._now(), self._is_known)
             for job in scaling.submit:
@@ -691,7 +692,7 @@ class Service:
         self.executor.stop(self._launch_of(live))
 
     def _edge_passed(self, now: float) -> bool:
-        """Whether time alone has changed what is possible: a reservation's edge, or a promise that fell due."""
+        """Whether a reservation began or ended, or a promise fell due, so that a cycle is needed without an event."""
         due = self.restored.core.next_promise(self._planned_at)
         return due <= now or any(self._planned_at < edge <= now for edge in self.restored.setup.edges())
 
@@ -704,14 +705,14 @@ class Service:
         jobs: tuple[str, ...] = (),
         changes: bool = True,
     ) -> Entry:
-        """On disk first, then applied.   changes: what could make another plan."""
+        """Writes an entry to the log, then applies it.   changes: whether it could change the next plan."""
         (entry,) = self.log.append([Entry(kind, self._now() if at is None else at, job_id, body or {}, jobs)])
         self._count(entry)
         self.restored.apply(entry)
         self._due |= changes
         return entry
 
-    # Its own
+    # Internal
 
     def _now(self) -> float:
         restored = getattr(self, "restored", None)
@@ -723,15 +724,15 @@ class Service:
             yield entry
 
     def _count(self, entry: Entry) -> None:
-        """Whatever is reported next is by this entry."""
+        """Attributes the rows that are emitted next to this entry."""
         self.outbox.number = self.callbacks.number = entry.sequence
 
-    def _tell(self, record: str, rows: Sequence[Row]) -> None:
-        """Warnings are for callbacks alone; why a job waits is for the books alone."""
+    def _emit(self, record: str, rows: Sequence[Row]) -> None:
+        """Passes rows to outbox and callbacks; warnings only to callbacks, reasons for waiting only to the outbox."""
         if record != "warnings":
-            self.outbox.tell("events" if record == "waits" else record, rows)
+            self.outbox.put("events" if record == "waits" else record, rows)
         if record != "waits":
-            self.callbacks.tell(record, rows)
+            self.callbacks.put(record, rows)
 
     def _live(self, job_id: str) -> Live:
         live = self.book.jobs.get(job_id)
@@ -759,12 +760,12 @@ class Service:
         return {"job_id": job.job_id, "status": ended(self.log.of_job(job.job_id))}
 
     def _unstartable(self, job: Job, payload: Mapping[str, Any]) -> Cause | None:
-        """Why the executor could not run it rightly."""
+        """Why the executor could not run a job correctly; None if it could."""
         found = self.executor.refusal(job, payload, self.restored.setup.nodes)
         return Cause("CannotRun", found) if found else None
 
     def _why(self, job_id: str, live: Live) -> tuple[Reason, ...]:
-        """Why a job does not run, unless it is about to."""
+        """Why a job does not run; empty if it is about to."""
         if live.status == "pending":
             return self._reasons(job_id)
         if live.status == "held":
@@ -780,7 +781,7 @@ class Service:
         return self.waiting.get(job_id) or (Reason("PendingEvaluation", "no cycle has looked at it yet"),)
 
     def _interval(self, job_id: str) -> dict[str, Any] | None:
-        """Between which instants it starts with so much confidence, by so many starts; None: too few are known."""
+        """The interval of a job's expected start, with its confidence and the outcomes behind it; None: too few."""
         found = self.restored.core.expectations.first_interval(job_id)
         if found is None:
             return None
@@ -792,7 +793,7 @@ class Service:
         }
 
     def _past_errors(self) -> dict[str, Any]:
-        """How good expected starts were: late is positive."""
+        """Errors of expected starts in seconds; late is positive."""
         errors = sorted(self.restored.core.expectations.errors)
         if not errors:
             return {"known": 0}
@@ -804,5 +805,5 @@ def _written(seconds: float) -> str:
 
 
 def _concerned(actions: Sequence[Any]) -> list[str]:
-    """Jobs that a plan concerns: who starts, shrinks, gives way, and for whom."""
+    """Jobs that a plan concerns: started, resized, preempted ones, and preemptors."""
     return [name for action in actions for name in (action.job_id, getattr(action, "by_job", "")) if name]

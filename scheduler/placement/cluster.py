@@ -1,6 +1,6 @@
-"""What is free where, in arrays over nodes; what is taken and given back, exactly; and what was tried, undone.
+"""Free capacity in arrays over nodes: grants are taken and given back exactly, and trials are rolled back.
 
-The order of the nodes is the order in which ties are decided: the first wins.
+Ties are decided by the order of the nodes: the first wins.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ BoolArray = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
 MOST_SHAPES = 1024
-"""Shapes whose scores are remembered; the one that was asked first goes first."""
+"""Shapes with cached scores; the oldest is evicted first."""
 
 FEW_CHANGES = 16
-"""So many of the last changes are remembered in their order; for more, all nodes are looked through."""
+"""Recent changes that are recorded in order; for more, all nodes are checked."""
 
 
 class DeviceKind(NamedTuple):
@@ -39,7 +39,7 @@ class DeviceKind(NamedTuple):
 
 
 class _HeldBack(NamedTuple):
-    """Units of a kind that ordinary jobs may not take for now."""
+    """Undo entry: units of a kind that ordinary jobs may not take for now."""
 
     kind: int
     units: int
@@ -118,7 +118,7 @@ class Cluster:
         return row
 
     def shape(self, request: Request) -> Shape:
-        """What the request means on these nodes; the same object for equal requests, while it is remembered."""
+        """The request's shape on these nodes; cached, so the same object for equal requests."""
         key = shape_key(request)
         found = self._shapes.get(key)
         if found is None:
@@ -135,7 +135,7 @@ class Cluster:
         return (self.changed_at > clock).nonzero()[0]
 
     def known(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What was computed under that key from this version of the cluster, or is now."""
+        """The value for a key, computed once per version of the cluster."""
         if self._known_of != self.version:
             self._known.clear()
             self._known_of = self.version
@@ -149,21 +149,21 @@ class Cluster:
         return self._known_of == self.version and key in self._known
 
     def take(self, grant: Grant, request: Request) -> None:
-        """Holds the share.
+        """Takes a grant.
 
         Errors: PlacementError if any part of it is not free; nothing is taken then.
         """
         self._apply(grant, request, 1)
 
     def give_back(self, grant: Grant, request: Request) -> None:
-        """The exact opposite of `take`, also on a node that has failed since.
+        """Reverses `take`, also on a node that has failed since.
 
         Errors: PlacementError if it was not held; nothing changes then.
         """
         self._apply(grant, request, -1)
 
     def set_state(self, node: int, state: NodeState) -> None:
-        """What is held there stays held; only an available node is given more."""
+        """Sets a node's state. Grants on it stay; only an available node gets new ones."""
         if self._marks:
             self._undo.append((node, self.states[node]))
         if self.headroom is not None:
@@ -172,15 +172,15 @@ class Cluster:
         self.open[node] = state == "available"
         self._touch(node)
 
-    def keep_free(self, kept: Mapping[str, HeadroomRule]) -> None:
-        """What each of these pools keeps free from ordinary requests now. `recount` follows, if any are held."""
-        self.headroom = Headroom(self.nodes, self.states, kept, self.width) if kept else None
+    def keep_free(self, rules: Mapping[str, HeadroomRule]) -> None:
+        """Sets the pools' reserves. Call `recount` afterwards if there are grants."""
+        self.headroom = Headroom(self.nodes, self.states, rules, self.width) if rules else None
         for shape in self._shapes.values():
             shape.forget_costs()
         self._renew()
 
     def recount(self, held: Iterable[tuple[Grant, Request]]) -> None:
-        """Of all that is held, what is of ordinary requests."""
+        """Recomputes the headroom from all grants and their requests."""
         if self.headroom is not None:
             self.headroom.ordinary[:] = 0
             for grant, request in held:
@@ -188,7 +188,7 @@ class Cluster:
             self._renew()
 
     def hold_back(self, kind: int, units: int) -> None:
-        """Ordinary requests may take so much less of a kind of `headroom`."""
+        """Reduces what ordinary requests may take of a kind of `headroom`."""
         assert self.headroom is not None
         self.headroom.ordinary[kind] += units
         if self._marks:
@@ -201,7 +201,7 @@ class Cluster:
                 self.headroom.ordinary[kind] += sign * units
 
     def mark(self) -> int:
-        """From here on changes are remembered, until this mark is rolled back or kept. Marks nest."""
+        """Starts recording changes, until the mark is rolled back or kept. Marks nest."""
         self._marks.append((len(self._undo), self.version))
         return len(self._marks) - 1
 
@@ -312,7 +312,7 @@ class Cluster:
         self._touched.append(node)
 
     def _renew(self) -> None:
-        """Something else than a node has changed."""
+        """Starts a new version after a change other than of a node."""
         self.clock += 1
         self.version = self.clock
         self._touched.clear()

@@ -1,8 +1,8 @@
-"""What to move to make room: a proposal, nothing is moved here.
+"""Proposes moves of running replicas that make room for a request; moves nothing itself.
 
-Two ways are tried. A chain: the request takes the place of one replica, that one the place of another, and so on, until
-the last fits where there is room; the shortest chain first. A set: several replicas leave one node together and each
-fits elsewhere. Smaller replicas are moved before larger ones.
+It tries chains: the request takes the place of one replica, which takes the place of another, until the last fits on
+free capacity; the shortest chains first. And sets: several replicas leave one node, and each fits elsewhere. Smaller
+replicas are moved before larger ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scheduler.placement.holdings import Holding, Holdings
 MOST_TRIED = 12
 """Chains, and sets, that are tried on the cluster before giving up."""
 MOST_LONGER = 12
-"""Chains of each length, the cheapest ones, that are made longer when none of that length ends well."""
+"""The cheapest chains of each length that are extended if none of that length succeeds."""
 MOST_SWAPS = 6
 """Chains of each length that are tried though nothing is free for the last."""
 MOST_TRIED_OF_A_KIND = 3
@@ -87,7 +87,7 @@ def carry_out(cluster: Cluster, proposal: Proposal) -> None:
 
 
 class _Search:
-    """For room for one replica."""
+    """A search for room for one replica."""
 
     def __init__(self, cluster: Cluster, holdings: Holdings, request: Request, policy: Policy, most_moves: int) -> None:
         self.cluster, self.holdings, self.policy = cluster, holdings, policy
@@ -194,7 +194,7 @@ class _Search:
         return None
 
     def _sets(self) -> list[list[int]]:
-        """Of each node on which it helps: the positions to move, none of them for nothing; cheapest first."""
+        """For each node where it helps, the necessary positions to move; the cheapest set first."""
         fits = {
             kind: fits_somewhere(self.cluster, self.holdings.requests[kind], self.policy)
             for kind in set(self.kind.tolist())

@@ -1,4 +1,4 @@
-"""Placing one replica, or a gang: scores are kept by request and policy, and only what changed is scored anew."""
+"""Places a replica or a gang by a policy's scores, which are cached by request and updated for changed nodes only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Scorer(Protocol):
 
 
 class Policy(Protocol):
-    """How to choose among the nodes and devices on which a request fits. draws: whether chance has a part in it."""
+    """How to choose among the nodes and devices on which a request fits.   draws: whether the choice is random."""
 
     draws: bool = False
 
@@ -38,11 +38,11 @@ class Policy(Protocol):
         """The node to take, given a score by node (UNFIT where it does not fit); -1 if there is none."""
 
     def begin(self, moment: float) -> None:
-        """What chance chooses from here on depends on the moment, and on nothing that was chosen before."""
-        return  # where chance has no part in it
+        """Reseeds a random policy from the moment, so that its choices depend on nothing chosen before."""
+        return  # for policies that are not random
 
     def aside(self) -> AbstractContextManager[None]:
-        """What is chosen within changes nothing of what chance chooses after it."""
+        """A context whose choices do not affect a random policy's later ones."""
         return nullcontext()
 
 

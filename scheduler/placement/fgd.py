@@ -1,4 +1,4 @@
-"""FGD: the node and devices on which the request adds least fragmentation for what is typically asked.
+"""FGD: chooses the node and devices on which the request adds least fragmentation for a typical demand.
 
 Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023; score and rounding as in its published simulator.
 """
@@ -43,8 +43,8 @@ class Fgd(First):
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class _Scored:
-    """What is remembered for all shapes that want the same devices, by a node's states and its levels before and
-    after: its score, and the states of the device that it likes."""
+    """Cache for all shapes with the same device part: by a node's states and its levels before and after, the score,
+    and the states of the best device."""
 
     scores: dict[int, int] = field(default_factory=dict)
     liked: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class _Scored:
 
 class _Fgd(Scorer):
     """A node's score depends on its devices' states and on the levels of its CPU before and after, so each such triple
-    is scored once; unless device memory is asked for, which the states do not tell."""
+    is scored once; unless device memory is requested, which the states do not contain."""
 
     def __init__(self, shape: Shape, fragmentation: Fragmentation, scored: _Scored) -> None:
         self.shape, self.fragmentation = shape, fragmentation

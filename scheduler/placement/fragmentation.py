@@ -59,13 +59,13 @@ def typical_demand(requests: Iterable[Request], cover: float = 0.95) -> Demand:
 def demand_of(counted: Sequence[tuple[Request, int]], cover: float = 0.95) -> Demand:
     """The first of these shapes, most frequent first, that together make up at least that part of all."""
     total = float(sum(count for _request, count in counted))
-    kept = 0
+    taken = 0
     covered = 0.0
     while covered < cover * total:
-        covered += counted[kept][1]
-        kept += 1
-    part = covered / total if kept < len(counted) else 1.0
-    return Demand(tuple(Task(request, count / total / part) for request, count in counted[:kept]))
+        covered += counted[taken][1]
+        taken += 1
+    part = covered / total if taken < len(counted) else 1.0
+    return Demand(tuple(Task(request, count / total / part) for request, count in counted[:taken]))
 
 
 @dataclass(frozen=True, slots=True)

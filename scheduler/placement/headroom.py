@@ -1,7 +1,7 @@
-"""What pools keep free from ordinary jobs, device kind by device kind: how much ordinary jobs may still take.
+"""Capacity that pools reserve, and how much ordinary jobs may still take, by kind of device.
 
-A kind of a pool (model and units of a whole device) is one account: ordinary jobs together hold at most what is usable
-there less what is kept. Who may take the rest says so by a `Privileged` request. Shares count by their units.
+A kind is a model and size of device in a pool. Ordinary jobs together hold at most its usable units less the reserved
+ones; only a `Privileged` request may take the rest. Shares count by their units.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from scheduler.model import Grant, Node, NodeState, Privileged, Request
 
 IntArray = npt.NDArray[np.int64]
 USABLE: tuple[NodeState, ...] = ("available", "reserved")
-"""States of a node whose devices are there."""
+"""States in which a node's devices count as capacity."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadroomRule:
-    """What a pool keeps back of each of its kinds of device: units, or a part of what is usable, rounded up to whole
-    devices."""
+    """What a pool reserves of each kind of device: units, or a part of the usable ones, rounded up to whole devices."""
 
     units: int = 0
     part: Fraction = Fraction(0)
 
     def of(self, usable: int, whole: int) -> int:
-        """Units, of so many usable ones.   whole: of a device."""
+        """Reserved units of `usable` ones.   whole: units of a device."""
         if self.part:
             return min(usable, math.ceil(self.part * usable / whole) * whole)
         return min(usable, self.units)
@@ -46,20 +45,20 @@ class Kind(NamedTuple):
 
 
 class Headroom:
-    """kinds: of which something is kept.   number: of each device's kind, by node and device; -1: it is of none.
+    """kinds: with a reserve.   number: index of each device's kind, by node and device; -1: none.
 
     usable, ordinary: units by kind that are there, and that ordinary jobs hold, or promises keep for them.
     """
 
     def __init__(
-        self, nodes: Sequence[Node], states: Sequence[NodeState], kept: Mapping[str, HeadroomRule], width: int
+        self, nodes: Sequence[Node], states: Sequence[NodeState], rules: Mapping[str, HeadroomRule], width: int
     ) -> None:
-        self._kept = kept
+        self._rules = rules
         kinds: dict[Kind, int] = {}
         self.number: IntArray = np.full((len(nodes), width), -1, dtype=np.int64)
         for n, node in enumerate(nodes):
             for d, device in enumerate(node.devices):
-                if node.pool in kept:
+                if node.pool in rules:
                     kind = Kind(node.pool, device.model, device.units)
                     self.number[n, d] = kinds.setdefault(kind, len(kinds))
         self.kinds = tuple(kinds)
@@ -73,12 +72,12 @@ class Headroom:
         self.count_nodes(states)
 
     def count_nodes(self, states: Iterable[NodeState]) -> None:
-        """Anew, from the states of all nodes."""
+        """Recomputes usable units from the states of all nodes."""
         self.usable[:] = sum((units for units, state in zip(self._by_node, states, strict=True) if state in USABLE), 0)
         self._settle()
 
     def change_node(self, node: int, before: NodeState, after: NodeState) -> bool:
-        """A node's state is another one. Answers whether more or fewer devices are usable."""
+        """Applies a change of a node's state. Returns whether the number of usable devices changed."""
         if (before in USABLE) == (after in USABLE):
             return False
         self.usable += self._by_node[node] * (1 if after in USABLE else -1)
@@ -87,19 +86,19 @@ class Headroom:
 
     def _settle(self) -> None:
         for number, usable in enumerate(self.usable.tolist()):
-            self.limit[number] = usable - self.kept(number)
+            self.limit[number] = usable - self.reserved(number)
 
-    def kept(self, number: int) -> int:
-        """Units of a kind that ordinary jobs may not hold."""
+    def reserved(self, number: int) -> int:
+        """Reserved units of a kind."""
         kind = self.kinds[number]
-        return self._kept[kind.pool].of(int(self.usable[number]), kind.units)
+        return self._rules[kind.pool].of(int(self.usable[number]), kind.units)
 
     def left(self) -> IntArray:
-        """Units by kind that ordinary jobs may take; less than none where they hold more than they may."""
+        """Units by kind that ordinary jobs may still take; negative if they hold too much."""
         return self.limit - self.ordinary
 
     def of(self, grant: Grant, request: Request) -> dict[int, int]:
-        """Units by kind that the grant takes of what ordinary jobs may."""
+        """Units by kind that a grant takes of the headroom."""
         found: dict[int, int] = {}
         free = request.kept_in if isinstance(request, Privileged) else frozenset()
         for device, units in zip(grant.devices, grant.units, strict=True):
@@ -109,7 +108,8 @@ class Headroom:
         return found
 
     def costs(self, request: Request, need: npt.NDArray[np.int32], never: int) -> IntArray:
-        """By node and kind: what a replica may come to there. need: units by device; `never` where it is not for it."""
+        """By node and kind: the most that a replica may take of the headroom.   need: units by device; `never` if
+        unsuitable."""
         free = request.kept_in if isinstance(request, Privileged) else frozenset()
         found: IntArray = np.zeros((len(self.number), len(self.kinds)), dtype=np.int64)
         asked = np.where(need == never, 0, need)

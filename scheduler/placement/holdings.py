@@ -1,4 +1,4 @@
-"""Who holds what on which node, in arrays, so that "if this one were gone" can be asked of all of them at once."""
+"""Running replicas and their grants in arrays, to evaluate for all at once what each would free."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Holdings:
             rows.slots[number, d] |= bits
 
     def remove(self, job_id: str, replica: int) -> None:
-        """Of one that is not held, nothing."""
+        """Removes a replica's holding, if there is one."""
         number = self._numbers.pop((job_id, replica), None)
         if number is not None:
             self._held[number] = None

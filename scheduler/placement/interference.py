@@ -1,7 +1,7 @@
-"""Anti-interference: shares of a device go where measured co-location slows everybody down least.
+"""Anti-interference: places shares of devices where measured co-location slows workloads down least.
 
-Co-location is measured: `speeds[a, b]` is the speed of a workload of class a beside one of class b, 1 being its speed
-alone. What was not measured is taken as `unknown`.
+`speeds[a, b]` is the measured speed of a workload of class a next to one of class b, 1 being its speed alone; pairs
+that were not measured have the speed `unknown`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class AntiInterference(First):
         return self.base.aside()
 
     def slowdown(self, own: str, neighbours: Mapping[str, int]) -> float:
-        """Speed lost by a workload of class `own` beside these (by class, how many), theirs and its own, in workloads
-        at full speed."""
+        """Total speed lost by a workload of class `own` and these neighbours (count by class), in workloads at full
+        speed."""
         speed = self.speeds
         return sum(
             count * (2 - speed.get((own, other), self.unknown) - speed.get((other, own), self.unknown))
@@ -54,8 +54,8 @@ class _AntiInterference(Scorer):
 
     def scores(self, nodes: IntArray) -> IntArray:
         base = np.minimum(self.base.scores(nodes), _BASE - 1)
-        kept = [self._kept(node) for node in nodes.tolist()]
-        return np.array(kept, dtype=np.int64) * _BASE + base
+        speeds = [self._speed(node) for node in nodes.tolist()]
+        return np.array(speeds, dtype=np.int64) * _BASE + base
 
     def devices(self, node: int) -> tuple[int, ...]:
         by_slowdown = sorted(self.shape.usable_devices(node), key=lambda d: (self._slowdown(node, d), d))
@@ -65,8 +65,8 @@ class _AntiInterference(Scorer):
             return liked
         return tuple(sorted(chosen))
 
-    def _kept(self, node: int) -> int:
-        """Speed kept, 0 to 100, on the devices that would be taken there."""
+    def _speed(self, node: int) -> int:
+        """Remaining speed, 0 to 100, on the devices that would be taken on the node."""
         request = self.shape.request
         taken = self.shape.instance_grant(node).devices if request.profile else self.devices(node)
         lost = sum(self._slowdown(node, d) for d in taken) if request.devices else 0.0

@@ -201,16 +201,16 @@ def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray) -> dict[str
 
 
 def _reserved(cluster: Cluster, shape: Shape, usable: BoolArray) -> int:
-    """Of the cards that could be given, those that are kept free from such requests."""
-    headroom, request, kept = cluster.headroom, shape.request, 0
+    """How many of the available cards are reserved for other requests."""
+    headroom, request, reserved = cluster.headroom, shape.request, 0
     if headroom is None:
         return 0
     for kind, left in enumerate(headroom.left().tolist()):
         at = headroom.number == kind
         if shape.costs[:, kind].any() and (there := int((usable & at).sum())):
             most = max(0, left) // (int(shape.costs[:, kind].max()) // request.devices)
-            kept += max(0, there - most)
-    return kept
+            reserved += max(0, there - most)
+    return reserved
 
 
 def _text(counts: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""What a request means on the nodes of a cluster: where it could ever run, where it can now, how often."""
+"""A request on the nodes of a cluster: where it could run at all, where it fits now, and how many times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEVER = int(np.iinfo(np.int32).max)
 
 
 def shape_key(request: Request) -> Hashable:
-    """Equal for requests that can be placed alike."""
+    """A key that is equal for requests with the same placements."""
     r = request
     return (
         r.devices,
@@ -50,7 +50,7 @@ def shape_key(request: Request) -> Hashable:
 
 
 class Freed(NamedTuple):
-    """What is supposed to be free besides, row by row of the nodes asked about; the last three by device too."""
+    """Capacity to count as free in addition, by row of the nodes asked about; the last three also by device."""
 
     cpu: IntArray
     host_memory: IntArray
@@ -123,7 +123,7 @@ class Shape:
         return np.where(fits, most, 0)
 
     def permitted(self) -> BoolArray | None:
-        """By node, whether what pools keep free from ordinary requests leaves one replica there; None: everywhere."""
+        """By node, whether the pools' reserves leave room for one replica; None: everywhere."""
         headroom = self.cluster.headroom
         if headroom is None or not self.request.devices:
             return None
@@ -193,14 +193,15 @@ class Shape:
         return ((c.capacity >= self.need) & (c.memory >= r.memory_bytes)).astype(np.int64)
 
     def _shared(self, what: str, make: Callable[[], Array]) -> Array:
-        """What depends on the device part of a request alone: many shapes have the same, and it is never written to."""
-        r, kept = self.request, self.cluster.by_devices
+        """An array that depends only on the device part of a request, cached for all such shapes; do not write to
+        it."""
+        r, shared = self.request, self.cluster.by_devices
         key = (what, r.models, r.units, r.profile, r.memory_bytes)
-        found: Array | None = kept.get(key)
+        found: Array | None = shared.get(key)
         if found is None:
-            if len(kept) >= MOST_SHARED:
-                del kept[next(iter(kept))]
-            found = kept[key] = make()
+            if len(shared) >= MOST_SHARED:
+                del shared[next(iter(shared))]
+            found = shared[key] = make()
             found.flags.writeable = False
         return found
 

@@ -1,7 +1,7 @@
-"""The tree of tenants of one pool: what each may still take, in device units, kept up to date with every change.
+"""The tree of tenants of one pool: how many device units each may still take, updated with every change.
 
 Source of the arithmetic: Kueue's hierarchical cohorts (KEP-79). On top of it a tenant's `limit` caps all that it and
-its descendants hold. The root, '', is nobody's: its nominal is the capacity that no tenant is guaranteed.
+its descendants hold. The root, '', is no tenant: its nominal is the capacity that nobody is guaranteed.
 """
 
 from __future__ import annotations
@@ -73,19 +73,20 @@ class Branch:
 class QuotaTree:
     """Errors: ValueError if a tenant is named twice, has an unknown parent, or is its own ancestor.
 
-    capacity: what there is in the pool; None = exactly what is guaranteed. More guarantees than capacity leave the
-    root nothing; what they then are worth is decided by placement.   whose: what its branches are, for people.
+    capacity: what there is in the pool; None = exactly what is guaranteed. More guarantees than capacity leave the root
+    nothing; what they then are worth is decided by placement.   level: what its branches are (tenant or queue), for
+    messages.
     """
 
-    def __init__(self, tenants: Iterable[Tenant], capacity: int | None = None, whose: str = "tenant") -> None:
-        self.capacity, self.whose = capacity, whose
+    def __init__(self, tenants: Iterable[Tenant], capacity: int | None = None, level: str = "tenant") -> None:
+        self.capacity, self.level = capacity, level
         self.root = Branch(ROOT, None, 0, 0)
         self._branches: dict[str, Branch] = {ROOT: self.root}
         self._paths: dict[str, tuple[Branch, ...]] = {}
         declared: dict[str, Tenant] = {}
         for tenant in tenants:
             if tenant.name in declared or tenant.name == ROOT:
-                raise ValueError(f"{whose} {tenant.name!r} is named twice")
+                raise ValueError(f"{level} {tenant.name!r} is named twice")
             declared[tenant.name] = tenant
         for name in declared:
             self._grow(name, declared, ())
@@ -95,9 +96,9 @@ class QuotaTree:
         if name in self._branches:
             return self._branches[name]
         if name in below:
-            raise ValueError(f"{self.whose} {name!r} is its own ancestor: {' < '.join((*below, name))}")
+            raise ValueError(f"{self.level} {name!r} is its own ancestor: {' < '.join((*below, name))}")
         if name not in declared:
-            raise ValueError(f"{self.whose} {below[-1]!r} has an unknown parent {name!r}")
+            raise ValueError(f"{self.level} {below[-1]!r} has an unknown parent {name!r}")
         tenant = declared[name]
         return self._attach(tenant, self._grow(tenant.parent, declared, (*below, name)))
 
@@ -140,13 +141,14 @@ class QuotaTree:
         return branch if branch is not None else self._attach(Tenant(name), self.root)
 
     def set_capacity(self, capacity: int) -> None:
-        """After nodes came or went. What is held stays, so that `available` may turn negative: a breach to report."""
+        """Sets the capacity after nodes were added or lost. Holdings stay, so `available` may turn negative: a
+        breach."""
         if capacity != self.capacity:
             self.capacity = capacity
             self._settle()
 
     def allowed_ever(self, name: str) -> int:
-        """The largest amount that limits would ever allow, if there were no end of what others lend."""
+        """The largest amount that limits would allow, if others lent without limit."""
         branch = self._branches[name]
         return min(_potential(branch, at_root=UNLIMITED), _below_limits(branch, held=False))
 
@@ -166,13 +168,13 @@ class QuotaTree:
         return "/" + "/".join(branch.name for branch in self.path(name))
 
     def available(self, name: str) -> int:
-        """Units that the tenant can take now, its own and borrowed. Negative: it, or somebody above, holds more than
-        its limit allows, or its subtree more than there is."""
+        """Units that the tenant can take now, its own and borrowed. Negative: it or an ancestor holds more than its
+        limit allows, or than there is."""
         branch = self._branches[name]
         return min(_available(branch), _below_limits(branch, held=True))
 
     def allowed(self, name: str) -> int:
-        """The same if there were no end of what others lend: what the tenant's own limits and those above allow."""
+        """As `available`, if others lent without limit: what the limits of the tenant and its ancestors allow."""
         branch = self._branches[name]
         return min(_available(branch, at_root=UNLIMITED), _below_limits(branch, held=True))
 
@@ -199,7 +201,7 @@ class QuotaTree:
             branch = branch.parent
 
     def remove(self, name: str, amount: int, surplus: int = 0) -> None:
-        """It gives them back; the exact reverse of `add`, in any order."""
+        """The tenant gives units back; the exact reverse of `add`, in any order."""
         branch: Branch | None = self._branches[name]
         above = amount
         while branch is not None:

@@ -70,5 +70,5 @@ def decayed(value: float, rate: float, seconds: float, half_life: float) -> floa
     """Unit-seconds after `seconds` in which `rate` units were held, from `value` before."""
     if seconds <= 0:
         return value
-    kept = math.exp2(-seconds / half_life)
-    return value * kept + rate * half_life / math.log(2) * (1 - kept)
+    remaining = math.exp2(-seconds / half_life)
+    return value * remaining + rate * half_life / math.log(2) * (1 - remaining)

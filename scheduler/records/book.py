@@ -1,8 +1,8 @@
-"""Applies what happens to jobs everywhere: the deciding state, the metrics, the events for billing.
+"""Applies what happens to jobs to the scheduling state, the metrics and the events for billing. It decides nothing.
 
-Simulator and live loop use it alike, so that they mean the same by a start and a preemption. It decides nothing.
-A decided job passes `starting` until it is launched, one that must end `stopping` until its devices are free; the
-deciding state counts both from the decision on, so that quota and devices are never given twice.
+Simulator and live loop share it, so that a start and a preemption mean the same in both. A job is `starting` from the
+decision until it is launched, and `stopping` until its devices are free; the scheduling state counts both from the
+decision on, so that quota and devices are never granted twice.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from scheduler.model import (
 from scheduler.records.events import NO_CAUSE, READY, Cause, Writer, gpus_held
 
 Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
-Tell = Callable[[str, Sequence[Row]], None]
+Emit = Callable[[str, Sequence[Row]], None]
 MILLISECOND = 0.001
-"""Of seconds: instants of events are rounded to it."""
+"""In seconds; times of events are rounded to it."""
 REQUEUED, RESUMED = "Requeued", "Resumed"
 TIME_LIMIT = Cause("TimeLimit", "ran as long as it was allowed to", "scheduler")
 LEASE_OVER = Cause("LeaseExpired", "was not renewed before its lease was over", "scheduler")
 
 
 class Core(Protocol):
-    """The state that decisions are made from. Each method tells it of a change; `plan` changes nothing."""
+    """The scheduling state (scheduler.cycle.core). Methods apply changes; `plan` changes nothing."""
 
     def amount(self, request: Request, replicas: int) -> int:
         """Device units of so many replicas."""
@@ -86,7 +86,7 @@ class Live:
     """A job that is not over. since: of its status.   released_at: when its quota was, where it is stopping.
 
     entitlement, grants, decision_id: of the attempt that runs or starts.   stop: how and why it will have ended.
-    payload: what its submitter said to whoever will run it.   world: the entry that gave it its grants.   reported_at:
+    payload: from its submitter, for its executor.   world: the entry that gave it its grants.   reported_at:
     when the books last heard of it; it has not ended before.   by: who holds or has suspended it.   resumed: why it
     waits again as soon as a suspended attempt is gone.   renewed_at: since when its lease runs.   warned: of which end
     it was warned.   reshaped: while it starts, what it held before, until when, and why it holds something else since.
@@ -139,10 +139,10 @@ class Live:
 
 
 class Book:
-    """tell: takes the rows of each event, with the name of their record type; None = nobody reads them."""
+    """emit: takes the rows of each event, with the name of their record type; None = nobody reads them."""
 
-    def __init__(self, core: Core, meter: Meter, writer: Writer, tell: Tell | None = None) -> None:
-        self.core, self.meter, self.writer, self._tell = core, meter, writer, tell
+    def __init__(self, core: Core, meter: Meter, writer: Writer, emit: Emit | None = None) -> None:
+        self.core, self.meter, self.writer, self._emit = core, meter, writer, emit
         self.jobs: dict[str, Live] = {}
         self._leaving: dict[str, Live] = {}
 
@@ -152,30 +152,32 @@ class Book:
         self.jobs[job.job_id] = Live(job, "pending", now, payload=payload or {}, reported_at=now)
         self.core.submit(job, now)
         self._meter_waits(job, now)
-        if self._tell:
-            self._tell("events", self.writer.submitted(job, now, sequence, cause=Cause(actor=actor)))
+        if self._emit:
+            self._emit("events", self.writer.submitted(job, now, sequence, cause=Cause(actor=actor)))
 
     def _meter_waits(self, job: Job, now: float) -> None:
         self.meter.submitted(job, now, self.core.amount(job.request, job.min_replicas))
 
     def reject(self, job: Job, now: float, sequence: int, cause: Cause) -> None:
-        """It was never let in; the books show that it was asked."""
-        if self._tell:
-            self._tell("events", self.writer.submitted(job, now, sequence))
-            self._tell("events", self.writer.ended("rejected", job, now, sequence, cause=cause))
+        """A job is refused; the books show its submission."""
+        if self._emit:
+            self._emit("events", self.writer.submitted(job, now, sequence))
+            self._emit("events", self.writer.ended("rejected", job, now, sequence, cause=cause))
 
     def waits(
         self, job_id: str, now: float, sequence: int, cause: Cause, expected_interval: Sequence[str] = ()
     ) -> None:
-        """Why it waits has changed. Told as "waits", for it is no other submission."""
+        """Why it waits has changed. Emitted as "waits", because it is not another submission."""
         live = self.jobs.get(job_id)
-        if self._tell and live is not None and live.status == "pending":
-            live.reported_at = at = max(now, live.reported_at + MILLISECOND)  # rows of one instant would be one
+        if self._emit and live is not None and live.status == "pending":
+            live.reported_at = at = max(
+                now, live.reported_at + MILLISECOND
+            )  # rows with the same time would replace each other
             rows = self.writer.waits(live.job, at, sequence, live.attempt, cause, expected_interval)
-            self._tell("waits", rows)
+            self._emit("waits", rows)
 
     def hold(self, job_id: str, now: float, actor: str = "") -> None:
-        """A pending job neither starts nor asks for anything until it is released."""
+        """Holds a pending job: it does not start, and requests nothing, until it is released."""
         live = self.jobs[job_id]
         self.core.withdraw(job_id, now)
         self.meter.withdrawn(job_id, now)
@@ -234,15 +236,15 @@ class Book:
                 live.world = sequence
             self.core.apply(action, now)
         for job_id, cause in resized.items():
-            if job_id in held:  # it may have begun already: its start will tell both
+            if job_id in held:  # it may have begun already: its start will report both
                 self.jobs[job_id].reshaped.append((now, held[job_id], cause))
             else:
                 self._resized(self.jobs[job_id], now, sequence, cause)
         self.meter.explained(plan.waiting)
 
     def launched(self, job_id: str, now: float, sequence: int, began_at: float | None = None) -> None:
-        """It runs, and pays, from now on; or since it began, where whoever runs it reported that later. By the
-        books not before those who had its devices were over, whatever the clocks of their nodes said."""
+        """It runs, and pays, from now on; or since it began, where whoever runs it reported that later. By the books it
+        never begins before the previous holders of its devices have ended, whatever their nodes' clocks show."""
         live = self.jobs[job_id]
         began = self._began(live, live.since, now, sequence, began_at)
         live.status, live.since = "running", began
@@ -256,11 +258,11 @@ class Book:
         since = [one for one in live.reshaped if one[0] > began]
         live.reshaped = []
         cause, shapes = Cause(decision_id=live.decision_id), [*(grants for _, grants, _ in since), live.grants]
-        if self._tell:
+        if self._emit:
             job, entitlement, attempt = live.job, live.entitlement, live.attempt
-            self._tell("events", self.writer.started(job, shapes[0], entitlement, began, sequence, attempt, cause))
+            self._emit("events", self.writer.started(job, shapes[0], entitlement, began, sequence, attempt, cause))
             for (at, _, why), grants in zip(since, shapes[1:], strict=True):
-                self._tell("events", self.writer.resized(job, grants, entitlement, at, sequence, attempt, why))
+                self._emit("events", self.writer.resized(job, grants, entitlement, at, sequence, attempt, why))
         live.reported_at = max([live.reported_at, began, *(at for at, _, _ in since)])
         return began
 
@@ -268,29 +270,29 @@ class Book:
         """A service's replica serves from now on; until now it was cold. It holds what it held."""
         live = self.jobs[job_id]
         live.reported_at = now
-        if self._tell:
+        if self._emit:
             cause = Cause(READY, decision_id=live.decision_id)
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
-            self._tell("events", rows)
+            self._emit("events", rows)
 
     def renew(self, job_id: str, now: float) -> None:
-        """Its lease runs from now on."""
+        """Renews a job's lease."""
         self.jobs[job_id].renewed_at = now
 
     def warn(self, job_id: str, ends_at: float, now: float, sequence: int, cause: Cause) -> None:
-        """A running job ends soon, which is no event of the books."""
+        """Emits a warning that a running job ends soon, which is no event for the books."""
         live = self.jobs[job_id]
         live.warned = ends_at
-        if self._tell:
-            self._tell("warnings", self.writer.ends_soon(live.job, now, ends_at, sequence, live.attempt, cause))
+        if self._emit:
+            self._emit("warnings", self.writer.ends_soon(live.job, now, ends_at, sequence, live.attempt, cause))
 
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
-        """A starting or running job is asked to stop; its quota is free from now on, its devices not yet."""
+        """Asks a starting or running job to stop; its quota is free from now on, its devices are not yet."""
         self.core.end(job_id, now, finished=False, comes_back=ending in COMES_BACK, leaves=True)
         self._stopping(self.jobs[job_id], ending, now, cause)
 
     def cancel(self, job_id: str, cause: Cause) -> None:
-        """A stopping job that would come back does not."""
+        """A stopping job that would wait again ends instead."""
         live = self.jobs[job_id]
         self.core.drop(job_id)
         live.stop, live.resumed = ("cancelled", cause), None
@@ -345,13 +347,13 @@ class Book:
     def set_node(self, node: int, state: NodeState, now: float) -> None:
         self.core.set_node(node, state, now)
         self.meter.node(node, state, now)
-        if self._tell:
-            self._tell("devices", self.writer.devices([node], state, now))
+        if self._emit:
+            self._emit("devices", self.writer.devices([node], state, now))
 
     def announce(self, nodes: Iterable[int], now: float) -> None:
-        """Devices that the books may not know yet."""
-        if self._tell:
-            self._tell("devices", self.writer.devices(nodes, "available", now))
+        """Emits devices that the books may not have yet."""
+        if self._emit:
+            self._emit("devices", self.writer.devices(nodes, "available", now))
 
     def by_status(self) -> Mapping[Status, int]:
         counts: dict[Status, int] = dict.fromkeys(get_args(Status), 0)
@@ -360,7 +362,7 @@ class Book:
         return counts
 
     def _preempt(self, live: Live, action: Preempt, now: float) -> bool:
-        """Answers whether nothing is left of it."""
+        """Preempts replicas. Returns whether the whole job was preempted."""
         replicas = min(action.replicas, len(live.grants))
         whole = replicas == len(live.grants)
         lost = 0.0
@@ -384,9 +386,9 @@ class Book:
             follower.not_before = max(follower.not_before, over)
             follower.follows.discard(live.job.job_id)
         live.followers, live.follows = [], set()
-        if self._tell:
+        if self._emit:
             released = over if live.grants and live.released_at is None else live.released_at
-            self._tell("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
+            self._emit("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
         live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
         live.reshaped = []
 
@@ -395,13 +397,13 @@ class Book:
         live.status, live.since, live.reported_at = "suspended", now, now
 
     def _wait_again(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
-        """As the next attempt."""
+        """Lets a job wait again, as its next attempt."""
         live.status, live.since, live.attempt, live.reported_at = "pending", now, live.attempt + 1, now
         live.by, live.resumed = "", None
         self.core.submit(live.job, now)
         self._meter_waits(live.job, now)
-        if self._tell:
-            self._tell("events", self.writer.submitted(live.job, now, sequence, live.attempt, cause))
+        if self._emit:
+            self._emit("events", self.writer.submitted(live.job, now, sequence, live.attempt, cause))
 
     def _stopping(self, live: Live, ending: Ending, now: float, cause: Cause) -> None:
         live.status, live.since, live.released_at, live.stop = "stopping", now, now, (ending, cause)
@@ -418,9 +420,9 @@ class Book:
             return
         live.reported_at = now
         self.meter.resized(live.job.job_id, live.grants, now)
-        if self._tell:
+        if self._emit:
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
-            self._tell("events", rows)
+            self._emit("events", rows)
 
 
 def _ended(live: Live, now: float, ended_at: float | None) -> float:

@@ -1,8 +1,8 @@
-"""What a cycle leaves to later ones beside its actions, as plain JSON: promises, failed searches, announced starts.
+"""What a cycle passes to later ones besides its actions, as JSON: promises, failed searches, announced starts.
 
-What it found of classes is not written: it holds until something is freed, so who reads the log plans the cycles since
-then once more. Only what differs from the cycle before is written. `promises` names all, in order: one that is as it
-was by its job's name, another as an object with what is new of it.
+Results about classes are not logged: they hold only until capacity is freed, so restoring plans the cycles since then
+once more. Only differences from the previous cycle are written. `promises` lists all in order: an unchanged one by its
+job's id, another as an object with its changed fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEW: Mapping[str, Any] = {
     "entitled": False,
     "spare": [],
 }
-"""What a promise of which nothing is known is compared with."""
+"""The promise that a new one is compared with."""
 
 
 def plan_cycle(core: Core, now: float) -> tuple[CyclePlan, dict[str, Any]]:
@@ -57,7 +57,7 @@ def _body(plan: CyclePlan, before: Promised, after: Promised, core: Core, now: f
 
 
 def decisive(body: Mapping[str, Any]) -> dict[str, Any]:
-    """All but what people are shown."""
+    """The part of a record that affects later decisions."""
     return {key: value for key, value in body.items() if key != "expected"}
 
 

@@ -1,11 +1,11 @@
-"""A job's life as rows of the events contract (docs/contracts.md): what billing reads.
+"""A job's lifecycle as rows of the events contract (docs/contracts.md), which billing reads.
 
 Each attempt of a job is an allocation of its own: `job`, then `job/2` after a preemption; the workload is the job.
 What the contract has no column for is a JSON object in `message`, always in this order, absent where it does not apply:
 
 sequence           of the log; it never falls, and orders what has the same time. Rows of one event share it
-state              of a service's replica: cold from its start, warm once it says that it is ready
-decision           id of the decision that did it; `gpuledger scheduler explain` shows it
+state              of a service's replica: cold from its start, warm once it reports that it is ready
+decision           id of the decision behind the event; `gpuledger scheduler explain` shows it
 entitlement        guaranteed, borrowed or reserved: by what the tenant held it from then on
 quota_released_at  when the tenant's quota was free again: at the decision
 resources_freed_at when the devices were: when nothing of the job ran any more. This is the event's own time
@@ -56,7 +56,7 @@ class Writer:
         self._wholes = set().union(*self._whole.values())
 
     def submitted(self, job: Job, now: float, sequence: int, attempt: int = 1, cause: Cause = NO_CAUSE) -> list[Row]:
-        """The attempt waits from now on."""
+        """Rows for an attempt that waits from now on."""
         return [self._row("submitted", job, self._asked(job), now, attempt, cause, {"sequence": sequence})]
 
     def waits(
@@ -241,7 +241,7 @@ def shares(nodes: Sequence[Node], grants: Sequence[Grant]) -> list[Share]:
 
 
 def partition_id(device: Device, profile: str, start: int) -> str:
-    """A MIG instance, as the driver calls it where the site has said so; else named after its place."""
+    """The id of a MIG instance: the driver's, if the settings have it, else one derived from its place."""
     place = f"{profile}@{start}"
     return dict(device.instances).get(place, f"{device.device_id}/{place}")
 

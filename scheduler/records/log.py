@@ -1,8 +1,8 @@
-"""The log: everything that happened to a scheduler, in one order, in a file that a crash cannot hurt.
+"""The log: everything that happened to a scheduler, in order, in a crash-safe file.
 
-One SQLite file in WAL mode, synced with every transaction: what `append` returned for is there after a kill or a
-power cut, whole or not at all, and once. A line of JSON with fsync would be as safe; SQLite also finds a job's entries
-without reading the others, and lets `explain` and `replay` read while the scheduler writes.
+One SQLite file in WAL mode, synced with every transaction: entries for which `append` returned survive a kill or power
+cut; a transaction is written completely or not at all. A line of JSON with fsync would be as safe; SQLite also finds a
+job's entries without reading the others, and lets `explain` and `replay` read while the scheduler writes.
 
 The state is what the entries make of an empty one (scheduler.records.book), and so are the events for billing: they
 are made again from the entries that the store has not confirmed, so none is lost and none reported in two ways.

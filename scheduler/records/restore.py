@@ -1,6 +1,6 @@
-"""Restores the state from a log's entries, exactly as it was; and a plan from the state before it.
+"""Restores the exact state from a log's entries, and repeats recorded plans from the state before them.
 
-All that decisions depend on went through the log, so the same entries make the same state, and the same state at the
+Everything that decisions depend on is in the log, so the same entries make the same state, and the same state at the
 same instant the same plan. Nodes are numbered in the order in which configurations first name them: a later one may add
 nodes, never take any away (set their state instead).
 """
@@ -19,7 +19,7 @@ from scheduler.cycle.core import Core
 from scheduler.cycle.reasons import NAMES_NOBODY
 from scheduler.metrics import Meter
 from scheduler.model import Job, Node, NodeState, Plan
-from scheduler.records.book import Book, Tell
+from scheduler.records.book import Book, Emit
 from scheduler.records.cycles import decisive, plan_cycle, recall_cycle
 from scheduler.records.events import NO_CAUSE, Cause, Writer, instant
 from scheduler.records.log import FREED_AT_END, FREEING, Entry
@@ -56,7 +56,7 @@ class Restored:
     codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
-        """What the entry says has happened.   Errors: LedgerError if that cannot be after what came before it."""
+        """Applies an entry.   Errors: LedgerError if it contradicts the entries before it."""
         try:
             self._apply(entry)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -123,7 +123,7 @@ class Restored:
                 book.set_node(body["node"], body["state"], at)
             case "demand":
                 state = self.services.states.get(body["service"])
-                if state is not None:  # the settings had it no more, as logs of before may say
+                if state is not None:  # not in the settings any more, as in old logs
                     state.observe(body["waiting"], body["working"], at, body.get("utilization"))
             case "ready":
                 self.services.ready(book.jobs[job_id].job, at)
@@ -189,13 +189,13 @@ def restore(
     entries: Iterable[Entry],
     configurations: Sequence[Entry],
     cluster: str,
-    tell: Tell | None = None,
+    emit: Emit | None = None,
     freed: int | None = None,
     explain: bool = True,
 ) -> Restored:
     """The state after the entries.
 
-    configurations: all `configured` entries among them.   tell: takes the rows of all events again.   freed: number of
+    configurations: all `configured` entries among them.   emit: takes the rows of all events again.   freed: number of
     an entry after which cycles are planned again, for what they found of classes.   explain: whether plans say why.
     Errors: LedgerError if there is no configuration, or one took nodes away.
     """
@@ -207,7 +207,7 @@ def restore(
     start = configurations[0].at
     core = setup.core((), start, explain)
     meter = Meter(nodes, setup.tenants, setup.queues, start)
-    book = Book(core, meter, Writer(cluster, nodes), tell)
+    book = Book(core, meter, Writer(cluster, nodes), emit)
     restored = Restored(book, core, setup, settings, Services(settings.build_services()))
     for number in range(len(settings.nodes()), len(nodes)):
         restored._open(number, "failed", start)  # until a configuration names it

@@ -1,7 +1,7 @@
-"""The smallest number of nodes with which a trace keeps a bound on waiting, found by halving.
+"""Finds the fewest nodes with which a trace keeps a bound on waits, by bisection.
 
-More nodes nearly always mean shorter waits, not always (a packing may turn out worse by one node more); what is
-answered was simulated and keeps the bound, and one step fewer was simulated and did not.
+More nodes nearly always mean shorter waits, but not always (one node more may lead to a worse packing). The result was
+simulated and keeps the bound, and one node fewer was simulated and does not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Discrete events over the deciding state: arrivals, ends, and instants at which time alone changes what is possible.
+"""Discrete-event simulation of the scheduling state: arrivals, ends, and instants at which windows begin or end.
 
-Virtual time jumps from one instant to the next. All that happens in an instant is taken in first, ends before arrivals;
-then one cycle decides, and another if it preempted somebody, who waits again. What a job needs is known
-until it is over and then forgotten; arrivals are read one by one.
+Virtual time jumps from one instant to the next. All events of an instant are applied first, ends before arrivals; then
+a cycle runs, and another if it preempted a job, which waits again. Arrivals are read one by one, and ended jobs are
+forgotten.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from scheduler.records.book import TIME_LIMIT, Book, Live
 from scheduler.records.events import NO_CAUSE, Cause
 
 CYCLE_SECONDS = 0.001
-"""From one cycle of an instant to the next, so that what the two decide has different times in the books."""
+"""Between cycles of one instant, so that their decisions have different times in the books."""
 MOST_CYCLES = 16
-"""Of one instant. A plan that goes on deciding has found a circle, which the next event breaks."""
+"""Maximum cycles in one instant; if plans still decide then, they repeat each other until the next event."""
 SUSPENDED = Cause("Suspended", actor="trace")
 
 
@@ -142,7 +142,7 @@ class Simulation:
             moments.append(self._pauses[0][0])
         if wake is not None and self.book.jobs:
             moments.append(wake)
-        if self._due:  # a cycle is owed, and only the spacing holds it back
+        if self._due:  # a cycle is due, and waits only for the spacing
             moments.append(self._last_cycle + self.clock.spacing)
         elif self.clock.tick and goes_on and self.book.jobs:
             moments.append(self._last_cycle + self.clock.tick)
@@ -169,7 +169,7 @@ class Simulation:
             _, begins, job_id = self._pauses.popleft()
             live = self.book.jobs.get(job_id)
             if live is None:
-                continue  # it is over, or not there yet
+                continue  # it has ended, or was not submitted yet
             if begins and live.status in ("pending", "running"):
                 runs = live.status == "running"
                 if runs:
@@ -196,10 +196,10 @@ class Simulation:
             for action in plan.actions:
                 self._carry_out(action)
             if not any(isinstance(action, Preempt) for action in plan.actions):
-                break  # nobody waits who did not wait before
+                break  # no further job waits
 
     def _carry_out(self, action: Start | Preempt | Resize) -> None:
-        """What a live executor would do, in no time: stop and free, launch, resize."""
+        """Does at once what a live executor would do: stop and free, launch, resize."""
         live, work = self.book.jobs[action.job_id], self._work[action.job_id]
         if isinstance(action, Preempt) and live.status == "stopping":
             work.left = self._left_after_restart(live, work)

@@ -1,7 +1,7 @@
-"""The reference scheduler on the simulated fleet (collectors.simulated): it decides who starts where on all nodes that
-are not Slurm's, and the fleet does what jobs do to a scheduler: they give up, fail, grow, and devices break.
+"""The reference scheduler as the scheduler of the simulated fleet (collectors.simulated), except on Slurm's nodes.
 
-A slot of the fleet is a device here: partitions and replicas are laid out already, and are given away whole.
+The fleet simulates what jobs and devices do: users give up, jobs fail and grow, devices break. A slot of the fleet is a
+device here: partitions and replicas are fixed, and are granted whole.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, R
 from scheduler.records.events import message, written
 from scheduler.setup import Setup
 
-TELLS_EVERY_MS = 600_000
-"""How far apart it says why jobs wait."""
+REPORT_EVERY_MS = 600_000
+"""Interval of the counts of pending jobs by reason."""
 LIMIT_FACTOR = 1.5
-"""Time limits that users give, as multiples of what they need: backfill lives on them."""
+"""Users' time limits, as a multiple of the run time; backfill depends on them."""
 
 
 class FleetScheduler:
@@ -107,7 +107,7 @@ class FleetScheduler:
         return self._slots_of(grants)
 
     def usable(self, slots: Sequence[Slot], usable: bool, now: int) -> None:
-        """A slot that is broken is one that is taken by nobody."""
+        """Marks slots as usable or not; an unusable slot is taken, by no job."""
         for slot in slots:
             if usable == (slot in self._closed):
                 node, index = self._where[slot]
@@ -122,7 +122,7 @@ class FleetScheduler:
                 self.core.version += 1
 
     def decide(self, now: int) -> Sequence[Decided]:
-        self._tell(now)
+        self._report_waiting(now)
         plan = self.core.plan(now / 1000)
         found = []
         for action in plan.actions:
@@ -141,7 +141,7 @@ class FleetScheduler:
         return [*found, *self._changed(now)]
 
     def _changed(self, now: int) -> list[Decided]:
-        """What waits for another reason than before: its code. A text each time would take longer than all else."""
+        """Pending jobs whose reason code changed; without texts, which would cost more than everything else."""
         codes = {job_id: why[0].code for job_id, why in LiveWaiting(self.core).items()}
         changed = [job_id for job_id, code in codes.items() if self._codes.get(job_id) != code]
         self._codes = codes
@@ -165,18 +165,18 @@ class FleetScheduler:
         return found
 
     def reported(self) -> Sequence[Row]:
-        self._tell(self._end)
+        self._report_waiting(self._end)
         return self._reported
 
-    def _tell(self, now: int) -> None:
-        """What has held since the last decision, at each instant at which it is reported until now."""
-        waiting = self._waiting() if now - self._reported_until >= TELLS_EVERY_MS else []
-        while now - self._reported_until >= TELLS_EVERY_MS:
-            self._reported_until += TELLS_EVERY_MS
-            self._reported += rows(waiting, self._cluster, self._reported_until / 1000, TELLS_EVERY_MS / 1000)
+    def _report_waiting(self, now: int) -> None:
+        """Reports the counts since the last decision, at each interval until now."""
+        waiting = self._waiting() if now - self._reported_until >= REPORT_EVERY_MS else []
+        while now - self._reported_until >= REPORT_EVERY_MS:
+            self._reported_until += REPORT_EVERY_MS
+            self._reported += rows(waiting, self._cluster, self._reported_until / 1000, REPORT_EVERY_MS / 1000)
 
     def _waiting(self) -> list[Series]:
-        """How many jobs of each queue wait for which first reason, as the scheduler's own metrics tell it."""
+        """Pending jobs by queue and first reason, as in the scheduler's own metrics."""
         counts = Counter(
             (self.core.pending[job_id][0].queue, why[0].code) for job_id, why in LiveWaiting(self.core).items()
         )

@@ -103,7 +103,7 @@ def report(
         "bounded_slowdown_p95": slowdown.at(0.95),
         "expected_intervals": expectations.intervals,
         "expected_confidence": CONFIDENCE,
-        "expected_kept_ratio": expectations.kept / expectations.intervals if expectations.intervals else None,
+        "expected_kept_ratio": expectations.met / expectations.intervals if expectations.intervals else None,
         "wait_bound_violations": sum(queue.violations.total() for queue in meter.queues.values()),
         "utilization_ratio": meter.utilization,
         "jain_index": meter.jain(),

@@ -1,4 +1,4 @@
-"""A trace under one configuration: everything put together, and its report."""
+"""Simulates a trace under one configuration, and makes its report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.cycle.core import Core
 from scheduler.metrics import Meter
 from scheduler.model import Job
 from scheduler.placement.fragmentation import Fragmentation, typical_demand
-from scheduler.records.book import Book, Tell
+from scheduler.records.book import Book, Emit
 from scheduler.records.events import Writer
 from scheduler.setup import Setup
 from scheduler.simulate.engine import Clock, Pause, Simulation
@@ -21,7 +21,7 @@ from scheduler.simulate.timeline import Timeline
 FRAGMENTATION = "fragmentation_ratio"
 CURVES = ("held_gpus", "waiting_jobs", FRAGMENTATION)
 TICK = 300.0
-"""Seconds between looks at what waits, where decisions change while nothing happens."""
+"""Seconds between cycles without events, if decisions can change without one."""
 HOUR = 3600.0
 
 
@@ -29,7 +29,7 @@ def simulate(
     jobs: Sequence[Job],
     setup: Setup,
     prices: Mapping[str, Decimal] | None = None,
-    tell: Tell | None = None,
+    emit: Emit | None = None,
     cluster_name: str = "simulated",
     spacing: float = 0.0,
     curves: bool = True,
@@ -38,7 +38,7 @@ def simulate(
 ) -> Report:
     """Runs the jobs, in the order of submission, to their end.
 
-    tell:    takes rows of devices and events: what a ledger is built from. The devices are there from an hour before
+    emit:    takes rows of devices and events: what a ledger is built from. The devices are there from an hour before
              the first submission to the full hour after the last end.
     prices:  of a GPU-hour by device model, for the report's costs.
     spacing: least seconds between two cycles; 0 = one at every instant at which something happens.
@@ -52,8 +52,8 @@ def simulate(
     meter = Meter(setup.nodes, setup.tenants, setup.queues, start)
     writer = Writer(cluster_name, setup.nodes)
     everything = range(len(setup.nodes))
-    if tell:
-        tell("devices", writer.devices(everything, "available", start - HOUR))
+    if emit:
+        emit("devices", writer.devices(everything, "available", start - HOUR))
     watch = _Watch(meter, core, jobs, start) if curves else None
     clock = Clock(spacing, TICK if setup.depends_on_time() else 0.0, setup.edges())
     step, reported = max(1, len(jobs) // 100), 0
@@ -66,9 +66,9 @@ def simulate(
             reported = meter.over
             on_progress(reported)
 
-    outcome = Simulation(Book(core, meter, writer, tell), clock, each).run(jobs, pauses=pauses)
-    if tell and jobs:
-        tell("devices", writer.devices(everything, "removed", -(-outcome.until // HOUR) * HOUR))
+    outcome = Simulation(Book(core, meter, writer, emit), clock, each).run(jobs, pauses=pauses)
+    if emit and jobs:
+        emit("devices", writer.devices(everything, "removed", -(-outcome.until // HOUR) * HOUR))
     curve = watch.timeline.points() if watch else ()
     return report(setup.name, meter, outcome, prices, curve, time.perf_counter() - began, core.expectations)
 

@@ -1,8 +1,8 @@
-"""Traces as jobs and nodes: Philly, openb, or any list of jobs as CSV; which one it is, the columns tell.
+"""Reads traces as jobs and nodes: Philly, openb, or any CSV list of jobs; the columns determine which.
 
-A trace tells how long a job ran, seldom how long it was allowed to: the time limit is assumed, a multiple of the run
-time, and the notes say so. A job that is larger than any node is a gang of equal replicas, as large as fit.
-Devices and jobs are named as `gpuledger replay` names them, so that the books of both can be compared.
+Traces have run times, but seldom time limits: these are assumed as a multiple of the run time, and the notes say so. A
+job larger than any node becomes a gang of equal replicas, as large as fit. Devices and jobs have the names that
+`gpuledger replay` gives them, so that the books of both can be compared.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Layout:
-    """A list of jobs: whose columns mean which of ours (see `_ROW`).
+    """A format of a list of jobs: which of its columns are ours (see `_ROW`).
 
     prefix: jobs without an id of their own are named after their row.   zero: seconds since the epoch of the list's 0.
     """
@@ -144,7 +144,7 @@ def gang(gpus: int, largest: int) -> tuple[int, int]:
 
 
 class _Seen(Exception):  # noqa: N818 (no error)
-    """The first row, whose columns are what was wanted."""
+    """Raised at the first row, which has the columns."""
 
 
 def _columns(path: Path) -> set[str]:

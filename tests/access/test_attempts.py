@@ -131,8 +131,8 @@ def keys_of(name: str, address: str, device: str) -> list[tuple[str, ...]]:
 
 
 def waits(failed: list[float], allowed: int, now: float) -> float:
-    lately = [at for at in failed if now - at < 300]
-    return lately[-allowed] + 300 - now if len(lately) >= allowed else 0.0
+    recent = [at for at in failed if now - at < 300]
+    return recent[-allowed] + 300 - now if len(recent) >= allowed else 0.0
 
 
 def test_how_long_one_waits_is_reckoned_from_all_that_failed() -> None:

@@ -103,7 +103,7 @@ def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehou
             assert found is not None
             return {"Cookie": f"gpuledger={found[1]}", "Sec-Fetch-Site": "same-origin"}
 
-        def told(roles: set[Role]) -> dict[str, str]:
+        def from_provider(roles: set[Role]) -> dict[str, str]:
             sub = (ISSUER, "1", "eve", frozenset(roles), frozenset[str](), now, "192.0.2.1")
             return {
                 "Cookie": f"gpuledger={authenticator.sessions.by_provider(*sub)[1]}",
@@ -123,7 +123,7 @@ def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehou
             "disabled": (session("off"), lambda: change_person(there, "test", now, "off", disabled=True)),
             "demoted": (session("less"), lambda: change_person(there, "test", now, "less", roles=["analyst"])),
             "a new password": (session("new"), lambda: change_person(there, "test", now, "new", "another horse 1")),
-            "other roles at the provider": (told({Role.admin}), lambda: told({Role.analyst})),
+            "other roles at the provider": (from_provider({Role.admin}), lambda: from_provider({Role.analyst})),
             "revoked": (revoked, lambda: revoke_token(there, ROOT, now, public)),
             "its owner disabled": (token("bot")[1], lambda: change_person(there, "test", now, "bot", disabled=True)),
             "its owner demoted": (token("b2")[1], lambda: change_person(there, "test", now, "b2", roles=["operator"])),

@@ -139,8 +139,8 @@ def test_a_callback_of_a_page_takes_what_the_page_takes(served_site: Site) -> No
             body["state"][0]["value"] = "?sql=SELECT+K-4711"
             answer = client.post("/_dash-update-component", json=body)
             assert "K-4711" not in answer.text
-            told = "no scope sql" if read in headers["Authorization"] else "requires the role"
-            assert told in answer.text
+            reason = "no scope sql" if read in headers["Authorization"] else "requires the role"
+            assert reason in answer.text
 
 
 @pytest.mark.parametrize("tenant", OTHERS)

@@ -58,9 +58,9 @@ def test_an_objective_that_is_not_a_tenants_is_not_there_for_it(served_site: Sit
         mine = asked(client, f"/objectives/main-wait?{AT}")
         assert [(row["tenant"], row["subject"]) for row in mine] == [("vision", "main")]
         for route in ("objectives", "interference"):
-            told = [client.get(f"{PREFIX}/{route}?tenant={who}") for who in ("speech", "nobody")]
-            assert [one.status_code for one in told] == [403, 403]
-            assert told[0].text.replace("speech", "nobody") == told[1].text, (
+            answers = [client.get(f"{PREFIX}/{route}?tenant={who}") for who in ("speech", "nobody")]
+            assert [one.status_code for one in answers] == [403, 403]
+            assert answers[0].text.replace("speech", "nobody") == answers[1].text, (
                 "whether there is such a tenant is not told"
             )
 
@@ -156,5 +156,5 @@ def test_a_tenant_with_no_name_sees_nothing(served_site: Site) -> None:
 
 
 def test_each_rule_is_of_a_table_that_there_is(served_site: Site) -> None:
-    told = table_filters(served_site.store, frozenset({"vision"}))
-    assert all(f"'{table}': '" in told for table in FILTERS)
+    filters = table_filters(served_site.store, frozenset({"vision"}))
+    assert all(f"'{table}': '" in filters for table in FILTERS)

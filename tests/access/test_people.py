@@ -255,13 +255,13 @@ def test_a_name_that_nobody_has_takes_as_long_as_one_that_is_there(
     add_person(house.access, "root", NOW, "off", PASSWORD, ["analyst"])
     change_person(house.access, "root", NOW, "off", disabled=True)
     costs: list[tuple[int, ...]] = []
-    from access import secrets as kept
+    from access import secrets as hashing
 
-    scrypt = kept._scrypt
-    monkeypatch.setattr(kept, "_scrypt", lambda *asked: (costs.append(asked[2:]), scrypt(*asked))[1])
+    scrypt = hashing._scrypt
+    monkeypatch.setattr(hashing, "_scrypt", lambda *asked: (costs.append(asked[2:]), scrypt(*asked))[1])
     for name, password in (("ada", "x"), ("off", PASSWORD), ("nobody", "x"), ("ada", PASSWORD), ("ada", "x" * 2000)):
         checked_password(house.access, name, password)
-    assert costs == [(kept.SCRYPT_N, kept.SCRYPT_R, kept.SCRYPT_P)] * 5
+    assert costs == [(hashing.SCRYPT_N, hashing.SCRYPT_R, hashing.SCRYPT_P)] * 5
 
 
 @pytest.mark.parametrize("stored", ["", "md5$1$2$3$4$5", "scrypt$16$8$1$AAAA", "scrypt$16$8$1$AAAA$AAAA$AAAA"])
@@ -321,19 +321,19 @@ def test_any_bytes_are_text_of_a_cookie_and_back() -> None:
 
 def test_a_session_lives_until_its_end_and_is_deleted_by_the_next_one(house: House) -> None:
     add_person(house.access, "root", NOW, "ada", PASSWORD, ["analyst"])
-    kept = Sessions(house.access, timedelta(hours=8))
+    session_store = Sessions(house.access, timedelta(hours=8))
 
     def begins(at: datetime) -> str:
-        found = kept.by_password("ada", PASSWORD, at, HERE)
+        found = session_store.by_password("ada", PASSWORD, at, HERE)
         assert found is not None
         return found[1]
 
     end = NOW + timedelta(hours=8)
     first, second = begins(NOW), begins(NOW + SECOND)
     assert first != second and len(first) == 43
-    assert kept.known(first, end - timedelta(microseconds=1)) is not None
-    assert kept.known(first, end) is None
-    assert (kept.known("x", NOW), kept.known("", NOW)) == (None, None)
+    assert session_store.known(first, end - timedelta(microseconds=1)) is not None
+    assert session_store.known(first, end) is None
+    assert (session_store.known("x", NOW), session_store.known("", NOW)) == (None, None)
     begins(end - SECOND)
     with house.access.reading() as connection:
         assert len(connection.execute(select(sessions)).all()) == 3
@@ -345,27 +345,27 @@ def test_a_session_lives_until_its_end_and_is_deleted_by_the_next_one(house: Hou
     assert first not in str(rows) and third not in str(rows), "a cookie is nowhere"
     (ada,) = list_people(house.access)
     assert ada.seen_at == end
-    assert kept.known(second, end) == ada
+    assert session_store.known(second, end) == ada
 
 
 def test_each_sign_in_and_sign_out_is_noted_with_where_it_came_from(house: House) -> None:
     add_person(house.access, "root", NOW, "ada", PASSWORD, ["analyst"])
-    kept = Sessions(house.access, DAY)
-    assert kept.by_password("ada", "x" * 12, NOW, HERE) is None
+    session_store = Sessions(house.access, DAY)
+    assert session_store.by_password("ada", "x" * 12, NOW, HERE) is None
     house.notes.clear()
-    found = kept.by_password("ada", PASSWORD, NOW, HERE)
+    found = session_store.by_password("ada", PASSWORD, NOW, HERE)
     assert found is not None
     assert house.note == (NOW, "ada", "access.sign_in", "ada", "", {"address": HERE, "how": "password"})
-    kept.end("of nobody", NOW)
+    session_store.end("of nobody", NOW)
     assert len(house.notes) == 1
-    kept.end(found[1], NOW + SECOND)
+    session_store.end(found[1], NOW + SECOND)
     assert house.note == (NOW + SECOND, "ada", "access.sign_out", "ada", "", {})
-    assert kept.known(found[1], NOW + SECOND) is None
-    kept.end(found[1], NOW + SECOND)
+    assert session_store.known(found[1], NOW + SECOND) is None
+    session_store.end(found[1], NOW + SECOND)
     assert len(house.notes) == 2
-    over = kept.by_password("ada", PASSWORD, NOW, HERE)
+    over = session_store.by_password("ada", PASSWORD, NOW, HERE)
     assert over is not None
-    kept.end(over[1], NOW + 2 * DAY)
+    session_store.end(over[1], NOW + 2 * DAY)
     assert [action for _, _, action, *_ in house.notes].count("access.sign_out") == 1, "it was over"
     with house.access.reading() as connection:
         assert connection.execute(select(sessions)).all() == []

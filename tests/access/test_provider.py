@@ -56,9 +56,9 @@ class Fake:
         return [one for _, one, _ in self.asked].count(url)
 
     def signs(self, key: ECKey = OLD, **claims: Any) -> None:
-        told = {name: value for name, value in {**CLAIMS, **claims}.items() if value is not None}
+        payload = {name: value for name, value in {**CLAIMS, **claims}.items() if value is not None}
         header = {"alg": "ES256", "kid": key.kid}
-        self.answers[TOKEN] = {"id_token": jwt.encode(header, told, key, algorithms=["ES256"])}
+        self.answers[TOKEN] = {"id_token": jwt.encode(header, payload, key, algorithms=["ES256"])}
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def idp(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 
 def provider(secret: str = "s", **more: Any) -> Provider:
-    told = {"issuer": ISSUER, "client_id": CLIENT, "roles": {"ops": Role.operator, "ten": Role.tenant},
+    options = {"issuer": ISSUER, "client_id": CLIENT, "roles": {"ops": Role.operator, "ten": Role.tenant},
             "tenant_prefix": "t-", **more}  # fmt: skip
-    return Provider(Oidc(**told), secret, HOME)
+    return Provider(Oidc(**options), secret, HOME)
 
 
 def comes_back(of: Provider, note: dict[str, str] | None = None, **query: str) -> Identity:

@@ -110,9 +110,11 @@ def test_what_somebody_says_who_is_not_trusted_is_ignored(served_site: Site, beh
             assert addresses(served_site)[-1] == PROXY
 
 
-@pytest.mark.parametrize("told", ["garbage", "a" * 3000, '"9.9.9.9"', "unknown", "9.9.9.9, x"])
-def test_what_a_proxy_tells_that_is_no_address_is_not_believed(served_site: Site, behind: str, told: str) -> None:
-    assert signs_in(behind, PROXY, {"X-Forwarded-For": told, "X-Forwarded-Proto": "https"}).status_code == 303
+@pytest.mark.parametrize("forwarded_for", ["garbage", "a" * 3000, '"9.9.9.9"', "unknown", "9.9.9.9, x"])
+def test_what_a_proxy_tells_that_is_no_address_is_not_believed(
+    served_site: Site, behind: str, forwarded_for: str
+) -> None:
+    assert signs_in(behind, PROXY, {"X-Forwarded-For": forwarded_for, "X-Forwarded-Proto": "https"}).status_code == 303
     assert addresses(served_site)[-1] == PROXY
 
 

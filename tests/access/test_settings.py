@@ -174,11 +174,13 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 
 
 def test_more_proxies_come_after_those_of_the_file() -> None:
-    told = AccessSettings(trusted_proxies=("10.0.0.1",), session=timedelta(hours=1))
-    assert believing(told, ["::1", "10.0.0.0/8"]) == replace(told, trusted_proxies=("10.0.0.1", "::1", "10.0.0.0/8"))
-    assert believing(told, []) == told
+    configured = AccessSettings(trusted_proxies=("10.0.0.1",), session=timedelta(hours=1))
+    assert believing(configured, ["::1", "10.0.0.0/8"]) == replace(
+        configured, trusted_proxies=("10.0.0.1", "::1", "10.0.0.0/8")
+    )
+    assert believing(configured, []) == configured
     with pytest.raises(AccessError, match="--trusted-proxy: 'x' is neither an address nor a network"):
-        believing(told, ["10.0.0.1", "x"])
+        believing(configured, ["10.0.0.1", "x"])
 
 
 GROUPS = Oidc(
@@ -267,7 +269,7 @@ def test_where_it_is_says_the_environment_then_the_file_then_the_warehouse(
     for name in (VARIABLE, PASSWORD_FILE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     warehouse = store_at(f"chdb://{tmp_path}", embedded=True)
-    told = AccessSettings(access_store="sqlite:////told", access_store_password_file=Path("/told"))
+    configured = AccessSettings(access_store="sqlite:////told", access_store_password_file=Path("/told"))
 
     def opened(settings: AccessSettings | None = None) -> tuple[str, Path | None]:
         found = cast("Any", open_access(warehouse, settings))
@@ -277,11 +279,11 @@ def test_where_it_is_says_the_environment_then_the_file_then_the_warehouse(
 
     usual = f"sqlite:///{tmp_path}/access.sqlite"
     assert opened() == opened(AccessSettings()) == (usual, None)
-    assert opened(told) == ("sqlite:////told", Path("/told"))
+    assert opened(configured) == ("sqlite:////told", Path("/told"))
     monkeypatch.setenv(PASSWORD_FILE_VARIABLE, "/of the environment")
-    assert opened(told) == ("sqlite:////told", Path("/of the environment"))
+    assert opened(configured) == ("sqlite:////told", Path("/of the environment"))
     monkeypatch.setenv(VARIABLE, "sqlite:////environment")
-    assert opened(told) == ("sqlite:////environment", Path("/of the environment"))
+    assert opened(configured) == ("sqlite:////environment", Path("/of the environment"))
 
 
 def test_an_access_store_that_cannot_be_brought_up_to_date_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,18 +345,19 @@ def test_a_file_that_cannot_be_made_says_why(tmp_path: Path) -> None:
 
 def test_a_server_of_postgresql_is_asked_as_us_and_waited_for_ten_seconds(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("sesame\n")
-    told: dict[str, Any] = {}
+    passed: dict[str, Any] = {}
 
     def made(url: Any, **more: Any) -> Any:
-        told.update(more, url=url)
+        passed.update(more, url=url)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(access_store, "create_engine", made)
         access_store._postgresql(make_url("postgresql://u@h:7/db?sslmode=require"), tmp_path / "password")
     assert (
-        told.pop("url").render_as_string(hide_password=False) == "postgresql+psycopg://u:sesame@h:7/db?sslmode=require"
+        passed.pop("url").render_as_string(hide_password=False)
+        == "postgresql+psycopg://u:sesame@h:7/db?sslmode=require"
     )
-    assert told == {
+    assert passed == {
         "pool_pre_ping": True, "hide_parameters": True,
         "connect_args": {"connect_timeout": 10, "application_name": "gpuledger"},
     }  # fmt: skip

@@ -20,7 +20,7 @@ VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder: Path = tmp_path_factory.mktemp("told")
     with fresh_store(folder / "store", fill) as store:
         at = "'2026-10-02 0{}:00:00', 'c1', '1', 'w-vision', 'preempted', 'vision', '{}', '{}'"
@@ -43,8 +43,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-def test_a_tenant_is_not_told_whose_job_took_its_place(told: Store) -> None:
-    with Stores(told).lend(VISION) as own:
+def test_a_tenant_is_not_told_whose_job_took_its_place(store: Store) -> None:
+    with Stores(store).lend(VISION) as own:
         for source in ("visible_events", "v_events"):
             rows = own.rows(f"SELECT actor, message FROM {source} WHERE event = 'preempted' ORDER BY ts")
             assert [tuple(row.values()) for row in rows] == [("", ""), ("w-vision", "for w-vision"), ("", "")]
@@ -53,7 +53,7 @@ def test_a_tenant_is_not_told_whose_job_took_its_place(told: Store) -> None:
         assert "for w-vision" in page
         told_of_others = own.rows("SELECT event, actor FROM visible_events WHERE workload_id != 'w-vision'")
         assert {row["event"] for row in told_of_others} == {"submitted"}
-    with Stores(told).lend(ANYBODY) as all_of_it:
+    with Stores(store).lend(ANYBODY) as all_of_it:
         rows = all_of_it.rows("SELECT actor FROM visible_events WHERE event = 'preempted' ORDER BY ts")
         assert [row["actor"] for row in rows] == ["w-speech", "w-vision", ""]
 
@@ -65,19 +65,19 @@ EVENTS = [
     ("submitted", "Requeued", "w-vision", True),
     ("submitted", "Requeued", "w-speech", False),
     ("submitted", "Requeued", "", False),
-    *((event, "", actor, told) for event in ("started", "resized", "suspended", "resumed")
-      for actor, told in (("", True), ("w-vision", True), ("w-speech", False))),
-    *(("preempted", "", actor, told) for actor, told in (("", False), ("w-vision", True), ("w-speech", False))),
+    *((event, "", actor, visible) for event in ("started", "resized", "suspended", "resumed")
+      for actor, visible in (("", True), ("w-vision", True), ("w-speech", False))),
+    *(("preempted", "", actor, visible) for actor, visible in (("", False), ("w-vision", True), ("w-speech", False))),
     *((event, "", "kubelet", True) for event in ("finished", "failed", "cancelled", "rejected")),
 ]  # fmt: skip
 
 
-def test_what_anothers_job_may_have_caused_names_nobody(told: Store) -> None:
+def test_what_anothers_job_may_have_caused_names_nobody(store: Store) -> None:
     """Every event that there is, by every kind of actor."""
-    told.command("INSERT INTO allocations (cluster, allocation_id, workload_id, tenant, start_at, end_at) VALUES "
+    store.command("INSERT INTO allocations (cluster, allocation_id, workload_id, tenant, start_at, end_at) VALUES "
                  "('c2', '9', 'w-vision', 'vision', '2026-10-01', '2026-10-02')")  # fmt: skip
     for number, (event, reason, actor, _) in enumerate(EVENTS):
-        told.command(
+        store.command(
             "INSERT INTO events (ts, cluster, allocation_id, workload_id, event, tenant, reason, message, actor) "
             "SELECT toDateTime64('2026-10-03', 3, 'UTC') + {n:UInt32}, 'c2', '9', 'w-vision', {event:String}, "
             "'vision', {reason:String}, {message:String}, {actor:String}",
@@ -85,31 +85,31 @@ def test_what_anothers_job_may_have_caused_names_nobody(told: Store) -> None:
         )
     asked = "SELECT actor, message FROM {} WHERE cluster = 'c2' ORDER BY ts"
     for source in ("visible_events", "v_events"):
-        with Stores(told).lend(VISION) as own:
+        with Stores(store).lend(VISION) as own:
             seen = [tuple(row.values()) for row in own.rows(asked.format(source))]
         assert seen == [(actor, f"by {actor}") if is_told else ("", "") for _, _, actor, is_told in EVENTS]
-        assert [row["actor"] for row in told.rows(asked.format(source))] == [actor for _, _, actor, _ in EVENTS]
+        assert [row["actor"] for row in store.rows(asked.format(source))] == [actor for _, _, actor, _ in EVENTS]
 
 
-def test_a_tenant_is_not_told_the_number_of_the_schedulers_decision(told: Store) -> None:
+def test_a_tenant_is_not_told_the_number_of_the_schedulers_decision(store: Store) -> None:
     for number, text in enumerate(
         ('{"sequence":5219,"entitlement":"borrowed"}', '{"sequence":5219}', '{"state":"cold"}')
     ):
-        told.command(
+        store.command(
             "INSERT INTO events (ts, cluster, allocation_id, workload_id, event, tenant, message) "
             "SELECT toDateTime64('2026-10-04', 3, 'UTC') + {n:UInt32}, 'c2', '9', 'w-vision', 'started', 'vision', "
             "{text:String}",
             {"n": number, "text": text},
         )
     asked = "SELECT message FROM v_events WHERE cluster = 'c2' AND ts >= '2026-10-04' ORDER BY ts"
-    with Stores(told).lend(VISION) as own:
+    with Stores(store).lend(VISION) as own:
         said = [row["message"] for row in own.rows(asked)]
     assert said == ['{"entitlement":"borrowed"}', "{}", '{"state":"cold"}']
-    assert "5219" in told.rows(asked)[0]["message"]
+    assert "5219" in store.rows(asked)[0]["message"]
 
 
-def test_a_tenant_sees_no_processes_of_others_on_a_device_that_it_held(told: Store) -> None:
-    with Stores(told).lend(VISION) as own:
+def test_a_tenant_sees_no_processes_of_others_on_a_device_that_it_held(store: Store) -> None:
+    with Stores(store).lend(VISION) as own:
         assert {row["w"] for row in own.rows("SELECT workload_id AS w FROM samples")} == {"", "w-vision"}
         assert own.value("SELECT count() AS n FROM metrics") == 0
-    assert told.value("SELECT uniqExact(workload_id) AS n FROM samples") == 3
+    assert store.value("SELECT uniqExact(workload_id) AS n FROM samples") == 3

@@ -1,4 +1,4 @@
-"""Rules for tests: one that looks at a number which the test puts into the store."""
+"""A rule on a value that the test writes into the store, and its evaluation at an instant."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FROM service_levels AS s
 WHERE ts > {previous_at:DateTime64(3, 'UTC')} AND ts <= {at:DateTime64(3, 'UTC')} AND metric = 'm'
 GROUP BY service
 """
-"""The number that a service told within the last interval; no row: it told none."""
+"""The last value of each service within the interval; no row if there is none."""
 
 
 def rule(**more: Any) -> Rule:
-    """Fires while the number is above 10."""
+    """A rule that fires while the value is above 10."""
     usual = {
         "name": "too-high",
         "query": "newest.sql",
@@ -42,8 +42,8 @@ def own_rules() -> tuple[Rule, ...]:
     return tuple(one for one in load_rules() if one.source == "engine")
 
 
-def tell(store: Store, minutes: float, value: float | None, gpu: str = "g0", tenant: str = "physics") -> None:
-    """So many minutes before noon, a number (None: it is not known)."""
+def put_value(store: Store, minutes: float, value: float | None, gpu: str = "g0", tenant: str = "physics") -> None:
+    """Writes a service's value, so many minutes before noon; None: unknown."""
     row: dict[str, Any] = {
         "ts": ago(minutes), "interval_seconds": 60.0, "service": gpu, "metric": "m", "value": value, "tenant": tenant,
     }  # fmt: skip
@@ -51,12 +51,12 @@ def tell(store: Store, minutes: float, value: float | None, gpu: str = "g0", ten
 
 
 def alive(minutes: float) -> Fact:
-    """A fact that says nothing but that time goes on."""
+    """A fact that only advances data time."""
     row = {"ts": ago(minutes), "allocation_id": "clock", "event": "submitted", "message": f"{minutes}"}
     return "events", row
 
 
-def look(store: Store, minutes: float, *rules: Rule, **more: Any) -> Report:
+def evaluate_at(store: Store, minutes: float, *rules: Rule, **more: Any) -> Report:
     """Evaluates so many minutes before noon, without delay."""
     now: datetime = ago(minutes)
     return evaluate(store, rules or [rule()], now, delay=timedelta(0), live=more.pop("live", False), **more)

@@ -24,7 +24,7 @@ from alerts.routing import Routing
 from alerts.silences import add_silence
 from tests.alerts.facts import NOON, ago
 from tests.alerts.receivers import Received, http_receiver, smtp_receiver
-from tests.alerts.rules import look, rule, tell
+from tests.alerts.rules import evaluate_at, put_value, rule
 from warehouse.store import Store
 
 SECRET = "s3cr3t-value"
@@ -48,13 +48,13 @@ def routes(**receiver: Any) -> Routing:
 
 def fire(store: Store, minutes: float = 9, *gpus: str) -> None:
     for gpu in gpus or ("g0",):
-        tell(store, minutes, 11.0, gpu)
-    look(store, minutes, rule(tags={"category": "test"}, action="look at {{ labels.gpu }}", severity="critical"))
+        put_value(store, minutes, 11.0, gpu)
+    evaluate_at(store, minutes, rule(tags={"category": "test"}, action="look at {{ labels.gpu }}", severity="critical"))
 
 
 def resolve(store: Store, minutes: float = 5) -> None:
-    tell(store, minutes, 1.0)
-    look(store, minutes, rule())
+    put_value(store, minutes, 1.0)
+    evaluate_at(store, minutes, rule())
 
 
 def outcomes(results: list[Outcome]) -> list[str]:

@@ -14,7 +14,7 @@ from alerts.periodic import Alerting, AlertSettings, alerting
 from alerts.reading import alerts
 from tests.alerts.facts import NOON, ago, put, served
 from tests.alerts.receivers import http_receiver
-from tests.alerts.rules import look, tell
+from tests.alerts.rules import evaluate_at, put_value
 from tests.alerts.slo.promises import ERRORS, promise
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.errors import StoreError
@@ -65,8 +65,8 @@ def test_what_fires_is_told_on_while_an_evaluation_takes_its_time(
         over.wait(PATIENCE_SECONDS)
         return Report()
 
-    tell(facts, 9, 11.0)
-    look(facts, 9)
+    put_value(facts, 9, 11.0)
+    evaluate_at(facts, 9)
     monkeypatch.setattr(periodic, "evaluate", slow)
     with http_receiver() as receiver:
         routing = tmp_path / "routing.yaml"

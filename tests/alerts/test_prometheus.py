@@ -18,7 +18,7 @@ from collectors.agent.exposition import DeviceMetrics, render
 from collectors.readings import Collected
 from tests.alerts.facts import ago
 from tests.alerts.receivers import http_receiver
-from tests.alerts.rules import look, tell
+from tests.alerts.rules import evaluate_at, put_value
 from warehouse.store import Store
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
@@ -56,8 +56,8 @@ def test_the_rules_fire_on_the_data_beside_them_and_only_there() -> None:
 
 @needs_promtool
 def test_the_server_s_metrics_of_alerts_pass(facts: Store) -> None:
-    tell(facts, 9, 11.0)
-    look(facts, 9)
+    put_value(facts, 9, 11.0)
+    evaluate_at(facts, 9)
     with http_receiver() as received:
         hook = {"receivers": {"r": {"webhook": {"url": received.url}}}, "routes": [{"receivers": ["r"]}]}
         deliver(facts, Routing.model_validate(hook), ago(9))

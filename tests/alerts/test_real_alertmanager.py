@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +24,7 @@ from tests.alerts.facts import put, served
 from tests.alerts.receivers import Received, _serving, http_receiver
 from tests.alerts.rules import rule
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_port
 from warehouse.store import Store
 
 ALERTMANAGER, PROMETHEUS = shutil.which("prometheus-alertmanager"), shutil.which("prometheus")
@@ -32,11 +32,6 @@ pytestmark = pytest.mark.skipif(
     ALERTMANAGER is None or PROMETHEUS is None,
     reason="no Alertmanager or Prometheus here: on Debian, apt-get install prometheus prometheus-alertmanager",
 )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def comes(what: Callable[[], Any]) -> Any:

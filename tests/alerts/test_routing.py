@@ -221,17 +221,17 @@ def silence(minutes_left: float = 60, **matchers: str) -> Silence:
 
 
 def test_a_silenced_alert_is_not_told_and_is_when_the_silence_ends() -> None:
-    route, quiet = routing({"receivers": ["hook"]}), [silence(5, node="n1")]
-    assert due([alert(node="n1"), alert("g", node="n2")], route, silences=quiet) == ["hook/webhook g firing"]
+    route, silences_ = routing({"receivers": ["hook"]}), [silence(5, node="n1")]
+    assert due([alert(node="n1"), alert("g", node="n2")], route, silences=silences_) == ["hook/webhook g firing"]
     later = NOON + timedelta(minutes=5)
-    assert due([alert(node="n1")], route, now=later, silences=quiet) == ["hook/webhook f firing"]
+    assert due([alert(node="n1")], route, now=later, silences=silences_) == ["hook/webhook f firing"]
 
 
 def test_the_end_of_what_a_target_knows_is_told_though_silenced() -> None:
-    route, quiet = routing({"receivers": ["hook"]}), [silence(node="n1")]
+    route, silences_ = routing({"receivers": ["hook"]}), [silence(node="n1")]
     over = alert(state="resolved", node="n1")
-    assert due([over], route, {("hook/webhook", "f"): attempt(5)}, silences=quiet) == ["hook/webhook f resolved"]
-    assert due([over], route, silences=quiet) == []
+    assert due([over], route, {("hook/webhook", "f"): attempt(5)}, silences=silences_) == ["hook/webhook f resolved"]
+    assert due([over], route, silences=silences_) == []
 
 
 def test_a_node_that_is_down_keeps_its_devices_quiet_and_no_others() -> None:

@@ -1,4 +1,5 @@
-"""What the statements of billing/ answered while something ran: of each .sql file what it told, or what it filled.
+"""What the statements of billing/ answered while something ran: the result of each .sql file, or the table that it
+filled.
 
 The documents say what comes of it all. Between a fact and a document lie tables of which a wrong cell may come to
 nothing by chance: a device that is looked at in vain, a month that is computed again for nothing, the first of two

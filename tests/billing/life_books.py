@@ -116,7 +116,7 @@ class Life:
     def close(self, until: datetime = END) -> None:
         self.closes.append(looked_at(self.store, close(self.store, until, self.later())))
 
-    def tell(self, record: str, *rows: Row, sender: str = "") -> None:
+    def report(self, record: str, *rows: Row, sender: str = "") -> None:
         """By a file, or by a sender whose rows may have to wait."""
         put(self.store, record, rows, sender, f"push:{sender}" if sender else "test")
 
@@ -171,7 +171,7 @@ def begin(life: Life) -> None:
         about = {"cluster": cluster, "device_id": name, "node": node, "model": model, "pool": pool, "units": units}
         for start, end in SPANS:
             rows += [{**about, "ts": at(start), "state": "available"}, {**about, "ts": at(end), "state": "removed"}]
-    life.tell("devices", *rows)
+    life.report("devices", *rows)
     events: list[Row] = []
     measured: list[Row] = []
     for start, _ in SPANS:
@@ -192,8 +192,8 @@ def begin(life: Life) -> None:
         measured += [{**one, **drawn} for one in samples("g1", f"{day} {hour:02}:30", range(30), 0.25)]
         two = {"partition_id": "p0", "workload_id": f"v{day}", "memory_used_bytes": 2**34}
         measured += [sample("m0", f"{day} {hour + 1:02}:{n}0", power_watts=200.0, **two) for n in range(6)]
-    life.tell("events", *events)
-    life.tell("samples", *measured)
+    life.report("events", *events)
+    life.report("samples", *measured)
     budgets = [{"tenant": tenant, "amount": "2.00"} for tenant in ("chem", "phys", "nobody")]
     budgets.append({"tenant": "chem", "project": "a", "amount": "30.00", "thresholds": [{"percent": "20"}]})
     apply_budgets(store, parse_budgets({"currency": "EUR", "budgets": budgets}), "ann", "plan", begins)
@@ -212,18 +212,18 @@ def nothing(life: Life) -> None:
 
 def samples_at_edges(life: Life) -> None:
     """In batches of their own: one that ends with an hour, one that reaches over its edge, one that begins with it."""
-    life.tell("samples", sample("g2", "2026-02-10 09:00", 600.0))
-    life.tell("samples", sample("g2", "2026-02-28 17:00:00.001", 600.0))
-    life.tell("samples", sample("g2", "2026-03-10 09:05", power_watts=150.0))
-    life.tell("samples", sample("g2", "2026-03-31 18:10"))
+    life.report("samples", sample("g2", "2026-02-10 09:00", 600.0))
+    life.report("samples", sample("g2", "2026-02-28 17:00:00.001", 600.0))
+    life.report("samples", sample("g2", "2026-03-10 09:05", power_watts=150.0))
+    life.report("samples", sample("g2", "2026-03-31 18:10"))
     life.close()
 
 
 def samples_of_which_others_end_before(life: Life) -> None:
     """Another batch's sample ends in the hour into which a later one reaches back."""
-    life.tell("samples", sample("c", "2026-02-10 10:30", 3600.0), sample("g1", "2026-02-10 10:02", 300.0))
-    life.tell("samples", sample("g1", "2026-02-10 10:01", 60.0, utilization=1.0))
-    life.tell("samples", sample("g1", "2026-02-10 10:31", 60.0))
+    life.report("samples", sample("c", "2026-02-10 10:30", 3600.0), sample("g1", "2026-02-10 10:02", 300.0))
+    life.report("samples", sample("g1", "2026-02-10 10:01", 60.0, utilization=1.0))
+    life.report("samples", sample("g1", "2026-02-10 10:31", 60.0))
     life.close()
 
 
@@ -231,74 +231,74 @@ def samples_of_several(life: Life) -> None:
     """Of a device as a whole, of its part, and of who holds it, at once: they do not agree."""
     whole, part = {"utilization": 0.9}, {"partition_id": "p0", "utilization": 0.2}
     for seconds, more in ((600.0, whole), (1200.0, part), (600.0, {**part, "workload_id": "v2026-03-31"})):
-        life.tell("samples", *(sample("m0", f"2026-03-31 17:{n}0", seconds, **more) for n in (0, 1, 2, 3)))
+        life.report("samples", *(sample("m0", f"2026-03-31 17:{n}0", seconds, **more) for n in (0, 1, 2, 3)))
     for more in ({"workload_id": "a2026-03-31"}, {"workload_id": "a2026-03-31", "partition_id": "p"}, {}):
         reported = [sample("g0", f"2026-03-31 16:{n}0", 600.0, utilization=0.3, **more) for n in (1, 2)]
-        life.tell("samples", *reported, sample("g0", "2026-03-31 16:30", 60.0, utilization=1.0, **more))
+        life.report("samples", *reported, sample("g0", "2026-03-31 16:30", 60.0, utilization=1.0, **more))
     life.close()
 
 
 def samples_again(life: Life) -> None:
     """The same, and corrected ones."""
-    life.tell("samples", sample("g2", "2026-02-10 09:00"), sample("g2", "2026-03-10 09:05", power_watts=150.0))
-    life.tell("samples", sample("g2", "2026-03-31 18:10", utilization=0.25))
+    life.report("samples", sample("g2", "2026-02-10 09:00"), sample("g2", "2026-03-10 09:05", power_watts=150.0))
+    life.report("samples", sample("g2", "2026-03-31 18:10", utilization=0.25))
     life.close()
 
 
 def samples_of_nobody(life: Life) -> None:
     """When its device is not there, and of a device that nobody knows."""
-    life.tell("samples", sample("g2", "2026-02-14 09:00"), sample("g9", "2026-03-10 09:00"))
+    life.report("samples", sample("g2", "2026-02-14 09:00"), sample("g9", "2026-03-10 09:00"))
     life.close()
 
 
 def a_job_of_a_node(life: Life) -> None:
     """Of which no device is told, of another cluster than the one that has a device of that name."""
     about = {"allocation_id": "n", "workload_id": "n", "tenant": "phys", "project": "a", "gpus": 1.0, "node": "n1"}
-    life.tell("events", {**about, "cluster": "c2", "ts": at("2026-02-10 08:20"), "event": "started"})
-    life.tell("events", {**about, "cluster": "c2", "ts": at("2026-02-10 09:10"), "event": "finished"})
+    life.report("events", {**about, "cluster": "c2", "ts": at("2026-02-10 08:20"), "event": "started"})
+    life.report("events", {**about, "cluster": "c2", "ts": at("2026-02-10 09:10"), "event": "finished"})
     life.close()
 
 
 def a_job_that_another_follows(life: Life) -> None:
     """Its end was lost; the last sign of life is before the next holder, in an hour before."""
     about = {"cluster": "c2", "device_id": "g0", "node": "n1", "event": "started", "project": "a"}
-    life.tell("events", {**about, "allocation_id": "x", "tenant": "bio", "ts": at("2026-03-10 08:10")})
-    life.tell("samples", sample("g0", "2026-03-10 08:50", cluster="c2", workload_id="x"))
+    life.report("events", {**about, "allocation_id": "x", "tenant": "bio", "ts": at("2026-03-10 08:10")})
+    life.report("samples", sample("g0", "2026-03-10 08:50", cluster="c2", workload_id="x"))
     life.close()
-    life.tell("events", {**about, "allocation_id": "y", "tenant": "phys", "ts": at("2026-03-10 10:30")})
-    life.tell("events", {**about, "allocation_id": "y", "event": "finished", "ts": at("2026-03-10 11:30")})
+    life.report("events", {**about, "allocation_id": "y", "tenant": "phys", "ts": at("2026-03-10 10:30")})
+    life.report("events", {**about, "allocation_id": "y", "event": "finished", "ts": at("2026-03-10 11:30")})
     life.close()
 
 
 def a_pause(life: Life) -> None:
     about = {"cluster": "c1", "allocation_id": "k2026-03-10"}
-    life.tell("events", {**about, "ts": at("2026-03-10 08:40"), "event": "suspended"})
-    life.tell("events", {**about, "ts": at("2026-03-10 10:10"), "event": "resumed"})
+    life.report("events", {**about, "ts": at("2026-03-10 08:40"), "event": "suspended"})
+    life.report("events", {**about, "ts": at("2026-03-10 10:10"), "event": "resumed"})
     life.close()
 
 
 def another_size(life: Life) -> None:
     more = {"cluster": "c1", "allocation_id": "k2026-03-31", "device_id": "g2", "units": 2, "event": "resized"}
-    life.tell("events", {**more, "ts": at("2026-03-31 17:20")})
+    life.report("events", {**more, "ts": at("2026-03-31 17:20")})
     life.close()
 
 
 def another_priority(life: Life) -> None:
     """It is told again, with what matters to its price alone; and with what does not matter."""
     about = {"cluster": "c1", "project": "a", "device_id": "g0", "node": "n1", "event": "started"}
-    life.tell("events", {**about, "allocation_id": "a2026-03-10", "ts": at("2026-03-10 08:00"), "priority": 200})
-    life.tell("events", {**about, "allocation_id": "a2026-03-31", "ts": at("2026-03-31 16:00"), "priority": 3})
+    life.report("events", {**about, "allocation_id": "a2026-03-10", "ts": at("2026-03-10 08:00"), "priority": 200})
+    life.report("events", {**about, "allocation_id": "a2026-03-31", "ts": at("2026-03-31 16:00"), "priority": 3})
     life.close()
 
 
 def a_device_moves(life: Life) -> None:
     """To another pool, and to another node; and is away for a while."""
     about = {"cluster": "c1", "device_id": "g1", "node": "n1", "model": "H100", "units": 1, "state": "available"}
-    life.tell("devices", {**about, "ts": at("2026-03-10 09:10"), "pool": "web"})
-    life.tell("devices", {**about, "ts": at("2026-03-31 17:10"), "pool": "train", "node": "n3"})
+    life.report("devices", {**about, "ts": at("2026-03-10 09:10"), "pool": "web"})
+    life.report("devices", {**about, "ts": at("2026-03-31 17:10"), "pool": "train", "node": "n3"})
     away = {**about, "device_id": "g2", "model": "L40S", "units": 2, "pool": "web"}
-    life.tell("devices", {**away, "ts": at("2026-03-10 11:05"), "state": "unavailable"})
-    life.tell("devices", {**away, "ts": at("2026-03-10 11:15")})
+    life.report("devices", {**away, "ts": at("2026-03-10 11:05"), "state": "unavailable"})
+    life.report("devices", {**away, "ts": at("2026-03-10 11:15")})
     life.close()
 
 
@@ -359,7 +359,7 @@ def not_yet(life: Life) -> None:
     life.refused("no price", lambda: issue_all(life.store, FEBRUARY, life.later()))
     life.card(**before)
     life.close()
-    life.tell("samples", sample("g1", "2026-02-28 18:20", 60.0))
+    life.report("samples", sample("g1", "2026-02-28 18:20", 60.0))
     life.refused("late", lambda: issue_all(life.store, FEBRUARY, life.later()))
     life.close()
 
@@ -416,20 +416,22 @@ def late_jobs(life: Life) -> None:
     rows = job("l1", "late", "g0", "2026-02-10 09:30", "2026-02-10 09:50", **more)
     rows += job("l2", "phys", "g1", "2026-02-10 10:00", "2026-02-10 11:30", **more)
     rows += job("l3", "kyoto", "g1", "2026-02-28 18:10", "2026-02-28 18:50", **more)
-    life.tell("events", *rows)
+    life.report("events", *rows)
     life.close()
 
 
 def pushed(life: Life) -> None:
     """By senders: what moves the issued month, what moves none, and what moves one that is not."""
-    life.tell("samples", sample("g1", "2026-02-10 10:30", 1200.0, utilization=1.0), sender="moves")
-    life.tell("samples", sample("g1", "2026-02-14 10:30", 1200.0), sender="is nothing")
-    life.tell("samples", sample("g1", "2026-03-10 09:20", 600.0, utilization=1.0), sender="is of March")
-    life.tell("samples", sample("g1", "2026-02-28 18:35", 600.0), sender="is of both")
+    life.report("samples", sample("g1", "2026-02-10 10:30", 1200.0, utilization=1.0), sender="moves")
+    life.report("samples", sample("g1", "2026-02-14 10:30", 1200.0), sender="is nothing")
+    life.report("samples", sample("g1", "2026-03-10 09:20", 600.0, utilization=1.0), sender="is of March")
+    life.report("samples", sample("g1", "2026-02-28 18:35", 600.0), sender="is of both")
     more = {"project": "a", "cluster": "c1", "node": "n1"}
-    life.tell("events", *job("p1", "bio", "g0", "2026-02-10 10:00", "2026-02-10 10:40", **more), sender="job")
+    life.report("events", *job("p1", "bio", "g0", "2026-02-10 10:00", "2026-02-10 10:40", **more), sender="job")
     # A session that was charged for its shortness goes on, so that it was none.
-    life.tell("events", *job("s2026-02-10", "chem", "g0", "2026-03-10 10:40", "2026-03-10 10:41", **more), sender="on")
+    life.report(
+        "events", *job("s2026-02-10", "chem", "g0", "2026-03-10 10:40", "2026-03-10 10:41", **more), sender="on"
+    )
     life.close()
     for push in sorted(held_pushes(life.store), key=lambda one: one.sender):
         if push.sender in ("job", "moves", "on"):
@@ -447,8 +449,8 @@ def decided(life: Life) -> None:
 def short_sessions(life: Life) -> None:
     """One of the issued month goes on in the next, and one was shorter."""
     more = {"project": "a", "cluster": "c1", "node": "n1"}
-    life.tell("events", *job("s2026-02-28", "chem", "g0", "2026-03-10 10:30", "2026-03-10 10:31", **more))
-    life.tell("events", {"cluster": "c1", "allocation_id": "l1", "event": "failed", "ts": at("2026-02-10 09:33")})
+    life.report("events", *job("s2026-02-28", "chem", "g0", "2026-03-10 10:30", "2026-03-10 10:31", **more))
+    life.report("events", {"cluster": "c1", "allocation_id": "l1", "event": "failed", "ts": at("2026-02-10 09:33")})
     life.close()
 
 
@@ -496,10 +498,10 @@ def march_is_issued(life: Life) -> None:
 
 def one_of_march_ends_earlier(life: Life) -> None:
     row = {"cluster": "c1", "allocation_id": "w2026-03-31", "event": "failed", "ts": at("2026-03-31 19:30")}
-    life.tell("events", row)
+    life.report("events", row)
     life.close()
     row = {"cluster": "c1", "allocation_id": "a2026-03-10", "event": "failed", "ts": at("2026-03-10 08:30")}
-    life.tell("events", row)
+    life.report("events", row)
     life.close()
 
 
@@ -528,8 +530,8 @@ def april_is_issued(life: Life) -> None:
 
 def late_again(life: Life) -> None:
     more = {"project": "a", "cluster": "c1", "node": "n1"}
-    life.tell("events", *job("l4", "phys", "g1", "2026-02-28 19:30", "2026-02-28 19:50", **more))
-    life.tell("events", *job("l5", "bio", "g1", "2026-03-10 11:30", "2026-03-10 11:50", **more))
+    life.report("events", *job("l4", "phys", "g1", "2026-02-28 19:30", "2026-02-28 19:50", **more))
+    life.report("events", *job("l5", "bio", "g1", "2026-03-10 11:30", "2026-03-10 11:50", **more))
     life.close(at("2026-05-02 00:00"))
 
 

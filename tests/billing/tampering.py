@@ -1,4 +1,4 @@
-"""A table of the store with a cell or a row other than it was, for a while."""
+"""Changes a cell or a row of a table for the duration of a `with` statement."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from tests.billing.oracle import HOUR, Entry, Facts, Kinds, Record, ms
 from tests.billing.test_examples import gpuledger
 from tests.draws import drawn, keep_seed, seldom
 from tests.stores import fresh_store
+from warehouse.instants import of_epoch_ms
 from warehouse.records import DEVICES, EVENTS, SAMPLES
 from warehouse.store import Store
 
@@ -71,7 +72,7 @@ def closed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with opened(folder) as store:
         ingest(store, facts)
         apply_rates(store, world, folder)
-        close(store, until=at(world.until), now=NOW)
+        close(store, until=of_epoch_ms(world.until), now=NOW)
         verdict = verify(store)
         estimated = store.rows("SELECT DISTINCT cluster, allocation_id, estimated FROM ledger WHERE estimated != ''")
         negative = store.value(
@@ -183,7 +184,7 @@ def test_order_repetition_split_and_lateness_of_the_facts_change_nothing(tmp_pat
     with opened(tmp_path / "once") as store:
         ingest(store, facts)
         apply_rates(store, world, tmp_path)
-        close(store, until=at(world.until), now=NOW)
+        close(store, until=of_epoch_ms(world.until), now=NOW)
         once = contents(store)
 
     deliveries = [Facts() for _ in closings]
@@ -201,13 +202,13 @@ def test_order_repetition_split_and_lateness_of_the_facts_change_nothing(tmp_pat
         apply_rates(store, world, tmp_path)
         for number, until in enumerate(closings):
             ingest(store, deliveries[number])
-            close(store, until=at(until), now=NOW)
+            close(store, until=of_epoch_ms(until), now=NOW)
             assert verify(store).balanced, f"after closing {number}"
         gradually, runs = contents(store), hours(store)
         entries = store.value("SELECT count() AS n FROM ledger_entries")
 
         apply_rates(store, world, tmp_path)
-        close(store, until=at(world.until), now=NOW)
+        close(store, until=of_epoch_ms(world.until), now=NOW)
 
         assert (hours(store), contents(store)) == (runs, gradually), "closed again"
         assert store.value("SELECT count() AS n FROM ledger_entries") == entries
@@ -259,11 +260,11 @@ def a_quiet_day(store: Store) -> None:
         ),
     )
     apply_card(store, WORLDS["UTC"])
-    close(store, until=at(clock("24:00")), now=NOW)
+    close(store, until=of_epoch_ms(clock("24:00")), now=NOW)
 
 
 @pytest.fixture
-def quiet(tmp_path: Path) -> Iterator[Store]:
+def day_store(tmp_path: Path) -> Iterator[Store]:
     with fresh_store(tmp_path, a_quiet_day) as opened:
         yield opened
 
@@ -297,31 +298,31 @@ LATE = {
 """Late records of the quiet day and the hours that they change: no two in neighbouring hours, so that each tells."""
 
 
-def test_late_records_reopen_the_hours_that_they_touch_and_no_others(quiet: Store) -> None:
+def test_late_records_reopen_the_hours_that_they_touch_and_no_others(day_store: Store) -> None:
     from billing.close import close
 
-    before = hours(quiet)
-    ingest(quiet, together(late for late, _ in LATE.values()))
-    close(quiet, until=at(clock("24:00")), now=NOW)
-    after = hours(quiet)
+    before = hours(day_store)
+    ingest(day_store, together(late for late, _ in LATE.values()))
+    close(day_store, until=of_epoch_ms(clock("24:00")), now=NOW)
+    after = hours(day_store)
     assert after.keys() == before.keys()
     reopened = sorted((hour - clock("00:00")) // HOUR for hour in after if after[hour] != before[hour])
     assert reopened == [hour for _, touched in LATE.values() for hour in touched]
 
 
-def test_verify_finds_an_entry_that_is_there_twice_and_one_that_is_missing(quiet: Store) -> None:
+def test_verify_finds_an_entry_that_is_there_twice_and_one_that_is_missing(day_store: Store) -> None:
     from billing.verify import verify
 
-    assert verify(quiet).balanced
-    quiet.command("INSERT INTO ledger_entries SELECT * FROM ledger WHERE unallocated_unit_ms > 0 LIMIT 1")
-    assert not verify(quiet).balanced
-    (hour,) = (row["hour"] for row in quiet.rows("SELECT hour FROM ledger ORDER BY hour LIMIT 1"))
-    quiet.command(
+    assert verify(day_store).balanced
+    day_store.command("INSERT INTO ledger_entries SELECT * FROM ledger WHERE unallocated_unit_ms > 0 LIMIT 1")
+    assert not verify(day_store).balanced
+    (hour,) = (row["hour"] for row in day_store.rows("SELECT hour FROM ledger ORDER BY hour LIMIT 1"))
+    day_store.command(
         "ALTER TABLE ledger_entries DELETE WHERE hour = {h:DateTime64(3, 'UTC')}",
         {"h": hour},
         {"mutations_sync": 1},
     )
-    verdict = verify(quiet)
+    verdict = verify(day_store)
     assert not verdict.balanced
     assert hour in {failure.hour for failure in verdict.failures}
 
@@ -421,7 +422,7 @@ def test_an_allocation_ends_where_the_facts_say_though_its_end_was_lost(
 
     ingest(store, together(fleets.rename(case.facts, name) for name, case in cases.items()))
     apply_card(store, WORLDS["UTC"])
-    close(store, until=at(clock(until)), now=NOW)
+    close(store, until=of_epoch_ms(clock(until)), now=NOW)
     rows = store.rows(
         "SELECT cluster, allocation_id, max(estimated) != '' AS guessed, "
         "sum(toFloat64(used_unit_ms) + toFloat64(idle_unit_ms) + unmetered_unit_ms) / 3.6e6 AS unit_hours "
@@ -465,10 +466,6 @@ def apply_rates(store: Store, world: World, folder: Path) -> None:
     path = folder / "rates.yaml"
     path.write_text(yaml.safe_dump(world.rate_card, allow_unicode=True))
     apply_rate_card(store, load_rate_card(path), author="test", reason="test", now=NOW)
-
-
-def at(instant: int) -> datetime:
-    return datetime.fromtimestamp(instant / 1000, UTC)
 
 
 def each(facts: Facts) -> tuple[list[Record], list[Record], list[Record]]:
@@ -562,7 +559,7 @@ def shrink(facts: Facts, world: World, folder: Path) -> str:
         with opened(folder / f"shrink-{attempt}") as store:
             ingest(store, everything)
             apply_rates(store, world, folder)
-            close(store, until=at(world.until), now=NOW)
+            close(store, until=of_epoch_ms(world.until), now=NOW)
             found = ledger(store, world)
         expected = oracle.books(everything, world.rate_card["rates"], world.until, world.zone)
         wrong = disagreements(found, expected)

@@ -68,22 +68,22 @@ def reads_everything(store: Store) -> bool:
     return carried_over(store, Stage(_next_run(store)), current_mapping(store)) is None
 
 
-def tell_devices(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]]:
+def device_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]]:
     for number in range(5):
         node, units = f"n{number % 2}", dice.choice((1, 1, 2, 4))
         since = 0.0 if number < 4 else dice.uniform(1, 90)
         for at in sorted({since, *(dice.uniform(since, DAYS * 24) for _ in range(dice.choice((0, 0, 1, 2))))}):
             state = "available" if at == since else dice.choice(("available", "unavailable", "removed"))
-            told = dice.choice((units, units, 1, 2))
+            reported_units = dice.choice((units, units, 1, 2))
             model = dice.choice(("H100", "H100", "A30"))
             yield (
                 at,
                 "devices",
-                {"device_id": f"d{number}", "node": node, "units": told, "state": state, "model": model},
+                {"device_id": f"d{number}", "node": node, "units": reported_units, "state": state, "model": model},
             )
 
 
-def tell_jobs(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]]:
+def job_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]]:
     for number in range(dice.randrange(10, 26)):
         since = dice.choice((dice.uniform(0, DAYS * 24), float(dice.randrange(DAYS * 24))))
         took = dice.choice((0.0, 0.2, 1.0, 3.0, 20.0, 60.0)) * dice.uniform(0.5, 1.5)
@@ -118,7 +118,7 @@ def tell_jobs(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]
             )
         for _ in range(dice.choice((0, 0, 4, 12))):
             on = dice.choice(places)
-            told = dice.choice((about["workload_id"], ""))
+            workload = dice.choice((about["workload_id"], ""))
             at = dice.uniform(since, min(since + max(took, 0.5), DAYS * 24.0))
             seconds = dice.choice((60.0, 60.0, 1800.0))
             yield (
@@ -126,7 +126,7 @@ def tell_jobs(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]
                 "samples",
                 {
                     "device_id": on,
-                    "workload_id": told,
+                    "workload_id": workload,
                     "state": "ok",
                     "utilization": round(dice.random(), 3),
                     "interval_seconds": seconds,
@@ -137,7 +137,7 @@ def tell_jobs(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]
 def deliveries(dice: random.Random, closings: list[float]) -> list[Row]:
     """Most come with the close after them, some with any later one."""
     rows: list[Row] = []
-    for at, kind, row in (*tell_devices(dice), *tell_jobs(dice)):
+    for at, kind, row in (*device_facts(dice), *job_facts(dice)):
         at = min(max(at, 0.0), DAYS * 24.0)
         on_time = next((n for n, until in enumerate(closings) if at <= until), len(closings) - 1)
         late = dice.choice((0, 0, 0, 0, 0, 0, 1, 2, 9))

@@ -200,10 +200,10 @@ def test_what_a_killed_close_left_is_dropped_after_a_day_and_nothing_else(store:
         (made,) = store.path.glob(f"engine/store/*/*/{name}.sql")
         os.utime(made, (time.time() - 86_400 * days,) * 2)
     close(store, until=at(1))
-    kept = [row["name"] for row in store.rows("SELECT name FROM system.tables WHERE name LIKE 'close%' ORDER BY name")]
+    left = [row["name"] for row in store.rows("SELECT name FROM system.tables WHERE name LIKE 'close%' ORDER BY name")]
     for name in tables:
         store.command(f"DROP TABLE IF EXISTS {name}")
-    assert [name for name in kept if name in tables] == ["close_78_claims", "closely"]
+    assert [name for name in left if name in tables] == ["close_78_claims", "closely"]
 
 
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=30), st.integers(1, 40), st.integers(0, 100))
@@ -328,8 +328,8 @@ def test_what_a_start_leaves_out_is_what_the_allocations_other_events_say(store:
     )
     close(store, until=at(3))
     assert sum(held(store).values()) == 2
-    said = "tenant, project, queue, workload_id, preemptible, priority"
-    assert store.rows(f"SELECT DISTINCT {said} FROM ledger WHERE allocation_id = 'j'") == [
+    columns = "tenant, project, queue, workload_id, preemptible, priority"
+    assert store.rows(f"SELECT DISTINCT {columns} FROM ledger WHERE allocation_id = 'j'") == [
         {**dict.fromkeys(names, "a"), "preemptible": True, "priority": 10}
     ]
 
@@ -348,8 +348,8 @@ def test_what_a_start_says_counts_whatever_the_allocations_other_events_say(stor
     )
     close(store, until=at(3))
     assert sum(held(store).values()) == 1
-    said = "tenant, project, queue, workload_id, priority"
-    assert store.rows(f"SELECT DISTINCT {said} FROM ledger WHERE allocation_id = 'j'") == [
+    columns = "tenant, project, queue, workload_id, priority"
+    assert store.rows(f"SELECT DISTINCT {columns} FROM ledger WHERE allocation_id = 'j'") == [
         {**dict.fromkeys(names, "b"), "priority": 5}
     ]
 

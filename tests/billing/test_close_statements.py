@@ -18,6 +18,7 @@ from billing.close.facts import READ_BY, read_too, stage_facts, stage_fresh_fact
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
 from tests.billing.hand_ledger import HOUR_MS
+from warehouse.instants import of_epoch_ms
 from warehouse.store import Store, read_sql
 
 CLOSE = str(Path(str(billing.close.__file__)))
@@ -224,10 +225,6 @@ def hour_of(ms: int) -> int:
     return ms // HOUR_MS
 
 
-def instant(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
-
-
 def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage: Stage, dice: Random) -> None:
     names = stage.names("alive", "fresh", "late", "reached", "events_of_alive")
     horizon = NOW - 24 * HOUR_MS
@@ -277,19 +274,19 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     reached = {place(one) for one in devices if is_new(one) or (one["cluster"], one["node"]) in nodes}
     reached |= {place(one) for one in named if one["device_id"]}
     reached |= {place(one) for one in held if session(one) in late}
-    told = {session(one) for one in events if is_new(one)}
+    alive = {session(one) for one in events if is_new(one)}
     all_of = hashes(books, {session(one) for one in [*events, *held]})
     params = {**names, "last": 5, "horizon_ms": horizon}
     for name in ("stage_alive", "alive"):
         ask(books, name, **params)
-    assert members(books, stage("alive"), [1, 2, 3, *all_of.values()]) == {2, 3} | {all_of[one] for one in told}
+    assert members(books, stage("alive"), [1, 2, 3, *all_of.values()]) == {2, 3} | {all_of[one] for one in alive}
     for name in ("late", "reached", "reached_late", "alive_on", "events_of_alive"):
         ask(books, name, **params)
     assert {place(row) for row in books.rows("SELECT * FROM {reached:Identifier}", names)} == reached
-    told |= {session(one) for one in held if place(one) in reached}
-    assert members(books, stage("alive"), all_of.values()) == {all_of[one] for one in told}
+    alive |= {session(one) for one in held if place(one) in reached}
+    assert members(books, stage("alive"), all_of.values()) == {all_of[one] for one in alive}
     of_alive = books.rows("SELECT * FROM {events_of_alive:Identifier}", names)
-    assert sorted(map(session, of_alive)) == sorted(session(one) for one in events if session(one) in told)
+    assert sorted(map(session, of_alive)) == sorted(session(one) for one in events if session(one) in alive)
 
     its = [one["ts"] for one in devices if is_new(one)]
     (answer,) = rows_of(books, "earliest_device_change", **names)
@@ -340,15 +337,15 @@ def test_a_close_reads_what_those_before_it_read_and_what_is_acknowledged(
         books.command("DROP TABLE {table:Identifier}", {"table": stage(table)})
 
     # Only what was acknowledged lately, beside what closes of late have read; older batches if they are asked for.
-    lately = {one for run in chain for one in read_by[run] if named_at[run] >= NOW - day}
+    recent = {one for run in chain for one in read_by[run] if named_at[run] >= NOW - day}
     soon = Stage(77, fresh_ms=NOW)
     stage_fresh_facts(books, soon)
-    fresh = {one for one, at in acknowledged.items() if at >= NOW} - lately
+    fresh = {one for one, at in acknowledged.items() if at >= NOW} - recent
     assert sorted(row["batch"] for row in books.rows(f"SELECT batch FROM {soon('fresh')}")) == sorted(fresh)
     assert members(books, soon("batches"), [0, *batches]) == {0} | fresh
     wanted = dice.sample([0, *batches], 12)
     read_too(books, soon, "SELECT arrayJoin({wanted:Array(UInt64)}) AS batch", {"wanted": wanted})
-    old = {one for one in wanted if one in lately or acknowledged.get(one, NOW) < NOW}
+    old = {one for one in wanted if one in recent or acknowledged.get(one, NOW) < NOW}
     assert members(books, soon("batches"), [0, *batches]) == {0} | fresh | old
 
     for since in (NOW - day - 5 * HOUR_MS, NOW - day, NOW):
@@ -404,7 +401,7 @@ def otherwise(dice: Random, one: Row) -> Row:
 
 def month_of(one: Row) -> str:
     """The partition of allocations in which it lies."""
-    return "0" if one["end_ms"] == FOREVER else f"{instant(one['end_ms']):%Y%m}"
+    return "0" if one["end_ms"] == FOREVER else f"{of_epoch_ms(one['end_ms']):%Y%m}"
 
 
 def as_published(one: Row) -> Row:
@@ -474,7 +471,7 @@ def test_what_has_moved_is_where_those_looked_at_hold_another_thing_than_was_pub
     bounds, by_queue, by_preemptible = dice.choice([[], [0], [1, 5]]), truth(dice), truth(dice)
     ask(books, "held_then", **names, forever=FOREVER, firsts=[first for first, _ in looked],
         nexts=[end for _, end in looked], by_queue=int(by_queue), by_preemptible=int(by_preemptible),
-        priority_bounds=bounds, first_month=int(f"{instant(runs[0] * HOUR_MS):%Y%m}"))  # fmt: skip
+        priority_bounds=bounds, first_month=int(f"{of_epoch_ms(runs[0] * HOUR_MS):%Y%m}"))  # fmt: skip
     others = [one for one in before if session(one) not in alive]
     spans = [(first * HOUR_MS, end * HOUR_MS) for first, end in looked]
     then = [one for one in others if any(one["start_ms"] < end and one["end_ms"] > first for first, end in spans)]

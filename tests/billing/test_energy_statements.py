@@ -221,12 +221,12 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
     names = stage.names("batches", "reported", "segments", "holdings", "states", "measured", "readings")
     books.command(f"CREATE TABLE {stage('batches')} (batch UInt64) ENGINE = Set SETTINGS persistent = 0")
     books.command(f"INSERT INTO {stage('batches')} SELECT 1 AS batch")
-    tell(books, streams, 1)
+    push(books, streams, 1)
     params = {**names, "first": FIRST, "last": FIRST + 3, "from_ms": NOW, "to_ms": NOW + 4 * HOUR_MS,
               "uniform_ms": uniform}  # fmt: skip
     books.command(read_sql(CLOSE, "reported"), params)
     # What the close does not read.
-    tell(books, {stream: [one | {"at": one["at"] + 1, "power_watts": 777.0} for one in samples[::2]]
+    push(books, {stream: [one | {"at": one["at"] + 1, "power_watts": 777.0} for one in samples[::2]]
                  for stream, samples in streams.items()}, 2)  # fmt: skip
 
     states, segments, holdings = [], [], []
@@ -282,7 +282,7 @@ def key_of(row: Row) -> tuple[int, int, int, int]:
     return row["state_id"], row["claim"], row["start_ms"], row["level"]
 
 
-def tell(store: Store, streams: Mapping[Stream, Sequence[Row]], batch: int) -> None:
+def push(store: Store, streams: Mapping[Stream, Sequence[Row]], batch: int) -> None:
     """Writes the samples of a batch in two parts, so that an hour's sums are of several rows."""
     rows = [(stream, one) for stream, samples in streams.items() for one in samples]
     for part in (rows[::2], rows[1::2]):

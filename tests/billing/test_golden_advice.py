@@ -109,14 +109,14 @@ def drawn_holder(dice: random.Random, period: Period, number: str, device: int, 
                  None if price is None else (waste * part * Fraction(price) if stretches else Fraction(0)))
         )  # fmt: skip
     cost = Fraction(price or 0) * idle
-    quiet = cost * dice.choice((0, Fraction(1, 2)))
+    unused_cost = cost * dice.choice((0, Fraction(1, 2)))
     return Holder(
         cluster=about["cluster"], allocation_id=number, device_id=f"g{device}",
         partition_id=f"g{device}-p0" if profile else "", tenant=about["tenant"], project=about["project"],
         queue=about["queue"], workload_id=about["workload"], node="n1", model=model, pool=about["pool"],
         partition_profile=profile, share=share, start_at=start, end_at=end, still_held=end >= period.end, held=held,
         used=held - idle - unmetered, idle=idle, unmetered=unmetered, period=spans[0], week=spans[1],
-        four_weeks=spans[2], idle_cost=cost, quiet_cost=quiet, dim_cost=(cost - quiet) / 4, price=price,
+        four_weeks=spans[2], idle_cost=cost, quiet_cost=unused_cost, dim_cost=(cost - unused_cost) / 4, price=price,
         device_memory_bytes=dice.choice((memory, memory, None)), stretches=stretches,
         use=drawn_use(dice, clock, memory),
     )  # fmt: skip

@@ -171,7 +171,7 @@ class History:
 
     # --- what a cluster does -----------------------------------------------------------------------------------------
 
-    def tell(self, fact: Fact | str) -> str:
+    def report(self, fact: Fact | str) -> str:
         """By a file, twice now and then; or by a sender, whose push waits if it would change an issued month."""
         if isinstance(fact, str):
             return fact
@@ -197,7 +197,7 @@ class History:
         fact.says(self.books)
         return f"pushed: {fact.words}"
 
-    def tell_past(self) -> str:
+    def report_past(self) -> str:
         """Something is told by a sender that may not change issued months."""
         fact = self.dice.choice(FACTS)(self)
         if isinstance(fact, str):
@@ -1133,7 +1133,7 @@ def shown(at_ms: int) -> str:
 FACTS = (History.hold, History.shorten, History.go_on, History.suspend, History.resize, History.fail, History.measure)
 STEPS: Sequence[tuple[int, Callable[[History], Fact | str]]] = (
     (5, History.hold), (3, History.shorten), (3, History.go_on), (2, History.suspend), (2, History.resize),
-    (2, History.fail), (5, History.measure), (2, History.tell_past), (2, History.give), (3, History.take_back),
+    (2, History.fail), (5, History.measure), (2, History.report_past), (2, History.give), (3, History.take_back),
     (3, History.grant), (1, History.revoke), (6, History.issue), (1, History.issue_together), (2, History.give_note),
     (3, History.make_void), (3, History.change_card), (3, History.map_tenants), (1, History.state_idle_power),
     (1, History.name_parties), (1, History.plan), (1, History.close_some), (1, History.close_together),
@@ -1166,13 +1166,13 @@ def test_the_documents_of_any_history_sum_to_what_is_owed(empty: Store, seed: in
     print(f"seed {seed}: {card}")
     paid_before = dice.choice(((), (History.grant, History.grant), (History.map_tenants,)))
     for step in (*[History.hold] * 7, *[History.measure] * 3, *paid_before, History.issue):
-        print(history.tell(step(history)))
+        print(history.report(step(history)))
     steps = [step for weight, step in STEPS for _ in range(weight)]
     for _ in range(2):
         for _ in range(dice.randrange(3, 9)):
             step = dice.choice(steps)
             for one in (step, dice.choice(FACTS)) if step in FACTS else (step,):  # of facts there are more
-                print(history.tell(one(history)))
+                print(history.report(one(history)))
         history.check()
     history.finish()
     history.tamper()

@@ -622,8 +622,8 @@ def test_a_tenant_that_leaves_is_flagged_low_at_zero(books: Store) -> None:
 def test_a_sunday_is_compared_to_sundays(books: Store) -> None:
     first = date(2026, 9, 7)  # a Monday
     week = [*["100"] * 5, "20", "20"]
-    quiet = judged(books, history([*week * 5], first), 35, first)
-    assert [one for one in flags(quiet) if one[0] >= "2026-10-05"] == []
+    unchanged = judged(books, history([*week * 5], first), 35, first)
+    assert [one for one in flags(unchanged) if one[0] >= "2026-10-05"] == []
     loud = judged(books, history([*week * 4, *["100"] * 6, "60"], first), 35, first, run=8)
     (one,) = [one for one in loud.flagged if one.day >= date(2026, 10, 11)]
     assert (str(one.day), plain(one.expected), one.basis) == ("2026-10-11", "20.000000000", "4 earlier Sundays")

@@ -21,9 +21,10 @@ from billing.rates import apply_rate_card, parse_rate_card
 from ingest import ingest_file
 from tests.billing import fleets
 from tests.billing.fleets import WORLDS, fleet
-from tests.billing.test_books import at, contents, each, together
+from tests.billing.test_books import contents, each, together
 from tests.draws import keep_seed
 from tests.stores import fresh_store
+from warehouse.instants import of_epoch_ms
 from warehouse.records import DEVICES, EVENTS, SAMPLES
 from warehouse.store import Store, open_store
 
@@ -78,7 +79,7 @@ def test_killing_ingest_and_close_and_running_them_again_gives_the_same_books(fi
     steps: list[tuple[list[str], Callable[[Store], object]]] = [
         (["ingest", "samples", str(files / "samples.parquet")],
          lambda store: ingest_file(store, SAMPLES, files / "samples.parquet")),
-        (["close", "--until", fleets.iso(until)], lambda store: close(store, at(until))),
+        (["close", "--until", fleets.iso(until)], lambda store: close(store, of_epoch_ms(until))),
     ]  # fmt: skip
     with fresh_store(files / "undisturbed") as store:
         apply_rate_card(store, parse_rate_card(WORLD.rate_card), "me", "", datetime.now(UTC))

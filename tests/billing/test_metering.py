@@ -22,8 +22,8 @@ from tests.billing.test_energy_statements import (
     answer,
     drawn_stream,
     make,
+    push,
     stretches,
-    tell,
 )
 from warehouse.store import Store, read_sql
 
@@ -84,13 +84,13 @@ def test_a_holding_is_used_as_the_best_stream_says_at_each_instant(
     names = stage.names(*TABLES)
     books.command(f"CREATE TABLE {stage('batches')} (batch UInt64) ENGINE = Set SETTINGS persistent = 0")
     books.command(f"INSERT INTO {stage('batches')} SELECT 1 AS batch")
-    tell(books, streams, 1)
+    push(books, streams, 1)
     # Of some hours the sums tell of what is not read, too.
     spoiled = dice.sample(range(4), dice.choice([0, 1, 1, 2]))
     others = {stream: [one | {"at": one["at"] + 1, "utilization": 0.77} for one in samples[::2]
                        if (one["at"] - 1) // HOUR_MS in spoiled] for stream, samples in streams.items()}  # fmt: skip
     if any(others.values()):
-        tell(books, others, 2)
+        push(books, others, 2)
     books.command("CREATE TABLE {dirty:Identifier} (hour UInt32) ENGINE = Memory", names)
     books.insert(stage("dirty"), pa.table({"hour": pa.array([FIRST, FIRST + 1, FIRST + 2], pa.uint32())}))
 
@@ -114,9 +114,9 @@ def test_a_holding_is_used_as_the_best_stream_says_at_each_instant(
                     expected[claim, NOW + begin] = covered, whole
     make(books, stage, "holdings", holdings)
     params: dict[str, Any] = {**names, "first": FIRST, "last": FIRST + 3, "from_ms": NOW, "to_ms": NOW + 4 * HOUR_MS}
-    told = {**params, "reported": stage("told")}
-    books.command(read_sql(CLOSE, "reported"), told)
-    incomplete = [row["hour"] - FIRST for row in books.rows(read_sql(CLOSE, "incomplete_hours"), told)]
+    parameters = {**params, "reported": stage("told")}
+    books.command(read_sql(CLOSE, "reported"), parameters)
+    incomplete = [row["hour"] - FIRST for row in books.rows(read_sql(CLOSE, "incomplete_hours"), parameters)]
     assert incomplete == sorted({(one["at"] - 1) // HOUR_MS for some in others.values() for one in some} - {4})
     _meter(books, {**params, "uniform_ms": uniform})
     metered = [row for row in answer(books, stage, "metered") if row["levels"] == 1]

@@ -176,11 +176,11 @@ def test_a_day_is_judged_by_its_weekdays_or_by_the_fortnight_before(dice: Random
         past = {one.day: one.cost / one.hours * 24 for one in series
                 if one.day < cost.day and one.closed and one.cost is not None}  # fmt: skip
         weekly = [day for day in past if (cost.day - day).days in range(7, 57, 7)]
-        lately = [day for day in past if (cost.day - day).days <= 14]
-        if len(weekly) < 4 and len(lately) < 7:
+        recent = [day for day in past if (cost.day - day).days <= 14]
+        if len(weekly) < 4 and len(recent) < 7:
             assert found == "fewer than 7 days of history"
             continue
-        days = weekly if len(weekly) >= 4 else lately
+        days = weekly if len(weekly) >= 4 else recent
         basis = f"{len(days)} earlier {cost.day:%A}s" if days is weekly else f"{len(days)} of the 14 days before"
         expected = middle([past[day] for day in days])
         widths = [middle([abs(past[day] - expected) for day in days]) * Fraction("1.4826"), expected / 20,

@@ -41,7 +41,7 @@ class September:
     closed_with: Any = None
 
 
-def tell(store: Store) -> None:
+def fill(store: Store) -> None:
     there = [
         *devices("2026-09-01 00:00", "gpu-0", "gpu-1", "gpu-2"),
         *devices("2026-09-01 00:00", "gpu-3", units=2),
@@ -63,7 +63,7 @@ def tell(store: Store) -> None:
 
 @pytest.fixture(scope="module")
 def september(tmp_path_factory: pytest.TempPathFactory) -> Iterator[September]:
-    with fresh_store(tmp_path_factory.mktemp("rates"), tell) as store:
+    with fresh_store(tmp_path_factory.mktemp("rates"), fill) as store:
         yield September(store)
 
 

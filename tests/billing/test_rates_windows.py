@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 
 from billing.rates import RateCard, RateError, Subject, cut_instants, parse_rate_card, price_intervals
 from billing.rates.windows import DAYS, Window, share_a_time, window_spans
+from tests.billing.hand_ledger import at as utc
 from tests.patience import slowness
 
 BERLIN, KOLKATA = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kolkata")
 WHO = Subject("H100", "", "", "chem")
-
-
-def utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def window(start: str = "00:00", end: str = "24:00", *days: str) -> Window:

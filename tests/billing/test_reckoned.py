@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 from math import lcm
 from pathlib import Path
@@ -21,6 +20,7 @@ from billing.periods import parse_month
 from tests.billing.hand_ledger import HOUR_MS, close
 from tests.draws import drawn_seed
 from tests.stores import emptied
+from warehouse.instants import of_epoch_ms
 from warehouse.store import Store, read_sql
 
 ZONE = "Asia/Kolkata"
@@ -34,16 +34,12 @@ QUANTITIES = ("used", "idle", "unmetered", "unallocated", "unavailable")
 Entry = dict[str, Any]
 
 
-def instant(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
-
-
 def second(ms: int) -> str:
-    return f"{instant(ms):%Y-%m-%d %H:%M:%S}"
+    return f"{of_epoch_ms(ms):%Y-%m-%d %H:%M:%S}"
 
 
 def day_of(ms: int) -> str:
-    return f"{instant(ms).astimezone(ZoneInfo(ZONE)):%Y-%m-%d}"
+    return f"{of_epoch_ms(ms).astimezone(ZoneInfo(ZONE)):%Y-%m-%d}"
 
 
 def entry(dice: Random) -> Entry:
@@ -112,7 +108,7 @@ def fill(store: Store, entries: Sequence[Entry]) -> None:
         )
     store.insert("ledger_entries", pa.table(columns))
     for (run,), some in groups(entries, "run").items():
-        close(store, [instant(one["hour"]) for one in some], run)
+        close(store, [of_epoch_ms(one["hour"]) for one in some], run)
 
 
 @pytest.fixture(scope="module")
@@ -297,7 +293,7 @@ def asked_of(spans: Sequence[Span]) -> dict[str, Any]:
 
 
 def check_costs(store: Store, entries: Sequence[Entry], spans: Sequence[Span]) -> None:
-    times = {"starts": [instant(one[2]) for one in spans], "ends": [instant(one[3]) for one in spans]}
+    times = {"starts": [of_epoch_ms(one[2]) for one in spans], "ends": [of_epoch_ms(one[3]) for one in spans]}
     rows = asked(store, "accounts/cost_of_spans", **asked_of(spans), **times)
     found = {(row["span"], row["device_units"], nano(row["contracted_unit_price"]), row["part_ms"], row["whole_ms"]):
              (row["held_micro_ms"], row["billing_currency"]) for row in rows}  # fmt: skip
@@ -525,7 +521,7 @@ def test_what_a_later_close_says_otherwise_is_what_was_and_is_of_each_allocation
         }  # fmt: skip
         assert len(found) == len(rows)
         assert found == {
-            key: [one[0], other[0], again, instant(since), instant(until)]
+            key: [one[0], other[0], again, of_epoch_ms(since), of_epoch_ms(until)]
             for key, (one, other, again, since, until) in expected.items()
             if one != other
         }

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from tests.billing.test_close_statements import truth
-from tests.billing.test_reckoned import END, OCTOBER, START, Entry, asked, entry, fill, instant, times
+from tests.billing.test_reckoned import END, OCTOBER, START, Entry, asked, entry, fill, times
+from warehouse.instants import of_epoch_ms
 from warehouse.store import Store
 
 TENANTS = ("chem", "bio", "phys")
@@ -55,7 +56,7 @@ def test_subjects_are_told_apart_as_far_as_the_card_asks(books: Store, dice: Ran
         found = {tuple(row[name] for name in NAMES): (row["priority"], row["first"]) for row in rows}
         assert len(found) == len(rows)
         assert found == {
-            key: (least(one["priority"] for one in some), instant(min(one["start"] for one in some)))
+            key: (least(one["priority"] for one in some), of_epoch_ms(min(one["start"] for one in some)))
             for key, some in expected.items()
         }
 
@@ -112,12 +113,14 @@ def test_what_a_mapping_could_change_of_issued_months_lasts_within_them(books: S
             if one["start"] < last and end > first:
                 which = "".join(str(int(bool(re.search(pattern, one["workload_id"])))) for pattern in patterns)
                 own = (one["reported_tenant"], "p", one["queue"], one["cluster"], one["source"], which)
-                expected[(*own, instant(first), instant(last))].append((max(one["start"], first), min(end, last)))
+                expected[(*own, of_epoch_ms(first), of_epoch_ms(last))].append(
+                    (max(one["start"], first), min(end, last))
+                )
     rows = asked(books, "tenants/invoiced_combinations", workload_patterns=patterns)
     found = {tuple(row.values())[:8]: (row["first"], row["last"]) for row in rows}
     assert len(found) == len(rows)
     assert found == {
-        key: (instant(min(first for first, _ in some)), instant(max(last for _, last in some)))
+        key: (of_epoch_ms(min(first for first, _ in some)), of_epoch_ms(max(last for _, last in some)))
         for key, some in expected.items()
     }
     numbers: dict[Any, str] = {}
@@ -126,7 +129,7 @@ def test_what_a_mapping_could_change_of_issued_months_lasts_within_them(books: S
             numbers.setdefault((OTHERS[one["month"]][0], one["tenant"]), one["number"])
     rows = asked(books, "tenants/invoiced_tenants")
     assert {(row["period_start"], row["tenant"]): row["number"] for row in rows} == {
-        (instant(start), tenant): number for (start, tenant), number in numbers.items()
+        (of_epoch_ms(start), tenant): number for (start, tenant), number in numbers.items()
     }
 
 
@@ -142,5 +145,5 @@ def test_a_month_of_a_tenant_is_billed_by_its_first_invoice_or_correction(books:
     rows = asked(books, "rates/invoiced_months")
     found = {(row["tenant"], row["period_start"], row["period_end"]): row["number"] for row in rows}
     assert len(found) == len(rows)
-    assert found == {(tenant, *map(instant, OTHERS[month])): number for (tenant, month), number in numbers.items()}
-    assert OCTOBER.start == instant(START)
+    assert found == {(tenant, *map(of_epoch_ms, OTHERS[month])): number for (tenant, month), number in numbers.items()}
+    assert OCTOBER.start == of_epoch_ms(START)

@@ -74,25 +74,27 @@ def audit(url: str) -> tuple[int, str]:
 
 def test_every_locked_version_is_looked_up_and_what_is_known_fails() -> None:
     with service({"starlette": KNOWN}) as (url, asked):
-        code, said = audit(url)
-    assert (code, "starlette" in said, "GHSA-0000-0000-0000" in said or "CVE-2026-0000" in said) == (1, True, True), (
-        said
-    )
+        code, output = audit(url)
+    assert (code, "starlette" in output, "GHSA-0000-0000-0000" in output or "CVE-2026-0000" in output) == (
+        1,
+        True,
+        True,
+    ), output
     assert {"starlette", "uvicorn", "dash", "chdb-core", "sqlglot", "nvidia-ml-py"} <= set(asked)
-    assert "1 known vulnerabilities" in said
+    assert "1 known vulnerabilities" in output
 
 
 def test_where_nothing_is_known_it_says_how_many_were_looked_up() -> None:
     with service({}) as (url, asked):
-        code, said = audit(url)
-    assert (code, f"{len(asked)} locked versions" in said, "NOT CHECKED" in said) == (0, True, False), said
+        code, output = audit(url)
+    assert (code, f"{len(asked)} locked versions" in output, "NOT CHECKED" in output) == (0, True, False), output
 
 
 @pytest.mark.parametrize("status", [None, 503])
 def test_where_the_data_cannot_be_had_it_is_not_silently_green(status: int | None) -> None:
     if status is None:
-        code, said = audit("http://127.0.0.1:9/v1/query")
+        code, output = audit("http://127.0.0.1:9/v1/query")
     else:
         with service({}, status) as (url, _):
-            code, said = audit(url)
-    assert (code, said.startswith("audit: NOT CHECKED")) == (75, True), said
+            code, output = audit(url)
+    assert (code, output.startswith("audit: NOT CHECKED")) == (75, True), output

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from tests.deploy.helm import Object, Rendered, by_name, kustomize, no_kustomize
 from tests.deploy.kubernetes_schemas import schema_of
 from tests.draws import seldom
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_port
 from warehouse.store import open_store
 
 COMPONENTS = sorted(path.name for path in (FOLDER / "components").iterdir())
@@ -289,11 +289,6 @@ def comes(true: Callable[[], bool], here: Node, name: str) -> None:
         return true()
 
     until(lives_and_does, lambda: here.said(name), every=0.1)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def delivered(metrics: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Commands as a person types them, in this process."""
+"""Runs commands as a person types them, in this process."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from collectors.agent import privileges
 from gpuledger import cli
 from gpuledger.commands import agent
 from ingest.spool import Spool
-from tests.collectors.exporters.serving import Exporter, serving
+from tests.collectors.exporters.serving import Exporter
 from tests.conftest import REPO
 from tests.draws import seldom
 from tests.patience import PATIENCE_SECONDS
@@ -31,12 +31,6 @@ RUN = (
 )
 COMMAND = [sys.executable, "-c", RUN, "agent"]
 HEAVY = ("pyarrow", "numpy", "pandas", "chdb", "clickhouse_connect", "dash", "fastapi", "uvicorn", "starlette")
-
-
-@pytest.fixture
-def exporter() -> Iterator[Exporter]:
-    with serving() as fake:
-        yield fake
 
 
 def config(tmp_path: Path, text: str = "") -> Path:

@@ -7,7 +7,6 @@ import json
 import os
 import pwd
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from ingest.pipeline import ingest_tables
 from scheduler.live.client import Client
 from tests.draws import seldom
 from tests.patience import PATIENCE_SECONDS, slowness, until
+from tests.ports import free_port
 from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
@@ -64,8 +64,7 @@ class Site:
         (folder / "token").write_text("a-token-of-the-tests\n")
         agents = [{"node": node, "token": token} for node, token in TOKENS.items()]
         (folder / "agents.yaml").write_text(json.dumps({"agents": agents}))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = Client(self.url, "a-token-of-the-tests")
         for node, token in TOKENS.items():

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
 from gpuledger.commands import exporter as command
-from tests.collectors.exporters.serving import Exporter, serving
+from tests.collectors.exporters.serving import Exporter
 from warehouse.errors import LedgerError
 
 LABELS = 'UUID="GPU-{}",modelName="L4",Hostname="n1",DCGM_FI_SYSTEM_DRIVER_VERSION="590.1"'
-
-
-@pytest.fixture
-def exporter() -> Iterator[Exporter]:
-    with serving() as fake:
-        yield fake
 
 
 def run(*arguments: str) -> Result:

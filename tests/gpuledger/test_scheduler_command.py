@@ -7,7 +7,6 @@ import getpass
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from gpuledger.commands import scheduler
 from ingest.token_file import Reread
 from scheduler.live.client import Client
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_port
 from warehouse.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class Running:
         self.folder = folder
         (folder / "config.yaml").write_text(CONFIG)
         (folder / "token").write_text("a-token-of-the-tests\n")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.client = Client(f"http://127.0.0.1:{self.port}", "a-token-of-the-tests")
         self.events = folder / "events.jsonl"
 
@@ -220,7 +219,7 @@ def test_settings_are_read_again_until_they_could_be_written_down(
         caplog.clear()
         asked.clear()
         for _ in range(3):
-            scheduler._read_again(full, config, changes)
+            scheduler._reload(full, config, changes)
         return len(asked), [record.getMessage() for record in caplog.records]
 
     assert rounds() == (0, [])

@@ -1,4 +1,4 @@
-"""Pushes over HTTP as senders make them, and the ledger of the issued month that they must not move."""
+"""Pushes over HTTP as senders make them, and the ledger of the issued month, which they must not change."""
 
 from __future__ import annotations
 

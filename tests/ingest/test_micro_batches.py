@@ -86,7 +86,7 @@ def fates(
             ThreadPoolExecutor(at_once) as pool,
         ):
             answers = list(pool.map(lambda one: client.post(one[0], headers=one[1], content=one[2]), pushes))
-        told = [(answer.status_code, answer.json()) for answer in answers]
+        outcomes = [(answer.status_code, answer.json()) for answer in answers]
         stored = [
             store.rows(CONTENT.format(table=table, more=f", {when}"))
             for table, when in {
@@ -95,7 +95,7 @@ def fates(
                 "quarantine": "quarantined_at",
             }.items()
         ]
-        return told, stored
+        return outcomes, stored
 
 
 @pytest.mark.parametrize("number", drawn(range(2), 0.5))

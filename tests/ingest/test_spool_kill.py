@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from tests.draws import keep_seed, seldom
 from tests.ingest.receiving import receiver_process, tokens_file
 from tests.ingest.spooling import SAMPLES, numbers
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_port
 from tests.stores import fresh_store
 from warehouse.store import open_store
 
@@ -70,8 +70,7 @@ def ends(pid: int, missing: str) -> None:
 @pytest.mark.slow
 def test_every_spooled_sample_is_in_the_store_once_whatever_is_killed_when(agents: Agents, tmp_path: Path) -> None:
     chance = random.Random(f"{keep_seed()} kills of an agent")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     store, tokens, url = f"chdb://{tmp_path}/store", tokens_file(tmp_path), f"http://127.0.0.1:{port}"
     fresh_store(tmp_path / "store").close()
     receiver = receiver_process(store, tokens, port)

@@ -241,18 +241,18 @@ class LifeKept:
             self._begin(life, self._folder / str(number))
         return (yield)
 
-    def _begin(self, life: Any, kept: Path) -> None:
+    def _begin(self, life: Any, copy: Path) -> None:
         from warehouse.store import open_store
 
         path = life.store.path
         life.store.close()
         if MAP in os.environ:
-            shutil.copytree(path, kept / "store", symlinks=True)
-            (kept / "life").write_bytes(pickle.dumps((life.now, life.steps, life.known, life.cards)))
-        elif (kept / "life").exists():
+            shutil.copytree(path, copy / "store", symlinks=True)
+            (copy / "life").write_bytes(pickle.dumps((life.now, life.steps, life.known, life.cards)))
+        elif (copy / "life").exists():
             shutil.rmtree(path)
-            shutil.copytree(kept / "store", path, symlinks=True)
-            life.now, life.steps, life.known, life.cards = pickle.loads((kept / "life").read_bytes())
+            shutil.copytree(copy / "store", path, symlinks=True)
+            life.now, life.steps, life.known, life.cards = pickle.loads((copy / "life").read_bytes())
         life.store = open_store(f"chdb://{path}")
         life.store.command("SET max_threads = 1")
 

@@ -1,4 +1,4 @@
-"""A small deciding state for tests of everything around it: first come, first served, over the real placement."""
+"""A minimal scheduling state (first come, first served, with the real placement) for tests of what surrounds it."""
 
 from __future__ import annotations
 

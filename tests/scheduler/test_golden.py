@@ -23,33 +23,33 @@ FOLDER = Path(__file__).parent / "golden"
 WORLDS, GROUP = 96, 12
 
 
-def lines(told: Iterator[tuple[str, Any]]) -> list[str]:
+def lines(history: Iterator[tuple[str, Any]]) -> list[str]:
     """What was done as it is, what was said of it as a digest."""
-    return [f"{line} | {digest(said)[:6]}" for line, said in told]
+    return [f"{line} | {digest(said)[:6]}" for line, said in history]
 
 
-def marks(told: Iterator[tuple[str, Any]]) -> str:
+def marks(history: Iterator[tuple[str, Any]]) -> str:
     """A digest of each line, which says at least where the first difference is."""
-    return " ".join(digest(line)[:4] for line in told)
+    return " ".join(digest(line)[:4] for line in history)
 
 
 @pytest.mark.parametrize("first", drawn(range(0, WORLDS, GROUP), 0.4))
 def test_in_drawn_worlds_the_same_is_decided_and_said_as_before(first: int) -> None:
     for number in range(first, first + GROUP):
-        compare("worlds", f"world {number}", lines(worlds.told(number)), FOLDER)
+        compare("worlds", f"world {number}", lines(worlds.history(number)), FOLDER)
 
 
 @pytest.mark.parametrize("policy", drawn(list(PLACEMENTS), 0.4))
 def test_gangs_are_placed_as_before_and_the_same_is_said_of_those_that_wait(policy: str) -> None:
     for number in range(30):
-        compare("places", f"{policy} {number}", marks(places.told(policy, number)), FOLDER)
+        compare("places", f"{policy} {number}", marks(places.history(policy, number)), FOLDER)
 
 
 def test_services_are_scaled_as_before() -> None:
     for number in range(120):
-        compare("services", f"service {number}", marks(services.told(number)), FOLDER)
+        compare("services", f"service {number}", marks(services.history(number)), FOLDER)
 
 
 def test_quotas_and_shares_are_as_before() -> None:
     for number in range(150):
-        compare("quotas", f"tree {number}", marks(quotas.told(number)), FOLDER)
+        compare("quotas", f"tree {number}", marks(quotas.history(number)), FOLDER)

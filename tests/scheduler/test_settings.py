@@ -206,7 +206,7 @@ def test_what_a_pool_keeps_is_a_policy_that_can_change_while_its_nodes_stay() ->
     found = parse_settings({"pools": [pools], "queues": [{"name": "now"}]})
     assert parse_settings(found.model_dump(mode="json")) == found
     (reserve,) = found.build_policies().reserves
-    assert (reserve.pool, reserve.kept.of(32, 1), reserve.priority, reserve.queues) == ("p", 4, 3, {"now"})
+    assert (reserve.pool, reserve.rule.of(32, 1), reserve.priority, reserve.queues) == ("p", 4, 3, {"now"})
     assert found.nodes() == parse_settings({"pools": [{"name": "p", "nodes": 4}]}).nodes()
 
 

@@ -60,10 +60,10 @@ def test_the_document_s_command_computes_the_digest_of_a_void(store: Store) -> N
     assert set(row) == set(table.column_names)
     text = (REPO / "docs" / "billing.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^    (printf .*?sha256sum)$", text, re.DOTALL | re.MULTILINE)
-    told = subprocess.run(
+    printed = subprocess.run(
         ["bash", "-c", command], env={"PREVIOUS": previous}, capture_output=True, text=True, check=True
     )
-    assert told.stdout.split()[0] == digest
+    assert printed.stdout.split()[0] == digest
 
 
 def test_two_that_add_after_the_same_row_do_not_fork_the_chain(store: Store) -> None:

@@ -1,7 +1,7 @@
-"""The simulator on what the books have: what more, fewer or shared GPUs would have changed for the jobs that ran.
+"""Simulates the jobs in a store's books: what more, fewer or shared GPUs would have changed for them.
 
 workload  a group of devices and its jobs, as plain data
-reading   workloads of a store
-what_if   the jobs through the scheduler again, on other devices
-apart     the same in a process of its own, bounded in time
+reading   reads workloads from a store
+what_if   schedules a workload's jobs again, on other devices
+apart     the same in a subprocess, with a time limit
 """

@@ -1,7 +1,7 @@
-"""Simulations in a process of their own, so that a server answers everybody else meanwhile, and bounded in time.
+"""Runs simulations in a subprocess with a time limit, so that a server stays responsive.
 
-The process is started afresh with a question on its standard input, answers on its standard output and is gone. One
-runs at a time; a few may wait for it.
+Each subprocess reads one question from standard input and writes its answer to standard output. One runs at a time; a
+few may wait.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from scheduler.simulate.books.workload import BookJob, Change, Group, Outcome, S
 from warehouse.errors import LedgerError
 
 SECONDS = 60
-"""Of CPU time that a simulation may take."""
+"""Limit of CPU seconds of a simulation."""
 BUSY = 4
-"""So many times as long it may take by the clock: a machine may have more to do, and this comes last."""
+"""Limit of wall-clock time, as a multiple of the CPU limit: simulations run at low priority on a busy machine."""
 MOST_WAITING = 8
 NICE = 5
 STEP = "Ask for a shorter period"
@@ -60,11 +60,11 @@ class Simulations:
 
 
 SIMULATIONS = Simulations()
-"""Of this process, whoever asks."""
+"""The one queue of this process."""
 
 
 def question_of(workload: Workload, changes: Sequence[Change]) -> str:
-    """As the process reads it."""
+    """The question for the subprocess, as JSON."""
     return json.dumps(
         {
             "span": [workload.start, workload.end],
@@ -76,7 +76,7 @@ def question_of(workload: Workload, changes: Sequence[Change]) -> str:
 
 
 def answer_of(question: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The outcomes, in the process."""
+    """Computes the outcomes, in the subprocess."""
     from scheduler.simulate.books.what_if import as_it_was, simulated
 
     start, end = question["span"]
@@ -87,7 +87,7 @@ def answer_of(question: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def ask(question: str, seconds: float = SECONDS) -> tuple[Outcome, ...]:
-    """What the process answers. Errors: LedgerError if it takes longer, or the question has no answer."""
+    """Runs a subprocess. Errors: LedgerError if it takes too long, or the question has no answer."""
     paths = [path for path in sys.path if path and Path(path).exists()]
     try:
         done = subprocess.run(  # noqa: S603 (this very Python, with our own arguments)
@@ -112,7 +112,7 @@ def _too_long(seconds: float) -> LedgerError:
 
 
 def start(seconds: int) -> None:
-    """The process."""
+    """Entry point of the subprocess."""
     import resource
 
     os.nice(NICE)

@@ -1,4 +1,4 @@
-"""Workloads of a store's books."""
+"""Reads workloads from a store's books."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from scheduler.simulate.books.workload import ASSUMED, WAITED_SECONDS, BookJob, 
 from warehouse.store import Store, read_sql
 
 WARM = timedelta(days=7)
-"""So long before a period jobs are taken as well, so that it does not begin with an empty cluster."""
+"""Jobs from this long before a period are included, so that it does not begin with an empty cluster."""
 KNOWN_PART = 0.9
-"""Of the time that a job held something, so much is metered where its use counts as known."""
+"""Minimum coverage with which a job's use counts as known."""
 THERE_PART = 0.99
-"""Of the period's closed hours; a device with less of them was there for a part of it."""
+"""Share of the period's closed hours; a device with less existed for only a part of it."""
 STATEMENTS = tuple(read_sql(__file__, name) for name in ("jobs", "devices", "waiting"))
-"""All that is asked."""
+"""The statements of `read_workloads`."""
 HOUR_MS = 3_600_000
 SHORTEST = 0.001
-"""Seconds that a job runs at least."""
+"""Minimum seconds of a job's run."""
 Row = Mapping[str, Any]
 
 

@@ -1,8 +1,8 @@
-"""What another number of devices, or shared ones, would have changed for the jobs that the books have.
+"""What another number of devices, or shared ones, would have changed for the jobs in the books.
 
-The jobs of a workload run through the reference scheduler again, in virtual time: one queue by priority and then by
-submission, others past it where they delay nobody (EASY backfill), no quotas, nobody preempted. How waits compare with
-the real ones tells how far that is from the scheduler that placed the jobs.
+The reference scheduler schedules a workload's jobs again in virtual time: one queue by priority, then submission, with
+EASY backfill, without quotas and preemption. Comparing its waits with the real ones shows how far it is from the
+scheduler that placed the jobs.
 """
 
 from __future__ import annotations
@@ -188,5 +188,5 @@ def _within(workload: Workload, start: float, job: BookJob) -> float:
 
 
 def _quantile(ordered: Sequence[float], level: float) -> float | None:
-    """As ClickHouse's quantileExact, by which pages tell real waits."""
+    """As ClickHouse's quantileExact, which the pages use for real waits."""
     return ordered[min(len(ordered) - 1, int(level * len(ordered)))] if ordered else None

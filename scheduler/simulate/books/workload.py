@@ -1,7 +1,7 @@
-"""What the books say of one group of devices, as the simulator takes it: which there are, and which jobs they ran.
+"""A workload from the books, for the simulator: a group of devices, and the jobs that ran on it.
 
-A group is the devices of one model in one pool of a cluster: every job that the books have ran in one, and is taken as
-one that can run nowhere else. Times are seconds since the epoch.
+A group is the devices of one model in one pool of a cluster. A job is assumed to run only in the group in which it ran.
+Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 MOST_JOBS = 10_000
-"""Of a simulation; of more, the last of the period are taken."""
+"""Maximum jobs of a simulation; of more, the last of the period are used."""
 MOST_DEVICES = 10_000
 WAITED_SECONDS = 60.0
-"""From so long on a job is counted as one that waited."""
+"""Minimum wait of a job that counts as having waited."""
 MOST_SHARES = 16
 
 

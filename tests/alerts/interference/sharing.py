@@ -1,4 +1,4 @@
-"""Workloads on a device, a window a minute, as facts."""
+"""Facts of workloads that share a device: one window a minute, from `first` to `last` minutes ago."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Seen = tuple[str, str, bool | None, float | None]
 def runs(
     name: str, first: float, last: float, device: str = "GPU-0", use: float | None = 0.4, **more: Any
 ) -> list[Fact]:
-    """Has processes on the device in the windows that end from `first` to `last` minutes ago."""
+    """Samples of a workload with processes on the device."""
     row = {"interval_seconds": 60.0, "device_id": device, "workload_id": name, "state": "ok", "utilization": use}
     return [("samples", {"ts": ago(m), **row, "memory_used_bytes": GIB, **more}) for m in minutes(first, last)]
 
 
-def tells(
+def reports(
     name: str, first: float, last: float, value: float, metric: str = STEPS, service: str = "training", **more: Any
 ) -> list[Fact]:
     row = {"interval_seconds": 60.0, "service": service, "workload_id": name, "metric": metric, "value": value}
     return [("service_levels", {"ts": ago(m), **row, **more}) for m in minutes(first, last)]
 
 
-def shows(metric: str, first: float, last: float, value: float, device: str = "GPU-0", **more: Any) -> list[Fact]:
+def measures(metric: str, first: float, last: float, value: float, device: str = "GPU-0", **more: Any) -> list[Fact]:
     row = {"interval_seconds": 60.0, "device_id": device, "metric": metric, "state": "ok", "value": value}
     return [("metrics", {"ts": ago(m), **row, **more}) for m in minutes(first, last)]
 

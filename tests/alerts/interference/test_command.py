@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gpuledger.commands import interference
 from tests.alerts.facts import device, put
-from tests.alerts.interference.sharing import runs, tells
+from tests.alerts.interference.sharing import reports, runs
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 
@@ -37,8 +37,8 @@ def test_episodes_victims_and_speeds_are_printed(tmp_path: Path) -> None:
         return list(json.loads(run(*words, "--format", "json", *store)[1]))
 
     with fresh_store(tmp_path / "store") as opened:
-        put(opened, [*device(units=4), *runs("a", 60, 1), *tells("a", 60, 31, 10.0)])
-        put(opened, [*runs("b", 30, 1), *tells("a", 30, 1, 4.0)])
+        put(opened, [*device(units=4), *runs("a", 60, 1), *reports("a", 60, 31, 10.0)])
+        put(opened, [*runs("b", 30, 1), *reports("a", 30, 1, 4.0)])
     code, out, _ = run("status", *AT, "--check", *store)
     assert (code, "2.5" in out, "measured" in out) == (1, True, True)
     assert run("status", *AT, *store)[0] == 0

@@ -19,7 +19,7 @@ from alerts.interference.ranking import aggressors, verdict, victims
 from scheduler.placement.interference import AntiInterference
 from scheduler.placement.packing import BestFit
 from tests.alerts.facts import NOON, Fact, ago, device, put
-from tests.alerts.interference.sharing import STEPS, runs, tells
+from tests.alerts.interference.sharing import STEPS, reports, runs
 from warehouse.store import Store
 
 
@@ -45,11 +45,11 @@ def comes_and_goes(times: int, stays: int = 6, slow: float = 5.0, pause: int = 1
     """a runs all the time; b comes `times` times, and leaves for good 14 minutes ago (or `pause`)."""
     length = pause + stays
     first = times * length + 10
-    facts = [*device(units=4), *runs("a", first, 1), *tells("a", first, times * length + 1, 10.0)]
+    facts = [*device(units=4), *runs("a", first, 1), *reports("a", first, times * length + 1, 10.0)]
     for n in range(times):
         start = (times - n) * length
-        facts += [*runs("b", start, start - stays + 1), *tells("a", start, start - stays + 1, slow)]
-        facts += tells("a", start - stays, start - length + 1, 10.0)
+        facts += [*runs("b", start, start - stays + 1), *reports("a", start, start - stays + 1, slow)]
+        facts += reports("a", start - stays, start - length + 1, 10.0)
     return facts
 
 
@@ -64,19 +64,19 @@ SCENARIOS: dict[str, list[Fact]] = {
         *device(units=4),
         *runs("a", 60, 40),
         *runs("b", 50, 40),
-        *tells("a", 60, 51, 10),
-        *tells("a", 50, 40, 5),
+        *reports("a", 60, 51, 10),
+        *reports("a", 50, 40, 5),
     ],
     "pair": [
         *device(units=4),
         *device("GPU-1", units=4),
         *runs("a", 60, 1),
         *runs("b", 30, 1),
-        *tells("a", 60, 31, 10),
-        *tells("a", 30, 1, 4),
+        *reports("a", 60, 31, 10),
+        *reports("a", 30, 1, 4),
         *runs("b", 90, 61, "GPU-1"),
-        *tells("b", 90, 61, 8),
-        *tells("b", 30, 1, 6),
+        *reports("b", 90, 61, 8),
+        *reports("b", 30, 1, 6),
     ],
 }
 
@@ -117,17 +117,17 @@ def test_silence_is_not_quiet(measured: Store) -> None:
 def by_machine(disturbed: list[bool | None]) -> list[tuple[int, int | None]]:
     """(window that raised, window that cleared) of each episode, a window at a time."""
     found: list[tuple[int, int | None]] = []
-    raised, quiet = False, 0
+    raised, undisturbed = False, 0
     for n, now in enumerate(disturbed):
-        lately = sum(one is True for one in disturbed[max(0, n - 4) : n + 1])
+        recent = sum(one is True for one in disturbed[max(0, n - 4) : n + 1])
         if now is True:
-            quiet = 0
-            if not raised and lately >= 3:
+            undisturbed = 0
+            if not raised and recent >= 3:
                 raised = True
                 found.append((n, None))
         elif now is False:
-            quiet += 1
-            if raised and quiet >= 10:
+            undisturbed += 1
+            if raised and undisturbed >= 10:
                 raised = False
                 found[-1] = (found[-1][0], n)
     return found

@@ -13,7 +13,7 @@ import pytest
 from alerts.interference.measure import measure, newest_baselines
 from alerts.interference.versions import declare_version
 from tests.alerts.facts import NOON, Fact, ago, device, put
-from tests.alerts.interference.sharing import TOKEN, Seen, runs, seen, shows, tells, windows
+from tests.alerts.interference.sharing import TOKEN, Seen, measures, reports, runs, seen, windows
 from warehouse.store import Store
 
 ALONE: Seen = ("exclusive", "measured", False, 1.0)
@@ -26,26 +26,26 @@ def beside(slow: float = 5.0, first: float = 40) -> list[Fact]:
         *device(units=4),
         *runs("a", first, 1),
         *runs("b", 20, 1),
-        *tells("a", first, 21, 10.0),
-        *tells("a", 20, 1, slow),
+        *reports("a", first, 21, 10.0),
+        *reports("a", 20, 1, slow),
     ]
 
 
 def alone() -> list[Fact]:
     """a makes ten steps a second."""
-    return [*device(units=4), *runs("a", 40, 1), *tells("a", 40, 1, 10.0)]
+    return [*device(units=4), *runs("a", 40, 1), *reports("a", 40, 1, 10.0)]
 
 
 def replica(name: str, first: float, last: float, running: float, latency: float) -> list[Fact]:
-    reported = tells(name, first, last, running, "requests_running", "chat")
-    return [*runs(name, first, last), *tells(name, first, last, latency, **CHAT), *reported]
+    reported = reports(name, first, last, running, "requests_running", "chat")
+    return [*runs(name, first, last), *reports(name, first, last, latency, **CHAT), *reported]
 
 
 def queued(first: float, last: float, queue: float) -> list[Fact]:
     about = {"service": "api", "observations": 10}
     return [
-        *tells("a", first, last, queue + 0.4, "request_latency_seconds", **about),
-        *tells("a", first, last, queue, "request_queue_seconds", **about),
+        *reports("a", first, last, queue + 0.4, "request_latency_seconds", **about),
+        *reports("a", first, last, queue, "request_queue_seconds", **about),
     ]
 
 
@@ -54,38 +54,38 @@ def tailed(observations: int) -> list[Fact]:
     found = [*device(units=4), *runs("a", 40, 1), *runs("b", 20, 1)]
     for first, last, p50, p99 in ((40, 21, 0.02, 0.03), (20, 1, 0.03, 0.09)):
         for quantile, value in ((None, p50), (0.5, p50), (0.99, p99)):
-            found += tells("a", first, last, value, TOKEN, "chat", quantile=quantile, observations=observations)
+            found += reports("a", first, last, value, TOKEN, "chat", quantile=quantile, observations=observations)
     return found
 
 
 SCENARIOS: dict[str, list[Fact]] = {
     "halves": beside(),
     "nearly": beside(slow=10 / 1.09),
-    "never alone": [*device(units=4), *runs("a", 40, 1), *runs("b", 40, 1), *tells("a", 40, 1, 5.0)],
+    "never alone": [*device(units=4), *runs("a", 40, 1), *runs("b", 40, 1), *reports("a", 40, 1, 5.0)],
     "four alone": beside(first=24),
     "five alone": beside(first=25),
     "silent holder": alone(),
     # b was asked, and has no process there
     "idle holder": [*alone(), *runs("b", 40, 21, use=0.0, state="idle", memory_used_bytes=0)],
-    "sole holder": [*device(units=4), *tells("a", 40, 1, 10.0)],
+    "sole holder": [*device(units=4), *reports("a", 40, 1, 10.0)],
     "stranger": [
         *alone(),
-        *shows("unattributed_activity", 40, 21, 0.04),
-        *shows("unattributed_activity", 20, 1, 0.4),
+        *measures("unattributed_activity", 40, 21, 0.04),
+        *measures("unattributed_activity", 20, 1, 0.4),
     ],
     "breach": [
         *device(units=4),
         *runs("a", 40, 1),
-        *tells("a", 40, 21, 10.0),
-        *tells("a", 20, 1, 4.0),
-        *shows("process_activity", 20, 1, 0.5, workload_id="intruder"),
+        *reports("a", 40, 21, 10.0),
+        *reports("a", 20, 1, 4.0),
+        *measures("process_activity", 20, 1, 0.5, workload_id="intruder"),
     ],
     "instances": [
         *device(units=7),
         *runs("a", 40, 1, partition_id="MIG-1"),
         *runs("b", 20, 1, partition_id="MIG-2"),
-        *tells("a", 40, 21, 10.0),
-        *tells("a", 20, 1, 8.0),
+        *reports("a", 40, 21, 10.0),
+        *reports("a", 20, 1, 8.0),
     ],
     "load": [
         *device(units=4),
@@ -99,9 +99,9 @@ SCENARIOS: dict[str, list[Fact]] = {
     "versions": [
         *device(units=4),
         *runs("a", 90, 1),
-        *tells("a", 90, 61, 10.0),
-        *tells("a", 60, 31, 20.0),
-        *tells("a", 30, 1, 10.0),
+        *reports("a", 90, 61, 10.0),
+        *reports("a", 60, 31, 20.0),
+        *reports("a", 30, 1, 10.0),
         *runs("b", 40, 21),
     ],
     "driver": beside(),
@@ -109,25 +109,25 @@ SCENARIOS: dict[str, list[Fact]] = {
         *device("GPU-0", units=4),
         *device("GPU-1", units=4, model="A100"),
         *runs("a", 40, 21),
-        *tells("a", 40, 21, 10.0),
+        *reports("a", 40, 21, 10.0),
         *runs("a", 20, 1, "GPU-1"),
         *runs("b", 20, 1, "GPU-1"),
-        *tells("a", 20, 1, 3.0),
+        *reports("a", 20, 1, 3.0),
     ],
     "clock": [
         *device(units=4),
         *runs("a", 40, 1),
         *runs("b", 20, 1),
-        *shows("sm_clock_hertz", 40, 21, 1.98e9),
-        *shows("sm_clock_hertz", 20, 1, 1.5e9),
-        *shows("throttle_power_seconds", 10, 1, 20.0),
+        *measures("sm_clock_hertz", 40, 21, 1.98e9),
+        *measures("sm_clock_hertz", 20, 1, 1.5e9),
+        *measures("throttle_power_seconds", 10, 1, 20.0),
     ],
     "likely": [
         *device(units=4),
         *runs("a", 40, 21, use=0.8),
         *runs("a", 20, 1, use=0.5),
         *runs("b", 20, 1, use=0.5),
-        *tells("a", 40, 1, 3.0, "requests_waiting", "chat"),
+        *reports("a", 40, 1, 3.0, "requests_waiting", "chat"),
     ],
     "whole": [*device(), *runs("a", 40, 1)],
     "tail": tailed(300),
@@ -177,8 +177,8 @@ def measured(shared_store: Store) -> Store:
                 *device(units=4),
                 *runs("a", 40, 1),
                 *runs("b", 20, 1),
-                *shows(metric, 40, 21, before),
-                *shows(metric, 20, 1, after),
+                *measures(metric, 40, 21, before),
+                *measures(metric, 20, 1, after),
             ],
             f"contended {n}",
         )

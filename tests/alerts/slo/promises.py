@@ -1,4 +1,4 @@
-"""What several tests of objectives need."""
+"""Objectives, and the facts that they are measured from, for tests of objectives."""
 
 from __future__ import annotations
 

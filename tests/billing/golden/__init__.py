@@ -1,7 +1,7 @@
-"""Files of what was said and computed before: a test that compares with them notices that something else is.
+"""Golden files: recorded results and messages, against which tests detect changes.
 
-GPULEDGER_GOLDEN=write renews them, with GPULEDGER_ALL=1 those too that a run draws from. Whether they are
-right is for the tests that reckon another way.
+GPULEDGER_GOLDEN=write renews them, with GPULEDGER_ALL=1 also those that runs sample. Whether they are right is checked
+by tests that compute the results independently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def digest(value: Any) -> str:
 
 
 def compare(file: str, name: str, found: Any, folder: Path = FOLDER) -> None:
-    """With what stands under a name of FILE.json; written there if asked for. found: as JSON has it."""
+    """Compares a JSON value with the recorded one of that name in FILE.json; with GPULEDGER_GOLDEN=write, records
+    it."""
     path = folder / f"{file}.json"
     known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if is_renewed():

@@ -26,14 +26,9 @@ from tests.collectors.attribution.proc_tree import UID, add_process, host_proc, 
 from tests.collectors.nvml.fake_nvml import FakeDriver, busy_node, installed
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_port
 from tests.prometheus import check_metrics
 from warehouse.store import Store
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def settings(tmp_path: Path, url: str | None, **over: Any) -> AgentSettings:

@@ -13,7 +13,7 @@ from collectors.agent.privileges import Answer, Privilege
 from collectors.agent.settings import AgentSettings
 from collectors.agent.sources import Source, planned
 from collectors.readings import Collected
-from tests.collectors.exporters.serving import Exporter, serving
+from tests.collectors.exporters.serving import Exporter
 
 START = datetime(2026, 10, 1, 12, tzinfo=UTC)
 NVIDIA = 'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-a",modelName="L4",Hostname="n1"} '
@@ -99,9 +99,3 @@ def test_what_was_learned_outlives_the_process_once_it_is_kept(
     third.acknowledge()
     assert "cannot be saved" in caplog.text
     third.close()
-
-
-@pytest.fixture
-def exporter() -> Any:
-    with serving() as fake:
-        yield fake

@@ -183,36 +183,36 @@ def test_where_kubernetes_or_slurm_starts_the_processes_it_does_not(
 
 
 def test_devices_that_are_not_here_are_refused_and_ranks_wait_for_who_leaves(tmp_path: Path) -> None:
-    said = answer(run=[part(tmp_path, "sleep 300", ranks=[{"rank": 0, "devices": ["GPU-x"]}])])
+    instructions = answer(run=[part(tmp_path, "sleep 300", ranks=[{"rank": 0, "devices": ["GPU-x"]}])])
     processes = Processes(tmp_path / "jobs", 5)
     place = RankEnvironment("127.0.0.1", devices=frozenset({"GPU-a"}))
-    worker = Worker(processes, place, lambda report: Answer.model_validate(said))
+    worker = Worker(processes, place, lambda report: Answer.model_validate(instructions))
     worker.round()
     (run,) = processes.look()
     assert run.end is not None
     assert (run.end.error, run.began_at) == ("device GPU-x is not on this node", None)
     deaf = "trap '' TERM; touch " + str(tmp_path / "deaf") + "; while :; do sleep 0.05; done"
-    said = answer(2, run=[part(tmp_path, deaf, job="deaf")])
+    instructions = answer(2, run=[part(tmp_path, deaf, job="deaf")])
     worker.round()
     until((tmp_path / "deaf").exists)
-    said = answer(3, run=[part(tmp_path, "sleep 300", job="next")])
+    instructions = answer(3, run=[part(tmp_path, "sleep 300", job="next")])
     for _ in range(3):
         worker.round()
         assert [run.id.job for run in processes.look() if run.alive] == ["deaf"], "the device is still held"
     os.kill(int((tmp_path / "jobs" / "deaf.1.3.0" / "process").read_text().split()[0]), 9)
     until(lambda: worker.round() and [run.id.job for run in processes.look() if run.alive] == ["next"])
-    said = answer(4)
+    instructions = answer(4)
     until(lambda: worker.round() and not processes.look())
     processes.close()
 
 
 def test_the_world_before_ends_before_the_next_begins_and_other_ranks_wait_for_rank_0(tmp_path: Path) -> None:
-    said: dict[str, Any] = {}
+    instructions: dict[str, Any] = {}
     reports: list[Report] = []
 
     def exchange(report: Report) -> Answer:
         reports.append(report)
-        return Answer.model_validate(said)
+        return Answer.model_validate(instructions)
 
     processes = Processes(tmp_path / "jobs", 5)
     worker = Worker(processes, RankEnvironment("127.0.0.1", ports=(29400, 29499)), exchange)
@@ -223,27 +223,27 @@ def test_the_world_before_ends_before_the_next_begins_and_other_ranks_wait_for_r
         command = ["/bin/sh", "-c", slow, str(tmp_path / "up")]
         return answer(number, run=[part(tmp_path, "", world=number, size=size, ranks=ranks, command=command, **more)])
 
-    said = world(1, 2)
+    instructions = world(1, 2)
     worker.round()
     until((tmp_path / "up.2").exists)
     port = processes.look()[0].port
     assert port is not None
     assert 29400 <= port <= 29499
-    said = world(2, 3)
+    instructions = world(2, 3)
     worker.round()
     assert {run.world for run in processes.look() if run.alive} == {1}
     until(lambda: worker.round() and {run.world for run in processes.look() if run.alive} == {2})
     assert len(processes.look()) == 3, "those that were told to end are forgotten"
     assert processes.look()[0].port != port
-    said = world(3, 3, 1)
+    instructions = world(3, 3, 1)
     until(lambda: worker.round() and not any(run.alive for run in processes.look()))
     worker.round()
     assert not any(run.alive for run in processes.look()), "nobody knows where rank 0 is met"
-    said = world(4, 3, 1, rendezvous={"address": "10.0.0.9", "port": 4321})
+    instructions = world(4, 3, 1, rendezvous={"address": "10.0.0.9", "port": 4321})
     until(lambda: worker.round() and len([run for run in processes.look() if run.alive]) == 2)
     assert {run.world for run in processes.look() if run.alive} == {4}
     assert reports[-1].ports == ()
-    said = answer(5)
+    instructions = answer(5)
     until(lambda: worker.round() and not processes.look())
     processes.close()
 
@@ -267,20 +267,20 @@ def test_settings_say_what_is_missing(tmp_path: Path) -> None:
 
 def test_where_a_world_meets_is_said_also_when_its_rank_0_is_over(tmp_path: Path) -> None:
     """A scheduler that is new asks the other node to join it: without the port its rank would never begin, nor end."""
-    said: dict[str, Any] = {}
+    instructions: dict[str, Any] = {}
     reports: list[Report] = []
 
     def exchange(report: Report) -> Answer:
         reports.append(report)
-        return Answer.model_validate(said)
+        return Answer.model_validate(instructions)
 
     processes = Processes(tmp_path / "jobs", 5)
     worker = Worker(processes, RankEnvironment("127.0.0.1"), exchange)
     ranks = [{"rank": 0, "devices": []}]
-    said = answer(1, run=[part(tmp_path, "", world=1, size=2, ranks=ranks, command=["/bin/true"])])
+    instructions = answer(1, run=[part(tmp_path, "", world=1, size=2, ranks=ranks, command=["/bin/true"])])
     until(lambda: worker.round() and processes.look() and not processes.look()[0].alive)
     worker.round()
     assert [one.port for one in reports[-1].ports] == [processes.look()[0].port]
-    said = answer(2)
+    instructions = answer(2)
     until(lambda: worker.round() and not processes.look())
     processes.close()

@@ -134,8 +134,8 @@ def test_what_is_written_is_read(name: str, labels: dict[str, str], value: float
 def test_any_body_is_read_and_every_line_accounted_for(body: bytes | str) -> None:
     read = parse(body)
     lines = body.split(b"\n") if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass").split(b"\n")
-    telling = [line for line in lines if line.strip(b" \t\r") and not line.strip(b" \t\r").startswith(b"#")]
-    assert len(telling) == len(read.series) + sum(read.dropped.values())
+    sample_lines = [line for line in lines if line.strip(b" \t\r") and not line.strip(b" \t\r").startswith(b"#")]
+    assert len(sample_lines) == len(read.series) + sum(read.dropped.values())
 
 
 def seconds_for(lines: int) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -27,6 +26,7 @@ from collectors.exporters.scrape import AGAIN_SECONDS, Scrape
 from collectors.exporters.tracker import Tracker
 from tests.collectors.exporters.serving import Exporter, serving
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_port
 
 NOW = datetime(2026, 10, 1, 12, tzinfo=UTC)
 AICR = "nvidia-dcgm-exporter/nvidia-aicr-eks-h100/prometheus_query_DCGM_FI_DEV_{}.json"
@@ -300,9 +300,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if binary is None:
         pytest.skip("no prometheus binary here (Debian: prometheus)")
     folder = tmp_path_factory.mktemp("prometheus")
-    with serving() as exporter, socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-        free.close()
+    with serving() as exporter:
+        port = free_port()
         exporter.body = (
             b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-held",Hostname="n1",pod="train-0",namespace="ml",container="main"} 70\n'
             b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-free",Hostname="n1"} 0\n'

@@ -9,7 +9,6 @@ import contextlib
 import lzma
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ import yaml
 
 from tests.conftest import REPO, SHARED
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_ports
 
 PACKED = SHARED / "kubernetes" / "kube-apiserver.xz"
 DEPLOY = REPO / "deploy" / "kubernetes"
@@ -155,10 +155,7 @@ class ControlPlane:
 @contextlib.contextmanager
 def control_plane(folder: Path) -> Iterator[ControlPlane]:
     folder.mkdir()
-    with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        ports = [int(listener.getsockname()[1]) for listener in listeners]
-    plane = ControlPlane(folder, ports)
+    plane = ControlPlane(folder, free_ports(3))
     try:
         yield plane
     finally:

@@ -1,4 +1,4 @@
-"""An API server that reviews tokens as it is told to."""
+"""An API server that answers token reviews as the test sets them."""
 
 from __future__ import annotations
 

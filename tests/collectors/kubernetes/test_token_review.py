@@ -30,6 +30,7 @@ from tests.draws import seldom
 from tests.ingest.issued_fleet import LIVE, NOW, device, sample
 from tests.ingest.receiving import receiving
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_ports
 from warehouse.store import Store
 
 JWT = "aaaa.bbbb.cccc"
@@ -285,13 +286,8 @@ def no_api_server() -> str:
 @contextlib.contextmanager
 def real_api_server(folder: Path) -> Iterator[Path]:
     """Its admin's kubeconfig."""
-    with contextlib.ExitStack() as stack:
-        ports = []
-        for _ in range(3):
-            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            ports.append(listener.getsockname()[1])
     # It takes its port and the two after it.
-    port = next(number for number in range(max(ports), 65_000, 7) if _free(number, number + 1, number + 2))
+    port = next(number for number in range(max(free_ports(3)), 65_000, 7) if _free(number, number + 1, number + 2))
     script = SHARED / "kubernetes"
     done = subprocess.run(
         [script / "start", folder, str(port)], capture_output=True, text=True, timeout=180, check=False

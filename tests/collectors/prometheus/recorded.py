@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 import httpx
 
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_port
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 DAY = datetime(2026, 10, 6, tzinfo=UTC)
@@ -153,8 +153,7 @@ def prometheus(folder: Path, text: str) -> Iterator[str]:
         check=True, capture_output=True,
     )  # fmt: skip
     (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": []}))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"127.0.0.1:{free.getsockname()[1]}"
+    url = f"127.0.0.1:{free_port()}"
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [PROMETHEUS, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={data}",

@@ -32,16 +32,16 @@ class Life:
     over: tuple[str, bool] | None
     gone: float
 
-    def told(self, seen: list[float], target: tuple[str, str]) -> PodReport:
-        told = PodReport(self.uid, seen[0], seen[-1], target, {("main", False, "nvidia_com_gpu"): 1.0})
+    def report(self, seen: list[float], target: tuple[str, str]) -> PodReport:
+        report = PodReport(self.uid, seen[0], seen[-1], target, {("main", False, "nvidia_com_gpu"): 1.0})
         labels = {"namespace": "ml", "pod": self.uid, "node": "n1"}
-        told.facts["kube_pod_info"] = labels, 1.0
-        told.facts["kube_pod_created"] = labels, self.start - 5
-        told.facts["kube_pod_status_scheduled_time"] = labels, self.start
-        told.phase = self.phase(seen[-1])
+        report.facts["kube_pod_info"] = labels, 1.0
+        report.facts["kube_pod_created"] = labels, self.start - 5
+        report.facts["kube_pod_status_scheduled_time"] = labels, self.start
+        report.phase = self.phase(seen[-1])
         if self.over is not None and self.over[1] and seen[-1] >= self.end:
-            told.facts["kube_pod_completion_time"] = labels, self.end
-        return told
+            report.facts["kube_pod_completion_time"] = labels, self.end
+        return report
 
     def phase(self, at: float) -> str:
         return self.over[0] if self.over is not None and at >= self.end else "Running"
@@ -68,19 +68,19 @@ class Site:
     def between(self, start: float, end: float) -> Answers:
         """As `Holders.ask` does, of (start, end]."""
         some = [one for one in self.scrapes if start < one[0] <= end]
-        told: dict[str, PodReport] = {}
+        reports: dict[str, PodReport] = {}
         alive: dict[str, float] = {}
         for life in self.lives:
             seen = [(at, target) for at, target in some if life.start <= at < life.gone]
             if seen:
-                told[life.uid] = life.told([at for at, _ in seen], seen[-1][1])
+                reports[life.uid] = life.report([at for at, _ in seen], seen[-1][1])
                 running = [at for at, _ in seen if life.phase(at) == "Running"]
                 alive |= {life.uid: running[-1]} if running else {}
         scraped: dict[tuple[str, str], list[float]] = {}
         for at, target in some:
             scraped.setdefault(target, []).append(at)
-        over = {uid: at for uid, at in alive.items() if told[uid].phase != "Running"}
-        return Answers(start, told, scraped, over)
+        over = {uid: at for uid, at in alive.items() if reports[uid].phase != "Running"}
+        return Answers(start, reports, scraped, over)
 
 
 def site(draw: random.Random) -> Site:
@@ -122,17 +122,17 @@ def test_a_pod_is_never_charged_for_longer_than_it_was_seen(seed: int) -> None:
     where = site(draw)
     rows = events(where, draw, whole=True)
     instants = [at for at, _ in where.scrapes]
-    told: dict[str, dict[str, Row]] = {}
+    by_uid: dict[str, dict[str, Row]] = {}
     for row in rows:
         kind = row["event"] if row["event"] in ("submitted", "started") else "ended"
-        assert kind not in told.setdefault(row["allocation_id"], {}), "told once"
-        told[row["allocation_id"]][kind] = row
+        assert kind not in by_uid.setdefault(row["allocation_id"], {}), "told once"
+        by_uid[row["allocation_id"]][kind] = row
     for life in where.lives:
         place = bisect_right(instants, life.start)
         was_over = life.over is not None and life.over[1] and life.end <= BEGIN
         if was_over or place == len(instants) or instants[place] >= life.gone:
             continue  # it was over before, or never seen
-        own = told[life.uid]
+        own = by_uid[life.uid]
         start = own["started"]["ts"].timestamp()
         assert start == max(life.start, BEGIN)
         if life.end > END:
@@ -206,14 +206,14 @@ def test_partitions_init_containers_and_labels_are_those_of_the_pod() -> None:
         series("kube_pod_status_phase", 1, phase="Failed", instance="old"),  # another target's, from before
         series("kube_pod_info", 1, uid="u2"),
     ]
-    told = pod_reports(asked, facts)
-    assert set(told) == {"u1"} and told["u1"].phase == "Running"
-    pod: Any = pod_object(told["u1"], 0)
+    reports = pod_reports(asked, facts)
+    assert set(reports) == {"u1"} and reports["u1"].phase == "Running"
+    pod: Any = pod_object(reports["u1"], 0)
     assert pod["spec"]["nodeName"] == "n1"
     assert pod["spec"]["containers"] == [{"name": "a", "resources": {"requests": {"nvidia.com/mig-1g.10gb": "2"}}}]
     assert pod["spec"]["initContainers"] == [{"name": "i", "resources": {"requests": {"nvidia.com/gpu": "4"}}}]
     holders = Holders(Settings(cluster="c1"), BEGIN)
-    rows = holders.take(Answers(BEGIN - 1, told, {("ksm", "a"): [BEGIN + 30]}, {})).rows["events"]
+    rows = holders.take(Answers(BEGIN - 1, reports, {("ksm", "a"): [BEGIN + 30]}, {})).rows["events"]
     assert {(row["cluster"], row["tenant"], row["queue"]) for row in rows} == {("c1", "ml", "batch")}
     started = [row for row in rows if row["event"] == "started"]
     assert sorted(row["allocation_id"] for row in started) == ["u1", "u1/2", "u1/3"]

@@ -33,6 +33,13 @@ from tests.ingest.receiving import REPO, TOKEN
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import Store, open_store
 
+ONE_NODE = "a token of one node alone"
+SENDERS = f"""
+senders:
+  - {{name: agents, token: {TOKEN}, records: all, clusters: all, nodes: all}}
+  - {{name: c1-n1, token: {ONE_NODE}, records: [samples, metrics], clusters: [c1], nodes: [n1]}}
+  - {{name: scheduler, token: a token that tells events, records: [events], clusters: all, nodes: all}}
+"""
 V1 = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
 V2 = {"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request", "Content-Encoding": "snappy"}
 STALE_NAN = struct.unpack("<d", struct.pack("<Q", STALE))[0]

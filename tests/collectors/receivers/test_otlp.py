@@ -20,29 +20,14 @@ from opentelemetry.sdk.metrics.export import MetricExportResult, PeriodicExporti
 from opentelemetry.sdk.resources import Resource
 
 from collectors.receivers import assembler
-from tests.collectors.receivers.pushing import Pushed, receiving
-from tests.collectors.receivers.test_remote_write import ONE_NODE, SENDERS
-from tests.ingest.receiving import TOKEN, tokens_file
-from tests.stores import emptied
+from tests.collectors.receivers.pushing import ONE_NODE, Pushed
+from tests.ingest.receiving import TOKEN
 from warehouse.store import Store
 
 NOW = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
 GIB = 1 << 30
 GPU = "GPU-5c8d9f1a-0000-1111-2222-333344445555"
 MIG = "MIG-0e6c7f5d-0000-1111-2222-333344445555"
-
-
-@pytest.fixture(scope="module")
-def running(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pushed]:
-    with receiving(shared_store, tokens_file(tmp_path_factory.mktemp("tokens"), SENDERS)) as pushed:
-        yield pushed
-
-
-@pytest.fixture
-def pushed(running: Pushed) -> Pushed:
-    emptied(running.store)
-    running.assembler.forget()
-    return running
 
 
 Points = list[tuple[str, float, dict[str, Any]]]

@@ -6,7 +6,6 @@ import json
 import math
 import random
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from tests.collectors.receivers.pushing import Pushed, receiving
 from tests.draws import seldom
 from tests.ingest.receiving import TOKEN, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_port
 from tests.stores import fresh_store
 
 PROMETHEUS = shutil.which("prometheus")
@@ -66,8 +66,7 @@ class Page:
 def prometheus(folder: Path, target: str, remote: dict[str, Any]) -> Iterator[tuple[str, Path]]:
     """One that scrapes the target and pushes; its address, and its log."""
     assert PROMETHEUS is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config = {
         "global": {"scrape_interval": f"{PERIOD * 1000:.0f}ms", "scrape_timeout": "400ms"},
         "scrape_configs": [

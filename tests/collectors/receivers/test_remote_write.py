@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import math
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,42 +13,23 @@ import pytest
 from collectors.receivers import assembler
 from collectors.receivers.assembler import Assembler
 from tests.collectors.receivers.pushing import (
+    ONE_NODE,
     STALE_NAN,
     V1,
     V2,
     Given,
     Pushed,
     part,
-    receiving,
     snappy,
     varint,
     write_v1,
     write_v2,
 )
-from tests.ingest.receiving import TOKEN, tokens_file
+from tests.ingest.receiving import TOKEN
 from tests.stores import emptied
 from warehouse.store import Store
 
 NOW = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
-SENDERS = f"""
-senders:
-  - {{name: agents, token: {TOKEN}, records: all, clusters: all, nodes: all}}
-  - {{name: c1-n1, token: a token of one node alone, records: [samples, metrics], clusters: [c1], nodes: [n1]}}
-  - {{name: scheduler, token: a token that tells events, records: [events], clusters: all, nodes: all}}
-"""
-
-
-@pytest.fixture(scope="module")
-def running(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pushed]:
-    with receiving(shared_store, tokens_file(tmp_path_factory.mktemp("tokens"), SENDERS)) as pushed:
-        yield pushed
-
-
-@pytest.fixture
-def pushed(running: Pushed) -> Pushed:
-    emptied(running.store)
-    running.assembler.forget()
-    return running
 
 
 def at(seconds: float) -> int:
@@ -199,9 +179,6 @@ def test_another_nan_is_an_unknown_value_and_no_end(pushed: Pushed) -> None:
 
 
 # --- what a sender may
-
-
-ONE_NODE = "a token of one node alone"
 
 
 def test_who_has_no_token_of_ours_gets_no_further(pushed: Pushed) -> None:

@@ -51,6 +51,7 @@ from tests.collectors.receivers.pushing import receiving
 from tests.draws import keep_seed, seldom
 from tests.ingest.receiving import REPO, TOKEN, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
+from tests.ports import free_port
 from tests.stores import fresh_store
 from warehouse.records import EVENTS, RECORD_TYPES
 from warehouse.store import Store, open_store
@@ -216,12 +217,6 @@ class Process:
         self.running.send_signal(number)
         self.running.wait(PATIENCE_SECONDS)
         self.running = None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 def prometheus(folder: Path, exporters: str, way: str, clock: AnotherClock) -> Process:

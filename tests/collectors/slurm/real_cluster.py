@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_ports
+
 PROGRAMS = (
     "munged",
     "mariadbd",
@@ -137,7 +139,7 @@ class Cluster:
 
     def __init__(self, folder: Path, tres: str) -> None:
         self.folder = folder
-        ports = _free_ports(4 + NODES)
+        ports = free_ports(4 + NODES)
         self.values = {
             "folder": folder,
             "host": socket.gethostname().split(".")[0],
@@ -329,13 +331,3 @@ def running(tres: str = "gres/gpu,gres/shard") -> Iterator[Cluster]:
 
 def _found(name: str) -> str | None:
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -85,16 +85,18 @@ class World:
         self._pass("accounting")
         table = {key: record for at, key, record in self.written if at <= self.now_ms}
         over = range(1, int(since.timestamp()))
-        told = [record for record in table.values() if record["time"]["end"] not in over]
-        self.seen |= {(record["job_id"], max(record["time"]["start"], record["time"]["submission"])) for record in told}
-        return rest.read_jobs({"jobs": told})
+        answered = [record for record in table.values() if record["time"]["end"] not in over]
+        self.seen |= {
+            (record["job_id"], max(record["time"]["start"], record["time"]["submission"])) for record in answered
+        }
+        return rest.read_jobs({"jobs": answered})
 
     def controlled(self) -> Parsed[Job]:
         self._pass("controller")
         jobs = {job: said for at, job, said in self.said if at <= self.now_ms}
-        told = [said for said in jobs.values() if said]
-        self.seen |= {(said["job_id"], max(said["start_time"], said["resize_time"])) for said in told}
-        return rest.read_jobs({"jobs": told})
+        answered = [said for said in jobs.values() if said]
+        self.seen |= {(said["job_id"], max(said["start_time"], said["resize_time"])) for said in answered}
+        return rest.read_jobs({"jobs": answered})
 
     def nodes(self) -> Parsed[Node]:
         return Parsed()
@@ -241,7 +243,7 @@ def _moments(draw: Random, how_many: tuple[int, ...]) -> Iterator[int]:
     yield from (draw.randrange(150_000) for _ in range(draw.choice(how_many)))
 
 
-def told(world: World, site: Site, state: Path) -> tuple[list[dict[str, Any]], dict[str, set[str]]]:
+def watched(world: World, site: Site, state: Path) -> tuple[list[dict[str, Any]], dict[str, set[str]]]:
     """What a watch delivers until all is over and long after, and the jobs that its findings name.
 
     It is killed now and then, before what it found is delivered or just after.
@@ -288,7 +290,7 @@ def test_each_run_is_billed_whenever_slurm_is_asked(store: Store, tmp_path: Path
     for number in range(WORLDS):
         cluster = f"c{number}"
         world = world_of(draw)
-        found, named = told(world, Site(cluster=cluster), tmp_path / cluster)
+        found, named = watched(world, Site(cluster=cluster), tmp_path / cluster)
         events += found
         if world.lost:
             lossy.add(cluster)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from access.current import set_current
+from access.principal import ANYBODY
 from access.settings import AccessSettings
 from billing.close import close
 from tests.dashboards import site
@@ -50,6 +52,19 @@ def fill_more(store: Store) -> None:
     )
     store.command("INSERT INTO interference_hours (hour, run) VALUES ('2026-10-02 05:00:00', 1)")
     close(store, until=datetime(2026, 11, 1, tzinfo=UTC), now=site.NOW)
+
+
+@pytest.fixture(autouse=True)
+def signed_out() -> Iterator[None]:
+    """Nobody is signed in after a test."""
+    yield
+    set_current(None)
+
+
+@pytest.fixture
+def anybody() -> None:
+    """Someone is signed in who may see everything."""
+    set_current(ANYBODY)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What those who run a fleet see: a queue that waits, a pager that fails, a scheduler that tells, a neighbour."""
+"""What those who run a fleet see: a queue that waits, a pager that fails, a scheduler's metrics, interference."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ from warehouse.store import Store
 ANALYST, FINANCE = (Principal(role.value, frozenset({role})) for role in (Role.analyst, Role.finance))
 VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
 B200 = CARD + '  - {sku: b200, match: {model: B200}, price_per_gpu_hour: "9.00"}\n'
-
-
-@pytest.fixture(autouse=True)
-def _nobody_stays() -> Iterator[None]:
-    yield
-    set_current(None)
 
 
 def page(store: Store, who: Principal, path: str, access: AccessStore | None = None) -> str:

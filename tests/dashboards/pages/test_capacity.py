@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,7 +11,7 @@ import pytest
 from dash.development.base_component import Component
 
 from access.current import set_current
-from access.principal import ANYBODY, ForbiddenError, Principal
+from access.principal import ForbiddenError, Principal
 from access.roles import Role
 from access.scope import ScopedStore
 from api.capacity import Priced, WhatIf
@@ -27,6 +26,8 @@ from tests.dashboards.pages.conftest import DAY
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
+pytestmark = pytest.mark.usefixtures("anybody")
+
 EN, ZH = language("en"), language("zh")
 TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
 GROUP = "c1|train|H100"
@@ -34,13 +35,6 @@ FILTERS = Filters(Address(), "UTC", (), None)
 WAS = Outcome(8, 20, 20, 0, 10, 3600.0, 0.0, 7200.0, 9000.0, 100.0, 0.5)
 SAME = Outcome(8, 20, 20, 0, 8, 1800.0, 0.0, 3600.0, 9000.0, 50.0, 0.5)
 MORE = Outcome(16, 20, 18, 2, 0, 0.0, 0.0, 60.0, 90.0, 10.0, 0.25)
-
-
-@pytest.fixture(autouse=True)
-def somebody() -> Iterator[None]:
-    set_current(ANYBODY)
-    yield
-    set_current(None)
 
 
 def text_of(part: Any) -> str:
@@ -58,21 +52,21 @@ def asked(change: Change, price: Decimal | None = Decimal("2.00"), **workload: A
 
 
 def test_an_answer_compares_simulated_with_simulated_and_says_how_far_that_is_from_what_was() -> None:
-    said = text_of(what_if.answer(asked(Change(8)), (WAS, SAME, MORE), FILTERS, EN))
-    assert said.startswith("With +8 GPUs, the simulated P95 of waits goes from 1.0 h to 1 min")
-    assert "GPU-hours waited change by −40.0. The GPUs cost €11,688 more a month at list price." in said
-    assert "jobs really waited 100 GPU-hours; with the same GPUs the simulator has 50.0 (50.0 % of that)" in said
-    assert "Jobs that fit nowhere 0 0 2" in said
-    assert "List price of the GPUs a month €11,688 €11,688 €23,376" in said
+    text = text_of(what_if.answer(asked(Change(8)), (WAS, SAME, MORE), FILTERS, EN))
+    assert text.startswith("With +8 GPUs, the simulated P95 of waits goes from 1.0 h to 1 min")
+    assert "GPU-hours waited change by −40.0. The GPUs cost €11,688 more a month at list price." in text
+    assert "jobs really waited 100 GPU-hours; with the same GPUs the simulator has 50.0 (50.0 % of that)" in text
+    assert "Jobs that fit nowhere 0 0 2" in text
+    assert "List price of the GPUs a month €11,688 €11,688 €23,376" in text
     fewer = text_of(what_if.answer(asked(Change(-8, 4)), (WAS, MORE, SAME), FILTERS, EN))
     assert "With -8 GPUs, up to 4 jobs on a GPU" in fewer and "cost €11,688 less a month" in fewer
     assert "known average usage is at most 1/4" in fewer
 
 
 def test_an_unknown_price_is_no_price_of_zero_and_no_change_is_no_third_column() -> None:
-    said = text_of(what_if.answer(asked(Change(8), None), (WAS, SAME, MORE), FILTERS, EN))
-    assert "The rate card has no price for them." in said
-    assert "List price of the GPUs a month – – –" in said
+    text = text_of(what_if.answer(asked(Change(8), None), (WAS, SAME, MORE), FILTERS, EN))
+    assert "The rate card has no price for them." in text
+    assert "List price of the GPUs a month – – –" in text
     same = text_of(what_if.answer(asked(Change()), (WAS, SAME, SAME), FILTERS, EN))
     assert "Nothing is changed" in same and "List price of the GPUs a month €11,688 €11,688 How far" in same
 
@@ -86,10 +80,10 @@ def test_all_that_is_left_out_or_assumed_is_counted_in_both_languages() -> None:
     for words in (EN, ZH):
         notes = what_if._notes(full, FILTERS, words)
         assert len(notes) == len({*notes}) == 1 + len(LEFT_OUT) + 1 + 1 + len(ASSUMED) + 1 + 1 + 1 + 1 + 1
-    said = " ".join(what_if._notes(full, FILTERS, EN))
-    assert "InsufficientCapacity 9, WaitingForQuota 7" in said
-    assert "Left out: 3 jobs that held MIG instances." in said and "the 12.5 GPU-hours" in said
-    assert "4 waiting at the end, 5 that gave up" in said
+    text = " ".join(what_if._notes(full, FILTERS, EN))
+    assert "InsufficientCapacity 9, WaitingForQuota 7" in text
+    assert "Left out: 3 jobs that held MIG instances." in text and "the 12.5 GPU-hours" in text
+    assert "4 waiting at the end, 5 that gave up" in text
 
 
 def test_a_part_of_the_period_is_said_to_be_one() -> None:
@@ -104,9 +98,9 @@ def test_a_tenant_sees_its_own_demand_and_neither_what_is_free_nor_the_form(hous
     with ScopedStore(house.another(), TENANT.tenants) as own:
         set_current(TENANT)
         filters = filters_of(own, f"?{DAY}&group={GROUP}")
-        said = text_of(page.layout(own, filters, EN))
-        assert "Your tenants only" in said
-        assert not any(word in said for word in ("What if", "available,", "Waits by free", "speech"))
+        text = text_of(page.layout(own, filters, EN))
+        assert "Your tenants only" in text
+        assert not any(word in text for word in ("What if", "available,", "Waits by free", "speech"))
         with pytest.raises(ForbiddenError, match="requires the role"):
             what_if.begun(own, filters, EN)
 
@@ -142,13 +136,13 @@ def test_a_question_that_failed_is_asked_again(house: Store, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "text"),
     [("gpus=x", "'x' is not a whole number"), ("gpus=-99", "leaves none"), ("gpus=99999", "out of range"),
      ("shares=0", "out of range"), ("gpus=1.5", "not a whole number"), ("group=nothing", "no such GPUs")],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_in_the_answer_s_place(house: Store, more: str, said: str) -> None:
+def test_what_cannot_be_is_refused_in_the_answer_s_place(house: Store, more: str, text: str) -> None:
     search = f"?{DAY}&group={GROUP}&{more}" if "group" not in more else f"?{DAY}&{more}"
-    with pytest.raises(LedgerError, match=said):
+    with pytest.raises(LedgerError, match=text):
         what_if.begun(house, filters_of(house, search), EN)
 
 

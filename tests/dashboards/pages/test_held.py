@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,12 +43,6 @@ def waits(house: Store) -> Store:
     tally.add(datetime.now(UTC), "", "", "denied", "wrong token")
     tally.write()
     return house
-
-
-@pytest.fixture(autouse=True)
-def _nobody_stays() -> Iterator[None]:
-    yield
-    set_current(None)
 
 
 def shown(store: Store, who: Principal, id: str) -> str:

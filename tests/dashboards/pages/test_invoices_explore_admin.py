@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -31,12 +30,6 @@ ANALYST = Principal("ann", frozenset({Role.analyst}))
 FINANCE = Principal("fin", frozenset({Role.finance}))
 SPLIT = "SELECT tenant, sum(used_gpu_hours) AS hours FROM v_usage_hourly GROUP BY tenant ORDER BY tenant"
 VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
-
-
-@pytest.fixture(autouse=True)
-def _nobody_stays() -> Iterator[None]:
-    yield
-    set_current(None)
 
 
 def page(store: Store, who: Principal, path: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from access.current import set_current
-from access.principal import ANYBODY, Principal
+from access.principal import Principal
 from access.roles import Role
 from access.scope import Stores
 from access.settings import AccessSettings
@@ -31,6 +31,8 @@ from tests.dashboards.site import serving
 from tests.draws import keep_seed
 from tests.stores import fresh_store
 from warehouse.store import Store
+
+pytestmark = pytest.mark.usefixtures("anybody")
 
 EN, ZH = language("en"), language("zh")
 TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
@@ -218,13 +220,6 @@ def special(store: Store) -> None:
             f"'{AT:%F %T}', '{AT:%F %T}', '{json.dumps(labels)}', '{{}}', '{{}}')"
         )
     store.command(f"INSERT INTO alert_runs (run, evaluated_until) VALUES (1, '{AT - MINUTE:%F %T}')")
-
-
-@pytest.fixture(autouse=True)
-def somebody() -> Iterator[None]:
-    set_current(ANYBODY)
-    yield
-    set_current(None)
 
 
 def rows_at(store: Store, search: str = "", at: datetime = AT) -> dict[str, Mapping[str, Any]]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from access.current import set_current
 from access.principal import ANYBODY
 from access.settings import AccessSettings
 from billing.insights.now import moment
@@ -19,14 +17,9 @@ from tests.dashboards.browser import MARKS, browser, picture, tab
 from tests.stores import fresh_store
 from warehouse.store import Store
 
+pytestmark = pytest.mark.usefixtures("anybody")
+
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-
-
-@pytest.fixture(autouse=True)
-def somebody() -> Iterator[None]:
-    set_current(ANYBODY)
-    yield
-    set_current(None)
 
 
 def test_nothing_told_is_nobody_knows(tmp_path: Path) -> None:
@@ -46,7 +39,7 @@ class TestInTheBrowser:
         from playwright.sync_api import expect
 
         with fresh_store(tmp_path / "store") as store:
-            lately(store)
+            add_recent_samples(store)
             with site.serving(store, AccessSettings()) as url, browser() as opened:
                 with tab(opened) as (shown, wrong):
                     shown.goto(f"{url}/now")
@@ -66,7 +59,7 @@ class TestInTheBrowser:
                     assert wrong == []
 
 
-def lately(store: Store) -> None:
+def add_recent_samples(store: Store) -> None:
     """One device, held since an hour ago by the clock; its events came, no samples yet."""
     now = datetime.now(UTC)
     store.command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,6 +25,8 @@ from tests.draws import seldom
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
+pytestmark = pytest.mark.usefixtures("anybody")
+
 EN = language("en")
 MONTH = "?period=2026-10"
 TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
@@ -35,13 +36,6 @@ TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
 def house(house: Store) -> Store:
     operate(house)
     return house
-
-
-@pytest.fixture(autouse=True)
-def somebody() -> Iterator[None]:
-    set_current(ANYBODY)
-    yield
-    set_current(None)
 
 
 def test_objectives_stand_as_their_points_say(house: Store) -> None:

@@ -12,7 +12,7 @@ import yaml
 from dash.development.base_component import Component
 
 from access.current import set_current
-from access.principal import ANYBODY, Principal
+from access.principal import Principal
 from access.roles import Role
 from access.scope import ScopedStore
 from billing.close import close
@@ -25,6 +25,8 @@ from dashboards.languages import language
 from dashboards.pages import savings as page
 from tests.stores import fresh_store
 from warehouse.store import Store
+
+pytestmark = pytest.mark.usefixtures("anybody")
 
 EN, ZH = language("en"), language("zh")
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -68,13 +70,6 @@ def fill(store: Store) -> None:
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with fresh_store(tmp_path_factory.mktemp("savings") / "store", fill) as store:
         yield store
-
-
-@pytest.fixture(autouse=True)
-def somebody() -> Iterator[None]:
-    set_current(ANYBODY)
-    yield
-    set_current(None)
 
 
 def text_of(part: Any) -> str:

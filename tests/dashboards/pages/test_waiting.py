@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -29,6 +29,8 @@ from tests.dashboards.site import serving
 from tests.draws import keep_seed, seldom
 from warehouse.store import Store
 
+pytestmark = pytest.mark.usefixtures("anybody")
+
 EN = language("en")
 TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
 AT = datetime(2026, 10, 2, 12, tzinfo=UTC)
@@ -40,13 +42,6 @@ INTERVAL = {
     "text": "8 GPUs, 3 free",
     "expected_interval": ["2026-10-03T01:00:00Z", "2026-10-03T04:30:00Z"],
 }
-
-
-@pytest.fixture(autouse=True)
-def somebody() -> Iterator[None]:
-    set_current(ANYBODY)
-    yield
-    set_current(None)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import email
 import email.policy
 import shutil
-import socket
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,6 +31,7 @@ from tests.alerts.receivers import Received, smtp_receiver
 from tests.dashboards.site import fill
 from tests.draws import seldom
 from tests.patience import until
+from tests.ports import free_port
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store, open_store
@@ -98,18 +98,18 @@ def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(st
         assert chart(made, spoken).startswith(b"\x89PNG\r\n")
     (budget,) = made.budgets
     for spoken in (EN, ZH):
-        told = {as_text(replace(made, budgets=[replace(budget, state=state)]), spoken) for state in State}
-        assert len(told) == len(State)
+        texts = {as_text(replace(made, budgets=[replace(budget, state=state)]), spoken) for state in State}
+        assert len(texts) == len(State)
     bare = replace(made, workloads=[{**row, "project": ""} for row in made.workloads])
     assert "w-vision (p-vision): " in as_text(made, EN) and "w-vision: " in as_text(bare, EN)
     assert as_text(replace(made, tenant="a\x1b[2K\nb"), EN).startswith(r"a\x1b[2K\nb: ")
 
 
 def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(store: Store) -> None:
-    quiet = tenant_report(store, "vision", parse_period("2026-10-12..2026-10-19", "UTC"), NOW)
-    assert (quiet.title(EN), quiet.title(ZH)) == ("12 – 18 October 2026", "2026年10月12日 – 18日")
-    assert quiet.total["billed_cost"] == 0
-    assert quiet.before is not None
+    empty_week = tenant_report(store, "vision", parse_period("2026-10-12..2026-10-19", "UTC"), NOW)
+    assert (empty_week.title(EN), empty_week.title(ZH)) == ("12 – 18 October 2026", "2026年10月12日 – 18日")
+    assert empty_week.total["billed_cost"] == 0
+    assert empty_week.before is not None
     later = tenant_report(store, "vision", parse_period("2026-10-28..2026-11-04", "UTC"), NOW)
     assert later.title(ZH) == "2026年10月28日 – 2026年11月3日"
     note = "The books are closed only from 28 October 2026 00:00 to 1 November 2026 00:00; the rest is unknown."
@@ -187,7 +187,7 @@ def test_a_chart_is_in_the_reader_s_language(store: Store) -> None:
 
 
 def test_a_mail_in_the_reader_s_language_arrives_at_a_mail_server(store: Store) -> None:
-    class Kept:
+    class Mailbox:
         def __init__(self) -> None:
             self.mails: list[bytes] = []
 
@@ -195,10 +195,9 @@ def test_a_mail_in_the_reader_s_language_arrives_at_a_mail_server(store: Store) 
             self.mails.append(cast("bytes", envelope.content))
             return "250 kept"
 
-    kept = Kept()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    controller = Controller(kept, hostname="127.0.0.1", port=port)
+    mailbox = Mailbox()
+    port = free_port()
+    controller = Controller(mailbox, hostname="127.0.0.1", port=port)
     controller.start()
     try:
         smtp = {"host": "127.0.0.1", "port": port, "security": "none", "from": "us@site.org"}
@@ -208,7 +207,7 @@ def test_a_mail_in_the_reader_s_language_arrives_at_a_mail_server(store: Store) 
         assert send_due(store, asked, NOW) == (2, 0)
     finally:
         controller.stop()
-    chinese, english = map(parsed, kept.mails)
+    chinese, english = map(parsed, mailbox.mails)
     assert (chinese["To"], chinese["Content-Language"]) == ("a@site.org", "zh")
     assert (chinese["Subject"], english["Subject"]) == (
         "[gpuledger] vision: 2026年10月",

@@ -40,7 +40,7 @@ class Served:
             return answer(one)
 
     def wait_for(self, count: int) -> None:
-        until(lambda: self.server.guests.count == count, lambda: self.server.guests.count)
+        until(lambda: self.server.peers.count == count, lambda: self.server.peers.count)
 
 
 def answer(one: socket.socket, patience: float = PATIENCE_SECONDS) -> bytes:

@@ -364,7 +364,7 @@ def test_more_connections_than_an_address_may_have_push_out_their_own(served: Se
             one = stack.enter_context(served.connect())
             one.sendall(QUICK)
             assert b"200 OK" in answer(one)
-        assert served.server.guests.count <= 11
+        assert served.server.peers.count <= 11
         assert is_ended(mine[0], ENDS_SECONDS)
         theirs.sendall(QUICK)
         assert status(answer(theirs)) == 200
@@ -378,7 +378,7 @@ def test_of_too_many_connections_those_of_the_greediest_address_give_way(served:
                 stack.enter_context(served.connect(address))
         served.wait_for(20)
         assert status(served.ask(QUICK, OTHER)) == 200
-        counts = {address: len(guests) for address, guests in served.server.guests.by_address.items()}
+        counts = {address: len(peers) for address, peers in served.server.peers.by_address.items()}
         assert (counts["127.0.0.3"], counts["127.0.0.4"], counts["127.0.0.5"]) == (8, 6, 5)
     served.wait_for(0)
 

@@ -1,4 +1,5 @@
-"""Small clusters and jobs, applying plans, and a loop of virtual time that knows nothing of how decisions are made."""
+"""Small clusters and jobs, applying plans, and a simple loop of virtual time that is independent of how decisions are
+made."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def test_a_start_that_did_not_take_place_takes_nothing_of_what_a_promise_leaves_
         assert state.next_promise(3) == 100
 
 
-def told(plan: CyclePlan, waiting: list[str]) -> dict[str, int]:
+def expected_starts(plan: CyclePlan, waiting: list[str]) -> dict[str, int]:
     """Who has an expected start among the reasons, in how many seconds."""
     found = {name: [reason for reason in plan.waiting[name] if reason.code == "ExpectedStart"] for name in waiting}
     return {name: reasons[0].counts["seconds"] for name, reasons in found.items() if reasons}
@@ -265,12 +265,12 @@ def test_whether_and_when_a_job_is_expected_to_start_depends_on_its_turn_and_not
     expected = {"zeta": 100, "alpha": 150, "mid": 200, "alike": 250}
     assert first.expected == expected
     for now in (11, 80):  # nothing has happened, and the reasons are told anew
-        assert told(decide(state, now), list(expected)) == {name: at - now for name, at in expected.items()}
+        assert expected_starts(decide(state, now), list(expected)) == {name: at - now for name, at in expected.items()}
     late = decide(state, 81, job("late", tenant="late", gpus=4, limit=10, at=81))
-    assert late.expected["late"] == 260 and told(late, ["zeta", "late"]) == {"zeta": 19, "late": 179}
+    assert late.expected["late"] == 260 and expected_starts(late, ["zeta", "late"]) == {"zeta": 19, "late": 179}
     state.withdraw("alpha", 82)
     state.drop("alpha")
-    assert told(decide(state, 82), ["mid", "alike", "late"]) == {"mid": 68, "alike": 118, "late": 128}
+    assert expected_starts(decide(state, 82), ["mid", "alike", "late"]) == {"mid": 68, "alike": 118, "late": 128}
 
 
 @pytest.mark.parametrize("promises", [1, 3, None])
@@ -299,4 +299,4 @@ def test_expected_starts_are_those_of_the_jobs_whose_turn_is_next_at_every_insta
             starts = accumulate((limit for _, limit in queue), initial=ends)
             reckoned = {name: at - now for (name, _), at in zip(queue, starts, strict=False)}
             first = dict(islice(reckoned.items(), max(most, 100 if promises is None else promises)))
-            assert told(plan, [name for name, _ in queue]) == first, f"at {now}"
+            assert expected_starts(plan, [name for name, _ in queue]) == first, f"at {now}"

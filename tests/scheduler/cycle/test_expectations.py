@@ -30,7 +30,7 @@ def test_an_interval_holds_as_often_as_it_says(skew: float) -> None:
     for number in range(6000):
         go(known, f"j{number}", dice.uniform(10, 10_000), dice.random() ** skew * (2 if dice.random() < 0.1 else 1))
     assert known.intervals == 6000 - FEWEST
-    assert abs(known.kept / known.intervals - CONFIDENCE) < 0.02
+    assert abs(known.met / known.intervals - CONFIDENCE) < 0.02
 
 
 def test_who_gives_up_after_its_interval_has_passed_counts_as_well() -> None:
@@ -49,7 +49,7 @@ def test_who_gives_up_after_its_interval_has_passed_counts_as_well() -> None:
         if found is not None and (part <= patience or 1000 + patience * wait > found.high):
             counted += 1
             held += part <= patience and found.low <= 1000 + part * wait <= found.high
-    assert (known.intervals, known.kept) == (counted, held)
+    assert (known.intervals, known.met) == (counted, held)
     assert abs(held / counted - CONFIDENCE) < 0.02
 
 
@@ -60,7 +60,7 @@ def test_an_interval_goes_on_holding_where_the_cluster_changes() -> None:
     for number in range(6000):
         drift = 0.3 + 0.7 * abs(1 - number % 800 / 400)
         go(known, f"j{number}", dice.uniform(10, 10_000), drift * dice.uniform(0.8, 1.2))
-    assert abs(known.kept / known.intervals - CONFIDENCE) < 0.03
+    assert abs(known.met / known.intervals - CONFIDENCE) < 0.03
 
 
 def test_nothing_is_said_by_too_few() -> None:

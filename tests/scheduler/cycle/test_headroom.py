@@ -26,7 +26,7 @@ def pool(count: int, gpus: int = 8, *reserves: Reserve, tenants: Sequence[Tenant
 
 
 @pytest.mark.parametrize(
-    ("kept", "usable", "whole", "units"),
+    ("rule", "usable", "whole", "units"),
     [
         (HeadroomRule(part=Fraction(1, 10)), 80, 1, 8),
         (HeadroomRule(part=Fraction(1, 10)), 81, 1, 9),
@@ -38,8 +38,8 @@ def pool(count: int, gpus: int = 8, *reserves: Reserve, tenants: Sequence[Tenant
         (HeadroomRule(part=Fraction(1, 10)), 0, 1, 0),
     ],
 )
-def test_a_part_is_rounded_up_to_whole_devices(kept: HeadroomRule, usable: int, whole: int, units: int) -> None:
-    assert kept.of(usable, whole) == units
+def test_a_part_is_rounded_up_to_whole_devices(rule: HeadroomRule, usable: int, whole: int, units: int) -> None:
+    assert rule.of(usable, whole) == units
 
 
 def test_ordinary_jobs_leave_the_reserve_and_the_reason_counts_it() -> None:
@@ -206,10 +206,10 @@ def room_in(state: Core, rules: Sequence[Reserve], request: Request, rack: str) 
         if request.pool not in ("", name) or (request.models and model not in request.models):
             continue
         usable = sum(len(n.devices) * 4 for n in cluster.nodes if (n.pool, n.devices[0].model) == (name, model))
-        kept = sum(min(usable, rule.kept.units) for rule in rules if rule.pool == name)
+        reserved = sum(min(usable, rule.rule.units) for rule in rules if rule.pool == name)
         labels = {"rack": rack} if rack else {}
         only = Request(request.devices, request.units, pool=name, models=frozenset({model}), labels=labels)
-        mark, most = cluster.mark(), (usable - kept - held[name, model]) // (request.devices * (request.units or 4))
+        mark, most = cluster.mark(), (usable - reserved - held[name, model]) // (request.devices * (request.units or 4))
         count = 0
         while count < most and place_gang(cluster, only, 1, state.placement) is not None:
             count += 1
@@ -219,16 +219,16 @@ def room_in(state: Core, rules: Sequence[Reserve], request: Request, rack: str) 
     return fit
 
 
-@pytest.mark.parametrize(("kept", "beside"), [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (4, 0)])
-def test_ordinary_jobs_leave_a_promise_what_it_needs_of_their_part(kept: int, beside: int) -> None:
+@pytest.mark.parametrize(("reserved", "used"), [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (4, 0)])
+def test_ordinary_jobs_leave_a_promise_what_it_needs_of_their_part(reserved: int, used: int) -> None:
     """They are placed where the promise does not lie, and together hold no more than is left beside it as it begins."""
-    state = pool(2, 4, Reserve("p", HeadroomRule(kept), tenants=frozenset({"vip"})))
+    state = pool(2, 4, Reserve("p", HeadroomRule(reserved), tenants=frozenset({"vip"})))
     decide(state, 0, job("ends", limit=100, request=Request(3, cpu_milli=4000)))
-    if beside:
-        decide(state, 0.5, job("beside", at=0.5, request=Request(beside, cpu_milli=beside)))
+    if used:
+        decide(state, 0.5, job("beside", at=0.5, request=Request(used, cpu_milli=used)))
     decide(state, 1, job("head", gpus=4, at=1))
     assert state.next_promise(1) == 100
     small = [job(f"s{number}", at=2 + number, request=Request(1, cpu_milli=1)) for number in range(4)]
-    assert len(started(decide(state, 2, *small))) == 8 - kept - 4 - beside, "of what is there, and head's four"
+    assert len(started(decide(state, 2, *small))) == 8 - reserved - 4 - used, "of what is there, and head's four"
     state.end("ends", 100, True)
     assert "head" in started(decide(state, 100))

@@ -115,8 +115,8 @@ def test_jobs_that_never_end_do_not_evict_each_other_for_ever(seed: int | None) 
     for one in state.running.values():
         for branch in state.accounts.tenants[""].path(one.job.tenant):
             beyond[branch.name] += one.job.request.cpu_milli * max(0, len(one.grants) - one.job.min_replicas)
-    kept = {name: cpu for name, (cpu, memory) in state.accounts.surplus_beside.items() if cpu or memory}
-    assert kept == {name: cpu for name, cpu in beyond.items() if cpu}
+    surplus = {name: cpu for name, (cpu, memory) in state.accounts.surplus_host.items() if cpu or memory}
+    assert surplus == {name: cpu for name, cpu in beyond.items() if cpu}
 
 
 def with_host(request: Request, dice: random.Random) -> Request:
@@ -127,22 +127,22 @@ def with_host(request: Request, dice: random.Random) -> Request:
 def come_to_rest(state: Core, jobs: Sequence[Job]) -> None:
     """Submits the jobs, the last first."""
     arriving, by_id = [*jobs], {one.job_id: one for one in jobs}
-    now, quiet, told = 0.0, 0, []
+    now, unchanged, log = 0.0, 0, []
     for step in range(STEPS):
         now += SECONDS
         if arriving and step % 2 == 0:
             state.submit(arriving.pop(), now)
         actions = state.plan(now).actions
         for action in actions:
-            told.append(f"{step} {action}")
+            log.append(f"{step} {action}")
             state.apply(action, now)
             if isinstance(action, Preempt) and action.job_id not in state.running:
                 state.gone(action.job_id)
                 state.submit(by_id[action.job_id], now)
-        quiet = 0 if actions else quiet + 1
-        if quiet > 2 and not arriving:
+        unchanged = 0 if actions else unchanged + 1
+        if unchanged > 2 and not arriving:
             return
-    raise AssertionError("\n".join(told[-30:]))
+    raise AssertionError("\n".join(log[-30:]))
 
 
 def test_jobs_of_pools_with_quotas_of_their_own_do_not_evict_each_other_in_turn() -> None:

@@ -120,7 +120,7 @@ def test_in_drawn_histories_the_replicas_are_those_of_an_independent_reckoning()
             use=dice.choice([None, Use(0.5, 60.0)]), windows=dice.choice([(), (window,)]),
         )  # fmt: skip
         state = ServiceState(service)
-        told: list[tuple[float, int, int, float | None]] = []
+        observed: list[tuple[float, int, int, float | None]] = []
         now = dice.uniform(0, 14) * 86400
         for _ in range(30):
             now += dice.choice([0, 10, 40, 90, 3000])
@@ -128,16 +128,16 @@ def test_in_drawn_histories_the_replicas_are_those_of_an_independent_reckoning()
             what = dice.choice(["told", "told", "scale", "scale", "ready"])
             if what == "told":
                 use = dice.choice([None, 0.0, 0.2, 0.48, 0.53, 0.8, 1.0])
-                told.append((now, dice.choice([0, 0, 3, 9]), ready, use))
-                state.observe(told[-1][1], 0, now, use)
+                observed.append((now, dice.choice([0, 0, 3, 9]), ready, use))
+                state.observe(observed[-1][1], 0, now, use)
             elif what == "ready" and state.replicas:
                 name = dice.choice(sorted(state.replicas))
                 state.started(name, 1, now)
                 state.ready(name, now)
             before = len(state.replicas)
-            expected = reckoned(service, told, before, now)
+            expected = reckoned(service, observed, before, now)
             assert state.desired(now) == expected, f"history {seed}, at {now}: {state.why(now)}"
-            unknown = service.use and not any(at >= now - 60.0 for at, _, _, use in told if use is not None)
+            unknown = service.use and not any(at >= now - 60.0 for at, _, _, use in observed if use is not None)
             if unknown and not service.windows:
                 assert expected >= before, f"history {seed}: scaled down without knowing"
             if what == "scale":
@@ -146,29 +146,29 @@ def test_in_drawn_histories_the_replicas_are_those_of_an_independent_reckoning()
                 assert len(state.replicas) == expected
 
 
-def reckoned(service: Service, told: list[tuple[float, int, int, float | None]], there: int, now: float) -> int:
+def reckoned(service: Service, observed: list[tuple[float, int, int, float | None]], there: int, now: float) -> int:
     """From all that was ever told: (when, requests, replicas that were ready, utilization). It holds until the next."""
 
     def asked(upto: int, when: float) -> int:
         wanted = 0
-        if service.target and told[:upto]:
-            wanted = -(-told[upto - 1][1] // service.target)
-        known = [(at, ready, use) for at, _, ready, use in told[:upto] if use is not None]
+        if service.target and observed[:upto]:
+            wanted = -(-observed[upto - 1][1] // service.target)
+        known = [(at, ready, use) for at, _, ready, use in observed[:upto] if use is not None]
         if service.use and known and when - known[-1][0] <= service.use.fresh_seconds:
             _, ready, use = known[-1]
             part = Fraction(str(use)) / Fraction(1, 2)
             wanted = max(wanted, ready if Fraction(9, 10) <= part <= Fraction(11, 10) else math.ceil(ready * part))
         return wanted
 
-    times = [at for at, *_ in told]
+    times = [at for at, *_ in observed]
     seen = [*enumerate(times, 1), *enumerate(times[1:], 1)]
     recent = [asked(number, at) for number, at in seen if now - at < service.keep_seconds]
-    wanted = max([asked(len(told), now), *recent])
-    busy = [at for at, requests, _, use in told if requests or use]
-    busy += [at for at, (_, requests, *_) in zip(times[1:], told, strict=False) if requests]
+    wanted = max([asked(len(observed), now), *recent])
+    busy = [at for at, requests, _, use in observed if requests or use]
+    busy += [at for at, (_, requests, *_) in zip(times[1:], observed, strict=False) if requests]
     if not wanted and there and busy and now - max(busy) < service.idle_seconds:
         wanted = 1
-    uses = [at for at, _, _, use in told if use is not None]
+    uses = [at for at, _, _, use in observed if use is not None]
     if service.use and (not uses or now - uses[-1] > service.use.fresh_seconds):
         wanted = max(wanted, there)
     lowest, highest = service.min_replicas, service.max_replicas

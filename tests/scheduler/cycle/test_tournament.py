@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.cycle.core import Core
 from scheduler.cycle.order import Fairness, Line, branch_share
-from scheduler.cycle.state import JobClass, beside
+from scheduler.cycle.state import JobClass, amount_of
 from scheduler.cycle.tournament import Tournament
 from scheduler.cycle.trial import Trial
 from scheduler.model import Queue, Request, Tenant
@@ -54,7 +54,7 @@ def plain_winner(state: Core, heads: Mapping[str, JobClass], at: Branch | None =
     for child in (at or tree.root).children:
         best = plain_winner(state, heads, child)
         if best is not None:
-            more = beside(best.request, tree.reaches(best.account.tenant, best.amount, child), best.replicas)
+            more = amount_of(best.request, tree.reaches(best.account.tenant, best.amount, child), best.replicas)
             borrows = child.usage + more.units > child.subtree
             share = branch_share(state, tree, child, more)
             found.append(((borrows, share, -best.priority, best.jobs[0], best.account.tenant), best))

@@ -99,8 +99,8 @@ def kept_free(state: Core) -> dict[tuple[str, str], int]:
         for (pool, model), units in there.items():
             if pool == reserve.pool:
                 whole = UNITS[model]
-                devices = -(-reserve.kept.part.numerator * units // (reserve.kept.part.denominator * whole))
-                found[pool, model] = units - min(units, devices * whole or reserve.kept.units)
+                devices = -(-reserve.rule.part.numerator * units // (reserve.rule.part.denominator * whole))
+                found[pool, model] = units - min(units, devices * whole or reserve.rule.units)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where gangs are placed on drawn clusters by every policy, why they are not, and what would have to move."""
+"""Where every policy places gangs on random clusters, why it cannot, and proposed moves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.scheduler.golden.worlds import SPEEDS, drawn_nodes, drawn_request, gr
 STATES: tuple[NodeState, ...] = ("available", "available", "failed", "reserved")
 
 
-def told(name: str, number: int) -> Iterator[tuple[str, Any]]:
+def history(name: str, number: int) -> Iterator[tuple[str, Any]]:
     """What becomes of each gang that comes, and all that is said of it."""
     dice = random.Random(f"places {number}")
     nodes = drawn_nodes(dice, 8)

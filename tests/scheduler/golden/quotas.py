@@ -1,4 +1,4 @@
-"""Drawn trees of quotas: what each may still take, and what is fair, as much is taken and given back."""
+"""Random quota trees: what each tenant may still take, and fair shares, while units are taken and given back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.quota.usage import DecayedUsage
 from tests.scheduler.golden.worlds import plain
 
 
-def told(number: int) -> Iterator[tuple[str, Any]]:
+def history(number: int) -> Iterator[tuple[str, Any]]:
     dice = random.Random(f"quotas {number}")
     names = [f"t{place}" for place in range(dice.randint(2, 8))]
     tenants = []

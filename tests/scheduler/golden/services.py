@@ -1,4 +1,4 @@
-"""How drawn services are scaled as they are observed, by which numbers, and what their cold starts come to."""
+"""How random services are scaled, with the numbers behind it and their cold starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.serverless import Service, Services, Use, Window
 from tests.scheduler.golden.worlds import plain
 
 
-def told(number: int) -> Iterator[tuple[str, Any]]:
+def history(number: int) -> Iterator[tuple[str, Any]]:
     dice = random.Random(f"service {number}")
 
     def drawn() -> Service:

@@ -1,4 +1,4 @@
-"""Drawn worlds in which everything meets, and what is decided and said in each cycle of them.
+"""Random worlds that combine all features, with the decisions and explanations of each cycle.
 
 A world is the same for the same number on every machine. What happens in it is drawn from what is there, so a decision
 that comes out differently changes the rest of the world, too: read the first cycle that differs.
@@ -19,7 +19,6 @@ from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, R
 from scheduler.placement.headroom import HeadroomRule
 from scheduler.pools import pool_lines
 from scheduler.setup import PLACEMENTS, Setup
-from tests.billing.golden import digest
 from tests.scheduler.cycle.queueing import drawn_queues, leaves
 
 GIB = 1 << 30
@@ -263,14 +262,8 @@ def happen(dice: random.Random, state: Core, jobs: dict[str, Job], now: float) -
     return what
 
 
-def history(number: int) -> Iterator[str]:
-    """What happens in a world, cycle by cycle, with what is decided; of what is said a digest."""
-    for line, said in told(number):
-        yield f"{line} | {digest(said)[:6]}"
-
-
-def told(number: int) -> Iterator[tuple[str, Any]]:
-    """The same, with all that is said."""
+def history(number: int) -> Iterator[tuple[str, Any]]:
+    """What happens in a world, cycle by cycle: the event with the decided actions, and everything that is explained."""
     dice = random.Random(f"world {number}")
     nodes = drawn_nodes(dice)
     setup = Setup(
@@ -336,7 +329,7 @@ def summary(state: Core, now: float) -> Any:
             "running": [(name, one.units, one.gpus, one.price, one.preemptions) for name, one in state.running.items()],
             "queues": [(one.name, one.held) for one in map(state.accounts.queues.__getitem__, state.queues)],
             "tenants": [(name, tree[name].held, tree.available(name), tree.path_name(name)) for name in tree.names()],
-            "beside": state.accounts.beside,
+            "beside": state.accounts.host,
             "next": (state.next_promise(now), state.next_unused()),
         }
     )

@@ -12,7 +12,7 @@ import pytest
 from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.connection import Connection
 from collectors.kubernetes.follow import Backoff, Changed, Listed
-from scheduler.kubernetes.cluster import ApiCluster, _Kept
+from scheduler.kubernetes.cluster import ApiCluster, _Cache
 from scheduler.kubernetes.elastic_jobs import PATH
 from scheduler.kubernetes.operator import Call
 from scheduler.kubernetes.pods import JOB
@@ -89,7 +89,7 @@ def test_pods_that_no_elastic_job_owns_are_nobodys_here(server: tuple[ApiServer,
 def test_late_answers_and_lists_bring_nothing_back(seed: int) -> None:
     """Versions of one pod, told by watch, list and answers in drawn order; the last word is the latest version's."""
     chance = random.Random(seed)
-    kept = _Kept("", lambda one: one["metadata"]["name"], lambda one: one)
+    cache = _Cache("", lambda one: one["metadata"]["name"], lambda one: one)
     truth: dict[int, dict[str, Any] | None] = {0: None}
     there, known = False, 0
     for version in range(1, 40):
@@ -98,24 +98,24 @@ def test_late_answers_and_lists_bring_nothing_back(seed: int) -> None:
         truth[version] = found if there else None
         how = chance.choice(["watch", "watch", "answer", "list", "nothing"])
         if how == "watch":
-            kept.take(Changed(found, str(version), deleted=not there))
+            cache.take(Changed(found, str(version), deleted=not there))
             known = version
         elif how == "answer" and there:
-            kept.put(found)
+            cache.put(found)
             known = version
         elif how == "list":
             at = chance.randint(known, version)
             of_list = truth[at]
-            kept.take(Listed([of_list] if of_list else [], str(at), first=True, last=True))
+            cache.take(Listed([of_list] if of_list else [], str(at), first=True, last=True))
             known = at
         late = chance.randint(0, known)
         old = truth[late]
         if old is not None and chance.random() < 0.5 and _was_gone_or_later(truth, late, known):
-            kept.put(old)
+            cache.put(old)
         expected = truth[known]
-        assert kept.objects == ({} if expected is None else {"a": expected}), (seed, version)
+        assert cache.objects == ({} if expected is None else {"a": expected}), (seed, version)
 
 
 def _was_gone_or_later(truth: dict[int, dict[str, Any] | None], late: int, known: int) -> bool:
-    """An answer is late by a moment: what is kept since then is newer, or the watch told that it is gone."""
+    """An answer is late by a moment: what is cache since then is newer, or the watch told that it is gone."""
     return truth[known] is not None and late < known

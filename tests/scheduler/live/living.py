@@ -1,4 +1,4 @@
-"""A scheduler on a clock of the test's own, over a real log."""
+"""A live scheduler with the test's clock and a real log."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Node:
         self.ahead = 0.0
         """Of its clock, seconds."""
 
-    def told(self, **more: Any) -> dict[str, Any]:
+    def report(self, **more: Any) -> dict[str, Any]:
         answer = self.answer
         return {
             "instance": self.instance,
@@ -76,7 +76,7 @@ class Node:
 
     def hear(self) -> Answer:
         """One exchange, and what it asks for done."""
-        self.answer = read_answer(self.living.service.hear_agent(self.name, self.told()))
+        self.answer = read_answer(self.living.service.hear_agent(self.name, self.report()))
         wanted = {one.key: one for one in self.answer.run}
         for key in list(self.runs):
             one = wanted.get(key[:2])
@@ -233,7 +233,7 @@ def test_devices_are_free_only_when_every_node_has_confirmed_after_it_was_told(c
     cluster.living.service.cancel("a", "me")
     cluster.submit("b", 2, min_replicas=2, max_replicas=2)
     n1, n2 = cluster.nodes["n1"], cluster.nodes["n2"]
-    late = n2.told(runs=[])  # as if made before it was told: its start may still be under way
+    late = n2.report(runs=[])  # as if made before it was told: its start may still be under way
     cluster.round("n1")
     cluster.round("n1")
     cluster.living.service.hear_agent("n2", late)
@@ -371,7 +371,7 @@ def test_what_another_scheduler_said_confirms_nothing(cluster: Cluster) -> None:
     cluster.living.service.cancel("a", "me")
     node = cluster.nodes[name]
     for _ in range(2):
-        cluster.living.service.hear_agent(name, node.told(runs=[], seen=10**6))
+        cluster.living.service.hear_agent(name, node.report(runs=[], seen=10**6))
         cluster.living.settle()
         assert cluster.living.status("a") == "stopping"
     cluster.settle()
@@ -384,7 +384,7 @@ def test_only_the_node_of_rank_0_says_where_it_is_met(cluster: Cluster) -> None:
     answer = cluster.nodes["n2"].answer
     assert answer is not None
     port = {"job": "a", "attempt": 1, "world": answer.run[0].world, "port": 6666}
-    cluster.living.service.hear_agent("n2", cluster.nodes["n2"].told(ports=[port]))
+    cluster.living.service.hear_agent("n2", cluster.nodes["n2"].report(ports=[port]))
     after = cluster.nodes["n2"].hear().run[0].rendezvous
     assert after is not None
     assert (after.address, after.port) == ("n1", 4000 + answer.run[0].world)
@@ -415,7 +415,7 @@ def test_a_shorter_lease_counts_from_the_answer_that_granted_it(cluster: Cluster
     other = "n2" if name == "n1" else "n1"
     now = cluster.living.now
     cluster.living.restart(Agents(10.0, cluster.folder / "agents.json", lambda: cluster.living.now))
-    cluster.living.service.hear_agent(name, cluster.nodes[name].told())
+    cluster.living.service.hear_agent(name, cluster.nodes[name].report())
     while cluster.living.now < now + LEASE - 1:
         cluster.round(other, seconds=5)
         assert not cluster.nodes[other].runs
@@ -502,9 +502,9 @@ def test_what_cannot_be_told_to_agents_keeps_no_node_from_hearing_the_rest(tmp_p
     node.hear()
     living.settle()
     assert [key[0] for key in node.alive()]
-    told = [living.service.explain(job_id) for job_id in ("a", "b", "c", "d")]
-    assert [one["status"] for one in told].count("failed") == 1
-    assert "cannot be sent to agents" in json.dumps([one["history"] for one in told], default=str)
+    explained = [living.service.explain(job_id) for job_id in ("a", "b", "c", "d")]
+    assert [one["status"] for one in explained].count("failed") == 1
+    assert "cannot be sent to agents" in json.dumps([one["history"] for one in explained], default=str)
 
 
 def test_one_agent_speaks_for_a_node(cluster: Cluster) -> None:
@@ -541,7 +541,7 @@ def test_a_rank_that_its_agent_no_longer_knows_is_no_rank_to_start_again(cluster
 ])  # fmt: skip
 def test_what_is_no_report_is_refused_and_changes_nothing(cluster: Cluster, change: Mapping[str, Any]) -> None:
     with pytest.raises(RefusedError, match="report"):
-        cluster.living.service.hear_agent("n1", cluster.nodes["n1"].told() | change)
+        cluster.living.service.hear_agent("n1", cluster.nodes["n1"].report() | change)
 
 
 def test_a_node_cannot_speak_of_what_was_not_given_to_it(cluster: Cluster) -> None:
@@ -555,7 +555,7 @@ def test_a_node_cannot_speak_of_what_was_not_given_to_it(cluster: Cluster) -> No
     cluster.settle()
     assert cluster.living.status("a") == "running"
     with pytest.raises(RefusedError, match="is not there"):
-        cluster.living.service.hear_agent("n3", other.told())
+        cluster.living.service.hear_agent("n3", other.report())
 
 
 def test_a_node_of_a_gang_speaks_of_its_own_ranks_alone(cluster: Cluster) -> None:
@@ -577,7 +577,7 @@ def test_a_token_is_good_for_its_own_node_and_for_nothing_else(cluster: Cluster,
     tokens = tmp_path / "agents.yaml"
     tokens.write_text("agents: [{node: n1, token: token-of-the-first-node}, {node: n2, token: token-of-the-other-one}]")
     client = TestClient(build_app(cluster.living.service, "the-token-of-users", ("*",), NodeTokens(tokens)))
-    report = cluster.nodes["n1"].told()
+    report = cluster.nodes["n1"].report()
 
     def status(path: str, token: str, method: str = "POST") -> int:
         return client.request(method, path, json=report, headers={"authorization": f"Bearer {token}"}).status_code

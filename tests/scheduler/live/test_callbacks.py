@@ -37,7 +37,7 @@ class Receiver(HTTPServer):
     def names(self) -> list[str]:
         return [json.loads(body)["id"] for _, body in self.heard]
 
-    def told(self) -> list[tuple[str, str]]:
+    def received(self) -> list[tuple[str, str]]:
         return [(document["allocation_id"], document["event"]) for document in map(json.loads, dict(
             zip(self.names(), (body for _, body in self.heard), strict=True)).values())]  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_a_start_and_an_end_are_told_signed_once_and_in_order(tmp_path: Path, re
     one.service.finish("a", True, "ada")
     assert one.service.callbacks.hand_over()
     assert not one.service.callbacks.hand_over()
-    assert receiver.told() == [("a", "started"), ("a", "finished")]
+    assert receiver.received() == [("a", "started"), ("a", "finished")]
     headers, body = receiver.heard[0]
     assert headers[SIGNATURE] == signature(SECRET, headers[TIMESTAMP], body) and headers[TIMESTAMP] == "1010"
     document = json.loads(body)
@@ -115,7 +115,7 @@ def test_what_comes_before_a_callback_is_named_is_not_told_and_what_comes_later_
     one.settle()
     one.restart()
     one.service.callbacks.hand_over()
-    assert receiver.told() == [("after", "started")]
+    assert receiver.received() == [("after", "started")]
 
 
 def test_a_job_that_waits_is_submitted_once_however_often_its_reason_changes(
@@ -128,7 +128,7 @@ def test_a_job_that_waits_is_submitted_once_however_often_its_reason_changes(
     assert [row["reason"] for _, row in one.rows if row.get("allocation_id") == "c"] == ["", "InsufficientCapacity"]
     while one.service.callbacks.hand_over():
         pass
-    assert receiver.told() == [
+    assert receiver.received() == [
         ("a", "submitted"),
         ("b", "submitted"),
         ("c", "submitted"),
@@ -158,7 +158,7 @@ def test_who_cannot_be_reached_is_tried_ever_more_seldom_and_hears_all_of_it(
             tried.append(one.now)
         one.now += 0.5
     assert [later - first for first, later in itertools.pairwise(tried)] == [1, 2]
-    assert receiver.told() == [("a", "started")]
+    assert receiver.received() == [("a", "started")]
     assert len(caplog.records) == 3 and SECRET not in caplog.text
     (tmp_path / "secret").unlink()
     one.service.finish("a", True, "ada")
@@ -167,7 +167,7 @@ def test_who_cannot_be_reached_is_tried_ever_more_seldom_and_hears_all_of_it(
     (tmp_path / "secret").write_text(SECRET)
     one.now += 2
     one.service.callbacks.hand_over()
-    assert receiver.told()[1:] == [("a", "finished")]
+    assert receiver.received()[1:] == [("a", "finished")]
 
 
 def test_what_is_refused_or_too_old_is_given_up_and_the_next_is_told(tmp_path: Path, receiver: Receiver) -> None:
@@ -177,7 +177,7 @@ def test_what_is_refused_or_too_old_is_given_up_and_the_next_is_told(tmp_path: P
     receiver.answers.append(422)
     one.service.finish("a", False, "ada")
     one.service.callbacks.hand_over()
-    assert receiver.told() == [("a", "failed")]
+    assert receiver.received() == [("a", "failed")]
     one.submit("b", 1)
     one.settle()
     one.now += GIVEN_UP_AFTER + 1
@@ -208,9 +208,9 @@ def test_after_kills_at_any_moment_everything_was_told_in_order_with_its_id(tmp_
     receiver.answers.clear()
     one.now += 400
     one.service.callbacks.hand_over()
-    told = [event for event in one.events() if event[1] != "submitted"]
-    assert receiver.told() == told
-    assert len(receiver.names()) >= len(told)
+    events = [event for event in one.events() if event[1] != "submitted"]
+    assert receiver.received() == events
+    assert len(receiver.names()) >= len(events)
 
 
 def test_a_command_hears_it_on_its_standard_input_and_nothing_of_the_environment(
@@ -297,18 +297,18 @@ def test_who_is_slow_or_brings_an_error_of_ours_keeps_nobody_else_waiting(
     one.settle()
     first = one.service.callbacks.begin()
     for event in ("started", "cancelled"):
-        until(lambda event=event: ("jöb", event) in receiver.told(), f"{event} to be told")  # type: ignore[misc]
+        until(lambda event=event: ("jöb", event) in receiver.received(), f"{event} to be told")  # type: ignore[misc]
         if event == "started":
             one.service.cancel("jöb", "ada")
             one.settle()
             until(lambda: not one.service.callbacks._lines["ci"].is_busy, "the first to be told")
             one.service.callbacks.begin()
-    assert any(teller.is_alive() for teller in first), "the one that hangs"
+    assert any(sender.is_alive() for sender in first), "the one that hangs"
     assert receiver.heard[0][0]["X-Gpuledger-Delivery"] == "c/5/j%C3%B6b/started"
     assert json.loads(receiver.heard[0][1])["id"] == "c/5/jöb/started"
     gate.touch()
-    for teller in first:
-        teller.join()
+    for sender in first:
+        sender.join()
     assert "of ours" in one.service.callbacks.state()["strange"]["problem"]
     one.now += 1
     one.service.callbacks.hand_over()
@@ -332,12 +332,12 @@ def test_a_clock_that_goes_back_and_a_disk_that_is_full_delay_no_callback_for_lo
     with monkeypatch.context() as patched:
         patched.setattr(one.log, "set_delivered", full)
         one.service.callbacks.hand_over()
-    assert receiver.told() == [("a", "started")]
+    assert receiver.received() == [("a", "started")]
     assert "disk is full" in one.service.callbacks.state()["ci"]["problem"]
     one.now += 86400
     one.service.finish("a", True, "ada")
     one.service.callbacks.hand_over()
-    assert receiver.told()[1:] == [("a", "finished")]
+    assert receiver.received()[1:] == [("a", "finished")]
     assert one.service.callbacks.state()["ci"] == {"waiting": 0, "given_up": 0, "problem": ""}
 
 
@@ -358,4 +358,4 @@ def test_while_the_settings_do_not_name_a_callback_nothing_is_kept_for_it(
     if restarts:
         one.restart()
     one.service.callbacks.hand_over()
-    assert receiver.told() == [("c", "started")]
+    assert receiver.received() == [("c", "started")]

@@ -236,11 +236,11 @@ def reckon(living: Living, where: str) -> None:
             by_sequence.setdefault(number, {}).setdefault((row["allocation_id"], row["event"]), []).append(row)
     held: dict[str, tuple[float, set[str]]] = {}
     seconds = 0.0
-    for _, told in sorted(by_sequence.items()):
-        for (name, _), rows in told.items():  # what they held until now
+    for _, entry in sorted(by_sequence.items()):
+        for (name, _), rows in entry.items():  # what they held until now
             since, devices = held.pop(name, (0.0, set()))
             seconds += (rows[0]["ts"].timestamp() - since) * len(devices)
-        for (name, event), rows in told.items():
+        for (name, event), rows in entry.items():
             if event in ("started", "resized"):
                 devices = {row["device_id"] for row in rows if "device_id" in row}
                 taken = devices & set().union(*(others for _, others in held.values()))

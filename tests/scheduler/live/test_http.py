@@ -47,16 +47,16 @@ JOB = {"job_id": "team/a", "tenant": "vision", "queue": "batch", "request": {"de
 def test_a_job_goes_through_its_life_over_http(url: str, living: Living) -> None:
     client = Client(url, TOKEN, "ada")
     assert client.submit(JOB)["status"] == "pending"
-    client.tell("team/a", "hold")
+    client.act("team/a", "hold")
     assert client.jobs("held")[0]["job_id"] == "team/a"
-    client.tell("team/a", "release")
+    client.act("team/a", "release")
     living.settle()
     assert client.jobs()[0]["nodes"] == ["p-0"]
     (pool,) = client.pools()
     assert (pool["total"], pool["allocated"], pool["available"]) == (8, 4, 4)
     assert httpx.get(f"{url}/api/v1/pools").status_code == 401
     assert client.explain("team/a")["history"][0]["actor"] == "ada"
-    assert client.tell("team/a", "finish", {"succeeded": False}) == {"job_id": "team/a", "status": "failed"}
+    assert client.act("team/a", "finish", {"succeeded": False}) == {"job_id": "team/a", "status": "failed"}
     assert client.explain("team/a")["status"] == "failed"
     assert client.set_node("p-1", "maintenance") == {"node": "p-1", "state": "maintenance"}
 
@@ -140,12 +140,12 @@ def test_whatever_a_user_or_a_job_is_called_it_is_that_job_and_that_user(url: st
         client.submit(JOB | {"job_id": name, "request": {"devices": 0}})
         assert client.explain(name)["history"][0]["actor"] == "jörg"
         if name != "b":
-            assert client.tell(name, "cancel")["job_id"] == name
+            assert client.act(name, "cancel")["job_id"] == name
     for strange in ("a/../b", "../jobs/b", "./b"):
         with pytest.raises(LedgerError, match="never submitted"):
             client.explain(strange)
         with pytest.raises(LedgerError, match="is neither pending nor running"):
-            client.tell(strange, "cancel")
+            client.act(strange, "cancel")
     assert [one["job_id"] for one in client.jobs()] == ["b"]
 
 

@@ -75,10 +75,10 @@ def left_over(core: Core) -> list[tuple[Any, ...]]:
     accounts = core.accounts
     trees = [*accounts.tenants.values(), *accounts.firm.values(), *accounts.ordinary.values(), accounts.queues]
     branches = [(name, tree.path(name)[0]) for tree in trees for name in tree.names() if name]
-    beside = [*accounts.beside.items(), *accounts.surplus_beside.items()]
+    host = [*accounts.host.items(), *accounts.surplus_host.items()]
     return [
         *((name, one.usage, one.held, one.surplus) for name, one in branches if one.usage or one.held or one.surplus),
-        *((name, *amounts) for name, amounts in beside if any(amounts)),
+        *((name, *amounts) for name, amounts in host if any(amounts)),
     ]
 
 

@@ -24,7 +24,7 @@ PLANS = 0.02
 """Plans of one instant are a millisecond apart, and so are the leases that begin with them."""
 
 
-def told(living: Living) -> list[tuple[str, str]]:
+def reasons(living: Living) -> list[tuple[str, str]]:
     return [
         (entry.job_id, entry.body["cause"]["reason"])
         for entry in living.log.entries()
@@ -39,13 +39,13 @@ def test_a_lease_that_is_not_renewed_ends_the_job_after_a_warning(tmp_path: Path
     assert living.service.show("a")["ends_at"].timestamp() == 1600.0
     living.now = 1400.0
     living.settle()
-    assert told(living) == [("a", "LeaseExpired")]
+    assert reasons(living) == [("a", "LeaseExpired")]
     living.settle()
     living.service.renew("a", "ada")
     living.restart()
     living.now = 1999.0
     living.settle()
-    assert living.status("a") == "running" and len(told(living)) == 2, "warned of each end once"
+    assert living.status("a") == "running" and len(reasons(living)) == 2, "warned of each end once"
     living.now = 2000.0
     living.settle()
     found = living.service.explain("a")

@@ -276,10 +276,10 @@ def test_why_a_job_waits_reaches_the_books_once_and_names_nobody(tmp_path: Path)
     assert why["ts"] > first["ts"], "of one instant they would be one row"
     assert json.loads(why["message"])["text"] == reason["text"]
     assert json.loads(why["message"]).get("expected_interval") is None, "too few starts are known"
-    told = list(living.rows)
+    before = list(living.rows)
     living.now += 30.0
     living.settle()
-    assert living.rows == told, "the reason is the same"
+    assert living.rows == before, "the reason is the same"
     named = plain(Reason("Priority", "1 alike wait longer, c the longest", {"jobs": 1}, ("c",)))
     assert why_it_waits([named]) == Cause("Priority", "jobs 1")
     living.service.log.set_delivered("events", 0)
@@ -306,9 +306,9 @@ def test_an_expected_start_reaches_the_books_as_the_interval_that_explain_shows(
     living.submit("last", 4, time_limit=100.0)
     living.settle()
     (why,) = (row for _, row in living.rows if row.get("allocation_id") == "last" and row["reason"])
-    told = [datetime.fromisoformat(at) for at in json.loads(why["message"])["expected_interval"]]
+    reported = [datetime.fromisoformat(at) for at in json.loads(why["message"])["expected_interval"]]
     found = living.service.explain("last")["expected_interval"]
-    assert told == [found["from"], found["to"]]
+    assert reported == [found["from"], found["to"]]
 
 
 def test_nothing_is_lost_or_doubled_by_a_crash_before_events_are_delivered(tmp_path: Path) -> None:
@@ -501,10 +501,10 @@ def test_after_any_history_a_restart_is_the_same_scheduler_and_replays_are_the_s
                 living.service.step()
         except RefusedError:
             continue
-    before, told = picture(living), living.service.outbox.waiting
+    before, undelivered = picture(living), living.service.outbox.waiting
     living.restart()
     assert picture(living) == before
-    assert living.service.outbox.waiting == told
+    assert living.service.outbox.waiting == undelivered
     assert living.service.restored.core.cluster.free.min(initial=0) >= 0
     entries = list(living.log.entries())
     for done in replays(entries, [entry for entry in entries if entry.kind == "plan"]):

@@ -23,7 +23,7 @@ def living(folder: Path, **more: Any) -> Living:
     return Living(folder, SETTINGS | {"services": [CHAT | more]}, Slow())
 
 
-def told(found: Living, event: str) -> list[dict[str, Any]]:
+def messages(found: Living, event: str) -> list[dict[str, Any]]:
     rows = [row for record, row in found.rows if record == "events" and row["event"] == event]
     return [json.loads(row["message"]) | {"ts": row["ts"].timestamp(), "job": row["workload_id"]} for row in rows]
 
@@ -63,12 +63,12 @@ def test_cold_and_warm_are_told_apart_in_the_books(tmp_path: Path) -> None:
     found.now += 45
     found.service.ready("chat-1")
     found.settle()
-    (start, *_), (warm, *_) = told(found, "started"), told(found, "resized")
+    (start, *_), (warm, *_) = messages(found, "started"), messages(found, "resized")
     assert (start["state"], warm["state"]) == ("cold", "warm")
     assert warm["ts"] - start["ts"] == pytest.approx(45, abs=0.1)
     assert found.service.service("chat")["cold_unit_seconds"] == pytest.approx(90, abs=0.2), "two GPUs"
     found.service.ready("chat-1")
-    assert len(told(found, "resized")) == 2, "once, a row for each of its devices"
+    assert len(messages(found, "resized")) == 2, "once, a row for each of its devices"
 
 
 @pytest.mark.parametrize("again", [True, False])

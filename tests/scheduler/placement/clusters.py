@@ -1,4 +1,4 @@
-"""Small clusters, written as a reader would say them."""
+"""Small clusters and grants in short notation."""
 
 from __future__ import annotations
 

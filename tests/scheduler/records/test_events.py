@@ -23,7 +23,7 @@ WRITER = Writer("c1", NODES)
 JOB = Job("j", "vision", "batch", Request(2), 100.0, priority=3, project="cats")
 
 
-def told(row: dict[str, Any]) -> dict[str, Any]:
+def message_of(row: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(row["message"])
     return found
 
@@ -47,7 +47,7 @@ def test_a_start_is_a_row_for_each_device_with_what_is_held_of_it() -> None:
     )
     assert (first["node"], first["device_id"], first["units"], first["gpus"]) == ("n0", "n0/0", 1, 2.0)
     assert second["device_id"] == "n0/1"
-    assert told(first) == {"sequence": 7, "decision": "d1", "entitlement": "guaranteed"}
+    assert message_of(first) == {"sequence": 7, "decision": "d1", "entitlement": "guaranteed"}
 
 
 def test_replicas_that_share_a_device_are_one_row_with_their_units_together() -> None:
@@ -75,7 +75,7 @@ def test_a_preemption_says_who_by_which_right_and_when_quota_and_devices_were_fr
     (row,) = WRITER.ended("preempted", JOB, 30.0, 5, attempt=2, cause=cause, quota_released_at=20.0)
     assert (row["allocation_id"], row["workload_id"]) == ("j/2", "j")
     assert (row["reason"], row["actor"]) == ("ReclaimLentQuota", "k")
-    assert told(row) == {
+    assert message_of(row) == {
         "sequence": 5,
         "decision": "d9",
         "quota_released_at": "1970-01-01T00:00:20.000Z",

@@ -104,15 +104,15 @@ def test_what_waits_says_why() -> None:
     _, found, scheduler = placed()
     waiting = scheduler.core.pending
     assert waiting
-    told: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    waits: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
     for event in found.events:
         if event.event == "submitted" and event.reason:
-            told[event.allocation.allocation_id].append((event.ts_ms, event.reason, event.message))
+            waits[event.allocation.allocation_id].append((event.ts_ms, event.reason, event.message))
     for job_id in waiting:
-        at, reason, message = max(told[job_id])
+        at, reason, message = max(waits[job_id])
         assert at == PLAN.end_ms - 1
         assert reason
         assert json.loads(message)["text"]
-    changes = [[reason for _, reason, message in sorted(rows) if "text" not in message] for rows in told.values()]
+    changes = [[reason for _, reason, message in sorted(rows) if "text" not in message] for rows in waits.values()]
     assert all(before != after for codes in changes for before, after in itertools.pairwise(codes))
     assert sum(len(codes) > 1 for codes in changes) > 5

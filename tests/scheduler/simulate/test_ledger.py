@@ -75,7 +75,7 @@ class Books:
     def __init__(self, store: Store) -> None:
         self.store, self.rows = store, {"devices": list[Row](), "events": list[Row]()}
 
-    def tell(self, record: str, rows: Sequence[Row]) -> None:
+    def emit(self, record: str, rows: Sequence[Row]) -> None:
         self.rows[record] += rows
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Books:
 @seldom(3, "a simulated cluster's books")
 def test_books_of_a_simulated_cluster_balance_and_agree_with_its_report(store: Store) -> None:
     books = Books(store)
-    report = simulate(mixed(), Setup("x", NODES, TENANTS, QUEUES), tell=books.tell)
+    report = simulate(mixed(), Setup("x", NODES, TENANTS, QUEUES), emit=books.emit)
     assert report.measures["preempted_jobs"]
     assert {"resized", "preempted", "finished"} <= {row["event"] for row in books.rows["events"]}
     for theirs, ours in books.balanced_hours(report).values():
@@ -124,7 +124,7 @@ def test_philly_through_the_scheduler_into_the_ledger_balances(store: Store) -> 
     setup = Setup("x", nodes, [Tenant(name, guaranteed=10) for name in tenants], [Queue("all", "fair_share")])
     books = Books(store)
     fitting = [job for job in trace.jobs[60_000:60_400] if job.request.devices <= 8 and job.min_replicas == 1]
-    report = simulate(fitting, setup, tell=books.tell, cluster_name="philly")
+    report = simulate(fitting, setup, emit=books.emit, cluster_name="philly")
     assert report.measures["finished"] == len(fitting)
     for theirs, ours in books.balanced_hours(report).values():
         assert theirs == pytest.approx(ours, rel=1e-9)

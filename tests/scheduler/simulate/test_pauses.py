@@ -25,10 +25,10 @@ def test_a_suspended_job_keeps_its_checkpoints_and_holds_nothing(tmp_path: Path)
     rows: list[Row] = []
     nodes = [Node("n", tuple(Device(f"n/{number}", "A100") for number in range(4)))]
     setup = Setup("x", nodes)
-    simulate(trace.jobs, setup, tell=lambda record, more: rows.extend(more if record == "events" else ()), curves=False,
+    simulate(trace.jobs, setup, emit=lambda record, more: rows.extend(more if record == "events" else ()), curves=False,
              pauses=trace.pauses)  # fmt: skip
-    told = list(dict.fromkeys((row["ts"].timestamp(), row["allocation_id"], row["event"]) for row in rows))
-    assert [one for one in told if one[2] != "submitted"] == [
+    events = list(dict.fromkeys((row["ts"].timestamp(), row["allocation_id"], row["event"]) for row in rows))
+    assert [one for one in events if one[2] != "submitted"] == [
         (0.0, "long", "started"),
         (30.0, "queued", "suspended"),
         (40.0, "never", "suspended"),

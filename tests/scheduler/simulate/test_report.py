@@ -56,10 +56,10 @@ def test_expected_starts_are_measured_though_nobody_waits_any_more() -> None:
 
 
 def test_progress_counts_the_jobs_that_are_over() -> None:
-    told: list[int] = []
+    progress: list[int] = []
     jobs = [Job(f"j{number}", "t", "q", Request(1), 10.0 * number, run_time=5.0) for number in range(250)]
-    simulate(jobs, Setup("x", NODES), on_progress=told.append)
-    assert told == list(range(2, 251, 2))
+    simulate(jobs, Setup("x", NODES), on_progress=progress.append)
+    assert progress == list(range(2, 251, 2))
 
 
 def test_the_same_jobs_give_the_same_report() -> None:
