@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 
 from collectors.receivers.assembler import Assembler
-from tests.collectors.receivers.pushing import V1, receiver_process, receiving, snappy, write_v1
-from tests.collectors.receivers.test_remote_write import MIB, SENDERS, memory, samples, util
+from tests.collectors.receivers.pushing import SENDERS, V1, receiver_process, receiving, snappy, write_v1
+from tests.collectors.receivers.test_remote_write import MIB, memory, samples, util
 from tests.draws import seldom
 from tests.ingest.receiving import TOKEN, tokens_file
 from tests.patience import PATIENCE_SECONDS

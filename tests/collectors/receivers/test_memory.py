@@ -13,8 +13,8 @@ import pytest
 from collectors.receivers import assembler
 from collectors.receivers.assembler import Assembler
 from tests.billing.facts import put
-from tests.collectors.receivers.pushing import Given, Pushed, receiving, snappy, write_v1
-from tests.collectors.receivers.test_remote_write import NOW, SENDERS, at, labels, samples, util
+from tests.collectors.receivers.pushing import SENDERS, Given, Pushed, receiving, snappy, write_v1
+from tests.collectors.receivers.test_remote_write import NOW, at, labels, samples, util
 from tests.ingest.receiving import tokens_file
 from tests.stores import emptied
 from warehouse.store import Store
