@@ -791,6 +791,7 @@ def _clickhouse_type(field: pa.Field) -> str:
         pa.uint64(): "UInt64",
         pa.uint32(): "UInt32",
         pa.bool_(): "Bool",
+        pa.null(): "String",  # of nothing but NULL
     }
     name = "DateTime64(3, 'UTC')" if pa.types.is_timestamp(kind) else names.get(kind)
     if name is None:
