@@ -41,7 +41,7 @@ _DROP = re.compile(rf"DROP (?P<kind>TABLE|VIEW) (IF EXISTS )?{_NAME}( SYNC)?")
 _EXCHANGE = re.compile(rf"EXCHANGE TABLES \w+ AND {_NAME}")
 _ENGINE = re.compile(r"\bENGINE = (\w*MergeTree)(?:\(([^()]*)\))?")
 _WINDOW = re.compile(r"\bnon_replicated_deduplication_window = (\d+)")
-_REPLICATED = re.compile(r"(Replicated\w*MergeTree)\('[^']*', '\{replica\}'")
+_REPLICATED = re.compile(r"(Replicated\w*MergeTree)\('[^']*', '[^']*'")
 _AS_IT_IS = re.compile(r"CREATE (TABLE|VIEW|MATERIALIZED VIEW) (\S+)")
 
 

@@ -468,6 +468,10 @@ class ServerStore(Store):
         else:
             super().drop(table)
 
+    def names_nodes(self) -> bool:
+        """Whether the URL names several nodes, and this is its database."""
+        return len(self._nodes) > 1 and self.database == database_of(self._full_url)
+
     def begin_cluster(self, cluster: str) -> None:
         """Lets the store, which has no schema yet, be on all nodes of the cluster. Errors: LedgerError if it cannot."""
         clustered.check_cluster(self, cluster)
@@ -592,8 +596,11 @@ def migrate(store: Store, cluster: str = "") -> list[str]:
     if isinstance(store, ServedStore):
         store.check_schema()
         return []
-    _begin(store, cluster)
+    begun = _begin(store, cluster)
     done = {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
+    if begun and done:
+        step = "Name a node that has it first in --store: init creates it on this one, too"
+        raise StoreError(store.url, f"the node that answers lacks the store that cluster {cluster} has", step)
     known = {number for number, _, _ in migrations()}
     if done - known - BEFORE:
         raise StoreError(
@@ -624,8 +631,8 @@ def migrate(store: Store, cluster: str = "") -> list[str]:
     return [*applied.values()]
 
 
-def _begin(store: Store, cluster: str) -> None:
-    """Creates the table of migrations, if it is not there: its comment says of which cluster the store is."""
+def _begin(store: Store, cluster: str) -> bool:
+    """Creates the table of migrations: its comment says of which cluster the store is. False: it is there already."""
     is_there = store.rows(
         "SELECT 1 AS n FROM system.tables WHERE database = currentDatabase() AND name = 'schema_migrations'"
     )
@@ -634,17 +641,22 @@ def _begin(store: Store, cluster: str) -> None:
         step = "Name another database in --store: what there is stays where it is (docs/storage.md)"
         raise StoreError(store.url, f"this store is on {is_on}, not on cluster {cluster}", step)
     if is_there:
-        return
+        return False
     if cluster:
         if not isinstance(store, ServerStore):
             raise StoreError(store.url, "is no ClickHouse server, and has no cluster", "Leave out --cluster")
         store.begin_cluster(cluster)
+    elif isinstance(store, ServerStore) and store.names_nodes():
+        step = "Create it on all: gpuledger init --cluster NAME; after a node was added, name one that has it first"
+        raise StoreError(store.url, "the node that answers has no store, and is one of several", step)
     define(
         store,
         "CREATE TABLE IF NOT EXISTS schema_migrations (number UInt32, name String, "
         "applied_at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')) ENGINE = ReplacingMergeTree ORDER BY number"
         + (f"\nCOMMENT {text_literal(clustered.schema_comment(cluster))}" if cluster else ""),
     )
+    store.catch_up("schema_migrations")
+    return True
 
 
 def define(store: Store, text: str) -> None:

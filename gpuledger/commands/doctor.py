@@ -52,7 +52,9 @@ def _examine_cluster(url: str, fmt: options.Format) -> int:
     """Prints how the nodes fare. Answers the exit status."""
     with open_store(url) as store:
         if not store.cluster:
-            raise LedgerError(store.url, "is not on a ClickHouse cluster", "Leave out --cluster")
+            raise LedgerError(
+                store.url, "is not on a ClickHouse cluster", "Name its nodes in --store, or leave out --cluster"
+            )
         found = [{**row, "needs": ", ".join(needs(row))} for row in nodes(store, store.cluster)]
         title = f"Cluster {store.cluster}"
     print_rows(found, (*found[0],) if found else ("node",), fmt, title)

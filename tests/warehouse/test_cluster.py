@@ -211,6 +211,19 @@ def test_a_node_that_is_gone_fails_one_statement_and_the_next_is_asked_of_anothe
         assert late.value("SELECT count() AS n FROM invoices") == invoices
 
 
+def test_a_node_without_the_store_does_not_begin_one_of_its_own(node: tuple[str, ClusterServer]) -> None:
+    """As a node that was added, or came back with an empty disk, and is named first."""
+    url = node[0].replace("/gpuledger", ",127.0.0.1:1/added")
+    with open_store(url) as store:
+        with pytest.raises(StoreError, match=r"has no store, and is one of several.*init --cluster"):
+            migrate(store)
+        assert store.value("SELECT count() AS n FROM system.tables WHERE database = 'added'") == 0
+        with store.scratch() as scratch:
+            assert scratch.cluster == ""
+    with open_store(url) as store:
+        assert len(migrate(store, CLUSTER)) == len(migrations())
+
+
 def test_a_url_with_no_port_or_a_wrong_one() -> None:
     with pytest.raises(StoreError, match="'db2:http' is not HOST:PORT"):
         open_store("clickhouse://db1,db2:http/books")
