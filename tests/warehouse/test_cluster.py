@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from access.opening import _usual
 from billing.close import close
 from billing.verify import verify
 from gpuledger.commands.doctor import needs
+from ingest.errors import IngestError
+from ingest.targets import Sender, target
 from tests.dashboards.site import fill
 from tests.gpuledger.running import run
 from tests.warehouse.cluster_over_http import CLUSTER, ClusterServer
@@ -222,6 +225,20 @@ def test_a_node_without_the_store_does_not_begin_one_of_its_own(node: tuple[str,
             assert scratch.cluster == ""
     with open_store(url) as store:
         assert len(migrate(store, CLUSTER)) == len(migrations())
+
+
+def test_the_access_store_of_a_cluster_is_the_same_whichever_node_is_named_first(
+    node: tuple[str, ClusterServer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    for url in (node[0], node[0].replace("/gpuledger", ",127.0.0.1:1/gpuledger")):
+        with open_store(url) as store:
+            assert _usual(store) == f"sqlite:///{tmp_path}/access-c-gpuledger.sqlite"
+
+
+def test_an_agent_delivers_to_one_address() -> None:
+    with pytest.raises(IngestError, match="an agent delivers to one address"):
+        target("clickhouse://db1:8123,db2:8123/gpuledger", Sender())
 
 
 def test_a_url_with_no_port_or_a_wrong_one() -> None:
