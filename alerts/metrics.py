@@ -24,10 +24,7 @@ def families(store: Store) -> list[Family]:
         until.add(row["evaluated_until"].timestamp())
         ran.add(row["finished_at"].timestamp())
         failed.add(row["failed"])
-    by_target = (
-        "SELECT target, toString(outcome) AS outcome, count() AS n FROM alert_deliveries GROUP BY ALL ORDER BY ALL"
-    )
-    for row in store.rows(by_target):
+    for row in store.rows(read_sql(__file__, "metric_deliveries")):
         sent.add(row["n"], target=row["target"], outcome=row["outcome"])
     return found
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from alerts.durations import write_duration
 from alerts.rule import PrometheusRule, Rule
 from alerts.runbooks import is_url
+from warehouse.durations import write_duration
 
 HEADER = """\
 # Made by: gpuledger alerts rules --format prometheus

@@ -27,7 +27,6 @@ from urllib.parse import quote
 
 from pydantic import Field, ValidationError, model_validator
 
-from alerts.durations import Seconds, span
 from alerts.errors import AlertError
 from alerts.hours import Hours
 from alerts.matchers import Match, fits
@@ -40,6 +39,7 @@ from alerts.transports.email import Email
 from alerts.transports.pagerduty import PagerDuty
 from alerts.transports.slack import Slack
 from alerts.transports.webhook import Webhook
+from warehouse.durations import Seconds, span
 from warehouse.written_files import first_error, read_yaml
 
 Kind = Literal["firing", "resolved"]

@@ -25,9 +25,9 @@ from typing import Annotated, Any, Literal, Self
 from jinja2 import TemplateError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from alerts.durations import Seconds, is_duration, parse_duration
 from alerts.matchers import Match, fits
 from alerts.templates import compiled
+from warehouse.durations import Seconds, is_duration, parse_duration, seconds_of
 
 Severity = Literal["info", "warning", "critical"]
 ParameterValue = bool | int | float | str | list[str] | list[int] | dict[str, float]
@@ -72,7 +72,7 @@ def _condition(value: object) -> object:
 
 def _threshold(text: str) -> float | str:
     if is_duration(text):
-        return float(str(parse_duration(text)))
+        return float(seconds_of(text))
     try:
         return float(text)
     except ValueError:

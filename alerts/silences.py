@@ -88,14 +88,6 @@ def _silence(row: Mapping[str, Any]) -> Silence:
 
 
 def _write(store: Store, silence: Silence, revision: int, now: datetime) -> None:
-    store.command(
-        "INSERT INTO alert_silences (id, revision, matchers, starts_at, ends_at, author, reason, created_at) VALUES "
-        "({id:String}, {revision:UInt32}, {matchers:String}, {starts_at:DateTime64(3, 'UTC')}, "
-        "{ends_at:DateTime64(3, 'UTC')}, {author:String}, {reason:String}, {now:DateTime64(3, 'UTC')})",
-        {
-            **vars(silence),
-            "matchers": json.dumps(silence.matchers, ensure_ascii=False),
-            "revision": revision,
-            "now": now,
-        },
-    )
+    matchers = json.dumps(silence.matchers, ensure_ascii=False)
+    row = {**vars(silence), "matchers": matchers, "revision": revision, "now": now}
+    store.command(read_sql(__file__, "write_silence"), row)

@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from alerts.durations import span
+from warehouse.durations import span
 
 
 class State(StrEnum):

@@ -17,9 +17,9 @@ from jinja2 import StrictUndefined, Template, TemplateError, pass_context
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from alerts.durations import format_duration, is_duration, parse_duration
 from alerts.xid_advice import advice
 from billing.money import minor_digits
+from warehouse.durations import format_duration, is_duration, parse_duration
 
 
 def _bytes(value: float) -> str:

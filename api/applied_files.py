@@ -39,6 +39,7 @@ from billing.rates import (
     parse_rate_card,
     price_effect,
 )
+from billing.rates.changes import without_rates
 from billing.tenants import TenantError, apply_mapping, check_mapping, current_mapping, parse_mapping, preview
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
@@ -149,7 +150,7 @@ def as_yaml(file: Versioned | None) -> str:
 
 
 def _price_effect(store: Store, old: Any, new: Any) -> Sequence[Mapping[str, Any]]:
-    return price_effect(store, old, new) if old is not None else ()
+    return price_effect(store, old or without_rates(new), new)
 
 
 def _moves(store: Store, old: Any, new: Any) -> Sequence[Mapping[str, Any]]:

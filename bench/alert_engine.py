@@ -51,14 +51,8 @@ def rules(number: int, metrics: int) -> list[Rule]:
 
 def fill(store: Store, metrics: int, instances: int) -> None:
     """Ten minutes of a reading a minute; no reading is like the one before."""
-    store.command(
-        "INSERT INTO metrics (ts, interval_seconds, cluster, node, device_id, metric, state, value) "
-        "SELECT {now:DateTime64(3, 'UTC')} - toIntervalMinute(minute), 60, 'c', 'n', concat('GPU-', toString(device)), "
-        "concat('m', toString(metric)), 'ok', device + minute / 100 "
-        "FROM (SELECT number % 10 AS minute, intDiv(number, 10) % {instances:UInt32} AS device, "
-        "intDiv(number, 10 * {instances:UInt32}) AS metric FROM numbers(10 * {instances:UInt32} * {metrics:UInt32}))",
-        {"now": NOW, "metrics": metrics, "instances": instances},
-    )
+    asked = {"now": NOW, "metrics": metrics, "instances": instances}
+    store.command(read_sql(__file__, "alert_readings"), asked)
 
 
 def ours(number: int, metrics: int, instances: int, turns: int) -> list[dict[str, float]]:

@@ -24,7 +24,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from alerts.durations import parse_duration
 from alerts.evaluate import evaluate
 from alerts.journal import Transition
 from alerts.rule import Rule
@@ -34,6 +33,7 @@ from collectors.simulated import FleetPlan, simulate, trouble_tables
 from collectors.simulated.fleet import build
 from collectors.tables import Records
 from ingest.pipeline import ingest_tables
+from warehouse.durations import parse_duration
 from warehouse.instants import epoch_ms
 from warehouse.store import Store, migrate, open_store
 

@@ -1,4 +1,4 @@
--- The engine's own way to a CSV of the same rows: ledger entries as they are, with their costs. $path is a checked path.
+-- One row: an entry of the ledger with its costs, the engine's own way to a CSV. $path is a checked path.
 SELECT
     *,
     (used_unit_ms + idle_unit_ms + unmetered_unit_ms) / (device_units * 3600000) AS quantity,

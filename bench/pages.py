@@ -31,7 +31,7 @@ from bench.closing import make_fleet
 from bench.fleet import BenchFleet
 from billing.close import close
 from billing.rates import apply_rate_card, parse_rate_card
-from warehouse.store import open_store
+from warehouse.store import open_store, read_sql
 
 MOST_BYTES = 16 << 30
 GOAL_MS = 200.0
@@ -50,10 +50,7 @@ def closed_month(folder: str, devices: int, days: int) -> dict[str, Any]:
         card = parse_rate_card(CARD, "the bench's rate card")
         apply_rate_card(store, card, author="bench", reason="to have prices", now=fleet.start)
         close(store, until=fleet.end, now=fleet.end)
-        (some,) = store.rows(
-            "SELECT any(l.tenant) AS tenant, any(l.workload_id) AS workload, any(l.device_id) AS device, "
-            "uniqExact(l.tenant) AS tenants, count() AS entries FROM ledger AS l WHERE l.allocation_id != ''"
-        )
+        (some,) = store.rows(read_sql(__file__, "pages_shown"))
     return some
 
 

@@ -1,6 +1,6 @@
 """`python -m bench.painting`: when a person first sees something in a browser, and when they see a page's figures.
 
-A real server process over the demo's month (or over a store that is given), asked by Debian's Chromium on the same
+A real server process over the demo (or over a store that is given), asked by Debian's Chromium on the same
 machine. Cold: nothing of the page is in the browser's cache. Warm: the page once more, as a reload does.
 """
 
@@ -23,6 +23,7 @@ from rich.table import Table
 
 from bench.apart import BenchError
 from bench.pages import serving
+from warehouse.sql import read_sql
 
 GOAL_MS = 1500.0
 SETTLED_SECONDS = 20
@@ -57,11 +58,6 @@ FIGURES = {
     "administration": ("/administration", "main .ag-center-cols-container .ag-row"),
 }
 """By page: its address, and the first of its own that it shows (its frame and outline stand before)."""
-ASKED = """
-SELECT any(tenant) AS tenant, any(workload_id) AS workload, any(device_id) AS device,
-    (SELECT any(number) FROM v_invoices) AS invoice
-FROM (SELECT * FROM v_usage_hourly WHERE workload_id != '' ORDER BY hour LIMIT 1) FORMAT JSONEachRow
-"""
 
 
 def painted(browser: Any, url: str, shows: str) -> list[tuple[float, float]]:
@@ -81,7 +77,7 @@ def painted(browser: Any, url: str, shows: str) -> list[tuple[float, float]]:
 
 
 def main(
-    store: Annotated[Path | None, typer.Option(help="Folder of a store; without it the demo's month is made.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Folder of a store; without it the demo is made.")] = None,
     turns: Annotated[int, typer.Option(min=1, help="Of each page.")] = 5,
     only: Annotated[str, typer.Option(help="Pages, with commas; '': all.")] = "",
 ) -> None:
@@ -99,7 +95,7 @@ def main(
         with serving(folder) as url, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             time.sleep(SETTLED_SECONDS)
-            answer = httpx.post(f"{url}/sql", content=ASKED, timeout=60)
+            answer = httpx.post(f"{url}/sql", content=read_sql(__file__, "painting_shown"), timeout=60)
             known = answer.raise_for_status().json()
             table = Table("page", "cold: first paint", "figures", "slowest", "warm: first paint", "figures", "slowest",
                           "goal", box=None)  # fmt: skip

@@ -16,6 +16,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from warehouse.instants import rfc3339
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -76,7 +78,7 @@ def machine(cores: int) -> dict[str, Any]:
     """Where and with what it ran."""
     packages = ("chdb-core", "duckdb", "polars", "pyarrow")
     return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "at": rfc3339(datetime.now(UTC), "seconds"),
         "cores": cores,
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",

@@ -1,5 +1,5 @@
--- The yardstick of the close: one GROUP BY of all samples by device and hour that reads use, power and times. Answers a
--- digest of all groups, so that the engine cannot leave a sum out.
+-- One row: a digest of all samples grouped by device and hour: the yardstick of the close, one scan that reads use, power
+-- and times. Of all groups, so that the engine cannot leave a sum out.
 SELECT sum(cityHash64(device_id, hour, utilization, watts, seconds)) AS digest
 FROM
 (

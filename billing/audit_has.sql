@@ -1,4 +1,4 @@
--- How often an entry stands in the audit.   Parameters: at DateTime64(3); actor, action, object, reason, inputs String.
+-- One row: how often an entry stands in the audit.   Params:  at; actor, action, object, reason, inputs.
 SELECT count() AS entries
 FROM audit
 WHERE at = {at:DateTime64(3, 'UTC')} AND actor = {actor:String} AND action = {action:String}

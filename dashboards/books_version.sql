@@ -1,4 +1,4 @@
--- A number that is another one as soon as hours were closed, prices applied or alerts evaluated.
+-- One row: a number that is another one as soon as hours were closed, prices applied or alerts evaluated.
 SELECT
     cityHash64(
         (SELECT max(checked_by) FROM closed_hours),

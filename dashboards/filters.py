@@ -162,14 +162,13 @@ class Filters:
         Answers are cached while what they were read from is the same (dashboards/data_version.py): leave the rows as
         they are.
         """
-        sql, asked = read_sql(beside, name), {**self.params(), **params}
-        if "({ledger})" in sql or "({days})" in sql:
-            asked |= self.sums.params()
         hours = read_sql(__file__, "hours")
         by_hours = params.get("grain") == "hour" or not {"start", "end"}.isdisjoint(params)
         days = hours if by_hours else days_sql()
-        for which, source in (("ledger", _ledger(hours)), ("days", _ledger(days)), ("jobs", self._jobs())):
-            sql = sql.replace(f"FROM ({{{which}}})", f"FROM (\n{source})")
+        sql = composed(beside, name, ledger=_ledger(hours), days=_ledger(days), jobs=self._jobs())
+        asked = {**self.params(), **params}
+        if "{summed_days:" in sql:
+            asked |= self.sums.params()
         return self._cached(store, sql, asked, until=max(one for one in asked.values() if isinstance(one, datetime)))
 
     def rows_now(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
@@ -217,11 +216,11 @@ def _zone_and_months(store: Store) -> tuple[str, str, list[ClosedMonth]]:
 
 
 def _ledger(source: str) -> str:
-    return read_sql(__file__, "ledger").replace("FROM ({source})", f"FROM (\n{source})")
+    return composed(__file__, "ledger", source=source)
 
 
 def _choices(store: Store, period: Period, sums: Sums) -> Choices:
-    sql = read_sql(__file__, "choices").replace("FROM ({days})", f"FROM (\n{days_sql()})")
+    sql = composed(__file__, "choices", days=days_sql())
     (row,) = store.rows(sql, {"start": period.start, "end": period.end, "zone": period.zone, **sums.params()})
     if len(row["currencies"]) > 1:
         raise LedgerError("period", f"has prices in {' and '.join(row['currencies'])}", "Choose a shorter one")

@@ -1,4 +1,4 @@
--- The ledger's entries of a period.   Parameters: start, end DateTime64(3) (UTC, [start, end))
+-- One row: an entry of the ledger in a period.   Parameters: start, end DateTime64(3) (UTC, [start, end))
 SELECT *, allocation_id != '' AS is_held
 FROM ledger
 WHERE hour > {start:DateTime64(3,'UTC')} - INTERVAL 1 HOUR AND hour < {end:DateTime64(3,'UTC')}

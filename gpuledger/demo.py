@@ -1,20 +1,26 @@
-"""A month of a simulated fleet, its jobs placed by the reference scheduler (Slurm's nodes by Slurm's part), through the
-real path: facts, prices, ledger, proof, invoices, objectives and alerts.
+"""A simulated fleet, its jobs placed by the reference scheduler (Slurm's nodes by Slurm's part), through the real path:
+facts, prices, ledger, proof, invoices, objectives and alerts. It begins a month ago and goes on while it is watched.
 
 Every step can be done again and changes nothing, so a demo that was cut short carries on where it was.
 """
 
 from __future__ import annotations
 
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import chain, groupby
+from datetime import UTC, datetime, time, timedelta
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from gpuledger.books_steps import close_books, prove_books
 from gpuledger.steps import Steps
 from warehouse.errors import LedgerError
+from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 from warehouse.yaml_text import parse_yaml
 
@@ -26,25 +32,75 @@ if TYPE_CHECKING:
     from billing.periods import Period
     from billing.verify import VerifyReport
     from collectors.simulated import FleetPlan
+    from warehouse.records import RecordType
 
-MONTH = "2026-10"
-START = datetime(2026, 9, 30, 22, tzinfo=UTC)
-"""The month's first instant in the billing zone of the demo's rate card (Europe/Berlin)."""
-END = datetime(2026, 10, 31, 23, tzinfo=UTC)
-"""Its end: an hour more than 31 days, because the clocks go back. Nothing later is recorded."""
-DAYS = 32
+log = logging.getLogger(__name__)
+
+ZONE = ZoneInfo("Europe/Berlin")
+"""Of the demo's rate card."""
+PAST, BEFORE_THE_MONTH = timedelta(days=31), timedelta(days=10)
+"""How much of the past there is at least: in all, and of the month before the current one, which is invoiced."""
+FLEET: Mapping[str, Any] = {"days": 52}
+"""Of its plan; so many days that it goes on for ten at least."""
+OVERLAP = timedelta(minutes=15)
+"""How much is read again when a demo carries on: records come late by up to ten minutes."""
 PARTIES = Path(__file__).parent / "demo_parties.yaml"
 OBJECTIVES = Path(__file__).parent / "demo_objectives.yaml"
-SOURCE = "simulated fleet, seed {seed}"
+SOURCE = re.compile(r"simulated fleet, seed (\d+), (\S+) to (\S+)")
+FIRST_ALERTS = timedelta(hours=6)
+"""For how long rules have been evaluated when the demo begins."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """Which demo it is: its seed, where it begins, and when it was first watched. Times are whole minutes, UTC."""
+
+    seed: int
+    start: datetime
+    watched_from: datetime
+
+    @property
+    def source(self) -> str:
+        return f"simulated fleet, seed {self.seed}, {_written(self.start)} to {_written(self.watched_from)}"
+
+    @property
+    def plan(self) -> FleetPlan:
+        from collectors.simulated import FleetPlan
+
+        return FleetPlan(seed=self.seed, start=self.start, watched_from=self.watched_from, **FLEET)
+
+
+def _written(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%MZ}"
+
+
+def new_story(seed: int, now: datetime) -> Story:
+    """The demo that begins now: from the start of a day, and with some days of the month before."""
+    today = _closable(now).date()
+    first = min(today - PAST, today.replace(day=1) - BEFORE_THE_MONTH)
+    start = datetime.combine(first, time(), ZONE)
+    return Story(seed, start.astimezone(UTC), now.astimezone(UTC).replace(second=0, microsecond=0))
+
+
+def story_in(store: Store) -> Story | None:
+    """The demo that the store holds, or has begun to hold. Errors: LedgerError if it is an earlier version's."""
+    for row in store.rows(read_sql(__file__, "demo_sources")):
+        if not (found := SOURCE.fullmatch(row["source"])):
+            raise LedgerError(store.url, "holds the demo of an earlier gpuledger", "Take another --store, or remove it")
+        start, watched = (datetime.strptime(found[n], "%Y-%m-%dT%H:%MZ").replace(tzinfo=UTC) for n in (2, 3))
+        return Story(int(found[1]), start, watched)
+    return None
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo made: the month's ledger, its proof, the issued invoices and the folder of their files; how many
-    alerts fire at the month's end, and of how many series of objectives how many are missed."""
+    """What the demo made: the ledger of all its time, its proof, the month that was invoiced, the issued invoices and
+    the folder of their files; how many alerts fire, and of how many series of objectives how many are missed."""
 
+    story: Story
     report: LedgerReport
     proof: VerifyReport
+    month: str
     invoices: list[Invoice]
     folder: Path
     refused: int
@@ -54,67 +110,140 @@ class Demo:
     missed: int
 
 
-def fleet_plan(seed: int) -> FleetPlan:
-    from collectors.simulated import FleetPlan
-
-    return FleetPlan(seed=seed, start=START, days=DAYS)
-
-
-def build(store: Store, seed: int, folder: Path, steps: Steps) -> Demo:
+def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) -> Demo:
     """Fills a migrated store with the demo, or with what is missing of it, and writes the invoices into the folder.
 
     Errors: LedgerError if the store holds the demo of another seed.
     """
-    from billing.invoicing.invoices import issued
-    from billing.ledger_report import billing_timezone
+    story = story_in(store)
+    if story is not None and story.seed != seed:
+        raise LedgerError(store.url, f"holds the demo of seed {story.seed}", "Take that --seed, or another --store")
+    story = story or new_story(seed, now)
+    if not store.value("SELECT count() AS closes FROM close_runs"):
+        _ingest(store, story, steps)
+        _price(store, story.plan, steps)
+    close_books(store, steps)
+    proof = prove_books(store, steps)
+    period = _month_before(story.watched_from)
+    invoices = _invoice(store, period, folder, steps)
+    _watch(store, story, steps)
+    return _summed(store, story, period, proof, invoices, folder)
+
+
+def _closable(at: datetime) -> datetime:
+    """Until when hours can be closed by then, as the zone's clocks show it."""
+    from billing.close import GRACE
+
+    return (at - GRACE).astimezone(ZONE)
+
+
+def _month_before(at: datetime) -> Period:
+    """The last month that was over, and closed, by then."""
     from billing.periods import parse_month
 
-    _refuse_another(store, seed)
-    plan = fleet_plan(seed)
-    if not issued(store, parse_month(MONTH, billing_timezone(store))):
-        _ingest(store, plan, seed, steps)
-        _price(store, plan, steps)
-        close_books(store, steps, END)
-    proof = prove_books(store, steps)
-    period = parse_month(MONTH, billing_timezone(store))
-    invoices = _invoice(store, period, folder, steps)
-    _watch(store, steps)
-    return _summed(store, period, proof, invoices, folder)
+    this = _closable(at).date().replace(day=1)
+    return parse_month(f"{this - timedelta(days=1):%Y-%m}", str(ZONE))
 
 
-def _refuse_another(store: Store, seed: int) -> None:
-    ours = SOURCE.format(seed=seed)
-    for row in store.rows(read_sql(__file__, "demo_sources")):
-        if row["source"] != ours:
-            raise LedgerError(store.url, f"holds the {row['source']}", "Take that --seed, or another --store")
+class Feed:
+    """What happens in the fleet, as it would arrive.   since: what was before is left out."""
+
+    def __init__(self, plan: FleetPlan, since: datetime | None = None) -> None:
+        from collectors.simulated import simulate
+        from scheduler.records.events import SOURCE as SCHEDULER
+        from scheduler.simulate.fleet import FleetScheduler
+
+        self._records = simulate(plan, FleetScheduler, SCHEDULER, since_ms=epoch_ms(since) if since else 0)
+        self._next = next(self._records, None)
+        self._later: list[tuple[RecordType, pa.Table]] = []
+        self._given = since
+
+    def until(self, at: datetime) -> Iterator[tuple[RecordType, pa.Table]]:
+        """All up to that instant that was not given before, table by table."""
+        later, self._later = self._later, []
+        for record, table in later:
+            yield from self._due(record, table, at)
+        while self._next is not None and self._begins(self._next[1]) <= at:
+            record, table = self._next
+            self._next = next(self._records, None)
+            yield from self._due(record, table, at)
+
+    def _due(self, record: RecordType, table: pa.Table, at: datetime) -> Iterator[tuple[RecordType, pa.Table]]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        is_due = pc.less_equal(table["ts"], pa.scalar(at, pa.timestamp("ms", "UTC")))
+        due, rest = table.filter(is_due), table.filter(pc.invert(is_due))
+        if self._given is not None:
+            due = due.filter(pc.greater(due["ts"], pa.scalar(self._given, pa.timestamp("ms", "UTC"))))
+        if rest.num_rows:
+            self._later.append((record, rest))
+        if due.num_rows:
+            yield record, due
+
+    @staticmethod
+    def _begins(table: pa.Table) -> datetime:
+        import pyarrow.compute as pc
+
+        begins: datetime = pc.min(table["ts"]).as_py()
+        return begins
 
 
-def _ingest(store: Store, plan: FleetPlan, seed: int, steps: Steps) -> None:
-    from collectors.simulated import simulate
+class Live:
+    """Keeps the fleet going: every few seconds it stores what has happened since."""
+
+    SECONDS = 10
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self._feed: Feed | None = None
+        self._placing: threading.Thread | None = None
+
+    def __call__(self, store: Store, stop: threading.Event) -> None:
+        if self._feed is None:
+            self._begin(store)
+            return
+        try:
+            _store(store, self._feed, datetime.now(UTC), f"{self._story.source}, live")
+        except LedgerError as error:
+            log.error("demo: %s; it is tried again", error)
+            self._feed = None
+
+    def _begin(self, store: Store) -> None:
+        """On a thread of its own: its jobs are placed again, which takes half a minute, and nobody waits for it."""
+        if self._placing is not None and self._placing.is_alive():
+            return
+        newest: datetime = store.value("SELECT max(ts) AS newest FROM samples")
+
+        def place() -> None:
+            self._feed = Feed(self._story.plan, newest - OVERLAP)
+
+        self._placing = threading.Thread(target=place, name="demo-fleet", daemon=True)
+        self._placing.start()
+
+
+def _store(
+    store: Store, feed: Feed, until: datetime, source: str, progress: Callable[[int], None] | None = None
+) -> None:
+    """Stores what is new until then."""
     from ingest.pipeline import ingest_tables
-    from scheduler.records.events import SOURCE as SCHEDULER
-    from scheduler.simulate.fleet import FleetScheduler
+    from warehouse.records import RECORD_TYPES
 
+    for name, group in groupby(feed.until(until), key=lambda pair: pair[0].name):
+        ingest_tables(store, RECORD_TYPES[name], source, (table for _, table in group), progress)
+
+
+def _ingest(store: Store, story: Story, steps: Steps) -> None:
     with steps.step("Ingest") as step:
         done = 0
+        step.update(detail="placing the jobs of a simulated fleet")
 
         def progress(rows: int) -> None:
             nonlocal done
             done += rows
             step.update(detail=f"{done:,} records of a simulated fleet")
 
-        records = simulate(plan, FleetScheduler, SCHEDULER)
-        for _, group in groupby(records, key=lambda pair: pair[0].name):
-            record, first = next(group)
-            tables = (_within_the_month(table) for table in chain([first], (table for _, table in group)))
-            ingest_tables(store, record, SOURCE.format(seed=seed), tables, progress)
-
-
-def _within_the_month(table: pa.Table) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return table.filter(pc.less_equal(table["ts"], pa.scalar(END, pa.timestamp("ms", "UTC"))))
+        _store(store, Feed(story.plan), story.watched_from, story.source, progress)
 
 
 def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
@@ -145,8 +274,8 @@ def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[I
     return invoices
 
 
-def _watch(store: Store, steps: Steps) -> None:
-    """What a server does each minute, once, as of the month's end: nobody is to be told that its data stopped."""
+def _watch(store: Store, story: Story, steps: Steps) -> None:
+    """What a server does each minute, for the last hours before the demo is watched."""
     from alerts.evaluate import DELAY, evaluate
     from alerts.rule_files import load_rules
     from alerts.slo.applied import apply_objectives
@@ -157,9 +286,12 @@ def _watch(store: Store, steps: Steps) -> None:
         now = datetime.now(UTC)
         apply_objectives(store, load_objectives(OBJECTIVES), "demo", "the demo's promises", now)
         step.update(detail="measuring objectives")
-        measure(store, END, now)
+        measure(store, story.watched_from, now)
         step.update(detail="evaluating alert rules")
-        report = evaluate(store, load_rules(), END + DELAY, live=False)
+        # All of it has just arrived, which would look like agents that lag behind.
+        rules = [rule for rule in load_rules() if rule.name != "delivery-lag"]
+        for at in (story.watched_from - FIRST_ALERTS, story.watched_from):
+            report = evaluate(store, rules, at + DELAY, live=False)
         problems = f", {len(report.problems)} cannot be evaluated" if report.problems else ""
         step.update(detail=f"{_firing(store):,} alerts fire{problems}")
 
@@ -168,15 +300,19 @@ def _firing(store: Store) -> int:
     return int(store.value("SELECT count() AS firing FROM alerts WHERE state = 'firing'"))
 
 
-def _summed(store: Store, period: Period, proof: VerifyReport, invoices: list[Invoice], folder: Path) -> Demo:
+def _summed(
+    store: Store, story: Story, period: Period, proof: VerifyReport, invoices: list[Invoice], folder: Path
+) -> Demo:
     from alerts.slo.status import slo_status
     from billing.ledger_report import ledger_report
 
-    promised = slo_status(store, END)
+    promised = slo_status(store, story.watched_from)
     (kept_out,) = store.rows(read_sql(__file__, "kept_out"))
     return Demo(
-        report=ledger_report(store, period, ["tenant"]),
+        story=story,
+        report=ledger_report(store, None, ["tenant"]),
         proof=proof,
+        month=f"{period.end.astimezone(ZONE) - timedelta(days=1):%B %Y}",
         invoices=invoices,
         folder=folder,
         refused=kept_out["refused"],

@@ -1,4 +1,4 @@
--- How many devices of each model were ever known.
+-- One row: a model, and how many devices of it were ever known.
 SELECT model, toUInt64(uniqExact(device_id)) AS devices
 FROM devices
 GROUP BY model

@@ -99,12 +99,13 @@ def serve(
     reports: Path | None = None,
     trusted_proxies: Sequence[str] = (),
     following: Callable[[Store, threading.Event], None] | None = None,
+    follow_seconds: int = FOLLOW_SECONDS,
 ) -> None:
     """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
 
     app: what is served.   alerts: evaluated and told every minute; None: never.
     reports: a file that says who gets which report by mail; None: nobody.
-    following: done every minute, on a connection of its own: reads what is new from a source; None: nothing.
+    following: done every `follow_seconds`, on a connection of its own: reads what is new from a source; None: nothing.
     trusted_proxies: which many people share: no limit on the connections of one address holds for them.
     Errors: LedgerError if the certificate, the alert rules, their routing or the reports' file are of no use.
     """
@@ -121,7 +122,7 @@ def serve(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_signals(server))
         if following is not None:
-            stack.enter_context(repeating(store, following, seconds=FOLLOW_SECONDS))
+            stack.enter_context(repeating(store, following, seconds=follow_seconds))
         if close_hourly:
             stack.enter_context(repeating(store, _close, minute=CLOSE_MINUTE))
         from dashboards.days import summing

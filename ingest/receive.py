@@ -380,7 +380,7 @@ class Receiver:
 
     def _ended(self, batch: Batch, task: asyncio.Task[Report]) -> None:
         self._under_way.pop(batch, None)
-        # GuardResult at here, or asyncio complains where the sender hung up meanwhile.
+        # Looked at here, or asyncio complains where the sender hung up meanwhile.
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, HTTPException):
             log.error("receive: an internal error", exc_info=error)
 

@@ -22,8 +22,8 @@ kubernetes:
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,23 +36,24 @@ from ingest.errors import IngestError
 from ingest.permissions import ALL, Names, Permissions
 from ingest.reviews import Account, Reviewer, Reviews, is_web_token
 from ingest.token_file import Reread, Tokened, digest_of
+from warehouse.durations import seconds_of
 from warehouse.records import RECORD_TYPES
 from warehouse.written_files import first_error, read_yaml
 
 log = logging.getLogger(__name__)
 HINT = "See docs/agent.md for an example"
 MODE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1)}
+LONGEST = 99_999 * timedelta(days=1)
 
 
 def _span(value: Any) -> Any:
     """`12h` or `2d` as a duration."""
     if value == ALL or value is None:
         return value
-    match = re.fullmatch(r"([1-9][0-9]{0,4})([hd])", str(value))
-    if match is None:
-        raise ValueError(f"found {str(value)[:40]!r}; expected 12h, 2d or all")
-    return int(match[1]) * _UNITS[match[2]]
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := seconds_of(str(value))) <= LONGEST.total_seconds():
+            return timedelta(seconds=seconds)
+    raise ValueError(f"found {str(value)[:40]!r}; expected 12h, 2d or all")
 
 
 Some = tuple[Annotated[str, Field(min_length=1, max_length=300)], ...]

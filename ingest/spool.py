@@ -176,13 +176,7 @@ class Spool:
         """Marks losses as reported."""
         with self._lock:
             done = [(loss.batches, loss.rows, loss.reason, loss.record) for loss in losses]
-            self._changed(
-                lambda connection: connection.executemany(
-                    "UPDATE losses SET said_batches = said_batches + ?, said_rows = said_rows + ?"
-                    " WHERE reason = ? AND record = ?",
-                    done,
-                )
-            )
+            self._changed(lambda connection: connection.executemany(read_sql(__file__, "spool_reported"), done))
 
     def state(self) -> SpoolState:
         with self._lock:

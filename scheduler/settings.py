@@ -51,12 +51,12 @@ from scheduler.model import (
 from scheduler.placement.headroom import HeadroomRule
 from scheduler.quota.tree import QuotaTree
 from scheduler.serverless import Service, Use, Window
+from warehouse.durations import seconds_of
 from warehouse.errors import LedgerError
 from warehouse.hours import DAYS, Day, clock, zone
 from warehouse.written_files import first_error, read_yaml
 
 BACKFILL: Mapping[str, int | None] = {"none": 0, "easy": 1, "conservative": None}
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class SettingsError(LedgerError):
@@ -71,10 +71,10 @@ class Part(BaseModel):
 
 def _duration(value: object) -> object:
     if isinstance(value, str):
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value.strip())
-        if match is None:
-            raise ValueError("expected seconds, or text such as 90s, 15m, 12h or 7d")
-        return float(match[1]) * _SECONDS[match[2]]
+        try:
+            return float(seconds_of(value.strip()))
+        except ValueError:
+            raise ValueError("expected seconds, or text such as 90s, 15m, 12h or 7d") from None
     if isinstance(value, int) and not isinstance(value, bool):
         if abs(value) > CENTURY:
             raise ValueError("expected less than a century")

@@ -27,6 +27,7 @@ EXHAUSTIVE = (
     "tests/collectors/slurm/test_lives.py",
     "tests/collectors/slurm/test_real_slurm.py",
     "tests/dashboards/pages/test_page_by_page.py",
+    "tests/deploy/test_real_cluster.py",
     "tests/gpuledger/test_agents_scene.py",
     "tests/gpuledger/test_answers.py::test_a_limit_cuts",
     "tests/gpuledger/test_answers.py::test_an_answer_has_room",

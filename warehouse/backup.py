@@ -138,10 +138,8 @@ def restore(folder: Path, name: str, target: Path) -> Backup:
     if unfinished.exists():
         shutil.rmtree(unfinished)
     with open_store(f"chdb://{unfinished}", backups=folder) as store:
-        store.command(
-            f"RESTORE ALL FROM {_file(folder / backup.name / ENGINE)} "
-            f"SETTINGS base_backup = {_file(folder / backup.whole)}"
-        )
+        base = _file(folder / backup.whole)
+        store.command(f"RESTORE ALL FROM {_file(folder / backup.name / ENGINE)} SETTINGS base_backup = {base}")
     access = folder / backup.name / ACCESS
     if access.exists():
         shutil.copyfile(access, unfinished / ACCESS)

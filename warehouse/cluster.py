@@ -107,7 +107,7 @@ def check_cluster(store: Asked, cluster: str) -> None:
     cluster_name(cluster)
     nodes = store.rows(read_sql(__file__, "clustered/nodes"), {"cluster": cluster})
     if not nodes:
-        known = store.rows("SELECT DISTINCT cluster FROM system.clusters ORDER BY cluster")
+        known = store.rows(read_sql(__file__, "clustered/known"))
         names = ", ".join(str(row["cluster"]) for row in known) or "none"
         raise LedgerError(store.url, f"knows no cluster {cluster}", f"Known are: {names} (remote_servers)")
     shards = max(node["shard_num"] for node in nodes)
@@ -117,7 +117,7 @@ def check_cluster(store: Asked, cluster: str) -> None:
             f"cluster {cluster} has {shards} shards, and a store has one: each node holds everything",
             "Name a cluster whose nodes are replicas of one shard (docs/storage.md)",
         )
-    if not store.rows("SELECT substitution FROM system.macros WHERE macro = 'replica'"):
+    if not store.rows(read_sql(__file__, "clustered/replica_macro")):
         raise LedgerError(store.url, "has no macro {replica}", "Give each node one: <macros><replica>its name")
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from string import Template
 
-_OTHER = re.compile(r"FROM \(\{(\w+)\}\)")
+_SOURCE = re.compile(r"(?<=FROM \()\{(\w+)\}(?=\))")
 
 
 def read_sql(beside: str, name: str, /, **parts: object) -> str:
@@ -19,9 +19,11 @@ def read_sql(beside: str, name: str, /, **parts: object) -> str:
     return Template(text).substitute(parts) if parts else text
 
 
-def composed(beside: str, name: str) -> str:
-    """The same, with each `FROM ({other})` in it reading what `other`.sql beside it does."""
-    return _OTHER.sub(lambda found: f"FROM (\n{read_sql(beside, found[1])})", read_sql(beside, name))
+def composed(beside: str, name: str, /, **sources: str) -> str:
+    """The same without parts, with each `FROM ({name})` in it reading that one of `sources`, or what `name`.sql beside
+    it does."""
+    text = read_sql(beside, name)
+    return _SOURCE.sub(lambda found: f"\n{sources.get(found[1]) or read_sql(beside, found[1])}", text)
 
 
 def identifier(name: str) -> str:
@@ -31,10 +33,14 @@ def identifier(name: str) -> str:
     return name
 
 
+def instant_text(at: datetime) -> str:
+    """An instant as the engine reads it, to the millisecond: UTC, like `2026-10-01 00:00:00.000`."""
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+
+
 def instant_literal(at: datetime) -> str:
-    """An instant as SQL, to the millisecond."""
-    text = at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
-    return f"toDateTime64('{text}', 3, 'UTC')"
+    """The same as SQL."""
+    return f"toDateTime64('{instant_text(at)}', 3, 'UTC')"
 
 
 def text_literal(text: str) -> str:

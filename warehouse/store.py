@@ -30,8 +30,8 @@ from warehouse.errors import StoreError, StoreHeldError
 from warehouse.leftovers import drop_leftovers
 from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
+from warehouse.sql import instant_text, text_literal
 from warehouse.sql import read_sql as read_sql
-from warehouse.sql import text_literal
 from warehouse.turns import Turns, TurnsBetween
 
 if TYPE_CHECKING:
@@ -173,10 +173,8 @@ class Store:
         if token:
             settings["insert_deduplication_token"] = token
         with self.staged(batch) as source:
-            self.command(
-                f"INSERT INTO {identifier(table)} ({columns}) SELECT {columns} FROM {source}",
-                settings=settings,
-            )
+            sql = read_sql(__file__, "insert_staged", table=identifier(table), columns=columns, source=source)
+            self.command(sql, settings=settings)
 
     def turn(self, at: str = "writing", together: bool = False) -> contextlib.AbstractContextManager[None]:
         """A lock on what must not happen concurrently in any process (warehouse.turns). The default one keeps writing
@@ -423,9 +421,7 @@ class ServerStore(Store):
         client, self._at = _first_that_answers(url, [*([node] if node else ()), *self._nodes], database, connect)
         self._is_first = turns is None
         super().__init__(url, client, database, turns or TurnsBetween(lambda: ServerStore(url, database, Turns())))
-        found = self.rows(
-            "SELECT comment FROM system.tables WHERE database = currentDatabase() AND name = 'schema_migrations'"
-        )
+        found = self.rows(read_sql(__file__, "clustered/store_of"))
         if found:
             self._belongs_to(clustered.cluster_of(found[0]["comment"]))
 
@@ -500,8 +496,8 @@ class ServerStore(Store):
         """The engine of a table that all nodes have; empty: it is on this one alone, or not there."""
         if not self.cluster:
             return ""
-        sql = "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = {name:String}"
-        engines = [str(row["engine_full"]) for row in self.rows(sql, {"name": table})]
+        rows = self.rows(read_sql(__file__, "clustered/engine_of"), {"name": table})
+        engines = [str(row["engine_full"]) for row in rows]
         return next((engine for engine in engines if engine.startswith("Replicated")), "")
 
     def _publish(self, sql: str) -> None:
@@ -517,7 +513,7 @@ class ServerStore(Store):
         try:
             with self._lock, _store_errors(self.url):
                 self._client.insert_arrow(name, batch)
-            there = self.value(f"SELECT count() AS n FROM {name}")
+            there = self.value(f"SELECT count() AS n FROM {identifier(name)}")
             if there != batch.num_rows:
                 # A table in memory knows no tokens, and a statement that reads half of one is done without an error.
                 raise StoreError(self.url, f"{there} of {batch.num_rows} rows arrived", "None was written: try again")
@@ -620,12 +616,8 @@ def migrate(store: Store, cluster: str = "") -> list[str]:
             adopt(store)
     finally:
         if applied:
-            store.command(
-                "INSERT INTO schema_migrations (number, name) "
-                "SELECT one.1, one.2 "
-                "FROM (SELECT arrayJoin(arrayZip({numbers:Array(UInt32)}, {names:Array(String)})) AS one)",
-                {"numbers": list(applied), "names": list(applied.values())},
-            )
+            done_now = {"numbers": list(applied), "names": list(applied.values())}
+            store.command(read_sql(__file__, "migrated"), done_now)
     if len(applied) < len(known):  # not of a new store
         drop_leftovers(store)
     return [*applied.values()]
@@ -633,9 +625,7 @@ def migrate(store: Store, cluster: str = "") -> list[str]:
 
 def _begin(store: Store, cluster: str) -> bool:
     """Creates the table of migrations: its comment says of which cluster the store is. False: it is there already."""
-    is_there = store.rows(
-        "SELECT 1 AS n FROM system.tables WHERE database = currentDatabase() AND name = 'schema_migrations'"
-    )
+    is_there = store.rows(read_sql(__file__, "clustered/store_of"))
     if cluster and is_there and store.cluster != cluster:
         is_on = f"cluster {store.cluster}" if store.cluster else "one server"
         step = "Name another database in --store: what there is stays where it is (docs/storage.md)"
@@ -651,8 +641,7 @@ def _begin(store: Store, cluster: str) -> bool:
         raise StoreError(store.url, "the node that answers has no store, and is one of several", step)
     define(
         store,
-        "CREATE TABLE IF NOT EXISTS schema_migrations (number UInt32, name String, "
-        "applied_at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')) ENGINE = ReplacingMergeTree ORDER BY number"
+        read_sql(__file__, "schema_migrations").rstrip()
         + (f"\nCOMMENT {text_literal(clustered.schema_comment(cluster))}" if cluster else ""),
     )
     store.catch_up("schema_migrations")
@@ -767,7 +756,7 @@ def _encode_value(value: Any) -> Any:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"naive time {value!r}: store times are aware")
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        return instant_text(value)
     if isinstance(value, list | tuple):
         return [_encode_value(item) for item in value]
     return value

@@ -38,8 +38,6 @@ LOOK_SECONDS = 0.05
 """Time between two checks whether it is our turn."""
 SAID_SECONDS = 5.0
 """After this long a wait, log whom we wait for."""
-_SAY = """INSERT INTO turns (at, holder, who, alone, state)
-SELECT {at:String}, {mine:UUID}, {who:String}, {alone:Bool}, {state:String}"""
 
 
 class Turns:
@@ -183,5 +181,6 @@ class _Mark:
     def _say(self, state: str) -> None:
         said_at = time.monotonic()
         about = {"at": self._at, "mine": str(self._mine), "alone": self._alone, "state": state}
-        self._store.command(_SAY, {**about, "who": f"process {os.getpid()} on {socket.gethostname()}"})
+        who = f"process {os.getpid()} on {socket.gethostname()}"
+        self._store.command(read_sql(__file__, "turns_say"), {**about, "who": who})
         self._said_at = said_at

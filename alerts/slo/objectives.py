@@ -21,10 +21,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from alerts.durations import Seconds
 from alerts.slo.errors import SloError
 from billing.rates.globs import expression
 from billing.rates.policies import DecimalText, Part, Percent, WholeFile
+from warehouse.durations import Seconds
 from warehouse.written_files import first_error, read_yaml
 
 INADMISSIBLE = ("Deactivated", "Inadmissible", "Misconfigured", "NoMatchingFlavor", "OnHold", "Suspended")

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from alerts.durations import Seconds, span
 from alerts.rule import Part
 from alerts.secrets import Secret
 from alerts.transports import AlertLike, post
+from warehouse.durations import Seconds, span
 from warehouse.instants import rfc3339
 
 

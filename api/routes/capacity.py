@@ -10,7 +10,8 @@ from fastapi import APIRouter, Query
 from api.caller import PeriodText, See, SeeFleet, Tenant
 from api.capacity import SECONDS, asked_apart, simulation_document, what_if
 from api.strict import StrictRoute
-from billing.closed import Closed, closed_part, period_document
+from api.values import closed_span
+from billing.closed import closed_part
 from billing.insights.capacity import BANDS, Waits, asking, capacity, demand
 from gpuledger import documents
 from scheduler.simulate.books.workload import MOST_SHARES, Change, Group
@@ -35,13 +36,13 @@ def capacity_(
     were submitted. What was available or free is null to who sees some tenants only."""
     closed = closed_part(caller.store, caller.period(period))
     if closed is None:
-        return documents.Demand(period=_span(None))
+        return documents.Demand(period=closed_span(None))
     names = {"tenants": caller.check_tenant(tenant), "pools": pool, "models": model, "clusters": cluster}
     ask = asking(caller.store, closed.period, **{name: [one] for name, one in names.items() if one is not None})
     found = capacity(ask)
     ends = (*BANDS[1:], 1.0)
     return documents.Demand(
-        period=_span(closed),
+        period=closed_span(closed),
         hours=[documents.DemandHour(hour=row["step"], **{k: row[k] for k in _HOUR}) for row in demand(ask)],
         groups=[documents.DemandGroup(**{**vars(one), "waits": _waits(one.waits)}) for one in found.groups],
         by_free=[
@@ -84,7 +85,3 @@ def capacity_simulation(
 
 def _waits(waits: Waits) -> documents.Waits:
     return documents.Waits(**vars(waits))
-
-
-def _span(closed: Closed | None) -> documents.ClosedSpan:
-    return documents.ClosedSpan(**period_document(closed))

@@ -12,8 +12,7 @@ from fastapi import APIRouter, Query, Request
 from api.caller import By, PeriodText, See, Tenant, dimensions
 from api.paging import Limit, Offset, next_page, part
 from api.strict import StrictRoute
-from api.values import plain
-from billing.closed import Closed, period_document
+from api.values import closed_span, plain
 from billing.energy.report import energy_report
 from billing.insights.anomalies import THRESHOLD, anomalies
 from billing.insights.changes import changes
@@ -36,7 +35,7 @@ def ledger(
     total = documents.LedgerRow(**report.total)
     sees_all = caller.principal.sees_all
     return documents.Ledger(
-        period=_span(report.closed),
+        period=closed_span(report.closed),
         by=list(report.by),
         rows=[documents.LedgerRow(**row) for row in part(report.rows, limit, offset)],
         rows_in_all=len(report.rows),
@@ -54,7 +53,7 @@ def efficiency_(
     """How well what was held was used, and what idle and unmetered time cost."""
     report = efficiency(caller.store, caller.period(period), dimensions(by))
     return documents.Efficiency(
-        period=_span(report.closed),
+        period=closed_span(report.closed),
         by=list(report.by),
         rows=[documents.EfficiencyRow(**row) for row in part(report.rows, limit, offset)],
         rows_in_all=len(report.rows),
@@ -79,8 +78,8 @@ def changes_(
         raise LedgerError("period", "is empty", "Write it like 2026-10")
     report = changes(caller.store, asked, caller.period(against or None), dimensions(by))
     return documents.Changes(
-        period=_span(report.period),
-        before=_span(report.before),
+        period=closed_span(report.period),
+        before=closed_span(report.before),
         by=list(report.by),
         rows=[documents.ChangeRow(**row) for row in part(report.rows, limit, offset)],
         rows_in_all=len(report.rows),
@@ -96,7 +95,7 @@ def energy(
     """Energy of the devices (kWh), with PUE, and what it emitted (kgCO2e)."""
     report = energy_report(caller.store, caller.period(period), dimensions(by))
     return documents.Energy(
-        period=_span(report.closed),
+        period=closed_span(report.closed),
         by=list(report.by),
         rows=[documents.EnergyRow(**row) for row in part(report.rows, limit, offset)],
         rows_in_all=len(report.rows),
@@ -126,7 +125,7 @@ def savings_(
         hidden = replace(report.waste, unallocated_gpu_hours=None, unallocated_cost=None)
         report = replace(report, waste=hidden)
     return documents.Savings(
-        period=_span(report.closed),
+        period=closed_span(report.closed),
         currency=report.currency,
         recommendations=[
             documents.Recommendation(**{**one.document(), "evidence": plain(dict(one.evidence))})
@@ -151,7 +150,7 @@ def anomalies_(
     report = anomalies(caller.store, caller.period(period), score)
     seen = [one for one in _of(report.flagged, tenant) if caller.principal.sees_all or one.subject == "tenant"]
     return documents.Anomalies(
-        period=_span(report.closed),
+        period=closed_span(report.closed),
         timezone=report.timezone,
         currency=report.currency,
         threshold=report.threshold,
@@ -163,7 +162,3 @@ def anomalies_(
 
 def _of(found: Sequence[Any], tenant: str | None) -> list[Any]:
     return [one for one in found if tenant is None or one.tenant == tenant]
-
-
-def _span(closed: Closed | None) -> documents.ClosedSpan:
-    return documents.ClosedSpan(**period_document(closed))

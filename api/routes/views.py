@@ -76,14 +76,12 @@ def rows(
         time = _MONTH_BEGINS if times[view] == "month" else times[view]
         where.append(f"{time} >= {{start:DateTime64(3, 'UTC')}} AND {time} < {{end:DateTime64(3, 'UTC')}}")
         params |= {"start": asked.start, "end": asked.end, "zone": billing_timezone(caller.store)}
-    source = f"FROM {identifier(view)} WHERE {' AND '.join(where)}"
-    total = int(caller.store.value(f"SELECT count() AS n {source}", params))
+    source = {"view": identifier(view), "where": " AND ".join(where)}
+    total = int(caller.store.value(read_sql(__file__, "view_count", **source), params))
     order = ", ".join(dict.fromkeys([*([times[view]] if times[view] else []), *map(identifier, known)]))
-    found = caller.store.rows(
-        f"SELECT {', '.join(map(identifier, wanted))} {source} ORDER BY {order} "
-        "LIMIT {limit:UInt64} OFFSET {offset:UInt64}",
-        {**params, "limit": limit, "offset": offset},
-    )
+    chosen = {"columns": ", ".join(map(identifier, wanted)), "order": order}
+    sql = read_sql(__file__, "view_rows", **source, **chosen)
+    found = caller.store.rows(sql, {**params, "limit": limit, "offset": offset})
     return Page(rows=[plain(row) for row in found], total=total, next=next_page(request, total, limit, offset))
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from api.sql.errors import ENDED, MEMORY, TIMEOUT, SqlError
 from api.sql.frames import HEAD, LONGEST_PIECE, Kind, frame
 from api.sql.snapshot import Frozen, Tables
-from api.sql.worker import MEMORY_BESIDE, Place
+from api.sql.worker import MEMORY_BESIDE, Confinement
 
 log = logging.getLogger(__name__)
 START_SECONDS = 60.0
@@ -62,7 +62,7 @@ class Process:
         self.is_sound, self._is_asked = True, False
         self._folder = folder / uuid.uuid4().hex
         self._folder.mkdir(parents=True, mode=0o700)
-        place = Place(os.getpid(), str(self._folder), [str(path) for path in read], program_folders(), database)
+        place = Confinement(os.getpid(), str(self._folder), [str(path) for path in read], program_folders(), database)
         paths = [path for path in sys.path if path and Path(path).exists()]
         asked, self._asks = os.pipe()
         self._replies, replied = os.pipe()

@@ -29,7 +29,7 @@ from access.roles import Action
 from api.sql.errors import ACCESS_DENIED, BAD_ARGUMENTS, SqlError, of_engine
 from api.sql.limits import Limits, settings_of
 from warehouse.accounts.declaration import AUDIT, LIMITS, SECRET
-from warehouse.store import ServerStore
+from warehouse.store import ServerStore, read_sql
 
 log = logging.getLogger(__name__)
 Thing = TypeVar("Thing")
@@ -165,13 +165,7 @@ class ServerEngine:
         """The upper bounds of the account's profile. Errors: SqlError if it may write, or see what analysts may not."""
         if account.user not in self._bounds:
             closed = SECRET if account == account_of(self._environment, AUDIT_ACCOUNT) else (*SECRET, *AUDIT)
-            sql = (
-                "SELECT toUInt64(getSetting('readonly')), "
-                "(SELECT groupArray(name) FROM system.tables WHERE database = {database:String} AND "
-                "has({closed:Array(String)}, name)), "
-                "(SELECT groupArray((name, max)) FROM system.settings WHERE max IS NOT NULL AND "
-                "has({limits:Array(String)}, name))"
-            )
+            sql = read_sql(__file__, "account_checks")
             names = {"closed": closed, "limits": [one.name for one in LIMITS]}
             params = {
                 f"param_{name}": "[" + ", ".join(f"'{one}'" for one in some) + "]" for name, some in names.items()

@@ -35,7 +35,7 @@ MEMORY_BESIDE = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Place:
+class Confinement:
     """parent: the server's process.   own: the worker's folder, the only one it writes to.   read: folders of copies.
     program: folders of Python, its packages and the system's libraries.   database: that the tables are in.
     """
@@ -47,7 +47,7 @@ class Place:
     database: str
 
 
-def main(place: Place) -> None:
+def main(place: Confinement) -> None:
     """Runs until the server closes the pipe, or ends."""
     sandbox.die_with(place.parent)
     replies = _only_pipes()
@@ -257,6 +257,6 @@ def _is_reported_to_stop() -> bool:
 
 def start() -> None:
     """Runs a worker as its command line says."""
-    main(Place(**json.loads(sys.argv[1])))
+    main(Confinement(**json.loads(sys.argv[1])))
     # Not by way of the interpreter's end: the engine's threads are of no use any more.
     os._exit(0)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from billing.close.claims import OF_RECENT, SILENCE_MS
+from billing.close.claims import SILENCE_MS
 from billing.close.facts import close_before, read_too
 from billing.close.published import Month, Months, Published, published, stage_months, touched_months
 from billing.close.resolve import FOREVER
@@ -83,16 +83,10 @@ class Looked:
     def touching(self) -> str:
         """A condition on touched_hours, with `params`: the hours that are looked at, and those after them, whose
         samples may reach into them."""
-        return "true" if self == EVERY_HOUR else _TOUCHING
+        return "true" if self == EVERY_HOUR else read_sql(__file__, "touching")
 
 
 EVERY_HOUR = Looked((0,), (1 << 31,))
-_TOUCHING = (
-    "touched_hours.hour IN (SELECT toDateTime(arrayJoin(arrayFlatten(arrayMap((first, next) -> range(first, next + 1), "
-    "{firsts:Array(UInt32)}, {nexts:Array(UInt32)}))) * 3600, 'UTC'))"
-)
-OF_ALIVE = "SELECT batch FROM devices UNION ALL SELECT batch FROM {events_of_alive:Identifier}"
-"""Batches of all that claims and states of a close are made from."""
 
 
 def rules_of(mapping: AppliedMapping | None) -> str:
@@ -135,7 +129,7 @@ def stage_alive(store: Store, stage: Stage, carried: Carried) -> None:
     for name in ("alive_on", "events_of_alive"):
         store.command(read_sql(__file__, name), params)
     stage_months(store, stage)
-    read_too(store, stage, f"{OF_ALIVE} UNION ALL {OF_RECENT}", {**params, "silence_ms": SILENCE_MS})
+    read_too(store, stage, read_sql(__file__, "batches_of_alive"), {**params, "silence_ms": SILENCE_MS})
 
 
 def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card: AppliedCard | None) -> Looked:
@@ -155,7 +149,7 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
             (min(hour, until), until) for hour in (epoch_ms(carried.closed_until) // HOUR_MS, told) if hour is not None
         ]
         looked = _looked(runs, until)
-    read_too(store, stage, f"SELECT batch FROM touched_hours WHERE {looked.touching}", looked.params)
+    read_too(store, stage, read_sql(__file__, "batches_of_hours", touching=looked.touching), looked.params)
     then = {**subject_params(card.card if card else None), **looked.params, "first_month": looked.first_month}
     store.command(read_sql(__file__, "held_then"), {**names, **then, "forever": FOREVER})
     return looked

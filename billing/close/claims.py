@@ -31,7 +31,8 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     if disputed := doubts["disputed"]:
         workloads = sorted({claim.workload_id for claim in disputed if not claim.device_id or claim.end_ms >= FOREVER})
         if workloads:
-            read_too(store, stage, OF_WORKLOADS, {"workloads": workloads})
+            wanted = "SELECT batch FROM samples WHERE workload_id IN {workloads:Array(String)}"
+            read_too(store, stage, wanted, {"workloads": workloads})
         states = [DeviceState(**row) for row in store.rows(read_sql(__file__, "disputed_states"), params)]
         resolution = resolve(disputed, states, _last_seen(store, stage), _named(store, stage, disputed))
     if resolution.kept:
@@ -44,18 +45,6 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
         *(Refusal(claim, "unknown_device", f"no device row names {claim.device_id}") for claim in unknown),
         *resolution.refused,
     ]
-
-
-OF_WORKLOADS = "SELECT batch FROM samples WHERE workload_id IN {workloads:Array(String)}"
-OF_RECENT = (
-    "SELECT batch FROM touched_hours WHERE hour >= (SELECT toStartOfHour(max(ts)) - INTERVAL 1 HOUR FROM samples)"
-    " - toIntervalSecond(intDiv({silence_ms:Int64}, 1000))"
-)
-OF_SILENT = (
-    "SELECT batch FROM samples WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {silent:Identifier})"
-    " AND ts > (SELECT fromUnixTimestamp64Milli(min(start_ms), 'UTC') FROM {silent:Identifier})"
-)
-"""Batches of samples that say when somebody was last alive, and where: disputed claims, all lately, silent ones."""
 
 
 def _last_seen(store: Store, stage: Stage) -> LastSeen:
@@ -104,7 +93,7 @@ def _end_lost(store: Store, stage: Stage) -> None:
     store.command(read_sql(__file__, "silent"), params)
     if not store.value("SELECT count() AS claims FROM {silent:Identifier}", params):
         return
-    read_too(store, stage, OF_SILENT, params)
+    read_too(store, stage, read_sql(__file__, "batches_of_silent"), params)
     lost = store.rows(read_sql(__file__, "lost_ends"), params)
     if not lost:
         return

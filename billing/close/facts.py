@@ -20,10 +20,10 @@ MARGIN = timedelta(days=1)
 
 def stage_facts(store: Store, stage: Stage) -> None:
     """Fills the working tables `batches` with what this close reads, and `fresh` with what no close before it read."""
-    params = {**stage.names("fresh"), **_read_before(store, stage)}
+    params = {**stage.names("fresh"), **_read_before(store, stage), "without": []}
     store.command(read_sql(__file__, "stage_fresh"), params)
-    store.command(read_sql(__file__, "fresh", read=_READ), params)
-    _stage(store, stage, f"{_READ} UNION ALL SELECT batch FROM {{fresh:Identifier}}", params)
+    store.command(read_sql(__file__, "fresh", read=READ_BY), params)
+    _stage(store, stage, read_sql(__file__, "batches_read", read=READ_BY), params)
 
 
 def fresh_since(store: Store, stage: Stage, read_at: datetime) -> int:
@@ -48,7 +48,7 @@ def stage_fresh_facts(store: Store, stage: Stage) -> None:
     store.command(read_sql(__file__, "stage_lately"), params)
     store.command(read_sql(__file__, "lately", read=READ_BY), params)
     store.command(read_sql(__file__, "fresh_lately"), params)
-    _stage(store, stage, "SELECT batch FROM {fresh:Identifier} UNION ALL SELECT toUInt64(0) AS batch", params)
+    _stage(store, stage, read_sql(__file__, "batches_fresh"), params)
 
 
 def read_too(store: Store, stage: Stage, wanted: str, params: Params) -> None:
@@ -65,8 +65,7 @@ def epoch_span(span: timedelta) -> int:
 def stage_facts_without(store: Store, stage: Stage, whole: Stage, without: Collection[int]) -> None:
     """Fills the working table `batches` with what another stage's close reads, but for some of what is new."""
     params = {**whole.names("fresh"), **_read_before(store, stage), "without": sorted(without)}
-    fresh = "SELECT batch FROM {fresh:Identifier} WHERE batch NOT IN {without:Array(UInt64)}"
-    _stage(store, stage, f"{_READ} UNION ALL {fresh}", params)
+    _stage(store, stage, read_sql(__file__, "batches_read", read=READ_BY), params)
 
 
 def name_facts(store: Store, stage: Stage) -> None:
@@ -78,7 +77,7 @@ def name_facts(store: Store, stage: Stage) -> None:
 
 def present_facts(store: Store, stage: Stage) -> None:
     """Fills the working table `batches` with all that is acknowledged now, for readers that close nothing."""
-    _stage(store, stage, "SELECT batch FROM ingest_batches UNION DISTINCT SELECT toUInt64(0) AS batch", None)
+    _stage(store, stage, read_sql(__file__, "batches_present"), {})
 
 
 def close_before(store: Store, stage: Stage) -> int:
@@ -93,7 +92,6 @@ def _read_before(store: Store, stage: Stage) -> Params:
 
 READ_BY = "run <= {last:UInt64} AND run NOT IN {others:Array(UInt64)}"
 """The rows of close_batches that tell together what a close read, by the parameters of `batches_read`."""
-_READ = f"SELECT arrayJoin(batches) FROM close_batches WHERE {READ_BY}"
 
 
 def batches_read(store: Store, run: int) -> Params | None:
@@ -111,7 +109,7 @@ def batches_read(store: Store, run: int) -> Params | None:
     return {"last": run, "others": sorted(others)}
 
 
-def _stage(store: Store, stage: Stage, batches: str, params: Params | None) -> None:
+def _stage(store: Store, stage: Stage, insert: str, params: Params) -> None:
     names = stage.names("batches")
     store.command("CREATE TABLE {batches:Identifier} (batch UInt64) ENGINE = Set SETTINGS persistent = 0", names)
-    store.command("INSERT INTO {batches:Identifier} " + batches, {**names, **(params or {})})
+    store.command(insert, {**params, **names})

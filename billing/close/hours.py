@@ -75,11 +75,7 @@ def hours_before(
     )
     samples = {
         row["hour"]: row["samples"]
-        for row in store.rows(
-            "SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows) AS samples "
-            f"FROM touched_hours WHERE batch IN {{batches:Identifier}} AND {looked.touching} GROUP BY hour",
-            params,
-        )
+        for row in store.rows(read_sql(__file__, "hour_samples", touching=looked.touching), params)
     }
     cut = _fingerprints_of_cuts(card, [row["hour"] for row in inputs])
     return [
@@ -194,12 +190,8 @@ def _meter(store: Store, params: Params) -> None:
 
 def _uniform_interval(store: Store, run: Stage, first: int, last: int) -> int:
     """The one length of all samples that can cover the hours, in ms; 0 if they differ."""
-    (row,) = store.rows(
-        "SELECT minOrNull(shortest_ms) AS shortest, maxOrNull(longest_ms) AS longest FROM touched_hours "
-        "WHERE hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND hour <= toDateTime({last:UInt32} * 3600, 'UTC') "
-        "AND batch IN {batches:Identifier}",
-        {**run.names("batches"), "first": first, "last": last + 1},
-    )
+    asked = {**run.names("batches"), "first": first, "last": last + 1}
+    (row,) = store.rows(read_sql(__file__, "intervals"), asked)
     return int(row["shortest"]) if row["shortest"] is not None and row["shortest"] == row["longest"] else 0
 
 

@@ -219,19 +219,16 @@ def _sessions(store: Store, months: IssuedMonths, stage: Stage | None) -> int:
     """Fingerprint of the short sessions that ended in the months. stage: with whose claims; None: the last close's."""
     if not months.minimum_ms:
         return 0
-    claims = PUBLISHED if stage is None else SETTLED_OF_ALIVE if stage.of_alive else SETTLED
+    published = read_sql(__file__, "published_claims")
+    of_alive = read_sql(__file__, "claims_of_alive", which=WHICH, published=published)
+    claims = published if stage is None else of_alive if stage.of_alive else SETTLED
     statement = read_sql(__file__, "issued_sessions", claims=claims)
     names = {} if stage is None else stage.names("settled", "alive")
     return int(store.value(statement, {**names, **months.params, "minimum_ms": months.minimum_ms, "forever": FOREVER}))
 
 
 SETTLED = "SELECT cluster, allocation_id, start_ms, end_ms FROM {settled:Identifier}"
-PUBLISHED = """
-    SELECT cluster, allocation_id, toUnixTimestamp64Milli(start_at) AS start_ms,
-        ifNull(toUnixTimestamp64Milli(end_at), {forever:Int64}) AS end_ms
-    FROM allocations"""
-SETTLED_OF_ALIVE = f"{SETTLED} WHERE {WHICH} UNION ALL {PUBLISHED} WHERE allocation_hash NOT IN {{alive:Identifier}}"
-"""The claims of a close, those that the last one published, and those of a close that looks at some alone."""
+"""The claims of a close."""
 
 
 def movers(batches: Sequence[Pushed], moves: Callable[[Collection[int]], bool]) -> list[int]:

@@ -109,26 +109,20 @@ def _open(path: Path) -> IO[str]:
 @contextmanager
 def _view(engine: Store, path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
     """The file as texts, whatever its format: Parquet as a view, CSV read once into a table that is gone afterwards."""
-    focus = {"focus": f"focus_{uuid.uuid4().hex}"}
-    source = text_literal(str(path))
+    name, file = f"focus_{uuid.uuid4().hex}", text_literal(str(path))
     if path.suffix == ".parquet":
-        texts = ", ".join(_text_of(name, kind) for name, kind in _parquet_types(path).items())
-        kind, text = "VIEW", f"AS SELECT {texts} FROM file({source}, 'Parquet')"
+        texts = ", ".join(_text_of(column, kind) for column, kind in _parquet_types(path).items())
+        kind, create = "VIEW", read_sql(__file__, "check_parquet", name=name, columns=texts, file=file)
     else:
-        structure = ", ".join(f"{name} Nullable(String)" for name in columns)
-        kind, text = "TABLE", f"ENGINE = Log AS SELECT * FROM file({source}, 'CSVWithNames', '{structure}')"
-        text += f" SETTINGS {_SMALL_BLOCKS}"
+        structure = text_literal(", ".join(f"{column} Nullable(String)" for column in columns))
+        kind, create = "TABLE", read_sql(__file__, "check_csv", name=name, columns=structure, file=file)
     try:
-        engine.command(f"CREATE {kind} {focus['focus']} {text}")
-        yield focus
+        engine.command(create)
+        yield {"focus": name}
     finally:
-        engine.command(f"DROP {kind} IF EXISTS {focus['focus']}")
+        engine.command(f"DROP {kind} IF EXISTS {name}")
 
 
-_SMALL_BLOCKS = (
-    "max_threads = 2, max_insert_threads = 1, max_block_size = 8192, max_insert_block_size = 8192, "
-    "min_insert_block_size_rows = 8192, min_insert_block_size_bytes = 0, input_format_parallel_parsing = 1"
-)
 _IN_SMALL_BLOCKS = {"max_threads": 2, "max_block_size": 8192, "input_format_parquet_max_block_size": 8192}
 """Rows are wide: blocks of the usual size, one for each thread, take gigabytes."""
 

@@ -241,9 +241,7 @@ class _Export:
         asked = {**facts, "nothing": list(NOTHING)}
         foreign = [row["text"] for row in lane.store.rows(read_sql(__file__, "foreign_texts"), asked)]
         lane.store.insert(lane.tables["names"], _name_table(foreign))
-        sql = f"SELECT {self.file.selection}, BilledCost AS billed, InvoiceId AS invoice, x_LineKind AS kind, "
-        sql += f"ConsumedQuantity AS consumed FROM ({read_sql(__file__, 'focus')}) "
-        sql += "SETTINGS max_threads = 1, output_format_arrow_low_cardinality_as_dictionary = 1"
+        sql = read_sql(__file__, "focus_rows", columns=self.file.selection, focus=read_sql(__file__, "focus"))
         params = {
             **facts,
             "names": lane.tables["names"],

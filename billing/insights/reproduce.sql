@@ -1,6 +1,7 @@
 -- One row: a device or MIG instance that some allocations of a cluster held, and how it was used: what a recommendation
 -- rests on, computed the plain way. Ledger: hours held (of the clock), metered and idle part, hours that were idle
 -- throughout. Samples: quantiles of utilization by stream (who is measured), weighted by the time covered, and memory.
+-- Units:   coverage 0-1; cost, idle_cost at the contracted price, not exact.
 -- Params:  cluster, allocations; start, end = [start, end); idle_below, min_coverage in millionths; hour_ms.
 SELECT
     held.allocation_id AS allocation_id, held.device_id AS device_id, held.partition_id AS partition_id,

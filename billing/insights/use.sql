@@ -3,7 +3,7 @@
 --          covers, exact; covered_ms: time that usable samples cover (the ledger's own coverage is exact, this one may
 --          count a sample that was sent twice); idle_memory_bytes: the most that was held while utilization was at most
 --          {idle_below} (millionths).
--- Params:  allocations: those that are asked for; every = 1: all.
+-- Params:  start, end = [start, end); allocations: those that are asked for; every = 1: all.
 -- Reads:   samples once; of allocations that hold whole devices or MIG instances for {least_ms} of the period or longer.
 -- Traps:   whoever holds the whole of what a stream names is alone on it, so both streams speak of this workload:
 --          the one under its name, and everybody's.

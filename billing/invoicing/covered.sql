@@ -5,7 +5,8 @@
 -- Units:   *_micro_ms: millionths of a unit-millisecond on devices of {scale_units:UInt64} units; a quota is per hour.
 -- Params:  start, end = [start, end); $$quotas = table of (tenant, sku, turn, commitment, quota_micro_ms as text), at
 --          most one for a tenant, sku and turn; $$sessions = (session_cluster, session): those that are usage of their
---          own; $$stretches = what short sessions lack (_stretches in drafts.py); $$turns = the entries after each turn (covered_turn.sql), from these:
+--          own; $$stretches = what short sessions lack (_stretches in drafts.py); $$parts = of an entry, (commitment,
+--          covered) of each turn; $$turns = the entries after each turn (covered_turn.sql), from these:
 WITH
     entries AS
     (

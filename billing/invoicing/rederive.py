@@ -145,10 +145,8 @@ def _which(store: Store, one: _Close) -> str:
     if read is None:
         return f"ingested_at <= {instant_literal(one.cutoff)}"
     others = ", ".join(str(int(run)) for run in read["others"]) or "0"
-    return (
-        f"batch IN (SELECT arrayJoin(batches) FROM {identifier(store.database)}.close_batches "
-        f"WHERE run <= {int(read['last'])} AND run NOT IN ({others}))"
-    )
+    main = identifier(store.database)
+    return read_sql(__file__, "rederive_named", main=main, last=int(read["last"]), others=others)
 
 
 def _period(invoice: Invoice) -> Period:

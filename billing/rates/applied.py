@@ -50,10 +50,7 @@ def rate_card_of(store: Store, version: str) -> AppliedCard | None:
 
 def history(store: Store) -> list[dict[str, Any]]:
     """Every application, the oldest first: version, applied_at, author, reason, rules (how many)."""
-    return store.rows(
-        "SELECT version, applied_at, author, reason, toUInt32(JSONLength(card, 'rates')) AS rules "
-        "FROM rate_cards FINAL ORDER BY sequence"
-    )
+    return store.rows(read_sql(__file__, "history"))
 
 
 def list_rates(store: Store) -> list[dict[str, Any]]:

@@ -192,6 +192,11 @@ def price_effect(store: Store, old: RateCard, new: RateCard, period: Period = AL
     return _effects(rows, old, new)
 
 
+def without_rates(card: RateCard) -> RateCard:
+    """What a first card is compared with: it prices nothing."""
+    return card.model_copy(update={"rates": ()})
+
+
 def _closed_until(store: Store) -> datetime:
     closed: datetime = store.value(
         "SELECT toDateTime64(max(hour) + INTERVAL 1 HOUR, 3, 'UTC') AS until FROM closed_hours"

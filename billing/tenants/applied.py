@@ -35,10 +35,7 @@ def current_mapping(store: Store) -> AppliedMapping | None:
 
 def mapping_history(store: Store) -> list[dict[str, Any]]:
     """Every application, the oldest first: version, when, who, why, number of rules."""
-    return store.rows(
-        "SELECT version, applied_at, author, reason, "
-        "toUInt32(JSONLength(mapping, 'rules')) AS rules FROM tenant_mappings FINAL ORDER BY sequence"
-    )
+    return store.rows(read_sql(__file__, "history"))
 
 
 def closed_with_another(store: Store) -> str | None:

@@ -75,11 +75,7 @@ def verify(store: Store, start: datetime | None = None, end: datetime | None = N
     if start is None and end is None:
         failures += [*closed_hours(store), *published(store), *documents(store)]
         failures += chain_failures(store, *CHAINED)
-    counts = store.rows(
-        "SELECT uniqExact(hour) AS hours, uniqExact(hour, cluster, device_id) AS device_hours FROM ledger "
-        "WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')}",
-        period,
-    )[0]
+    (counts,) = store.rows(read_sql(__file__, "counts"), period)
     issued = int(store.value("SELECT count() AS n FROM invoices"))
     return VerifyReport(counts["hours"], counts["device_hours"], issued, failures, waiting)
 
@@ -123,10 +119,7 @@ def entries(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
 
 
 def _of_hours(view: str) -> str:
-    return (
-        f"(SELECT * FROM {identifier(view)} "
-        "WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')})"
-    )
+    return f"(\n{read_sql(__file__, 'of_hours', view=identifier(view))})"
 
 
 def prices(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warehouse.chain import CHAINED
+from warehouse.sql import read_sql
 
-IN_FORCE = "(hour, run) IN (SELECT hour, argMax(run, checked_by) FROM closed_hours GROUP BY hour)"
-"""Entries of the runs that the books show; those before them are read by nobody."""
+IN_FORCE = read_sql(__file__, "in_force")
 VOUCHED: Mapping[str, str] = {
     "ledger_entries": IN_FORCE,
     "energy_entries": IN_FORCE,

@@ -11,7 +11,7 @@ from collectors.errors import CollectorError
 from collectors.jobs.devices import devices_here
 from collectors.jobs.launchers import refuse_beside
 from collectors.jobs.processes import Processes, user_named
-from collectors.jobs.worker import LOOPBACK, Place, Worker, over_http
+from collectors.jobs.worker import LOOPBACK, RankEnvironment, Worker, over_http
 
 
 @contextlib.contextmanager
@@ -25,7 +25,7 @@ def running_jobs(settings: AgentSettings) -> Iterator[Worker]:
     exchange = over_http(own.url, settings.node, own.token_file, own.ca_file, max(10.0, own.every_seconds))
     is_here = urlsplit(own.url).hostname in LOOPBACK
     address = own.address or ("127.0.0.1" if is_here else settings.node)
-    place = Place(address, own.ports, own.visible_devices, devices_here())
+    place = RankEnvironment(address, own.ports, own.visible_devices, devices_here())
     processes = Processes(own.folder, own.grace_seconds, user, own.folder.absolute() / "lease", own.log_bytes)
     with contextlib.closing(processes):
         yield Worker(processes, place, exchange, own.every_seconds, own.grace_seconds)

@@ -36,7 +36,7 @@ Exchange = Callable[[Report], Answer]
 
 
 @dataclass(frozen=True)
-class Place:
+class RankEnvironment:
     """How ranks of this node are met and what they see. address: for ranks of other nodes.   ports: the first and last
     that may be used; None: whichever is free.   visible: the variable that names a rank's devices to its driver.
     devices: all that this node has; None: nobody knows."""
@@ -65,7 +65,7 @@ class Worker:
     def __init__(
         self,
         processes: Processes,
-        place: Place,
+        place: RankEnvironment,
         exchange: Exchange,
         every_seconds: float = 2.0,
         grace_seconds: float = 10.0,

@@ -1,8 +1,9 @@
 """The Kubernetes API: pods become events, nodes and ResourceSlices become device rows.
 
-Owns:      the connection (`connection`, `api`), following a resource without a gap (`follow`), what a pod requests
-           (`resources`, `claims`), its lifecycle from its object (`pods`, `endings`, `kueue`), a node's devices
-           (`nodes`), where a watch left off (`state`), and the loop (`watcher`).
+Owns:      the connection (`connection`, `api`; of a person's single requests `direct`, `contexts`), following a
+           resource without a gap (`follow`), what a pod requests (`resources`, `claims`), its lifecycle from its
+           object (`pods`, `endings`, `kueue`), a node's devices (`nodes`), where a watch left
+           off (`state`), and the loop (`watcher`).
 Owns not:  which device a pod got, if only the kubelet knows it (attribution, on the node); the store.
 Words:     Kubernetes' own: pod, node, claim, slice, condition. A pod is a workload, and its UID identifies it; its
            allocations carry the UID too.

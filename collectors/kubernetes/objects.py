@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from warehouse.instants import rfc3339
+
 Object = Mapping[str, Any]
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
@@ -28,7 +30,7 @@ def at(stamp: Any) -> datetime | None:
 
 def written(when: datetime) -> str:
     """An instant as the API writes it."""
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(when, "seconds")
 
 
 def child(of: Any, *path: str) -> Mapping[str, Any]:

@@ -22,10 +22,8 @@ class Held:
     of: int
 
 
-Place = tuple[str, str, str]
-"""(device, partition, profile)"""
-Shares = dict[Place, int | None]
-"""Units held of each; None = all."""
+Shares = dict[tuple[str, str, str], int | None]
+"""Units held of each (device, partition, profile); None = all."""
 
 
 def shares(held: Sequence[Held], uid: str, holders: Mapping[str, Sequence[str]]) -> Shares:

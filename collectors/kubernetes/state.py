@@ -15,14 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from collectors.errors import CollectorError
+from warehouse.sql import read_sql
 
 Kind = Literal["pod", "waiting", "node"]
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS objects (
-    kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key)
-) WITHOUT ROWID;
-"""
 FORMAT = "1"
 
 
@@ -42,7 +37,7 @@ class State:
             self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.executescript(_SCHEMA)
+            self._connection.executescript(read_sql(__file__, "state"))
             for name, value in (("format", FORMAT), ("cluster", cluster)):
                 self._connection.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
                 if (found := self._fact(name)) != value:

@@ -237,11 +237,7 @@ class Reading:
         senders = {sender for sender, *_ in some}
         counts = {
             row["sender"]: row["many"]
-            for row in self._store.rows(
-                "SELECT sender, uniqExact(kind, about) AS many FROM pushed_memory"
-                " WHERE sender IN {senders:Array(String)} GROUP BY sender",
-                {"senders": sorted(senders)},
-            )
+            for row in self._store.rows(read_sql(__file__, "targets_remembered"), {"senders": sorted(senders)})
         }
         full = {sender for sender in senders if counts.get(sender, 0) >= MOST_REMEMBERED}
         for sender in full:

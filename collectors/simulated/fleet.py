@@ -17,7 +17,10 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """All parameters of the simulated fleet."""
+    """All parameters of the simulated fleet.
+
+    watched_from: from then on its scheduler explains every wait each hour; by then all that is to be seen has happened.
+    """
 
     seed: int = 7
     start: datetime = datetime(2026, 10, 1, tzinfo=UTC)
@@ -26,6 +29,7 @@ class FleetPlan:
     interval_seconds: int = 60
     cluster: str = "demo"
     clean: bool = False
+    watched_from: datetime | None = None
 
     @property
     def start_ms(self) -> int:
@@ -35,9 +39,14 @@ class FleetPlan:
     def end_ms(self) -> int:
         return self.start_ms + self.days * DAY
 
+    @property
+    def seen_ms(self) -> int:
+        """Until when people see it before they watch: its end, if nobody does."""
+        return epoch_ms(self.watched_from) if self.watched_from else self.end_ms
+
     def at(self, fraction: float) -> int:
-        """The whole second (in ms) at which that fraction of the plan has passed."""
-        return self.start_ms + int(fraction * self.days * DAY) // 1000 * 1000
+        """The whole second (in ms) at which that fraction of what is seen of the plan has passed."""
+        return self.start_ms + int(fraction * (self.seen_ms - self.start_ms)) // 1000 * 1000
 
     def identifier(self, name: str) -> str:
         """A UUID that belongs to the name, in this plan."""

@@ -175,11 +175,12 @@ class _Cluster:
             self.at(incident.start_ms, lambda now, i=incident: self.incident(i, now))  # type: ignore[misc]
         for job in jobs:
             self.at(job.submit_ms, lambda now, job=job: self.submit(job, now))  # type: ignore[misc]
+        for watched in range(self.plan.seen_ms - MINUTE, self.plan.end_ms - HOUR, HOUR):
+            self.at(watched, self.explain)
         while self.agenda and self.agenda[0][0] < self.plan.end_ms:
             now, _, act = heapq.heappop(self.agenda)
             act(now)
-        if self.deciding is not None:
-            self.carry_out(self.deciding.explain(self.plan.end_ms - 2), self.plan.end_ms - 2)
+        self.explain(self.plan.end_ms - 2)
         for allocation in [a for running in self.running.values() for a in running]:
             self.close(allocation, self.plan.end_ms)
         if not self.plan.clean:
@@ -193,6 +194,10 @@ class _Cluster:
     def tell(self, now: int, allocation: Allocation, event: str, **facts: str) -> None:
         placing = event in ("started", "resized", "resumed")
         self.out.events.append(Lifecycle(now, allocation, event, allocation.slots if placing else (), **facts))
+
+    def explain(self, now: int) -> None:
+        if self.deciding is not None:
+            self.carry_out(self.deciding.explain(now), now)
 
     # Asking and starting
 
@@ -433,7 +438,7 @@ class _Cluster:
 
     def claim_the_impossible(self) -> None:
         """An hour in the middle of the longest gang's first device, for somebody else."""
-        gangs = [h for h in self.out.holdings if h.allocation.job.kind.name == "gang"]
+        gangs = [h for h in self.out.holdings if h.allocation.job.kind.name == "gang" and h.end_ms <= self.plan.seen_ms]
         if not gangs:
             return
         longest = max(gangs, key=lambda h: (h.end_ms - h.start_ms, h.start_ms, h.slot.device))

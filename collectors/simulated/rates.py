@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from collectors.simulated.fleet import FleetPlan
+from collectors.simulated.fleet import DAY, FleetPlan
 
 _CARD = """\
 # Prices of the simulated fleet; all made up.
@@ -24,6 +24,6 @@ rates:
 
 
 def rate_card(plan: FleetPlan) -> str:
-    """YAML. Two prices change in the middle of the plan, at an hour that is no day's first."""
-    middle = plan.start + timedelta(days=plan.days // 2, hours=9, minutes=30)
+    """YAML. Two prices change in the middle of what is seen of the plan, at an hour that is no day's first."""
+    middle = plan.start + timedelta(days=(plan.seen_ms - plan.start_ms) // DAY // 2, hours=9, minutes=30)
     return _CARD.format(middle=f"{middle:%Y-%m-%dT%H:%M:%SZ}")

@@ -66,12 +66,15 @@ class _Rows:
     state: np.ndarray
 
 
-def sample_tables(plan: FleetPlan, fleet: Fleet, streams: Sequence[Stream]) -> Iterator[pa.Table]:
-    """Tables of at most about TABLE_ROWS rows, in time order but for a few late rows; a few rows come twice."""
+def sample_tables(plan: FleetPlan, fleet: Fleet, streams: Sequence[Stream], since_ms: int = 0) -> Iterator[pa.Table]:
+    """Tables of at most about TABLE_ROWS rows, in time order but for a few late rows; a few rows come twice. Days that
+    were over by `since_ms` are left out."""
     columns, hardware, blind = _columns(streams), _hardware(plan, fleet), blind_spots(plan, fleet)
     hot = [trouble for trouble in troubles(plan, fleet) if trouble.hot]
     for day in range(plan.days):
         first = plan.start_ms + day * DAY
+        if first + DAY <= since_ms:
+            continue
         rows = _rows(plan, columns, hardware, blind, first, min(first + DAY, plan.end_ms))
         order = _delivery(rows)
         for start in range(0, len(order), TABLE_ROWS):

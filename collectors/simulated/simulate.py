@@ -18,11 +18,13 @@ from warehouse.records import DEVICES, EVENTS, SAMPLES, SERVICE_LEVELS
 Scheduling = Callable[[FleetPlan, Fleet], Deciding]
 
 
-def simulate(plan: FleetPlan, scheduling: Scheduling | None = None, source: str = "kubernetes") -> Records:
+def simulate(
+    plan: FleetPlan, scheduling: Scheduling | None = None, source: str = "kubernetes", since_ms: int = 0
+) -> Records:
     """Devices, events, samples in time order (a little disorder and a few duplicates included).
 
     The same plan gives the same bytes; nothing is read but the plan. scheduling: makes who decides on the nodes that
-    are not Slurm's.   source: what tells those nodes' events.
+    are not Slurm's.   source: what tells those nodes' events.   since_ms: samples of earlier days are left out.
     """
     fleet = build(plan)
     wanted = jobs(plan, Counter(slot.kind for slot in slots(plan, fleet)))
@@ -32,7 +34,7 @@ def simulate(plan: FleetPlan, scheduling: Scheduling | None = None, source: str 
     yield EVENTS, _events(plan, fleet, placed.events, source)
     if deciding is not None and (reported := deciding.reported()):
         yield SERVICE_LEVELS, pa.Table.from_pylist(reported, schema(SERVICE_LEVELS))
-    for part in sample_tables(plan, fleet, streams(plan, fleet, placed.holdings)):
+    for part in sample_tables(plan, fleet, streams(plan, fleet, placed.holdings), since_ms):
         yield SAMPLES, part
 
 

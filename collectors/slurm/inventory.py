@@ -24,7 +24,7 @@ from warehouse.records import MAX_UNITS
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GresDevice:
     """The device, or partition of one, that a gres index names; device_units: how many the whole device has."""
 
     device_id: str
@@ -37,11 +37,11 @@ class Place:
     pool: str = ""
 
 
-Inventory = Mapping[tuple[str, int], Place]
+Inventory = Mapping[tuple[str, int], GresDevice]
 """(node, gres index) -> place."""
 
 
-def read_inventory(path: Path) -> dict[tuple[str, int], Place]:
+def read_inventory(path: Path) -> dict[tuple[str, int], GresDevice]:
     """Errors: CollectorError naming file and row."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -54,8 +54,8 @@ def read_inventory(path: Path) -> dict[tuple[str, int], Place]:
         raise CollectorError(str(path), f"cannot be read: {mistake}", "Give the CSV of the nodes' devices") from mistake
 
 
-def _places(path: Path, rows: csv.DictReader[str]) -> dict[tuple[str, int], Place]:
-    found: dict[tuple[str, int], Place] = {}
+def _places(path: Path, rows: csv.DictReader[str]) -> dict[tuple[str, int], GresDevice]:
+    found: dict[tuple[str, int], GresDevice] = {}
     for number, row in enumerate(rows, 2):
         reported = {name: (value or "").strip() for name, value in row.items() if isinstance(value, str) and name}
         try:
@@ -71,14 +71,14 @@ def _places(path: Path, rows: csv.DictReader[str]) -> dict[tuple[str, int], Plac
     return found
 
 
-def _place(reported: Mapping[str, str]) -> Place:
+def _place(reported: Mapping[str, str]) -> GresDevice:
     def number(name: str) -> int | None:
         value = int(reported[name]) if reported.get(name) else None
         if value is not None and not 1 <= value <= (MAX_UNITS if name.endswith("units") else 1 << 60):
             raise ValueError(f"{name} is {value}")
         return value
 
-    return Place(
+    return GresDevice(
         device_id=reported.get("device_id", ""),
         partition_id=reported.get("partition_id", ""),
         units=number("units"),

@@ -33,7 +33,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from collectors.readings import Row
-from collectors.slurm.inventory import Inventory, Place
+from collectors.slurm.inventory import GresDevice, Inventory
 from collectors.slurm.tres import Gpus, Gres, profile
 from warehouse.records import MAX_UNITS
 
@@ -303,7 +303,7 @@ def contradictions(job: Job, inventory: Inventory) -> list[str]:
     ]
 
 
-def _fits(place: Place, profile_name: str) -> bool:
+def _fits(place: GresDevice, profile_name: str) -> bool:
     return not profile_name or place.units in (None, slices(profile_name))
 
 

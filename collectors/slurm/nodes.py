@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from collectors.readings import Collected, Row
-from collectors.slurm.inventory import Inventory, Place
+from collectors.slurm.inventory import GresDevice, Inventory
 from collectors.slurm.jobs import SOURCE, Job, Site
 from collectors.slurm.tres import Gres
 
@@ -111,7 +111,7 @@ def changes(
     are there.
     """
     collected, unavailable = Collected(), dict(inputs.unavailable)
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[GresDevice]] = {}
     for (name, _), place in inventory.items():
         places.setdefault(name, []).append(place)
     for node in nodes:
@@ -184,7 +184,7 @@ def _whole(at: datetime) -> datetime:
 
 
 def _rows(
-    node: Node, at: datetime, is_available: bool, site: Site, places: list[Place], collected: Collected
+    node: Node, at: datetime, is_available: bool, site: Site, places: list[GresDevice], collected: Collected
 ) -> list[Row]:
     rows: dict[str, Row] = {}
     if not places:

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from collectors.errors import CollectorError
 from collectors.readings import Row
+from warehouse.sql import read_sql
 
 Run = tuple[str, datetime | None, datetime]
 """A job's id, its submission, its start."""
@@ -23,14 +24,6 @@ Start = tuple[str, str, datetime]
 """A job's id, the allocation's id, the start to the second."""
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS ends (
-    job TEXT, submitted TEXT, started TEXT, ended TEXT, PRIMARY KEY (job, submitted, started)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS starts (
-    job TEXT, allocation TEXT, started TEXT, event TEXT, PRIMARY KEY (job, allocation, started)
-) WITHOUT ROWID;
-"""
 
 
 class Runs:
@@ -45,7 +38,7 @@ class Runs:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(path)) as connection:
-                connection.executescript(_SCHEMA)
+                connection.executescript(read_sql(__file__, "runs"))
                 ends = connection.execute("SELECT job, submitted, started, ended FROM ends").fetchall()
                 starts = connection.execute("SELECT job, allocation, started, event FROM starts").fetchall()
             self.ends: dict[Run, datetime] = {

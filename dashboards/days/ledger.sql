@@ -1,5 +1,5 @@
--- What ({days}) reads in place of the ledger: the sums of the whole days of a period that still hold, the ledger's entries
--- of all its other hours. `hour` of a sum is the start of its day. Columns: those that ({ledger}) needs.
+-- One row: what ({days}) reads in place of the ledger: a sum of a whole day of a period that still holds, or an entry of
+-- another hour. `hour` of a sum is the start of its day. Columns: those that ({ledger}) needs.
 -- Parameters: start, end DateTime64(3) (UTC, [start, end)); zone String (IANA name); summed_days, other_hours Array(UInt32),
 --             in Unix seconds, and versions Array(UInt64) (held.sql)
 SELECT

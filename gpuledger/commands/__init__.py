@@ -37,7 +37,7 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "Money": {
         "rates": ("Prices: apply a rate card, list, compare, look back.",),
-        "tenants": ("Who pays: apply a mapping, list it, see what is unmapped.",),
+        "tenants": ("Who pays: a mapping; and tenants' quotas in Kubernetes.", "tenants", "tenancy"),
         "budget": ("Budgets: apply a file, list it, see how a month stands.",),
         "credits": ("Credits on a month's draft; prepaid balances.",),
         "invoice": ("Draft, issue, show, explain and correct invoices.", "invoice", "parties", "issued"),

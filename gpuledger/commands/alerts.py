@@ -253,11 +253,11 @@ def silence_end(
 
 
 def _duration(option: str, text: str) -> timedelta:
-    from alerts.durations import parse_duration
+    from warehouse.durations import seconds_of
 
     try:
-        return timedelta(seconds=int(str(parse_duration(text))))
-    except ValueError:
+        return timedelta(seconds=seconds_of(text))
+    except (ValueError, OverflowError):
         raise LedgerError(option, f"{text!r} is not a duration", "Write it like 90s, 15m, 1h30m or 2d") from None
 
 
@@ -269,7 +269,7 @@ def _last_run(store: Store) -> datetime | None:
 
 
 def _short(seconds: int) -> str:
-    from alerts.durations import write_duration
+    from warehouse.durations import write_duration
 
     return write_duration(seconds)
 

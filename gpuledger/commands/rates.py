@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ from warehouse.store import Store
 
 if TYPE_CHECKING:
     from billing.rates import RateCard
-    from gpuledger import documents
+    from gpuledger.client import Client
 
 rates = typer.Typer(no_args_is_help=True)
 
@@ -129,18 +130,19 @@ def diff(
     """What a card would change: its rules, and the cost of the closed hours. Changes nothing."""
     from billing.periods import parse_period
     from billing.rates import card_changes, current_rate_card, price_effect
-    from billing.rates.changes import ALWAYS
+    from billing.rates.changes import ALWAYS, without_rates
 
     with open_books(store) as books:
         if books.server:
-            _print_compared(books.server.check_rate_card(_text(one, other, period)), fmt)
-            return
-        current = current_rate_card(books.store)
-        new = _card(books.store, other or one)
-        old = _card(books.store, one) if other else current.card if current else new.model_copy(update={"rates": ()})
-        asked = parse_period(period, new.timezone) if period else ALWAYS
-        changes = card_changes(old, new)
-        effect = price_effect(books.store, old, new, asked) if changes else []
+            old, new, effect = _compared(books.server, one, other, period)
+            changes = card_changes(old, new)
+        else:
+            current = current_rate_card(books.store)
+            new = _card(books.store, other or one)
+            old = _card(books.store, one) if other else current.card if current else without_rates(new)
+            asked = parse_period(period, new.timezone) if period else ALWAYS
+            changes = card_changes(old, new)
+            effect = price_effect(books.store, old, new, asked) if changes else []
     if fmt is options.Format.json:
         print_json(
             {
@@ -156,29 +158,24 @@ def diff(
         _print_diff(old, new, changes, effect)
 
 
-def _text(file: str, other: str, period: str) -> str:
-    """Of the file that a server compares with the card in force, over all closed hours."""
-    from warehouse.written_files import read_written
+def _compared(server: Client, file: str, other: str, period: str) -> tuple[RateCard, RateCard, list[dict[str, Any]]]:
+    """The card in force, the file's, and what a server says that the closed hours would cost."""
+    from billing.rates import load_rate_card, parse_rate_card
+    from billing.rates.changes import without_rates
 
     if other or period:
         raise LedgerError("rates diff", "a server compares a file with the card in force", "Give one file, no --period")
     if not Path(file).exists():
         raise LedgerError(file, "no such file", "Give one file: a server compares it with the card in force")
-    return read_written(file, "a rate card", "Give a file of rates", LedgerError)
-
-
-def _print_compared(found: documents.Compared, fmt: options.Format) -> None:
-    """As a server says it."""
-    if fmt is options.Format.json:
-        print_json(found.model_dump())
-    elif fmt is options.Format.csv:
-        print_rows(found.effect, EFFECT, fmt)
-    elif not found.new:
-        say(f"cards {found.before} and {found.version} say the same")
-    else:
-        print_lines(*found.changes)
-        columns = [name for name in EFFECT if any(row[name] not in (None, "") for row in found.effect)]
-        print_rows(found.effect, columns, fmt, "what the closed hours hold")
+    new = load_rate_card(file)
+    found = server.check_rate_card(new.canonical())
+    old = parse_rate_card(server.rate_card(found.before).card) if found.before else without_rates(new)
+    numbers = {"gpu_hours", "old_cost", "new_cost", "difference", "unpriced_before", "unpriced_after"}
+    effect = [
+        {name: Decimal(value) if name in numbers and value is not None else value for name, value in row.items()}
+        for row in found.effect
+    ]
+    return old, new, effect
 
 
 def _print_diff(old: RateCard, new: RateCard, changes: list[Any], effect: list[dict[str, Any]]) -> None:

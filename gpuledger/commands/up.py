@@ -39,7 +39,8 @@ def register(app: typer.Typer) -> None:
 def up(
     store: options.Store = "",
     demo: Annotated[
-        bool, typer.Option("--demo", help="Fill the store with a month of a simulated fleet, and issue its invoices.")
+        bool,
+        typer.Option("--demo", help="Fill the store with a month of a simulated fleet, invoice it, and keep it going."),
     ] = False,
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
     port: Annotated[
@@ -80,7 +81,7 @@ def up(
         ),
     ] = None,
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Prepare everything, serve nothing.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the demo's fleet; the same seed, the same month.")] = 7,
+    seed: Annotated[int, typer.Option(help="Of the demo's fleet: the same seed and day, the same fleet.")] = 7,
     sign_in: options.SignIn = None,
     trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
@@ -91,7 +92,7 @@ def up(
 ) -> None:
     """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
     from alerts.periodic import AlertSettings
-    from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
+    from gpuledger.serve import FOLLOW_SECONDS, access_settings, dashboard, listen, serve, url_of
 
     refuse_served(store, "and serves it already", "Open that address, or give another store")
     asked = _asked(prometheus, since, cluster, prometheus_selector, prometheus_token_file, prometheus_login_file,
@@ -106,7 +107,13 @@ def up(
         listener = None if no_serve else stack.enter_context(listen(host, port))
         with _sigterm_as_interrupt():
             made = _prepare(opened, partial(_demo, opened, seed, out or Path("demo/invoices")) if demo else None)
-            history = found = following = None
+            history = found = None
+            following: Callable[[Store, threading.Event], None] | None = None
+            follow_seconds = FOLLOW_SECONDS
+            if made is not None:
+                from gpuledger.demo import Live
+
+                following, follow_seconds = Live(made.story), Live.SECONDS
             if asked is not None:
                 history = stack.enter_context(contextlib.closing(_history(opened, asked)))
                 found = _prepare(opened, partial(_found, opened, history, out or Path("drafts")))
@@ -117,13 +124,11 @@ def up(
             _print_found(found)
         if listener is not None:
             _say_where(opened, url_of(listener))
-            # The demo's month is over: nothing is to be closed, and nobody to be notified that its data stopped.
-            live = None if demo else AlertSettings(rules, routing)
             access = access_settings(sign_in, trusted_proxy)
             app = dashboard(opened, listener, access)
             serve(
-                opened, listener, close_hourly=not demo, app=app, alerts=live, reports=None if demo else reports,
-                trusted_proxies=access.trusted_proxies, following=following,
+                opened, listener, close_hourly=True, app=app, alerts=AlertSettings(rules, routing), reports=reports,
+                trusted_proxies=access.trusted_proxies, following=following, follow_seconds=follow_seconds,
             )  # fmt: skip
             say("stopped; the store is closed and free")
     if any(one is not None and not one.proof.balanced for one in (made, found)):
@@ -186,7 +191,7 @@ def _history(store: Store, asked: Asked) -> History:
 def _demo(store: Store, seed: int, out: Path, steps: Steps) -> Demo:
     from gpuledger import demo as demonstration
 
-    return demonstration.build(store, seed, out, steps)
+    return demonstration.build(store, seed, out, steps, datetime.now(UTC))
 
 
 def _found(store: Store, history: History, out: Path, steps: Steps) -> Found:
@@ -236,10 +241,16 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _print_summary(store: Store, made: Demo) -> None:
-    _print_hours(made.report, f"on {len(made.invoices)} invoices")
+    from gpuledger.demo import ZONE
+
+    since = made.story.start.astimezone(ZONE)
+    say("")
+    say(f"  Simulated         {since:%-d %B %Y} until now; it goes on while it is served")
+    _print_hours(made.report, f"since {since:%-d %B}")
+    say(f"  {'Invoiced':<18}{len(made.invoices):>12,}  tenants, {made.month}")
     say(f"  {'Books balanced':<18}{'yes' if made.proof.balanced else 'NO':>12}  {made.proof.device_hours:,} checked")
     say(f"  {'Kept out':<18}{made.refused + made.quarantined:>12,}  claims and records (gpuledger doctor)")
-    say(f"  {'Alerts':<18}{made.firing:>12,}  fire at the month's end")
+    say(f"  {'Alerts':<18}{made.firing:>12,}  fire now")
     say(f"  {'Objectives':<18}{made.missed:>12,}  of {made.promised} missed, by tenant and queue")
     say(f"  Invoices          {made.folder.resolve()}")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from collectors.jobs.processes import Processes, User
 from collectors.jobs.wire import Answer, Report
-from collectors.jobs.worker import Place, Worker
+from collectors.jobs.worker import RankEnvironment, Worker
 from scheduler.live.agents import Agents
 from scheduler.live.executors import Launch, Over
 from scheduler.live.payload import candidates
@@ -33,7 +33,7 @@ class LocalProcesses:
         self.node, self.devices = node, devices
         self._agents = Agents(lease_seconds=None)
         self.processes = Processes(folder, grace_seconds, user)
-        self._worker = Worker(self.processes, Place("127.0.0.1", devices=devices), self._exchange)
+        self._worker = Worker(self.processes, RankEnvironment("127.0.0.1", devices=devices), self._exchange)
 
     def refusal(self, job: Job, payload: Mapping[str, Any], nodes: Sequence[Node]) -> str:
         possible = candidates(job, nodes)

@@ -20,6 +20,7 @@ from typing import IO, Any, Literal
 
 from warehouse.errors import LedgerError
 from warehouse.private_files import HeldError, hold, private_folder
+from warehouse.sql import read_sql
 
 Kind = Literal[
     "configured",
@@ -48,15 +49,6 @@ FREEING = ("configured", "node", "stop", "given_back")
 FREED_AT_END = ("finished", "failed")
 """Kinds of entries, and endings, by which capacity or quota certainly comes free."""
 FORMAT = 1
-_TABLES = """
-CREATE TABLE entries (
-    sequence INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, job_id TEXT NOT NULL, body TEXT NOT NULL
-) STRICT;
-CREATE INDEX entries_of_job ON entries (job_id, sequence) WHERE job_id != '';
-CREATE INDEX configurations ON entries (sequence) WHERE kind = 'configured';
-CREATE TABLE jobs_of_plan (job_id TEXT NOT NULL, sequence INTEGER NOT NULL, PRIMARY KEY (job_id, sequence)) STRICT;
-CREATE TABLE told (reader TEXT PRIMARY KEY, sequence INTEGER NOT NULL) STRICT;
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,7 @@ class Log:
             self._db.execute("PRAGMA synchronous = FULL")
             (found,) = self._db.execute("PRAGMA user_version").fetchone()
             if found == 0:
-                self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORMAT}; COMMIT;")
+                self._db.executescript(read_sql(__file__, "log_schema", format=FORMAT))
             elif found > FORMAT:
                 raise LedgerError(str(path), f"is of format {found}, this version writes {FORMAT}", "Upgrade gpuledger")
             (last,) = self._db.execute("SELECT coalesce(max(sequence), 0) FROM entries").fetchone()
@@ -143,30 +135,23 @@ class Log:
     def entries(self, after: int = 0, before: int | None = None) -> Iterator[Entry]:
         """In order, with after < sequence < before."""
         limit = before if before is not None else 1 << 62
-        while rows := self._rows("sequence > ? AND sequence < ? ORDER BY sequence LIMIT 1000", (after, limit)):
+        while rows := self._rows("sequence > ? AND sequence < ?", (after, limit), 1000):
             yield from rows
             after = rows[-1].sequence
 
     def of_job(self, job_id: str) -> list[Entry]:
         """What happened to a job, plans that concern it included."""
-        return self._rows(
-            "(job_id = ? AND job_id != '') OR sequence IN (SELECT sequence FROM jobs_of_plan WHERE job_id = ?)"
-            " ORDER BY sequence",
-            (job_id, job_id),
-        )
+        return self._rows(read_sql(__file__, "log_of_job"), (job_id,))
 
     def of_kind(self, kind: Kind) -> list[Entry]:
         """All of a kind, in order; meant for kinds that are few."""
-        return self._rows("kind = ? ORDER BY sequence", (kind,))
+        return self._rows("kind = ?", (kind,))
 
     def last_freed(self) -> int:
         """The last entry by which capacity or quota certainly came free; 0 = none."""
         with self._lock:
-            found = self._db.execute(
-                f"SELECT sequence FROM entries WHERE kind IN {FREEING}"
-                f" OR (kind = 'end' AND json_extract(body, '$.ending') IN {FREED_AT_END})"
-                " ORDER BY sequence DESC LIMIT 1"
-            ).fetchone()
+            sql = read_sql(__file__, "log_last_freed", kinds=FREEING, endings=FREED_AT_END)
+            found = self._db.execute(sql).fetchone()
         return int(found[0]) if found else 0
 
     def entry(self, sequence: int) -> Entry:
@@ -190,11 +175,10 @@ class Log:
             except sqlite3.Error as error:
                 raise LedgerError(str(self.path), f"cannot be written ({error})", "Make room") from error
 
-    def _rows(self, condition: str, values: tuple[Any, ...]) -> list[Entry]:
+    def _rows(self, which: str, values: tuple[Any, ...], most: int = -1) -> list[Entry]:
+        sql = read_sql(__file__, "log_entries", which=which, most=most)
         with self._lock:
-            rows = self._db.execute(
-                f"SELECT kind, at, job_id, body, sequence FROM entries WHERE {condition}", values
-            ).fetchall()
+            rows = self._db.execute(sql, values).fetchall()
         return [Entry(kind, at, job_id, json.loads(body), (), number) for kind, at, job_id, body, number in rows]
 
 

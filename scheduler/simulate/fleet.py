@@ -152,6 +152,7 @@ class FleetScheduler:
         """One cycle that explains, and is not carried out."""
         self.core.explain = True
         plan = self.core.plan(now / 1000)
+        self.core.explain = False
         found = []
         for job_id in self.core.pending:
             why = plan.waiting.get(job_id)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.durations import parse_duration, write_duration
 from alerts.rule_files import load_rules
 from alerts.templates import render
+from warehouse.durations import parse_duration, write_duration
 
 MIDNIGHT = datetime(2026, 10, 24, 22, tzinfo=UTC)
 """In Berlin."""

@@ -18,7 +18,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -30,28 +29,17 @@ from tests.collectors.kubernetes.make import admitted, bound, node, pod
 from tests.collectors.kubernetes.reviewing import Scripted, reviewing, user
 from tests.collectors.kubernetes.server import NODES, PODS, serving
 from tests.conftest import REPO
+from tests.deploy.helm import KUBERNETES as FOLDER
+from tests.deploy.helm import Object, Rendered, by_name, kustomize, no_kustomize
 from tests.deploy.kubernetes_schemas import schema_of
 from tests.draws import seldom
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import open_store
 
-FOLDER = REPO / "deploy" / "kubernetes"
 COMPONENTS = sorted(path.name for path in (FOLDER / "components").iterdir())
 USES = [(), *((name,) for name in COMPONENTS), tuple(name for name in COMPONENTS if name != "maintenance")]
 """An overlay's components."""
 SETTINGS = "configMapGenerator: [{name: gpuledger-server, literals: [GPULEDGER_REPORTS=/etc/gpuledger/reports.yaml]}]"
-
-Object = dict[str, Any]
-Rendered = dict[tuple[str, str], Object]
-
-
-def no_kustomize() -> str:
-    """Why nothing can be rendered; empty: it can."""
-    if shutil.which("kubectl") is None:
-        return "no kubectl here"
-    done = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, text=True, check=False)
-    version = json.loads(done.stdout or "{}").get("kustomizeVersion", "none")
-    return "" if version.startswith("v5") else f"kubectl has Kustomize {version}, not 5"
 
 
 pytestmark = pytest.mark.skipif(bool(no_kustomize()), reason=no_kustomize())
@@ -60,24 +48,13 @@ pytestmark = pytest.mark.skipif(bool(no_kustomize()), reason=no_kustomize())
 @functools.cache
 def render(components: tuple[str, ...]) -> Rendered:
     """What an overlay as in docs/deploy.md becomes."""
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(FOLDER, f"{folder}/kubernetes")
-        overlay = Path(folder, "kubernetes", "mine")
-        overlay.mkdir()
-        named = ", ".join(f"../components/{name}" for name in components)
-        (overlay / "kustomization.yaml").write_text(
-            f"namespace: gpuledger\nresources: [../base]\ncomponents: [{named}]\n{SETTINGS}\n"
-        )
-        done = subprocess.run(["kubectl", "kustomize", overlay], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)}
+    named = ", ".join(f"../components/{name}" for name in components)
+    return by_name(kustomize(f"namespace: gpuledger\nresources: [../base]\ncomponents: [{named}]\n{SETTINGS}\n"))
 
 
 @functools.cache
 def operator() -> Rendered:
-    done = subprocess.run(["kubectl", "kustomize", FOLDER / "operator"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)}
+    return by_name(kustomize("resources: [../operator]\n"))
 
 
 def pods(rendered: Rendered) -> dict[str, Object]:

@@ -7,7 +7,7 @@ import json
 import re
 import ssl
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ import pytest
 from access.opening import open_access
 from access.settings import AccessSettings
 from docs.reference import commands
+from tests.billing.hand_ledger import HOUR_MS, Row
+from tests.billing.hand_ledger import fill as used_hours
 from tests.conftest import REPO
 from tests.dashboards.site import BUDGETS, CARD, fill, serving, token_of
 from tests.draws import drawn, seldom
@@ -75,6 +77,29 @@ def test_a_command_that_reads_says_the_same_of_a_store_that_a_server_holds(
             assert "vision" in run(command, "--store", url).stdout
 
 
+def test_a_rate_card_is_compared_alike_here_and_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, card = tmp_path / "first.yaml", tmp_path / "card.yaml"
+    first.write_text(CARD)
+    card.write_text(CARD.replace("2.00", "2.25"))
+    folder = tmp_path / "store"
+    with fresh_store(folder) as opened, open_access(opened) as people:
+        used_hours(opened, [Row(datetime(2026, 10, 5, 7, tzinfo=UTC), "vision", used=str(HOUR_MS))])
+        monkeypatch.setenv("GPULEDGER_TOKEN", token_of(people, "admin"))
+    asked = [(str(file), "--format", form) for file in (first, card) for form in ("json", "csv", "table")]
+    said: list[list[str]] = []
+    for _ in ("before any card", "with one in force"):
+        own = [run("rates diff", *words, "--store", f"chdb://{folder}").output for words in asked]
+        with open_store(f"chdb://{folder}") as opened, serving(opened, AccessSettings(sign_in=True)) as url:
+            assert [run("rates diff", *words, "--store", url).output for words in asked] == own
+        assert run("rates apply", str(first), "--store", f"chdb://{folder}").exit_code == 0
+        said.append(own)
+    assert [json.loads(one)["effect"][0]["new_cost"] for one in (said[0][0], said[1][3])] == [
+        "2.000000000",
+        "2.250000000",
+    ]
+    assert "say the same" in said[1][2] and "from 2.00 to 2.25" in said[1][5]
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with held(tmp_path_factory.mktemp("served")) as (found, _):
@@ -97,7 +122,10 @@ def test_files_are_compared_and_applied_by_the_server_as_the_token_s_owner(url: 
         path = tmp_path / "file.yaml"
         path.write_text(text)
         if command == "rates":
-            assert "added b200 (model B200): 9.00" in run("rates diff", str(path), "--store", url).stdout
+            assert "added    b200 (model B200): 9.00" in run("rates diff", str(path), "--store", url).stdout
+            found = json.loads(run("rates diff", str(path), "--store", url, "--format", "json").stdout)
+            assert found["changes"] == [{"what": "added", "of": "b200 (model B200)", "words": "9.00"}]
+            assert (found["old"] != found["new"], found["effect"]) == (True, [])
         for said in (r"(is|are) in force: .+ Next: gpuledger .+\n", r"(is|are) in force already\n"):
             done = run(f"{command} apply", str(path), "--store", url, "--reason", "why")
             assert done.exit_code == 0 and re.search(f"{said}$", done.stderr), done.output

@@ -40,6 +40,7 @@ NOT_HERE: tuple[tuple[str, str], ...] = (
     ("up|server", SERVES),
     ("agent|exporter ", AGENT),
     ("watch ", CLUSTER),
+    ("tenants kubernetes", "asks a Kubernetes: test_tenancy_command.py"),
     ("mcp", "serves an assistant: test_mcp.py"),
     ("scheduler", SCHEDULER),
     (".*--url |.*https?://", SERVER),

@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 
 import httpx
@@ -18,10 +18,12 @@ import pytest
 from rich.console import Console
 
 from billing.periods import parse_month
-from collectors.simulated import FleetPlan
+from collectors.simulated import FleetPlan, simulate
 from gpuledger import demo
 from gpuledger.serve import listen
 from gpuledger.steps import Steps, Stopped, in_worker
+from scheduler.records.events import SOURCE as SCHEDULER
+from scheduler.simulate.fleet import FleetScheduler
 from tests.gpuledger.running import refused, run
 from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
@@ -109,38 +111,63 @@ def test_work_stops_at_its_next_word_of_progress() -> None:
         in_worker(work, stop)
 
 
+@pytest.mark.parametrize("day", [date(2026, 10, 1) + timedelta(days=n) for n in range(0, 366, 13)], ids=str)
+def test_a_demo_has_a_month_of_the_past_and_some_of_it_was_invoiced(day: date) -> None:
+    for at in (time(0, 1), time(0, 40), time(23, 59)):
+        story = demo.new_story(7, datetime.combine(day, at, demo.ZONE))
+        start, now = story.start.astimezone(demo.ZONE), story.watched_from.astimezone(demo.ZONE)
+        assert (start.time(), now.time()) == (time(), at)
+        assert timedelta(days=31) <= now.date() - start.date() <= timedelta(days=41)
+        assert story.start + timedelta(days=demo.FLEET["days"]) >= story.watched_from + timedelta(days=10)
+        month = demo._month_before(story.watched_from)
+        assert start < month.end.astimezone(demo.ZONE) <= now
+        assert month == parse_month(f"{month.end.astimezone(demo.ZONE) - timedelta(days=1):%Y-%m}", str(demo.ZONE))
+
+
 @pytest.mark.slow
-def test_the_demo_balances_and_a_second_run_changes_nothing(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the last two days of its month, and what the fleet does after it."""
-    month = parse_month(demo.MONTH, "Europe/Berlin")
-    assert (month.start, month.end) == (demo.START, demo.END)
-    whole = demo.fleet_plan(7)
-    assert (whole.start, whole.start + timedelta(days=whole.days) > demo.END) == (demo.START, True)
-
-    def small(seed: int) -> FleetPlan:
-        return replace(whole, seed=seed, start=demo.END - timedelta(days=2), days=3, scale=0.2, interval_seconds=600)
-
-    monkeypatch.setattr(demo, "fleet_plan", small)
+def test_a_demo_balances_resumes_and_goes_on(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small one, as it was first watched on a morning of the past."""
+    for name in ("PAST", "BEFORE_THE_MONTH"):
+        monkeypatch.setattr(demo, name, timedelta(days=1))
+    monkeypatch.setattr(demo, "FLEET", {"days": 3, "scale": 0.2, "interval_seconds": 600})
+    watched = datetime(2026, 11, 2, 10, 23, tzinfo=demo.ZONE)
     said = io.StringIO()
     steps = Steps(Console(file=said), threading.Event())
-    first = demo.build(store, 7, tmp_path / "invoices", steps)
-    again = demo.build(store, 7, tmp_path / "invoices", steps)
+    first = demo.build(store, 7, tmp_path / "invoices", steps, watched)
+    again = demo.build(store, 7, tmp_path / "invoices", steps, watched + timedelta(hours=3))
     assert first.proof.balanced
     assert first.report.document() == again.report.document()
+    assert (first.story, first.month) == (again.story, "October 2026")
     assert [invoice.document for invoice in first.invoices] == [invoice.document for invoice in again.invoices]
     assert len(list((tmp_path / "invoices").iterdir())) == 4 * len(first.invoices) > 0
-    assert store.value("SELECT count() FROM closed_hours FINAL") == 48
+    assert store.value("SELECT count() FROM closed_hours FINAL") == 24 + 24 + 10
     for record in ("samples", "events", "devices"):
-        assert store.value(f"SELECT max(ts) > {{end:DateTime64(3, 'UTC')}} FROM {record}", {"end": demo.END}) == 0
+        assert store.value(f"SELECT max(ts) > {{end:DateTime64(3, 'UTC')}} FROM {record}", {"end": watched}) == 0
     assert said.getvalue().count("Ingest") == 1
     assert (first.firing, first.promised, first.missed) == (again.firing, again.promised, again.missed)
     assert first.firing > 0
     assert first.promised > 0
-    assert store.value("SELECT count() FROM alert_runs") == 1, "nothing is new to a second look"
-    assert store.value("SELECT countIf(metric LIKE 'pending_jobs{cause=\"_%') AS told FROM service_levels") > 0
-    fired = store.rows("SELECT DISTINCT rule FROM alerts WHERE state = 'firing'")
-    assert not {"alert-data-stopped", "alert-evaluation-failed"} & {row["rule"] for row in fired}
+    assert store.value("SELECT countIf(metric LIKE 'pending_jobs{cause=\"_%') AS reported FROM service_levels") > 0
+    explained = "event = 'submitted' AND JSONExtractString(message, 'text') != ''"
+    assert store.value(f"SELECT count() FROM events WHERE {explained}") > 0
+    fired = {row["rule"] for row in store.rows("SELECT DISTINCT rule FROM alerts WHERE state = 'firing'")}
+    assert not {"alert-data-stopped", "alert-evaluation-failed", "delivery-lag"} & fired
     with pytest.raises(LedgerError, match="seed 7"):
-        demo.build(store, 8, tmp_path / "invoices", steps)
+        demo.build(store, 8, tmp_path / "invoices", steps, watched)
+
+    live = demo.Live(first.story)
+    until(lambda: bool(live(store, threading.Event()) or live._feed), "the fleet")
+    live(store, threading.Event())
+    for record, rows in _recorded(first.story.plan).items():
+        stored = store.value(
+            f"SELECT uniqExact(tuple(* EXCEPT (batch, ingested_on, reported_otherwise))) FROM {record}"
+        )
+        assert stored == rows, record
+
+
+def _recorded(plan: FleetPlan) -> dict[str, int]:
+    """How many different records there are of each type, in all."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for record, table in simulate(plan, FleetScheduler, SCHEDULER):
+        found[record.name] |= set(map(str, table.to_pylist()))
+    return {name: len(rows) for name, rows in found.items()}

@@ -83,6 +83,7 @@ def test_an_installation_leaves_names_to_others_and_theirs_leave_ours(tmp_path: 
     command = here.python.with_name("gpuledger")
     assert here.said(command, "--version").strip() == __version__
     assert "room" in here.said(here.python, "-m", "gpuledger", "scheduler", "--help")  # our floor of that name
+    assert "ElasticJob" in here.said(here.python.with_name("kubectl-gpuledger"), "--help")
     here.said(command, "init", "--store", f"chdb://{tmp_path}/store")  # migrations and SQL come along
 
     here.uninstall("others")

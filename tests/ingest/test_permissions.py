@@ -151,7 +151,7 @@ def test_a_file_of_before_is_told_what_to_write(tmp_path: Path, missing: str) ->
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("nodes: own", "nodes: own is for kubernetes"), ("nodes: all, back: 2w", "expected 12h, 2d or all"),
+    [("nodes: own", "nodes: own is for kubernetes"), ("nodes: all, back: 2y", "expected 12h, 2d or all"),
      ("nodes: all, back: 0d", "expected 12h, 2d or all"), ("nodes: all, past: applied", "past"),
      ("nodes: all, pasts: held", "pasts"), ("nodes: gpu-1", "nodes")],
 )  # fmt: skip

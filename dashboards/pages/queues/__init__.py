@@ -19,7 +19,7 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, percent
 from dashboards.languages import Language
 from dashboards.pages.queues.matrix import preemptions_card
-from dashboards.pages.queues.waiters import waiters_card, waiting
+from dashboards.pages.queues.waiters import known_until, waiters_card, waiting
 from dashboards.parts import Figure
 from dashboards.registry import Page
 from warehouse.store import Store
@@ -35,7 +35,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
-    rows = filters.rows(store, __file__, "by_queue")
+    rows = filters.rows(store, __file__, "by_queue", end=known_until(store, filters))
     reported = filters.rows(store, __file__, "scheduler")
     taken = filters.rows(store, __file__, "preemptions")
     sees_fleet = current().may(Action.see_fleet)

@@ -1,6 +1,7 @@
 -- One row: a queue in which something was waiting in the period, the most waiting first.
--- waiting: jobs still waiting at its end, waiting_gpus: what they ask for (NULL: none of them says); reasons, jobs: how many
---          of them for each reason reported; oldest_seconds, oldest: how long the first of them waits, and its workload.
+-- waiting: jobs still waiting at its end, or at the newest instant of it with facts; waiting_gpus: what they ask for (NULL: none
+--          of them says); reasons, jobs: how many of them for each reason reported; oldest_seconds, oldest: how long the first
+--          of them waits, and its workload.
 -- started: jobs that began in it; p50, p95, p99: seconds that they had waited (NULL: none began).
 -- bound: seconds, of the strictest objective for all tenants of the queue; late: jobs that began later than that, or wait
 --          longer at the end (NULL: no objective).

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from dash.development.base_component import Component
 
-from billing.insights.now import ASKED, reported
+from billing.insights.now import ASKED, moment, reported
 from billing.insights.now import waiting as waiting_at
 from dashboards import exports, grids, parts
 from dashboards.filters import Filters
@@ -21,8 +21,16 @@ Row = Mapping[str, Any]
 
 
 def waiting(store: Store, filters: Filters, workload: str = "", at: datetime | None = None) -> Sequence[Row]:
-    """The rows of waiting.sql at the period's end, or at an instant."""
-    return waiting_at(partial(filters.rows, store, ASKED), workload, MOST, at)
+    """The rows of waiting.sql at the period's end, as far as that is known, or at an instant."""
+    return waiting_at(partial(filters.rows, store, ASKED), workload, MOST, at or known_until(store, filters))
+
+
+def known_until(store: Store, filters: Filters) -> datetime:
+    """The period's end; in a period that goes on, the newest instant for which facts came: nobody has waited longer."""
+    if filters.period is None:
+        raise filters.nothing_closed()
+    at = moment(store, datetime.now(UTC))
+    return filters.period.end if at is None else min(filters.period.end, at.after)
 
 
 def expected(row: Row, filters: Filters, words: Language) -> str:

@@ -363,7 +363,9 @@ def _as_grafana_sends(text: str) -> str:
     return re.sub(r"\$__(from|to)Time", "toDateTime(1)", re.sub(r"\$\{(\w+):singlequote\}", "'a','b'", text))
 
 
-_WHOLE_PARTS = re.compile(r"\$(latest_closes|priced_hours|links|ledger_content|energy_content|found)\b|\$before\.")
+_WHOLE_PARTS = re.compile(
+    r"\$(latest_closes|priced_hours|links|ledger_content|energy_content|found|published)\b|\$before\."
+)
 """What stands for whole queries in a template, which are read by themselves; or for another database."""
 OURS = {
     str(path.relative_to(REPO)): text
@@ -373,7 +375,7 @@ OURS = {
     if not _WHOLE_PARTS.search(path.read_text(encoding="utf-8").replace("$$", ""))
     for text in split_statements(_templated(path.read_text(encoding="utf-8")))
     if text.split(None, 1)[0].upper() in ("SELECT", "WITH")
-    and not re.search(r"\bSETTINGS\b|system\.(parts|mutations)", text)
+    and not re.search(r"\bSETTINGS\b|system\.(parts|mutations)|getSetting|json_extract", text)
 }
 COOKBOOK = re.findall(r"```sql\n(.*?)```", (REPO / "docs" / "sql.md").read_text(encoding="utf-8"), re.S)
 PANELS = [

@@ -21,7 +21,7 @@ from collectors.errors import CollectorError
 from collectors.jobs.launchers import others, refuse_beside
 from collectors.jobs.processes import Processes
 from collectors.jobs.wire import Answer, Report
-from collectors.jobs.worker import Place, Worker
+from collectors.jobs.worker import RankEnvironment, Worker
 from tests.patience import until
 
 
@@ -132,7 +132,7 @@ def test_a_lease_goes_on_from_when_it_was_asked_for_and_ends_before_the_schedule
         return Answer.model_validate(answer())
 
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
-    assert Worker(processes, Place("127.0.0.1"), slowly, 1.0, 5.0).round()
+    assert Worker(processes, RankEnvironment("127.0.0.1"), slowly, 1.0, 5.0).round()
     assert before - 0.01 <= float(lease.read_text()) - (60 * 0.9 - 5) <= heard_at[0] + 0.01
     processes.close()
 
@@ -185,7 +185,7 @@ def test_where_kubernetes_or_slurm_starts_the_processes_it_does_not(
 def test_devices_that_are_not_here_are_refused_and_ranks_wait_for_who_leaves(tmp_path: Path) -> None:
     said = answer(run=[part(tmp_path, "sleep 300", ranks=[{"rank": 0, "devices": ["GPU-x"]}])])
     processes = Processes(tmp_path / "jobs", 5)
-    place = Place("127.0.0.1", devices=frozenset({"GPU-a"}))
+    place = RankEnvironment("127.0.0.1", devices=frozenset({"GPU-a"}))
     worker = Worker(processes, place, lambda report: Answer.model_validate(said))
     worker.round()
     (run,) = processes.look()
@@ -215,7 +215,7 @@ def test_the_world_before_ends_before_the_next_begins_and_other_ranks_wait_for_r
         return Answer.model_validate(said)
 
     processes = Processes(tmp_path / "jobs", 5)
-    worker = Worker(processes, Place("127.0.0.1", ports=(29400, 29499)), exchange)
+    worker = Worker(processes, RankEnvironment("127.0.0.1", ports=(29400, 29499)), exchange)
     slow = "trap 'sleep 0.3; exit 0' TERM; touch $0.$WORLD_SIZE; while :; do sleep 0.02; done"
 
     def world(number: int, size: int, first: int = 0, **more: Any) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def test_where_a_world_meets_is_said_also_when_its_rank_0_is_over(tmp_path: Path
         return Answer.model_validate(said)
 
     processes = Processes(tmp_path / "jobs", 5)
-    worker = Worker(processes, Place("127.0.0.1"), exchange)
+    worker = Worker(processes, RankEnvironment("127.0.0.1"), exchange)
     ranks = [{"rank": 0, "devices": []}]
     said = answer(1, run=[part(tmp_path, "", world=1, size=2, ranks=ranks, command=["/bin/true"])])
     until(lambda: worker.round() and processes.look() and not processes.look()[0].alive)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from billing.close import close
 from collectors.slurm import rest, sacct
-from collectors.slurm.inventory import Place
+from collectors.slurm.inventory import GresDevice
 from collectors.slurm.jobs import Site
 from collectors.slurm.rows import lifecycle_rows, placement_rows
 from ingest import ingest_tables
@@ -17,7 +17,7 @@ from warehouse.records import DEVICES, EVENTS, RecordType
 from warehouse.store import Store
 
 SITE = Site(cluster="alpha")
-INVENTORY = {(node, index): Place(f"{node}/{index}") for node in ("g1", "g2") for index in range(4)}
+INVENTORY = {(node, index): GresDevice(f"{node}/{index}") for node in ("g1", "g2") for index in range(4)}
 ACCOUNTING = """\
 JobID|JobIDRaw|Account|Partition|State|Submit|Start|End|NodeList|AllocTRES|ReqTRES
 7|7|chem|train|PREEMPTED|2026-10-01T09:00:00|2026-10-01T10:00:00|2026-10-01T11:00:00|g[1-2]|gres/gpu=4|gres/gpu=4

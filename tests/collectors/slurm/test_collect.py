@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.collect import SlurmCollector
-from collectors.slurm.inventory import Place
+from collectors.slurm.inventory import GresDevice
 from collectors.slurm.jobs import Job, Site, lifecycle
 from collectors.slurm.nodes import Node
 from collectors.slurm.parsed import Parsed
@@ -36,7 +36,7 @@ SITE = Site(zone=ZoneInfo("Europe/Berlin"), cluster="alpha")
 PLAIN = Site(cluster="alpha")
 NOW = datetime(2026, 10, 5, 12, tzinfo=UTC)
 HEADER = "JobID|JobIDRaw|Account|Partition|State|Submit|Start|End|NodeList|AllocTRES|ReqTRES"
-INVENTORY = {("g1", 0): Place("GPU-0", model="H100")}
+INVENTORY = {("g1", 0): GresDevice("GPU-0", model="H100")}
 DAYS = 4 * 86_400
 NODE = "NodeName=g1\n   Gres={gres}\n   State={state} Weight=1\n   Reason=bad fan [root@2026-10-05T11:00:00]\n"
 

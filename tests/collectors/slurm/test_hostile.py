@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct
 from collectors.slurm.files import read_text
-from collectors.slurm.inventory import Place
+from collectors.slurm.inventory import GresDevice
 from collectors.slurm.jobs import Job, Site
 from collectors.slurm.parsed import Parsed
 from collectors.slurm.rows import lifecycle_rows, placement_rows
@@ -28,7 +28,7 @@ from tests.collectors.slurm.records import TEN, TRES, accounted, controlled
 
 SITE = Site(cluster="alpha")
 NOW = datetime(2026, 10, 2, tzinfo=UTC)
-INVENTORY = {(f"g{node}", index): Place(f"GPU-{node}-{index}") for node in (1, 2) for index in range(4)}
+INVENTORY = {(f"g{node}", index): GresDevice(f"GPU-{node}-{index}") for node in (1, 2) for index in range(4)}
 STATES = ["RUNNING", "PENDING", "COMPLETED", "CANCELLED", "TIMEOUT", "REQUEUED", "PREEMPTED", "SUSPENDED", "NODE_FAIL"]
 WRITTEN_IN_ACCOUNTING = ("name", "working_directory", "constraints", "container", "mcs", "flags", "comment", "wckey")
 WRITTEN_IN_THE_QUEUE = (

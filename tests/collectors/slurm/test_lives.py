@@ -27,7 +27,7 @@ from billing.close import close
 from collectors.errors import CollectorError
 from collectors.slurm import rest
 from collectors.slurm.collect import SlurmCollector
-from collectors.slurm.inventory import Inventory, Place
+from collectors.slurm.inventory import GresDevice, Inventory
 from collectors.slurm.jobs import Job, Site
 from collectors.slurm.nodes import Node
 from collectors.slurm.parsed import Parsed
@@ -52,7 +52,7 @@ LOST = (0.0, 0.0, 0.05)
 """Which part of what accounting is sent never comes."""
 MUCH_LATER_MS = 5_400_000
 INVENTORY: Inventory = {
-    (f"n{pair}{letter}", index): Place(f"n{pair}{letter}/{index}", model="H100")
+    (f"n{pair}{letter}", index): GresDevice(f"n{pair}{letter}/{index}", model="H100")
     for pair in range(JOBS // JOBS_OF_A_NODE)
     for letter in "ab"
     for index in range(GPUS)

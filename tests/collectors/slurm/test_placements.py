@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from collectors.slurm import rest
-from collectors.slurm.inventory import Inventory, Place
+from collectors.slurm.inventory import GresDevice, Inventory
 from collectors.slurm.jobs import Site, lifecycle, profile_is_a_guess
 from collectors.slurm.rows import placement_rows
 from collectors.slurm.tres import gres
@@ -27,7 +27,7 @@ JOB: dict[str, Any] = {
     "gres_detail": ["gpu:h100:2(IDX:0,2)", "gpu:h100:2(IDX:0,2)", "gpu:h100:1(IDX:3)"],
 }
 INVENTORY: Inventory = {
-    (node, index): Place(f"GPU-{node}-{index}", model="NVIDIA H100", memory_bytes=80 << 30, pool="train")
+    (node, index): GresDevice(f"GPU-{node}-{index}", model="NVIDIA H100", memory_bytes=80 << 30, pool="train")
     for node in ("g1", "g2")
     for index in range(4)
 }
@@ -83,12 +83,12 @@ def test_a_node_without_gpus_of_the_job_loses_what_accounting_assumed() -> None:
 
 def test_instances_and_shards_have_their_units() -> None:
     mig = [*JOB["gres_detail"][:2], "gpu:h100_3g.40gb:1(IDX:3)"]
-    inventory = {**INVENTORY, ("g3", 3): Place("GPU-x", "MIG-y", model="NVIDIA H100", device_units=7)}
+    inventory = {**INVENTORY, ("g3", 3): GresDevice("GPU-x", "MIG-y", model="NVIDIA H100", device_units=7)}
     assert columns(
         placed(inventory=inventory, gres_detail=mig)[-1:], "device_id", "partition_id", "units", "partition_profile"
     ) == [("GPU-x", "MIG-y", 3, "3g.40gb")]
     shards = [*JOB["gres_detail"][:2], "shard:5(0/8,4/8,1/8)"]
-    inventory = {**INVENTORY, ("g3", 1): Place("GPU-s1", device_units=8)}
+    inventory = {**INVENTORY, ("g3", 1): GresDevice("GPU-s1", device_units=8)}
     assert columns(placed(inventory=inventory, gres_detail=shards)[-2:], "device_id", "units", "gpus") == [
         ("GPU-s1", 4, None),
         (None, None, 0.125),
@@ -99,7 +99,7 @@ def test_an_index_that_slurm_and_the_inventory_call_otherwise_names_no_device() 
     """Slurm was seen to number instances otherwise for a while after its restart."""
     mig = {"nodes": "g3", "node_count": 1, "tres_alloc_str": "gres/gpu=1", "gres_detail": ["gpu:h100_1g.10gb:1(IDX:3)"]}
     for units, device, reported in ((3, None, 1), (1, "GPU-x", 1), (None, "GPU-x", 1)):
-        inventory = {("g3", 3): Place("GPU-x", "MIG-y", units, model="NVIDIA H100", device_units=7)}
+        inventory = {("g3", 3): GresDevice("GPU-x", "MIG-y", units, model="NVIDIA H100", device_units=7)}
         assert columns(placed(inventory=inventory, **mig), "device_id", "units") == [(device, reported)]
         (job,) = rest.read_jobs({"jobs": [controlled(**(JOB | mig))]}).records
         findings = placement_rows([job], SITE, inventory, NOW).rows.get("findings", [])

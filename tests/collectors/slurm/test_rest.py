@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct
 from collectors.slurm.files import read_text
-from collectors.slurm.inventory import Place
+from collectors.slurm.inventory import GresDevice
 from collectors.slurm.jobs import Site
 from collectors.slurm.rows import lifecycle_rows, placement_rows
 from collectors.slurm.sources import Rest
@@ -45,7 +45,7 @@ def test_the_controllers_json_names_devices_by_node_in_order(new: bool) -> None:
     assert not parsed.problems
     (job,) = parsed.records
     assert (job.ended_at, job.limit_seconds) == (None, None)
-    inventory = {(node, index): Place(f"{node}/{index}") for node in ("g1", "g2") for index in range(4)}
+    inventory = {(node, index): GresDevice(f"{node}/{index}") for node in ("g1", "g2") for index in range(4)}
     rows = placement_rows([job], SITE, inventory, NOW).rows["events"]
     assert [(row["allocation_id"], row["device_id"]) for row in rows] == [
         ("9", "g1/0"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collectors.errors import CollectorError
 from collectors.slurm import scontrol
 from collectors.slurm.files import read_text
-from collectors.slurm.inventory import Place, read_inventory
+from collectors.slurm.inventory import GresDevice, read_inventory
 from collectors.slurm.jobs import Site
 from collectors.slurm.nodes import NodeInputs, changes, shares_per_gpu
 from ingest.check_rows import check_rows
@@ -109,7 +109,9 @@ def turns(
         {} if unavailable is None else {"g1": at(unavailable)},
         {"g1": [(at(start), None if end is None else at(end)) for start, end in held]},
     )
-    found, _ = changes(scontrol.read_nodes(text, SITE).records, look, SITE, {("g1", 0): Place("GPU-a", model="H100")})
+    found, _ = changes(
+        scontrol.read_nodes(text, SITE).records, look, SITE, {("g1", 0): GresDevice("GPU-a", model="H100")}
+    )
     return [((row["ts"] - NOW).total_seconds(), row["state"]) for row in found.rows.get("devices", [])]
 
 
@@ -193,7 +195,7 @@ def test_a_reason_that_is_another_nodes_record_is_not_believed() -> None:
 def test_an_inventory_is_a_csv_and_its_mistakes_are_named(tmp_path: Path) -> None:
     path = tmp_path / "inventory.csv"
     path.write_text("index,node,device_id,units,partition_id,device_units\n3,g1,GPU-a,2,MIG-b,7\n", encoding="utf-8")
-    assert read_inventory(path) == {("g1", 3): Place("GPU-a", "MIG-b", 2, device_units=7)}
+    assert read_inventory(path) == {("g1", 3): GresDevice("GPU-a", "MIG-b", 2, device_units=7)}
     for text, says in (
         ("node,index\n", "no column device_id"),
         ("node,index,device_id\ng1,x,GPU-a\n", "line 2: invalid literal"),

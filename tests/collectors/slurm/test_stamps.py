@@ -17,7 +17,7 @@ from billing.close import close
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
 from billing.verify import verify
 from collectors.slurm import sacct
-from collectors.slurm.inventory import Place
+from collectors.slurm.inventory import GresDevice
 from collectors.slurm.jobs import Site
 from collectors.slurm.rows import lifecycle_rows, placement_rows
 from collectors.slurm.tres import Gres
@@ -30,7 +30,7 @@ SEED = str(drawn_seed(__name__))
 BEGUN = datetime(2026, 10, 1, 10, tzinfo=UTC)
 SITE = Site(cluster="alpha")
 NODES, GPUS, JOBS = 5, 4, 12
-INVENTORY = {(f"n{node}", index): Place(f"n{node}/{index}") for node in range(NODES) for index in range(GPUS)}
+INVENTORY = {(f"n{node}", index): GresDevice(f"n{node}/{index}") for node in range(NODES) for index in range(GPUS)}
 A_MILLISECOND_OR_TWO = Fraction(1, 20)
 """A start again is told one later than the end before it."""
 

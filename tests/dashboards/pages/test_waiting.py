@@ -15,12 +15,13 @@ from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import Stores
 from access.settings import AccessSettings
-from billing.insights.now import reported
+from billing.insights.now import moment, reported
 from dashboards.filters import filters_of
+from dashboards.format import duration
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import queues
-from dashboards.pages.queues.waiters import expected, waiting
+from dashboards.pages.queues.waiters import expected, known_until, waiting
 from dashboards.pages.workload.waits import wait_cards, waits_of
 from gpuledger.client import Client
 from tests.dashboards.browser import MARKS, picture, tab
@@ -121,6 +122,22 @@ def test_the_list_has_as_many_as_the_queues_count(house: Store, search: str) -> 
     for row in waiting(house, filters):
         listed[row["queue"]] = listed.get(row["queue"], 0) + 1
     assert listed == counted
+
+
+def test_nobody_has_waited_longer_than_facts_reach(house: Store, jobs: Sequence[dict[str, Any]]) -> None:
+    """In a period that goes on: to the newest fact, not to the period's end."""
+    now = moment(house, datetime.now(UTC))
+    assert now is not None
+    newest, search = now.after, "?period=2026-10-01..2027-08-01&cluster=q"
+    filters = filters_of(house, search)
+    assert filters.period is not None
+    assert newest < filters.period.end - timedelta(days=1)
+    for row in waiting(house, filters):
+        assert 0 <= row["waited_seconds"] <= (newest - row["since"]).total_seconds() + 0.001
+    longest = max(row["waited_seconds"] for row in waiting(house, filters))
+    counted = filters.rows(house, queues.__file__, "by_queue", end=known_until(house, filters))
+    assert max(row["oldest_seconds"] for row in counted if row["waiting"]) == pytest.approx(longest, abs=0.01)
+    assert f"'{duration(longest)}'" in str(show(house, ANYBODY, "/queues", search).page)
 
 
 def test_a_filter_does_not_move_anybody_up(house: Store) -> None:

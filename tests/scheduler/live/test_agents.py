@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from collectors.jobs.processes import Processes
 from collectors.jobs.wire import Answer, Report, read_answer
-from collectors.jobs.worker import Place, Worker
+from collectors.jobs.worker import RankEnvironment, Worker
 from scheduler.live import agents
 from scheduler.live.agents import Agents
 from scheduler.live.http import build_app
@@ -820,7 +820,7 @@ def test_real_ranks_that_go_on_hear_of_their_new_world(tmp_path: Path) -> None:
             return read_answer(service.hear_agent(name, report.model_dump(mode="json")))
 
         processes = Processes(tmp_path / name, 1, lease=tmp_path / f"{name}.lease")
-        workers[name] = Worker(processes, Place("127.0.0.1"), exchange, 1.0, 1.0)
+        workers[name] = Worker(processes, RankEnvironment("127.0.0.1"), exchange, 1.0, 1.0)
     program = tmp_path / "program.py"
     program.write_text(ELASTIC)
     command = [sys.executable, "-I", "-S", str(program), str(tmp_path)]

@@ -1,25 +1,30 @@
-"""Durations in Prometheus's notation: `90s`, `15m`, `1h30m`, `2d`; in seconds here."""
+"""Durations in Prometheus's notation: `90s`, `15m`, `1h30m`, `2d`, also `1.5h`; in seconds here."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import BeforeValidator
 
 _UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_WHOLE = re.compile(r"(?:\d+[wdhms])+")
-_PART = re.compile(r"(\d+)([wdhms])")
+_PART = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([wdhms])")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def seconds_of(text: str) -> int | float:
+    """Of a text like `1h30m`. Errors: ValueError saying what fits."""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError("expected a duration like 90s, 15m, 1h30m or 2d")
+    found = sum((Decimal(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Decimal(0))
+    return int(found) if found == int(found) else float(found)
 
 
 def parse_duration(value: object) -> object:
-    """Seconds of a text like `1h30m`; a number means seconds. Errors: ValueError saying what fits."""
-    if isinstance(value, str):
-        if not _WHOLE.fullmatch(value):
-            raise ValueError("expected a duration like 90s, 15m, 1h30m or 2d")
-        return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-    return value
+    """Seconds of a text; a number means seconds. Errors: as `seconds_of`."""
+    return seconds_of(value) if isinstance(value, str) else value
 
 
 def is_duration(value: object) -> bool:

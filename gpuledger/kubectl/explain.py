@@ -1,0 +1,103 @@
+"""Why an ElasticJob waits, as the operator says in its status, and where its pods are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from collectors.kubernetes.objects import Object, at, child, condition, created, items, name, namespace, text
+
+WAITS = ("Pending", "Starting", "Suspended")
+
+
+def explanation(job: Object, pods: Sequence[Object]) -> dict[str, Any]:
+    """What is known of it. since: when the state began, as far as its conditions tell."""
+    status, spec = child(job, "status"), child(job, "spec")
+    expected = child(status, "expectedStart")
+    return {
+        "namespace": namespace(job),
+        "name": name(job),
+        "state": text(status, "state") or None,
+        "since": _since(job),
+        "reason": text(status, "reason"),
+        "message": text(status, "message"),
+        "tenant": text(status, "tenant") or text(spec, "tenant") or None,
+        "queue": text(spec, "queue"),
+        "attempt": status.get("attempt"),
+        "gpus_per_replica": spec.get("gpusPerReplica", 1),
+        "min_replicas": child(spec, "scaling").get("minReplicas", 1),
+        "max_replicas": child(spec, "scaling").get("maxReplicas", 1),
+        "replicas": status.get("replicas"),
+        "ready_replicas": status.get("readyReplicas"),
+        "nodes": status.get("nodes", []),
+        "expected_start": {key: at(expected.get(key)) for key in ("from", "to")} if expected else None,
+        "job_id": text(status, "jobId"),
+        "conditions": [
+            {key: text(one, key) for key in ("type", "status", "reason", "message")}
+            for one in items(status, "conditions")
+        ],
+        "pods": [_pod(one) for one in sorted(pods, key=name)],
+    }
+
+
+def _since(job: Object) -> datetime | None:
+    state = text(child(job, "status"), "state")
+    kind = {"Pending": "QuotaReserved", "Starting": "PodsReady", "Running": "PodsReady"}.get(state, "Finished")
+    return at(condition(job, kind).get("lastTransitionTime")) or (created(job) if state in ("", "Pending") else None)
+
+
+def _pod(pod: Object) -> dict[str, Any]:
+    """waits: why it has not started, in the words of the scheduler or the kubelet."""
+    unscheduled = condition(pod, "PodScheduled")
+    waits = text(unscheduled, "message") if text(unscheduled, "status") == "False" else ""
+    for container in items(child(pod, "status"), "containerStatuses"):
+        waiting = child(container, "state", "waiting")
+        waits = waits or ": ".join(one for one in (text(waiting, "reason"), text(waiting, "message")) if one)
+    return {
+        "name": name(pod),
+        "phase": text(child(pod, "status"), "phase") or "Unknown",
+        "node": text(child(pod, "spec"), "nodeName"),
+        "waits": waits,
+    }
+
+
+def lines(told: Mapping[str, Any], now: datetime) -> list[str]:
+    """The same for people."""
+    least, most, each = told["min_replicas"], told["max_replicas"], told["gpus_per_replica"]
+    replicas = f"{least} to {most} replicas" if least != most else f"{least} replica{'s' * (least != 1)}"
+    state = told["state"] or "not seen by the operator yet"
+    found = [
+        f"{told['namespace']}/{told['name']}: {state}{_age(told['since'], now)}",
+        f"  asks for {replicas}, {each} GPU{'s' * (each != 1)} each, in queue {told['queue'] or 'default'}, "
+        f"tenant {told['tenant'] or 'of its namespace'}",
+    ]
+    if told["state"] is None:
+        return [*found, "  next: kubectl -n gpuledger get deployment gpuledger-operator"]
+    if told["replicas"]:
+        found.append(f"  {told['ready_replicas']} of {told['replicas']} pods are ready, on {', '.join(told['nodes'])}")
+    if told["message"] or told["reason"]:
+        why = "why it waits" if told["state"] in WAITS else "reason"
+        found.append(f"  {why}: {told['reason']}{': ' if told['reason'] and told['message'] else ''}{told['message']}")
+    if expected := told["expected_start"]:
+        found.append(f"  expected start: {_clock(expected['from'])} to {_clock(expected['to'])}")
+    waiting = [one for one in told["pods"] if one["phase"] not in ("Running", "Succeeded")]
+    return [*found, *(f"  pod {_pod_line(one)}" for one in waiting)]
+
+
+def _pod_line(pod: Mapping[str, str]) -> str:
+    place = f" on {pod['node']}" if pod["node"] else ""
+    return f"{pod['name']}: {pod['phase']}{place}{', ' + pod['waits'] if pod['waits'] else ''}"
+
+
+def _age(since: datetime | None, now: datetime) -> str:
+    if since is None:
+        return ""
+    minutes = max(0, int((now - since).total_seconds()) // 60)
+    days, hours = minutes // 1440, minutes // 60 % 24
+    spoken = f"{days} d {hours} h" if days else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+    return f" for {spoken}, since {_clock(since)}"
+
+
+def _clock(when: datetime | None) -> str:
+    return f"{when:%F %R}Z" if when else "unknown"

@@ -1,0 +1,71 @@
+"""Who holds which devices of a node at the newest instant for which facts came. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gpuledger.documents import Now, NowAllocation
+
+COLUMNS = ("device", "model", "share", "tenant", "namespace", "workload", "since", "used")
+
+
+def holders(
+    node: str, now: Now, devices: Sequence[Mapping[str, Any]] | None, pods: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """A row for each device of the node and each that holds a part of it; a free device has no holder.
+
+    devices: the fleet's, of the view v_devices; None: the token may not see them, and only what one node alone holds is
+    told by device.   pods: names by UID.
+    """
+    here = [one for one in now.allocations if node in one.nodes]
+    if devices is None:
+        return [row for one in here for row in _of_allocation(one, pods)]
+    rows, seen = [], set()
+    for device in sorted((one for one in devices if one["node"] == node), key=lambda one: str(one["device_id"])):
+        held = [
+            (one, part)
+            for one in here
+            for part in one.devices
+            if one.cluster == device["cluster"] and part.device_id == device["device_id"]
+        ]
+        seen |= {(one.cluster, one.allocation_id) for one, _ in held}
+        known = {"cluster": device["cluster"], "device": device["device_id"], "model": device["model"]}
+        state = "" if device["state"] == "available" else str(device["state"])
+        rows += [{**known, "state": state, **_holder(one, part.units, part.device_units, pods)} for one, part in held]
+        if not held:
+            rows.append({**known, "state": state or "free"})
+    # Kubernetes names a node before an agent names the device.
+    rows += [
+        {"cluster": one.cluster, "device": None, **_holder(one, 0, 0, pods)}
+        for one in here
+        if (one.cluster, one.allocation_id) not in seen and not _elsewhere(one, devices)
+    ]
+    return rows
+
+
+def _elsewhere(allocation: NowAllocation, devices: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all its devices are known."""
+    known = {(one["cluster"], one["device_id"]) for one in devices}
+    return bool(allocation.devices) and all((allocation.cluster, one.device_id) in known for one in allocation.devices)
+
+
+def _of_allocation(allocation: NowAllocation, pods: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    if len(allocation.nodes) > 1 or not allocation.devices:
+        yield {"cluster": allocation.cluster, "device": None, **_holder(allocation, 0, 0, pods)}
+        return
+    for one in allocation.devices:
+        held = _holder(allocation, one.units, one.device_units, pods)
+        yield {"cluster": allocation.cluster, "device": one.device_id, **held}
+
+
+def _holder(allocation: NowAllocation, units: int, of: int, pods: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "share": f"{units}/{of}" if of else None,
+        "tenant": allocation.tenant,
+        "namespace": allocation.project,
+        "workload": pods.get(allocation.workload_id, allocation.workload_id),
+        "workload_id": allocation.workload_id,
+        "since": allocation.since,
+        "used": allocation.used_5,
+    }

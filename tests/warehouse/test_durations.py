@@ -1,0 +1,29 @@
+"""Durations in Prometheus's notation, wherever somebody writes one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from ingest.senders import _span
+from scheduler.settings import _duration
+from warehouse.durations import parse_duration, seconds_of
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("15m", 900), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172_800), ("1w", 604_800), ("0.5s", 0.5)],
+)
+def test_a_duration_is_the_same_in_rules_in_the_scheduler_s_settings_and_in_permissions(
+    text: str, seconds: float
+) -> None:
+    assert seconds_of(text) == parse_duration(text) == _duration(text) == seconds
+    assert _span(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "1h 30m", "1.h", "-1h", "2y", "h", f"{'9' * 10}w"])
+def test_what_is_none_is_refused(text: str) -> None:
+    for parse in (seconds_of, parse_duration, _duration, _span):
+        with pytest.raises(ValueError, match="expected"):
+            parse(text)
