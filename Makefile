@@ -13,8 +13,8 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test check coverage mutants docs lint audit bench bench-year focus-validator \
-  kubernetes-tools clean
+.PHONY: help demo dev test check cluster-test coverage mutants docs lint audit bench bench-year \
+  focus-validator kubernetes-tools clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
@@ -29,6 +29,12 @@ test: $(VENV)/.dev  ## the tests but the exhaustive ones
 
 check: $(VENV)/.dev  ## all tests: also golden files, random histories, kills, real peers; what CI runs
 	$(RUN)/pytest -n 3 --dist worksteal $(PYTEST)
+
+# Each test empties the same database, which is made for the run and dropped after it: one worker.
+cluster-test: $(VENV)/.dev  ## the ledger's tests on a ClickHouse cluster: URL=clickhouse://user@db1,db2 CLUSTER=name
+	@test -n "$(URL)" -a -n "$(CLUSTER)" || { echo "make cluster-test URL=clickhouse://user@db1,db2 CLUSTER=name"; exit 2; }
+	GPULEDGER_TEST_CLUSTER_URL="$(URL)" GPULEDGER_TEST_CLUSTER="$(CLUSTER)" \
+	  $(RUN)/pytest -n 0 tests/billing tests/ingest tests/warehouse $(PYTEST)
 
 coverage: $(VENV)/.dev  ## the tests, and which lines they reach; it takes half as long again
 	$(RUN)/pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST)

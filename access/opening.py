@@ -46,7 +46,9 @@ def _usual(warehouse: Store) -> str:
         folder.chmod(0o700)
         return f"sqlite:///{folder / FILE}"
     state = os.environ.get("STATE_DIRECTORY", "") or str(Path.home() / ".local" / "share" / "gpuledger")
-    of = re.sub(r"[^A-Za-z0-9.-]", "_", f"{parts.hostname}-{parts.port or 8123}-{warehouse.database}")
+    # A cluster's nodes may be named in another order tomorrow.
+    where = warehouse.cluster or f"{parts.hostname}-{parts.port or 8123}"
+    of = re.sub(r"[^A-Za-z0-9.-]", "_", f"{where}-{warehouse.database}")
     path = Path(state.partition(":")[0]) / f"access-{of}.sqlite"
     log.warning(
         "access store: %s holds users, tokens and sessions, on this machine alone; where several servers or machines "

@@ -33,7 +33,6 @@ EXAMPLES: Mapping[str, str] = {
     "invoice credit": 'GL-2026-00007 --amount 5.00 --reason "an outage on the 7th"',
     "invoice void": 'GL-2026-00008 --reason "sent to the wrong entity"',
     "budget": "--period 2026-10",
-    "doctor": "",
     "rates list": "",
     "rates show": "",
     "rates history": "",

@@ -79,6 +79,8 @@ def target(url: str, sender: Sender, token_file: Path | None = None, ca_file: Pa
     scheme = urlsplit(url).scheme
     if scheme in ("http", "https"):
         return ReceiverTarget(url, sender, token_file, ca_file)
+    if scheme in ("clickhouse", "clickhouses") and "," in urlsplit(url).netloc:
+        raise IngestError(url, "an agent delivers to one address", "Give it one node, or a proxy before all of them")
     if scheme in ("clickhouse", "clickhouses"):
         return ClickHouseTarget(url, sender, token_file, ca_file)
     raise IngestError(

@@ -28,7 +28,7 @@ from tests.collectors.exporters.serving import Exporter, serving
 from tests.draws import ALL, SEED, keep_seed
 from tests.exhaustive import is_exhaustive
 from tests.patience import PATIENCE_SECONDS
-from tests.stores import Reused, engine_that_stays, fresh_store, keep_stores
+from tests.stores import CLUSTER_URL, Reused, ReusedOnCluster, engine_that_stays, fresh_store, keep_stores
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ FIRST = (
     "test_a_program_on_two_nodes",
     "test_a_day_that_prometheus_pushes",
 )
-REUSED = Reused()
+REUSED = ReusedOnCluster() if CLUSTER_URL in os.environ else Reused()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -116,6 +116,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_exhaustive(item.nodeid):
             item.add_marker("exhaustive")
+    if CLUSTER_URL in os.environ:
+        items[:] = [item for item in items if "store_of_all" in getattr(item, "fixturenames", ())]
     # Each step of the life begins with the books of the step before. What comes first stays with one worker; of what
     # comes later others steal, and would take all steps before theirs again. Nor does a dear test come last, when the
     # other workers have nothing left to do.
@@ -131,6 +133,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_sessionfinish() -> None:
     REUSED.close()
+    if isinstance(REUSED, ReusedOnCluster):
+        REUSED.drop()
 
 
 @pytest.fixture

@@ -9,15 +9,18 @@ import functools
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import clickhouse_connect
 import pytest
 
 from warehouse.chain import CHAINED, adopt
-from warehouse.store import EmbeddedStore, Store, identifier, migrate, open_store
+from warehouse.cluster import cluster_name
+from warehouse.store import EmbeddedStore, ServerStore, Store, identifier, migrate, open_store
 
 
 def fresh_store(folder: Path | str, *fill: Callable[[Store], None]) -> Store:
@@ -92,6 +95,43 @@ class Reused:
 
     def close(self) -> None:
         if self._store is not None:
+            self._store.close()
+            self._store = None
+
+
+CLUSTER_URL, CLUSTER = "GPULEDGER_TEST_CLUSTER_URL", "GPULEDGER_TEST_CLUSTER"
+"""Where make cluster-test says which nodes there are, and what they are called together. The database is ours."""
+
+
+class ReusedOnCluster:
+    """The same on a ClickHouse cluster that somebody has: in a database of its own, which is dropped in the end."""
+
+    def __init__(self) -> None:
+        self._store: ServerStore | None = None
+
+    def store(self) -> Store:
+        if self._store is None:
+            parts = urlsplit(os.environ[CLUSTER_URL])
+            opened = open_store(parts._replace(path=f"/gpuledger_test_{uuid.uuid4().hex[:12]}").geturl())
+            assert isinstance(opened, ServerStore)
+            migrate(opened, os.environ[CLUSTER])
+            self._store = opened
+        store = self._store
+        sql = "SELECT name FROM system.tables WHERE database = currentDatabase() AND total_rows > 0 ORDER BY name"
+        filled = [str(row["name"]) for row in store.rows(sql)]
+        for name in filled:
+            if name != "schema_migrations":
+                store.command(f"TRUNCATE TABLE {identifier(name)} SETTINGS alter_sync = 2")
+        adopt(store)
+        return store
+
+    def close(self) -> None:
+        """Between two tests there is nothing to close: other stores may be open beside this one."""
+
+    def drop(self) -> None:
+        if self._store is not None:
+            on = f"ON CLUSTER {cluster_name(self._store.cluster)}"
+            self._store.command(f"DROP DATABASE IF EXISTS {self._store.database} {on} SYNC")
             self._store.close()
             self._store = None
 

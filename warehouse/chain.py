@@ -62,6 +62,7 @@ class Head(NamedTuple):
 
 def head(store: Store, table: str) -> Head:
     """Where the table's chain ends now. Ask before you read what the next rows are computed from."""
+    store.catch_up(table, "chain_heads")
     (last,) = store.rows(read_sql(__file__, "chained/last_link", table=identifier(table)), {"chain": table})
     return Head(**last)
 
@@ -137,6 +138,8 @@ def _insert(store: Store, table: str, batch: pa.Table, first: int, digest: str, 
     for attempt in range(TRIES):
         # A kill can leave a token noted without its rows (ingest/write.py): nothing stands there, the next is free.
         store.insert(table, batch, f"{table} after {previous} {attempt}")
+        # On a cluster, what took the place may be on another node as yet.
+        store.catch_up(table)
         found = store.rows(read_sql(__file__, "chained/link_at", table=identifier(table)), {"position": first})
         if found:
             if [row["digest"] for row in found] == [digest]:

@@ -1,4 +1,5 @@
-"""One client for the store, embedded or served: `chdb:///path`, `chdb://memory`, `clickhouse://user@host:8123/db`.
+"""One client for the store, embedded or served: `chdb:///path`, `chdb://memory`, `clickhouse://user@host:8123/db`
+(of a cluster, `clickhouse://user@db1:8123,db2:8123/db`).
 
     with open_store("chdb:///var/lib/gpuledger") as store:
         rows = store.rows("SELECT count() AS n FROM events WHERE cluster = {cluster:String}", {"cluster": "c1"})
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
+from warehouse import cluster as clustered
 from warehouse.chain import adopt
 from warehouse.engine import import_engine
 from warehouse.errors import StoreError, StoreHeldError
@@ -34,6 +36,8 @@ from warehouse.turns import Turns, TurnsBetween
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from warehouse.checked_responses import AskedNode
 
 DEFAULT_STORE = "chdb://" + str(Path.home() / ".local" / "share" / "gpuledger")
 DATABASE = "gpuledger"
@@ -105,6 +109,9 @@ class Store:
     Columns of times come back as aware UTC datetimes, decimals as Decimal, NULL as None.
     """
 
+    cluster = ""
+    """The ClickHouse cluster on all nodes of which the store is; empty: it is in one place."""
+
     def __init__(self, url: str, client: Any, database: str = DATABASE, turns: Turns | None = None) -> None:
         self.url = _without_password(url)
         self.database = database
@@ -171,8 +178,14 @@ class Store:
 
     def turn(self, at: str = "writing", together: bool = False) -> contextlib.AbstractContextManager[None]:
         """A lock on what must not happen concurrently in any process (warehouse.turns). The default one keeps writing
-        pushed rows (shared) apart from issuing a month (exclusive). Not reentrant."""
+        pushed rows (shared) apart from issuing a month (exclusive). Not reentrant. On a cluster, the node that this
+        connection asks has caught up with the others when the turn begins."""
         return self._turns.turn(at, together)
+
+    def catch_up(self, *tables: str) -> None:
+        """On a cluster: waits until the node that this connection asks has what other nodes had written of the tables
+        (by default of all). What was acknowledged is then found here. Elsewhere there is nothing to wait for.
+        Errors: StoreError if it does not get it, because Keeper or the node that has it is away."""
 
     def another(self, database: str = "") -> Store:
         """A second connection to the same store (or to another database of it, which it creates), so that long and
@@ -205,6 +218,10 @@ class Store:
     def exchange(self, one: str, other: str) -> None:
         """Lets two tables trade places at once; the statement takes no parameters."""
         self.command(f"EXCHANGE TABLES {identifier(one)} AND {identifier(other)}")
+
+    def drop(self, table: str) -> None:
+        """Drops a table, wherever it is; that there is none is fine."""
+        self.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": table})
 
     def close(self) -> None:
         with self._lock:
@@ -331,47 +348,162 @@ def _host(name: str) -> str:
     return f"[{name}]" if ":" in name else name
 
 
+def _nodes_of(url: str) -> list[str]:
+    """The nodes that a URL names, `host:port` each.   Errors: StoreError if one is none."""
+    parts = urlsplit(url)
+    port = 8443 if parts.scheme == "clickhouses" else 8123
+    found = []
+    for one in (parts.netloc.rpartition("@")[2] or "localhost").split(","):
+        try:
+            node = urlsplit(f"//{one}")
+            found.append(f"{_host(node.hostname or 'localhost')}:{node.port or port}")
+        except ValueError as error:
+            raise StoreError(
+                _without_password(url), f"{one[:60]!r} is not HOST:PORT ({error})", "As in db1:8123,db2:8123"
+            ) from error
+    return found
+
+
+def _first_that_answers(url: str, nodes: Sequence[str], database: str, connect: Params) -> tuple[Any, AskedNode]:
+    """A client of the first node that answers, which has the database then. Errors: StoreError as the last one's."""
+    import clickhouse_connect
+    from clickhouse_connect.driver.exceptions import OperationalError
+
+    from warehouse.checked_responses import ask_one_of, check_responses
+
+    nodes = [*dict.fromkeys(nodes)]
+    for number, node in enumerate(nodes, 1):
+        where = urlsplit(f"//{node}")
+        with _store_errors(url):
+            try:
+                how = {**connect, "host": where.hostname, "port": where.port}
+                admin = clickhouse_connect.get_client(**how)
+                admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
+                admin.close()
+                client = clickhouse_connect.get_client(**how, database=database)
+            except (OperationalError, OSError):
+                if number == len(nodes):
+                    raise
+                continue
+            check_responses(client)
+            return client, ask_one_of(client, nodes, node)
+    raise AssertionError(nodes)
+
+
 def database_of(url: str) -> str:
     """The database that the URL of a ClickHouse server names."""
     return urlsplit(url).path.strip("/") or DATABASE
 
 
 class ServerStore(Store):
-    """A ClickHouse server over HTTP. user: who asks it.   http_url: where."""
+    """A ClickHouse server, or the nodes of a cluster, over HTTP: `clickhouse://user@db1:8123,db2:8123/db`.
 
-    def __init__(self, url: str, database: str = "", turns: Turns | None = None) -> None:
-        import clickhouse_connect
+    A connection asks one node, the first in the URL that answers when it is opened. If that node cannot be reached any
+    more, the statement fails, and the next one asks the next node: what was in the middle of something (a close and its
+    working tables) fails and is begun anew by whoever repeats it.
 
-        from warehouse.checked_responses import check_responses
+    user: who asks.   http_url: where, now.   cluster: of whose nodes all have the store; empty: it is on one server.
+    """
 
+    def __init__(self, url: str, database: str = "", turns: Turns | None = None, node: str = "") -> None:
+        """node: which of the URL's is asked first."""
         parts = urlsplit(url)
+        self._full_url = url
+        self._secure = parts.scheme == "clickhouses"
+        self._nodes = _nodes_of(url)
         database = database or database_of(url)
         connect: dict[str, Any] = {
-            "host": parts.hostname or "localhost",
-            "port": parts.port or (8443 if parts.scheme == "clickhouses" else 8123),
             "username": parts.username or "default",
             "password": parts.password or _password(),
-            "secure": parts.scheme == "clickhouses",
+            "secure": self._secure,
         }
-        self._full_url = url
         self.user = str(connect["username"])
-        self.http_url = f"{'https' if connect['secure'] else 'http'}://{_host(connect['host'])}:{connect['port']}/"
-        with _store_errors(url):
-            admin = clickhouse_connect.get_client(**connect)
-            admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
-            admin.close()
-            client = clickhouse_connect.get_client(**connect, database=database)
-            check_responses(client)
+        client, self._at = _first_that_answers(url, [*([node] if node else ()), *self._nodes], database, connect)
         self._is_first = turns is None
         super().__init__(url, client, database, turns or TurnsBetween(lambda: ServerStore(url, database, Turns())))
+        found = self.rows(read_sql(__file__, "clustered/store_of"))
+        if found:
+            self._belongs_to(clustered.cluster_of(found[0]["comment"]))
+
+    @property
+    def http_url(self) -> str:
+        return f"{'https' if self._secure else 'http'}://{self._at.node}/"
 
     def another(self, database: str = "") -> Store:
-        return ServerStore(self._full_url, database or self.database, self._turns)
+        return ServerStore(self._full_url, database or self.database, self._turns, self._at.node)
+
+    @contextlib.contextmanager
+    def turn(self, at: str = "writing", together: bool = False) -> Iterator[None]:
+        with self._turns.turn(at, together):
+            self.catch_up()
+            yield
+
+    def catch_up(self, *tables: str) -> None:
+        if not self.cluster:
+            return
+        behind = tables or [row["table"] for row in self.rows(read_sql(__file__, "clustered/behind"))]
+        for table in behind:
+            self.command(f"SYSTEM SYNC REPLICA {identifier(table)} LIGHTWEIGHT")
+
+    def create_like(self, new: str, table: str) -> None:
+        if engine := self._replicated_engine(table):
+            like = clustered.like(identifier(new), engine, self.cluster, self.database)
+            self._publish(f"CREATE TABLE {new}{self._on_cluster()} AS {identifier(table)} ENGINE = {like}")
+        else:
+            super().create_like(new, table)
+
+    def exchange(self, one: str, other: str) -> None:
+        if self._replicated_engine(one):
+            self._publish(f"EXCHANGE TABLES {identifier(one)} AND {identifier(other)}{self._on_cluster()}")
+        else:
+            super().exchange(one, other)
+
+    def drop(self, table: str) -> None:
+        if self._replicated_engine(table):
+            self._publish(f"DROP TABLE IF EXISTS {identifier(table)}{self._on_cluster()} SYNC")
+        else:
+            super().drop(table)
+
+    def names_nodes(self) -> bool:
+        """Whether the URL names several nodes, and this is its database."""
+        return len(self._nodes) > 1 and self.database == database_of(self._full_url)
+
+    def begin_cluster(self, cluster: str) -> None:
+        """Lets the store, which has no schema yet, be on all nodes of the cluster. Errors: LedgerError if it cannot."""
+        clustered.check_cluster(self, cluster)
+        self._belongs_to(cluster)
+        self.command(f"CREATE DATABASE IF NOT EXISTS {identifier(self.database)}{self._on_cluster()}")
+
+    def complete_cluster(self) -> None:
+        """Creates what a node of the cluster lacks, such as one that was added."""
+        for statement in clustered.everywhere(self, self.cluster):
+            self.command(statement)
 
     def close(self) -> None:
         if self._is_first:
             self._turns.close()
         super().close()
+
+    def _belongs_to(self, cluster: str) -> None:
+        self.cluster = cluster
+        for name, value in (clustered.SETTINGS if cluster else {}).items():
+            self._client.set_client_setting(name, value)
+
+    def _on_cluster(self) -> str:
+        return f" ON CLUSTER {clustered.cluster_name(self.cluster)}"
+
+    def _replicated_engine(self, table: str) -> str:
+        """The engine of a table that all nodes have; empty: it is on this one alone, or not there."""
+        if not self.cluster:
+            return ""
+        rows = self.rows(read_sql(__file__, "clustered/engine_of"), {"name": table})
+        engines = [str(row["engine_full"]) for row in rows]
+        return next((engine for engine in engines if engine.startswith("Replicated")), "")
+
+    def _publish(self, sql: str) -> None:
+        """Runs it on all nodes; one that is down follows when it is back."""
+        with self._lock, _store_errors(self.url):
+            self._client.command(sql, settings=clustered.PUBLISHING)
 
     @contextlib.contextmanager
     def staged(self, batch: pa.Table) -> Iterator[str]:
@@ -446,8 +578,11 @@ def migrations() -> Sequence[tuple[int, str, str]]:
     return [(int(path.name[:4]), path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.sql"))]
 
 
-def migrate(store: Store) -> list[str]:
+def migrate(store: Store, cluster: str = "") -> list[str]:
     """Creates or upgrades the schema. Answers the names of the migrations it applied; running it again applies none.
+
+    cluster: a store that has no schema yet is made on all nodes of this ClickHouse cluster (warehouse/cluster.py); one
+    that has knows by itself. Errors: LedgerError if the store is not this cluster's, or cannot be.
 
     Tables that are there already stay as they are, and views are made anew: so a store of before the first release,
     whose tables `_upgrade` changes, goes through the same migrations.
@@ -457,8 +592,11 @@ def migrate(store: Store) -> list[str]:
     if isinstance(store, ServedStore):
         store.check_schema()
         return []
-    store.command(read_sql(__file__, "schema_migrations"))
+    begun = _begin(store, cluster)
     done = {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
+    if begun and done:
+        step = "Name a node that has it first in --store: init creates it on this one, too"
+        raise StoreError(store.url, f"the node that answers lacks the store that cluster {cluster} has", step)
     known = {number for number, _, _ in migrations()}
     if done - known - BEFORE:
         raise StoreError(
@@ -472,7 +610,7 @@ def migrate(store: Store) -> list[str]:
     try:
         for number, name, text in migrations():
             if number not in done:
-                store.script(text)
+                define(store, text)
                 applied[number] = name
         if applied:
             adopt(store)
@@ -483,6 +621,37 @@ def migrate(store: Store) -> list[str]:
     if len(applied) < len(known):  # not of a new store
         drop_leftovers(store)
     return [*applied.values()]
+
+
+def _begin(store: Store, cluster: str) -> bool:
+    """Creates the table of migrations: its comment says of which cluster the store is. False: it is there already."""
+    is_there = store.rows(read_sql(__file__, "clustered/store_of"))
+    if cluster and is_there and store.cluster != cluster:
+        is_on = f"cluster {store.cluster}" if store.cluster else "one server"
+        step = "Name another database in --store: what there is stays where it is (docs/storage.md)"
+        raise StoreError(store.url, f"this store is on {is_on}, not on cluster {cluster}", step)
+    if is_there:
+        return False
+    if cluster:
+        if not isinstance(store, ServerStore):
+            raise StoreError(store.url, "is no ClickHouse server, and has no cluster", "Leave out --cluster")
+        store.begin_cluster(cluster)
+    elif isinstance(store, ServerStore) and store.names_nodes():
+        step = "Create it on all: gpuledger init --cluster NAME; after a node was added, name one that has it first"
+        raise StoreError(store.url, "the node that answers has no store, and is one of several", step)
+    define(
+        store,
+        read_sql(__file__, "schema_migrations").rstrip()
+        + (f"\nCOMMENT {text_literal(clustered.schema_comment(cluster))}" if cluster else ""),
+    )
+    store.catch_up("schema_migrations")
+    return True
+
+
+def define(store: Store, text: str) -> None:
+    """Runs the statements of a migration, on a cluster as they have to be there."""
+    for statement in split_statements(text):
+        store.command(clustered.on_cluster(statement, store.cluster, store.database) if store.cluster else statement)
 
 
 def _upgrade(store: Store, done: set[int]) -> None:
@@ -623,6 +792,7 @@ def _clickhouse_type(field: pa.Field) -> str:
         pa.uint64(): "UInt64",
         pa.uint32(): "UInt32",
         pa.bool_(): "Bool",
+        pa.null(): "String",  # of nothing but NULL
     }
     name = "DateTime64(3, 'UTC')" if pa.types.is_timestamp(kind) else names.get(kind)
     if name is None:

@@ -171,6 +171,7 @@ class _Mark:
 
     def _others(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Those that block us: who asked before us, and who asked after. A process that renewed too late goes last."""
+        self._store.catch_up("turns")
         rows = self._store.rows(read_sql(__file__, "turns_at"), {"at": self._at, "lease_ms": round(self._lease * 1000)})
         mine = [number for number, row in enumerate(rows) if row["holder"] == self._mine] or [len(rows)]
         parts = rows[: mine[0]], rows[mine[0] + 1 :]

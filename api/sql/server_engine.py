@@ -79,7 +79,7 @@ class ServerEngine:
 
     def __init__(self, store: ServerStore, limits: Limits, environment: Mapping[str, str] = os.environ) -> None:
         self._limits, self._environment = limits, environment
-        self._url, self._owner, self._database = store.http_url, store.user, store.database
+        self._store, self._owner, self._database = store, store.user, store.database
         self._bounds: dict[str, Mapping[str, int]] = {}
         # The system's authorities, or those of SSL_CERT_FILE; read once.
         self._tls = ssl.create_default_context()
@@ -105,7 +105,9 @@ class ServerEngine:
             reading = _Reading(time.monotonic() + float(asked["max_execution_time"]) + SLACK_SECONDS)
             try:
                 async with contextlib.AsyncExitStack() as stack:
-                    answer = await reading.in_time(stack.enter_async_context(_posted(client, self._url, text, asked)))
+                    answer = await reading.in_time(
+                        stack.enter_async_context(_posted(client, self._store.http_url, text, asked))
+                    )
                     yield reading.pieces(answer)
             except SqlError as error:
                 reading.over = reading.over or error.code not in (ENDED, TIMED_OUT)
@@ -121,7 +123,7 @@ class ServerEngine:
         given |= {f"param_{name}": value for name, value in params.items()}
         async with self._client(account) as client:
             await self._checked(client, account)
-            return await _answer(client, self._url, sql, given)
+            return await _answer(client, self._store.http_url, sql, given)
 
     def _account(self, principal: Principal) -> SqlAccount:
         account = account_of(self._environment, ACCOUNT)
@@ -169,7 +171,7 @@ class ServerEngine:
                 f"param_{name}": "[" + ", ".join(f"'{one}'" for one in some) + "]" for name, some in names.items()
             }
             asked = {**params, "param_database": self._database, "default_format": "JSONCompactEachRow"}
-            readonly, seen, bounds = json.loads(await _answer(client, self._url, sql, asked))
+            readonly, seen, bounds = json.loads(await _answer(client, self._store.http_url, sql, asked))
             if not int(readonly) or seen:
                 why = f"sees {', '.join(seen)}" if seen else "may write"
                 log.error("sql: the account %s %s: nothing is asked as it", account.user, why)
@@ -185,7 +187,7 @@ class ServerEngine:
             async with (
                 asyncio.timeout(KILL_SECONDS),
                 self._client(account) as client,
-                _posted(client, self._url, sql, {"param_id": query_id}) as answer,
+                _posted(client, self._store.http_url, sql, {"param_id": query_id}) as answer,
             ):
                 await answer.aread()
         except (SqlError, TimeoutError, httpx.HTTPError) as error:

@@ -219,4 +219,4 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
 def drop_stage(store: Store, stage: Stage) -> None:
     """Drops this run's working tables, and those left behind by killed runs (no run takes a day)."""
     for row in store.rows(read_sql(__file__, "working_tables"), {"prefix": stage("")}):
-        store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": row["name"]})
+        store.drop(row["name"])

@@ -174,6 +174,8 @@ def _staged(
         stage_fresh_facts(store, stage)
     else:
         stage_facts(store, stage)
+    # On a cluster, an acknowledgement may arrive from another node before the rows that it is of.
+    store.catch_up()
     if carried is not None:
         stage_alive(store, stage, carried)
     refused, looked = stage_claims_and_prices(store, stage, limit, card, mapping, carried)

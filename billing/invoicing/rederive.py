@@ -74,6 +74,7 @@ def rederive(store: Store, number: str, on_progress: Progress | None = None) -> 
     Facts that are not there any more, or that make no invoice, are a difference. Errors: InvoiceError if there is no
     such document.
     """
+    store.catch_up()
     broken = tuple(chain_failures(store, "invoices", "voided_invoices"))
     try:
         found = issued(store, number=number) if number else []

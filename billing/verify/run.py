@@ -69,6 +69,7 @@ def verify(store: Store, start: datetime | None = None, end: datetime | None = N
         "end": end or datetime(2100, 1, 1, tzinfo=UTC),
         "most": MOST_FAILURES,
     }
+    store.catch_up()
     failures, waiting = device_hours(store, period)
     failures += [*entries(store, period), *prices(store, period)]
     if start is None and end is None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from gpuledger import __version__, options
 from gpuledger.output import Lines, print_json, print_lines, print_rows
+from warehouse.cluster import nodes
+from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES
 from warehouse.store import EmbeddedStore, Store, identifier, migrations, open_store, read_sql
 
 OUTCOMES = ("stored", "held", "out_of_place", "quarantined", "refused", "not_taken", "denied")
 SENDERS = ("sender", "last_push", *OUTCOMES, "reasons")
+CLOCK_SECONDS, LAG_SECONDS, MANY_PARTS = 2, 300, 1000
+"""Beyond these a node needs help. The holder of a turn is believed gone after a minute, by the clocks of two nodes; the
+engine itself avoids replicas that are 300 s behind, and slows inserts down at 1000 parts in a partition."""
 HELD = ("sender", "record_type", "reason", "rows", "since")
 
 
@@ -21,9 +26,18 @@ def register(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+def doctor(
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+    cluster: Annotated[
+        bool,
+        typer.Option("--cluster", help="Only the nodes of the store's ClickHouse cluster; exit 1 if one needs help."),
+    ] = False,
+) -> None:
     """Show the store, its rows, senders, what waits for a person, the quarantine with examples, refused claims and the
     last close; changes nothing."""
+    if cluster:
+        raise typer.Exit(_examine_cluster(store, fmt))
     with open_store(store) as opened:
         findings = examine(opened)
     if fmt is options.Format.json:
@@ -32,6 +46,32 @@ def doctor(store: options.Store = "", fmt: options.OutputFormat = options.Format
         print_rows(_flat(findings), ("section", "name", "reason", "count", "detail"), fmt)
     else:
         _print(findings)
+
+
+def _examine_cluster(url: str, fmt: options.Format) -> int:
+    """Prints how the nodes fare. Answers the exit status."""
+    with open_store(url) as store:
+        if not store.cluster:
+            raise LedgerError(
+                store.url, "is not on a ClickHouse cluster", "Name its nodes in --store, or leave out --cluster"
+            )
+        found = [{**row, "needs": ", ".join(needs(row))} for row in nodes(store, store.cluster)]
+        title = f"Cluster {store.cluster}"
+    print_rows(found, (*found[0],) if found else ("node",), fmt, title)
+    return 1 if any(row["needs"] for row in found) else 0
+
+
+def needs(node: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a node of a cluster, in words."""
+    if node["version"] is None:
+        return ["does not answer"]
+    found = {
+        f"clock {node['clock_seconds']:+d} s": abs(node["clock_seconds"]) > CLOCK_SECONDS,
+        f"{node['read_only']} tables read-only (Keeper)": node["read_only"],
+        f"{node['lag_seconds']} s behind": node["lag_seconds"] > LAG_SECONDS,
+        f"{node['most_parts']} parts in a partition": node["most_parts"] > MANY_PARTS,
+    }
+    return [what for what, is_so in found.items() if is_so]
 
 
 def examine(store: Store) -> dict[str, Any]:

@@ -13,8 +13,18 @@ from gpuledger.output import print_lines, say
 from warehouse.accounts.apply import apply_accounts, read_passwords
 from warehouse.accounts.declaration import TenantUser, tenant_users
 from warehouse.accounts.statements import statements
+from warehouse.cluster import on_cluster
 from warehouse.errors import LedgerError
-from warehouse.store import DATABASE, ServedStore, ServerStore, database_of, migrate, migrations, open_store
+from warehouse.store import (
+    DATABASE,
+    ServedStore,
+    ServerStore,
+    database_of,
+    migrate,
+    migrations,
+    open_store,
+    split_statements,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -38,23 +48,27 @@ def init(
         list[str] | None,
         typer.Option(metavar="USER=TENANT", help="A user who sees only a tenant's rows; may be repeated."),
     ] = None,
-    cluster: Annotated[str, typer.Option(help="Make the accounts on all servers of this ClickHouse cluster.")] = "",
+    cluster: Annotated[
+        str, typer.Option(help="Create the store, and the accounts, on all nodes of this ClickHouse cluster.")
+    ] = "",
 ) -> None:  # fmt: skip
     """Create the store, or upgrade its schema; a second run changes nothing."""
-    if (passwords or tenant or cluster) and not accounts:
-        raise LedgerError("init", "--passwords, --tenant and --cluster are about accounts", "Give --accounts, too")
+    if (passwords or tenant) and not accounts:
+        raise LedgerError("init", "--passwords and --tenant are about accounts", "Give --accounts, too")
     users = tenant_users(tenant or ())
     if dry_run:
-        for _, name, text in migrations():
-            print_lines(f"-- {name}", *text.split("\n"))
+        database = database_of(store) if urlsplit(store).scheme.startswith("clickhouse") else DATABASE
+        _print_migrations(database, cluster)
         if accounts:
-            _print_accounts(
-                database_of(store) if urlsplit(store).scheme.startswith("clickhouse") else DATABASE, users, cluster
-            )
+            _print_accounts(database, users, cluster)
         return
     with open_store(store) as opened:
-        applied = migrate(opened)
-        say(f"{opened.url}: " + (f"applied {', '.join(applied)}" if applied else "schema is up to date"))
+        applied = migrate(opened, cluster)
+        if isinstance(opened, ServerStore) and opened.cluster:
+            cluster = opened.cluster
+            opened.complete_cluster()
+        said = f"applied {', '.join(applied)}" if applied else "schema is up to date"
+        say(f"{opened.url}: {said}" + (f", on all nodes of cluster {cluster}" if cluster else ""))
         if not accounts:
             return
         if not isinstance(opened, ServerStore) or isinstance(opened, ServedStore):
@@ -69,6 +83,16 @@ def init(
             + (f"{len(changes)} changes of accounts" if changes else "accounts are up to date")
             + given
         )
+
+
+def _print_migrations(database: str, cluster: str) -> None:
+    for _, name, text in migrations():
+        print_lines(f"-- {name}")
+        if cluster:
+            for statement in split_statements(text):
+                print_lines(*f"{on_cluster(statement, cluster, database)};".split("\n"), "")
+        else:
+            print_lines(*text.split("\n"))
 
 
 def _print_accounts(database: str, users: tuple[TenantUser, ...], cluster: str) -> None:

@@ -191,7 +191,8 @@ def test_an_hour_that_is_computed_again_and_comes_out_the_same_is_not_written_ag
     assert store.value("SELECT max(run) AS run FROM ledger") == first.run
 
 
-def test_what_a_killed_close_left_is_dropped_after_a_day_and_nothing_else(store: Store) -> None:
+def test_what_a_killed_close_left_is_dropped_after_a_day_and_nothing_else(own_store: Store) -> None:
+    store = own_store
     put(store, "devices", [device("GPU-0")])
     assert isinstance(store, EmbeddedStore) and store.path is not None
     tables = {"close_77_claims": 2, "close_78_claims": 0, "closely": 2}  # how many days ago it was made

@@ -253,6 +253,10 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/services.md", "echo"): "tests/collectors/services/test_progress.py",
     ("docs/slurm.md", "node,index"): "tests/gpuledger/test_watch_command.py",
     ("docs/slurm.md", "sacct"): "tests/collectors/slurm/test_real_slurm.py",
+    (
+        "docs/storage.md",
+        "make cluster-test",
+    ): "needs a ClickHouse cluster; of one node: tests/warehouse/test_cluster.py",
     ("docs/sql.md", "GPULEDGER_SQL_USER"): "tests/api/sql/test_server_engine.py",
 }
 """By document and beginning: the test that tries it, or why nothing does."""

@@ -84,7 +84,7 @@ def test_who_may_not_manage_accounts_is_told_so_in_one_line(tmp_path: Path) -> N
     ("arguments", "why"),
     [
         (["--tenant", "vera=vision"], "are about accounts"),
-        (["--cluster", "main"], "are about accounts"),
+        (["--cluster", "main", "--store", "chdb://memory"], "is no ClickHouse server, and has no cluster"),
         (["--accounts", "--tenant", "vera"], "is not USER=TENANT"),
         (["--accounts", "--tenant", "a b=c"], "is not a plain name"),
         (["--accounts", "--store", "chdb://memory"], "is no ClickHouse server"),

@@ -60,8 +60,11 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.engine = chdb.connect(str(folder / "engine"))
+        self.engine = self.connect(folder)
         self.turn = threading.Lock()
+
+    def connect(self, folder: Path) -> chdb.Connection:
+        return chdb.connect(str(folder / "engine"))
 
     def run(self, database: str, sql: str, data: bytes, params: dict[str, str]) -> bytes:
         with self.turn, tempfile.NamedTemporaryFile() as file:

@@ -146,15 +146,22 @@ BY_PERSON = Quota(queries=10_000, execution_seconds=36_000, read_rows=10**12, by
 BY_USER = Quota(queries=10_000, execution_seconds=36_000, read_rows=10**12)
 
 
-def accounts(database: str) -> tuple[Account, ...]:
-    """All of them, for the tables of a database. Errors: LedgerError if its name is no plain identifier."""
+ACKNOWLEDGED = (Setting("insert_quorum", "auto"), Setting("insert_quorum_timeout", 60_000))
+"""On a cluster: what an agent has inserted outlives the node that it asked, as in warehouse.cluster.SETTINGS."""
+
+
+def accounts(database: str, on_cluster: bool = False) -> tuple[Account, ...]:
+    """All of them, for the tables of a database. Errors: LedgerError if its name is no plain identifier.
+
+    on_cluster: the database is on all nodes of a ClickHouse cluster.
+    """
     _checked("database", database)
 
     def reads(*tables: str) -> tuple[tuple[str, str], ...]:
         return tuple(("SELECT", f"{database}.{table}") for table in tables)
 
     return (
-        Account("gpuledger_writer", "the server's process, which owns the database", _writers(database)),
+        Account("gpuledger_writer", "the server's process, which owns the database", _writers(database, on_cluster)),
         Account("gpuledger_reader", "people's SQL, asked by the server for them", reads(*READABLE), READS, BY_PERSON),
         Account("gpuledger_auditor", "the same with the audit", reads(*READABLE, *AUDIT), READS, BY_PERSON),
         Account("gpuledger_grafana", "Grafana's panels", reads(*VIEWS, *BENEATH, *ALERTS), READS, BY_USER),
@@ -162,18 +169,25 @@ def accounts(database: str) -> tuple[Account, ...]:
             "gpuledger_agent",
             "agents that insert by themselves",
             tuple(("INSERT", f"{database}.{table}") for table in (*AGENT_RECORDS, *AGENT_NOTES)),
+            ACKNOWLEDGED if on_cluster else (),
         ),
         Account("gpuledger_tenant", "a tenant's analysts", (("SELECT", f"{tenants_database(database)}.*"),),
                 TENANT_READS, BY_USER),
     )  # fmt: skip
 
 
-def _writers(database: str) -> tuple[tuple[str, str], ...]:
+_ON_NODES = (("CLUSTER", "*.*"), ("SELECT", "system.replicas"))
+"""A close makes and swaps tables on all nodes, and waits for what others have written."""
+
+
+def _writers(database: str, on_cluster: bool) -> tuple[tuple[str, str], ...]:
     owns = "SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP"
     return (
         (owns, f"{database}.*"),
         (owns, f"{SCRATCH}.*"),
         ("SELECT", "system.parts"),
+        *(_ON_NODES if on_cluster else ()),
+        *([("SYSTEM SYNC REPLICA", f"{database}.*")] if on_cluster else ()),
     )
 
 

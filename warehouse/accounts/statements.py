@@ -22,8 +22,8 @@ from warehouse.accounts.declaration import (
     tenant_views,
     tenants_database,
 )
+from warehouse.cluster import cluster_name
 from warehouse.sql import text_literal
-from warehouse.store import identifier
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def statements(
 
     passwords: by user; None: placeholders for every account.   cluster: run on all of its servers.
     """
-    known = accounts(database)
-    on = f" ON CLUSTER {identifier(cluster)}" if cluster else ""
+    known = accounts(database, bool(cluster))
+    on = f" ON CLUSTER {cluster_name(cluster)}" if cluster else ""
     users = [account.name for account in known if account.name != "gpuledger_tenant"]
     if passwords is None:
         passwords = {user: placeholder(user) for user in (*users, *(one.user for one in tenants))}
