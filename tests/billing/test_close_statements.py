@@ -611,7 +611,19 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
         claims.append(
             claim | {"end_ms": FOREVER if truth(dice, 0.8) else newest, "workload_id": dice.choice(["a", "b", "c", ""])}
         )
-    some = [{name: one[name] for name in ("cluster", "device_id")} for one in claims]
+    # Two of whom batches tell otherwise that the close does not read: of the first that it was alive since, of the
+    # second that its device was.
+    unread: list[Row] = []
+    for number, (its, unread_of, of_device) in enumerate(((-silence - 1, "w", 0), (-silence, "", -1))):
+        where = {"cluster": "a", "device_id": f"unread {number}"}
+        life = {"start_ms": newest - 60 * HOUR_MS, "end_ms": FOREVER, "workload_id": "w"}
+        claims.append(drawn_allocation(dice, 24 + number) | where | life)
+        unread += [
+            {**where, "workload_id": "w", "ts": newest + its, "batch": 1},
+            {**where, "workload_id": "", "ts": newest + of_device, "batch": 1},
+            {**where, "workload_id": unread_of, "ts": newest, "batch": 2},
+        ]
+    some = [{name: one[name] for name in ("cluster", "device_id")} for one in claims[:24]]
     samples: list[Row] = [
         {**dice.choice(some), "batch": dice.choice([1, 1, 1, 2]),
          "workload_id": dice.choice(["a", "b", "c", "", ""]),
@@ -619,14 +631,14 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
         for _ in range(30)
     ]  # fmt: skip
     # Of one the device's last sample comes just so long after its own.
-    own = dice.choice(claims)
+    own = dice.choice(claims[:24])
     for length in dice.choice([[silence, silence - 1], [silence], [silence - 1]]):
         where = {"cluster": own["cluster"], "device_id": own["device_id"], "batch": 1}
         samples += [where | {"workload_id": own["workload_id"], "ts": newest - length}]
         samples += [where | {"workload_id": "", "ts": newest}]
     samples += [{"cluster": "z", "device_id": "z", "workload_id": "", "ts": newest, "batch": dice.choice([1, 2])}]
     # Of rows with one key the store keeps one.
-    samples = list({(*place(one), one["workload_id"], one["ts"]): one for one in samples}.values())
+    samples = list({(*place(one), one["workload_id"], one["ts"]): one for one in [*samples, *unread]}.values())
     fill(books, stage("settled"), claims)
     fill(books, "samples", [one | {"interval_seconds": 60.0, "state": "ok"} for one in samples])
     books.command(f"INSERT INTO {stage('batches')} SELECT 1")
@@ -651,6 +663,7 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
         its, device = of(later, one, *subject), of(later, one, "cluster", "device_id")
         if one["workload_id"] and its and max(its) > one["start_ms"] and max(device) - max(its) >= silence:
             lost[one["claim"]] = max(its)
+    assert 24 in lost and 25 not in lost
     answers = rows_of(books, "lost_ends", **params)
     assert [(row["claim"], row["last_ms"]) for row in answers] == list(lost.items())
 
