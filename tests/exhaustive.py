@@ -9,6 +9,7 @@ EXHAUSTIVE = (
     "tests/alerts/test_real_alertmanager.py",
     "tests/alerts/test_simulated_fleet.py",
     "tests/api/sql/test_worker.py",
+    "tests/billing/test_bit_by_bit.py",
     "tests/billing/test_books.py",
     "tests/billing/test_carried.py",
     "tests/billing/test_focus_fleet.py",

@@ -12,6 +12,8 @@ samples are new, or that are not closed yet. Everything else stays as published.
 
 Why this is correct:
 - A claim follows from the events of its allocation alone, and an event changes it only from the event's time on.
+  One exception: a claim that was refused because it ended before it started counts once a later end comes. Such an
+  event is treated as one from before the horizon (late.sql).
 - Claims conflict on a device, or on a node if only that is known, and only while they overlap. So reports about later
   times cannot conflict with an allocation that ended before the horizon on an undisputed device.
 - A fact from before the horizon, or a device row, brings back all allocations ever published on the device.
@@ -112,7 +114,10 @@ def carried_over(store: Store, stage: Stage, mapping: AppliedMapping | None) -> 
         return None
     if (carried.facts, carried.hours) != (_facts(store), _hours(store)):
         return None
-    return carried if carried.allocations == published(store, known=carried.months).allocations else None
+    (left,) = store.rows(read_sql(__file__, "last_close"))
+    now = published(store, known=carried.months)
+    is_as_left = now.allocations == carried.allocations and now.refused_claims == left["refused_claims"]
+    return carried if is_as_left else None
 
 
 def stage_alive(store: Store, stage: Stage, carried: Carried) -> None:

@@ -6,7 +6,8 @@
 -- Params:  events: the table of them, or those of the allocations that are looked at.
 -- Reads:   the least of a group of tuples is the first of them sorted, which is twice as fast as min. Events are few
 --          beside samples: without the settings the engine would read them with one core.
--- Traps:   a start and a resize of a device may share a millisecond; both are replaced by the next row after it.
+-- Traps:   a start and a resize of a device may share a millisecond; both are replaced by the next row after it. Of what
+--          is placed in one millisecond, the resize counts before the resumption, and that before the start.
 --          a terminal event in the same millisecond as a start ends that start (a job of no length), except
 --          when an earlier start is still open: then it ends the earlier one (a restart).
 INSERT INTO {claims:Identifier}
@@ -20,6 +21,7 @@ WITH
             arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), has(terminal, event))) AS ends,
             arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event IN ('started', 'resized', 'resumed'))) AS placings,
             arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'resized' OR (event = 'resumed' AND (device_id != '' OR node != '')))) AS replacings,
+            groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'resized') AS resizings,
             arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'suspended')) AS suspensions,
             arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'resumed')) AS resumptions,
             min(if(tenant = '', NULL, tenant)) AS some_tenant,
@@ -60,7 +62,7 @@ WITH
             arrayMax(arrayFilter(x -> x < start_ms, ends)) AS ended_before,
             event = 'started' AND placed_before > 0 AND ended_before < placed_before AS is_restart,
             arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND NOT is_restart), ends), {forever:Int64})) AS end_event,
-            arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND event = 'started'), replacings), {forever:Int64})) AS replaced_at,
+            arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND (event = 'started' OR (event = 'resumed' AND has(resizings, x)))), replacings), {forever:Int64})) AS replaced_at,
             ifNull(reported_again, {forever:Int64}) AS next_row,
             least(end_event, replaced_at, next_row) AS stop_ms,
             arrayFilter(x -> x >= start_ms, suspensions) AS pauses,

@@ -8,6 +8,7 @@ anything. A recomputation reads the same batches from there.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from billing.close.stage import Stage
@@ -39,16 +40,35 @@ def fresh_since(store: Store, stage: Stage, read_at: datetime) -> int:
     return fresh_ms
 
 
-def stage_fresh_facts(store: Store, stage: Stage) -> None:
-    """Fills the working table `fresh` as `stage_facts` does, from the acknowledgements since `stage.fresh_ms`, and
-    `batches` with these; what else the close needs of what was read before it has to ask for (`read_too`)."""
+def stage_fresh_facts(store: Store, stage: Stage, read_at: datetime) -> Stage:
+    """Fills the working table `fresh` as `stage_facts` does, and `batches` with the same; what else the close needs of
+    what was read before it has to ask for (`read_too`). Returns the stage to ask with.
+
+    Reads only the acknowledgements of late, from before a close that began to read at `read_at`. If fewer than the
+    unread ones are among them, everything is read: clocks were wrong, no close came for days, or a kill fell between
+    the two tables that a batch is acknowledged in.
+    """
+    stage = replace(stage, fresh_ms=fresh_since(store, stage, read_at))
+    if stage.fresh_ms and _all_are_recent(store, stage):
+        _stage(store, stage, read_sql(__file__, "batches_fresh"), stage.names("fresh"))
+        return stage
+    for name in ("fresh", "lately"):
+        store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": stage(name)})
+    stage_facts(store, stage)
+    return replace(stage, fresh_ms=0)
+
+
+def _all_are_recent(store: Store, stage: Stage) -> bool:
+    """Fills `fresh` and `lately` from the acknowledgements since `stage.fresh_ms`. Answers whether these are all that
+    no close has read."""
     params = {**stage.names("fresh", "lately"), **_read_before(store, stage), "fresh_ms": stage.fresh_ms}
     params["since_ms"] = stage.fresh_ms - epoch_span(MARGIN)
+    unread = int(store.value(read_sql(__file__, "unread", read=READ_BY), params))  # first: others are written meanwhile
     store.command(read_sql(__file__, "stage_fresh"), params)
     store.command(read_sql(__file__, "stage_lately"), params)
     store.command(read_sql(__file__, "lately", read=READ_BY), params)
     store.command(read_sql(__file__, "fresh_lately"), params)
-    _stage(store, stage, read_sql(__file__, "batches_fresh"), params)
+    return unread <= int(store.value("SELECT count() AS batches FROM {fresh:Identifier}", params))
 
 
 def read_too(store: Store, stage: Stage, wanted: str, params: Params) -> None:

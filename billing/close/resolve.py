@@ -13,6 +13,7 @@ only the time for which the node has no device left is refused.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,8 @@ class Claim:
     end_ms: int
     estimated: str = ""
     part: int = 0
+    place: int = 0
+    """part: 0, or which piece of a claim on a node this is.   place: after how many pieces it was given a device."""
 
     @property
     def source_claim(self) -> int:
@@ -56,8 +59,8 @@ class Claim:
         return self.cluster, self.device_id
 
     @property
-    def order(self) -> tuple[int, str, str, str]:
-        return self.start_ms, self.allocation_id, self.device_id, self.partition_id
+    def order(self) -> tuple[int, str, str, str, int]:
+        return self.start_ms, self.allocation_id, self.device_id, self.partition_id, self.place
 
 
 @dataclass(frozen=True)
@@ -105,20 +108,71 @@ def resolve(
     for state in sorted(states, key=lambda state: state.start_ms):
         by_device[state.cluster, state.device_id].append(state)
     resolution = Resolution()
-    admitted: dict[DeviceKey, list[Claim]] = defaultdict(list)
+    devices = {device: _Device(by_device[device]) for device in sorted(by_device)}
     ordered = sorted(claims, key=lambda claim: claim.order)
     for claim in (claim for claim in ordered if claim.device_id):
-        _cut_to_fit(admitted[claim.device], by_device[claim.device], claim.start_ms, resolution)
-        _admit(claim, by_device[claim.device], admitted[claim.device], resolution, last_seen)
+        device = devices.setdefault(claim.device, _Device([]))
+        device.go_to(claim.start_ms, resolution)
+        _admit(claim, device.states, device.active, resolution, last_seen)
+    for device in devices.values():
+        device.go_back()
+    by_node: dict[DeviceKey, list[DeviceKey]] = defaultdict(list)
+    for key, device in devices.items():
+        for node in {state.node for state in device.states}:
+            by_node[key[0], node].append(key)
     reported = {claim.claim: claim for claim in ordered}
     for claim in (claim for claim in ordered if not claim.device_id):
-        _place(claim, by_device, admitted, resolution, named, reported)
-    for device, claims_of_device in admitted.items():
-        _cut_to_fit(claims_of_device, by_device[device], FOREVER, resolution)
-    for claims_of_device in admitted.values():
-        resolution.kept.extend(claims_of_device)
+        places = {key: devices[key] for key in by_node[claim.cluster, claim.node]}
+        _place(claim, places, resolution, named, reported)
+    for device in devices.values():
+        device.go_back()
+        _cut_to_fit(device.ahead, device.states, resolution)
+        resolution.kept.extend(device.ahead)
     resolution.kept.sort(key=lambda claim: claim.order)
     return resolution
+
+
+@dataclass
+class _Device:
+    """The claims that a device was given, while one goes through others in order of their start: what is over does not
+    slow down what follows.
+
+    active: began, and are not over.   ahead: begin later, in order of their start.   over: the others.
+    """
+
+    states: Sequence[DeviceState]
+    active: list[Claim] = field(default_factory=list)
+    ahead: list[Claim] = field(default_factory=list)
+    over: list[Claim] = field(default_factory=list)
+    fitted: int = 0
+    """How many of the states have cut what does not fit."""
+
+    def go_to(self, instant: int, resolution: Resolution | None = None) -> None:
+        """resolution: what no longer fits when a state begins is cut, and is refused there."""
+        while self.ahead and self.ahead[-1].start_ms <= instant:
+            self.active.append(self.ahead.pop())
+        if resolution is not None:
+            begun = bisect_right(self.states, instant, key=lambda state: state.start_ms)
+            _cut_to_fit(self.active, self.states[self.fitted : begun], resolution)
+            self.fitted = begun
+        self.over.extend(claim for claim in self.active if claim.end_ms <= instant)
+        self.active[:] = [claim for claim in self.active if claim.end_ms > instant]
+
+    def go_back(self) -> None:
+        """To before the first claim."""
+        every = [*self.over, *self.active, *self.ahead]
+        self.over, self.active, self.ahead = [], [], sorted(every, key=lambda claim: -claim.start_ms)
+
+    def meeting(self, claim: Claim) -> list[Claim]:
+        """What it was given that overlaps with the claim, at whose start it is."""
+        first = bisect_left(self.ahead, -claim.end_ms + 1, key=lambda other: -other.start_ms)
+        return [other for other in (*self.active, *self.ahead[first:]) if _meet(other, claim)]
+
+    def give(self, claim: Claim, now_ms: int) -> None:
+        if claim.start_ms <= now_ms:
+            self.active.append(claim)
+        else:
+            insort(self.ahead, claim, key=lambda other: -other.start_ms)
 
 
 def _admit(
@@ -155,14 +209,13 @@ def _admit(
     admitted.append(claim)
 
 
-def _cut_to_fit(admitted: list[Claim], states: Sequence[DeviceState], until_ms: int, resolution: Resolution) -> None:
+def _cut_to_fit(admitted: list[Claim], states: Sequence[DeviceState], resolution: Resolution) -> None:
     """Ends claims where their device comes to have fewer units than are held; the first to start keep theirs, what
     the others claim from then on is refused."""
-    for state in (state for state in states if state.start_ms <= until_ms):
+    for state in states:
         free = state.units
-        for claim in sorted(admitted, key=lambda claim: claim.order):
-            if not claim.start_ms < state.start_ms < claim.end_ms:
-                continue
+        across = [claim for claim in admitted if claim.start_ms < state.start_ms < claim.end_ms]
+        for claim in sorted(across, key=lambda claim: claim.order):
             if claim.units <= free:
                 free -= claim.units
             else:
@@ -196,19 +249,21 @@ def _rivals(claim: Claim, admitted: Sequence[Claim], capacity: int) -> list[Clai
 
 def _place(
     claim: Claim,
-    by_device: Mapping[DeviceKey, Sequence[DeviceState]],
-    admitted: dict[DeviceKey, list[Claim]],
+    places: Mapping[DeviceKey, _Device],
     resolution: Resolution,
     named: Mapping[tuple[str, str], Sequence[str]],
     reported: Mapping[int, Claim],
 ) -> None:
-    """Gives a claim on a node its devices, instant by instant; time for which the node has none is refused."""
+    """Gives a claim on a node its devices, instant by instant; time for which the node has none is refused.
+
+    places: the devices that are ever in the node, in order.
+    """
     known = set(named.get((claim.cluster, claim.workload_id), ()))
-    rooms = [
-        _Room(device, _units_at(states, claim.start_ms), [other for other in admitted[device] if _meet(other, claim)])
-        for device, states in sorted(by_device.items())
-        if device[0] == claim.cluster and any(state.node == claim.node and _meet(state, claim) for state in states)
-    ]
+    rooms = []
+    for key, device in places.items():
+        if any(state.node == claim.node and _meet(state, claim) for state in device.states):
+            device.go_to(claim.start_ms)
+            rooms.append(_Room(key, _units_at(device.states, claim.start_ms), device.meeting(claim)))
     wanted = max(1, round(claim.gpus))
     pieces = 0
     homeless: dict[tuple[int, int], int] = defaultdict(int)
@@ -226,13 +281,14 @@ def _place(
                     claim,
                     claim=(claim.claim + part) % (1 << 64),
                     part=part,
+                    place=pieces,
                     device_id=room.device[1],
                     units=room.asked(claim),
                     start_ms=at_ms,
                     end_ms=until_ms,
                     estimated="" if room.device[1] in known else "device unknown: a free one of the node was assumed",
                 )
-                admitted[room.device].append(piece)
+                places[room.device].give(piece, claim.start_ms)
                 room.holders.append(piece)
                 pieces += 1
                 part = wanted + pieces

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from billing.close.carried import EVERY_HOUR, HOUR_MS, Carried, Looked, carried_over, carry, stage_alive
-from billing.close.facts import fresh_since, name_facts, present_facts, stage_facts, stage_fresh_facts
+from billing.close.facts import name_facts, present_facts, stage_facts, stage_fresh_facts
 from billing.close.hours import (
     PORTIONS_AT_ONCE,
     Hour,
@@ -109,7 +109,7 @@ def _close(
         progress("claims", 0, 0)
         carried = None if whole else carried_over(store, stage, mapping)
         if carried is not None:
-            stage = replace(stage, of_alive=True, fresh_ms=fresh_since(store, stage, carried.read_at))
+            stage = replace(stage, of_alive=True)
             refused, dirty, cutoff = _staged(store, stage, limit, card, mapping, carried)
             if takes_back and not fence.is_open(stage, {hour.hour for hour in dirty}, limit):
                 drop_stage(store, stage)
@@ -170,10 +170,10 @@ def _staged(
     carried: what the close before left, if no more is to be read than what is new since.
     """
     cutoff = datetime.now(UTC)
-    if stage.fresh_ms:
-        stage_fresh_facts(store, stage)
-    else:
+    if carried is None:
         stage_facts(store, stage)
+    else:
+        stage = stage_fresh_facts(store, stage, carried.read_at)
     # On a cluster, an acknowledgement may arrive from another node before the rows that it is of.
     store.catch_up()
     if carried is not None:

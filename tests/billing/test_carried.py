@@ -285,6 +285,47 @@ def test_the_first_close_of_a_day_finds_what_was_acknowledged_long_ago_and_never
     assert knows(yesterday)
 
 
+@pytest.mark.parametrize("forgotten", ["by a clock that is days behind", "by the store, which keeps a week of them"])
+def test_what_is_acknowledged_and_not_among_the_recent_is_read_by_the_next_close(empty: Store, forgotten: str) -> None:
+    store = quiet(without_the_dead(empty))
+    put(store, "events", run_of("late", 6.25, 7.5))
+    if "clock" in forgotten:
+        late = store.value("SELECT batch FROM events WHERE allocation_id = 'late' LIMIT 1")
+        for table in ("ingest_batches", "recent_batches"):
+            store.command(
+                f"ALTER TABLE {table} DELETE WHERE batch = {{late:UInt64}} SETTINGS mutations_sync = 2", {"late": late}
+            )
+        close(store, END, AFTER)
+        ago = {"at": datetime.now(UTC) - timedelta(days=9), "late": late}
+        store.command(
+            "INSERT INTO ingest_batches (batch, record_type, ingested_at) SELECT {late:UInt64}, 'events', "
+            "{at:DateTime64(3, 'UTC')}",
+            ago,
+        )
+    else:
+        store.command("TRUNCATE TABLE recent_batches")
+    assert not reads_everything(store)
+    close(store, END, AFTER)
+    check_as_whole(store)
+    assert ("late", 1.25) in held(store)
+    close(store, END, AFTER)
+    assert not reads_everything(store)
+
+
+def test_an_end_that_makes_a_refused_claim_count_is_heard_by_those_who_held_the_device_meanwhile(empty: Store) -> None:
+    """Its first end was older than its start. What it held ends before the horizon for everybody else."""
+    store = quiet(without_the_dead(empty))
+    backwards = run_of("backwards", 40, 30)
+    put(store, "events", [*backwards, *run_of("meanwhile", 41, 50), *run_of("after", 60, 70)])
+    close(store, END, AFTER)
+    assert {"backwards"}.isdisjoint(dict(held(store)))
+    put(store, "events", [{**backwards[1], "ts": instant(DAYS * 24 - 12)}])
+    assert not reads_everything(store)
+    close(store, END, AFTER)
+    check_as_whole(store)
+    assert held(store) == [("backwards", 68.0), ("new", 3.0), ("old", 3.0)]
+
+
 def test_events_that_somebody_deleted_are_missed_though_nothing_new_was_told(empty: Store) -> None:
     store = quiet(without_the_dead(empty))
     store.command("ALTER TABLE events DELETE WHERE allocation_id = 'old' SETTINGS mutations_sync = 2")
@@ -311,7 +352,7 @@ def test_another_price_is_computed_without_reading_events_again(empty: Store) ->
     check_as_whole(store)
 
 
-@pytest.mark.parametrize("what", ["mapping", "hours", "allocations", "close"])
+@pytest.mark.parametrize("what", ["mapping", "hours", "allocations", "refused_claims", "close"])
 def test_everything_is_read_again_where_the_books_are_not_as_a_close_left_them(empty: Store, what: str) -> None:
     store = quiet(without_the_dead(empty))
     if what == "mapping":
@@ -323,6 +364,8 @@ def test_everything_is_read_again_where_the_books_are_not_as_a_close_left_them(e
             "ALTER TABLE closed_hours DELETE WHERE hour = {hour:DateTime64(3, 'UTC')} SETTINGS mutations_sync = 2",
             {"hour": instant(3)},
         )
+    elif what == "refused_claims":
+        store.command("INSERT INTO refused_claims (reason, allocation_id) SELECT 'ends_before_it_starts', 'other'")
     elif what == "allocations":
         store.command("ALTER TABLE allocations DELETE WHERE allocation_id = 'old' SETTINGS mutations_sync = 2")
     else:

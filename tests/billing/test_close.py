@@ -465,3 +465,30 @@ def test_an_allocation_that_is_still_held_can_be_read_by_any_client(store: Store
     close(store, until=at(5), now=at(5))
     (row,) = store.rows("SELECT allocation_id, end_at, held_seconds FROM v_allocations")
     assert row == {"allocation_id": "a", "end_at": None, "held_seconds": None}
+
+
+def test_of_what_is_placed_in_one_millisecond_a_resize_counts_before_a_resumption_and_that_before_a_start(
+    store: Store,
+) -> None:
+    """And alone, whatever device it names. Each combination on devices of its own, with other units a kind."""
+    units = {"started": 1, "resumed": 2, "resized": 4}
+    rows, expected = [], {}
+    for kinds in (("started", "resumed"), ("resumed", "resized"), ("started", "resized"), tuple(units)):
+        for apart in (False, True):
+            name = f"{'-'.join(kinds)}-{apart}"
+            put_on = {kind: f"{name}-{kind if apart else 'all'}" for kind in units}
+            put(store, "devices", [device(one, units=7) for one in sorted(set(put_on.values()))])
+            rows += [event(0, name, "started", device_id=put_on["started"], units=7), event(1, name, "suspended")]
+            rows += [event(2, name, kind, device_id=put_on[kind], units=units[kind]) for kind in kinds]
+            rows += [event(3, name, "finished")]
+            expected[name] = {(put_on["started"], 0, 7), (put_on[kinds[-1]], 2, units[kinds[-1]])}
+    put(store, "events", rows)
+    close(store, at(4), at(48))
+    found = store.rows("SELECT allocation_id, device_id, start_at, units FROM allocations")
+    assert len(found) == 2 * len(expected)
+    for name, held_then in expected.items():
+        of_it = [row for row in found if row["allocation_id"] == name]
+        assert {(row["device_id"], (row["start_at"] - at(0)) / timedelta(hours=1), row["units"]) for row in of_it} == (
+            held_then
+        )
+    assert verify(store).balanced

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 import billing.close
-from billing.close.facts import READ_BY, read_too, stage_facts, stage_fresh_facts
+from billing.close.facts import READ_BY, _all_are_recent, read_too, stage_facts
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
 from tests.billing.hand_ledger import HOUR_MS
@@ -268,7 +268,15 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     def is_new(one: Row) -> bool:
         return one["batch"] in {0, *new}
 
-    late = {session(one) for one in events if is_new(one) and one["ts"] < horizon}
+    # Some are refused because their only end is older than their start, others for another reason.
+    refused = [
+        {**dict(zip(("cluster", "allocation_id"), session(one), strict=True)), "reason": reason}
+        for reason in ("ends_before_it_starts", "unknown_device")
+        for one in dice.sample(events, 4)
+    ]
+    fill(books, "refused_claims", refused)
+    backwards = {session(one) for one in refused if one["reason"] == "ends_before_it_starts"}
+    late = {session(one) for one in events if is_new(one) and (one["ts"] < horizon or session(one) in backwards)}
     named = [one for one in events if session(one) in late]
     nodes = {(one["cluster"], one["node"]) for one in named if not one["device_id"] and one["node"]}
     reached = {place(one) for one in devices if is_new(one) or (one["cluster"], one["node"]) in nodes}
@@ -339,10 +347,12 @@ def test_a_close_reads_what_those_before_it_read_and_what_is_acknowledged(
     # Only what was acknowledged lately, beside what closes of late have read; older batches if they are asked for.
     recent = {one for run in chain for one in read_by[run] if named_at[run] >= NOW - day}
     soon = Stage(77, fresh_ms=NOW)
-    stage_fresh_facts(books, soon)
+    unread = len(acknowledged) - sum(len(read_by[run]) for run in chain) + 1
     fresh = {one for one, at in acknowledged.items() if at >= NOW} - recent
+    assert _all_are_recent(books, soon) == (unread <= len(fresh))
     assert sorted(row["batch"] for row in books.rows(f"SELECT batch FROM {soon('fresh')}")) == sorted(fresh)
-    assert members(books, soon("batches"), [0, *batches]) == {0} | fresh
+    books.command(f"CREATE TABLE {soon('batches')} (batch UInt64) ENGINE = Set SETTINGS persistent = 0")
+    books.command(f"INSERT INTO {soon('batches')} SELECT arrayJoin({sorted({0} | fresh)})")
     wanted = dice.sample([0, *batches], 12)
     read_too(books, soon, "SELECT arrayJoin({wanted:Array(UInt64)}) AS batch", {"wanted": wanted})
     old = {one for one in wanted if one in recent or acknowledged.get(one, NOW) < NOW}
@@ -598,7 +608,19 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
         claims.append(
             claim | {"end_ms": FOREVER if truth(dice, 0.8) else newest, "workload_id": dice.choice(["a", "b", "c", ""])}
         )
-    some = [{name: one[name] for name in ("cluster", "device_id")} for one in claims]
+    # Two of whom batches tell otherwise that the close does not read: of the first that it was alive since, of the
+    # second that its device was.
+    unread: list[Row] = []
+    for number, (its, unread_of, of_device) in enumerate(((-silence - 1, "w", 0), (-silence, "", -1))):
+        where = {"cluster": "a", "device_id": f"unread {number}"}
+        life = {"start_ms": newest - 60 * HOUR_MS, "end_ms": FOREVER, "workload_id": "w"}
+        claims.append(drawn_allocation(dice, 24 + number) | where | life)
+        unread += [
+            {**where, "workload_id": "w", "ts": newest + its, "batch": 1},
+            {**where, "workload_id": "", "ts": newest + of_device, "batch": 1},
+            {**where, "workload_id": unread_of, "ts": newest, "batch": 2},
+        ]
+    some = [{name: one[name] for name in ("cluster", "device_id")} for one in claims[:24]]
     samples: list[Row] = [
         {**dice.choice(some), "batch": dice.choice([1, 1, 1, 2]),
          "workload_id": dice.choice(["a", "b", "c", "", ""]),
@@ -606,14 +628,14 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
         for _ in range(30)
     ]  # fmt: skip
     # Of one the device's last sample comes just so long after its own.
-    own = dice.choice(claims)
+    own = dice.choice(claims[:24])
     for length in dice.choice([[silence, silence - 1], [silence], [silence - 1]]):
         where = {"cluster": own["cluster"], "device_id": own["device_id"], "batch": 1}
         samples += [where | {"workload_id": own["workload_id"], "ts": newest - length}]
         samples += [where | {"workload_id": "", "ts": newest}]
     samples += [{"cluster": "z", "device_id": "z", "workload_id": "", "ts": newest, "batch": dice.choice([1, 2])}]
     # Of rows with one key the store keeps one.
-    samples = list({(*place(one), one["workload_id"], one["ts"]): one for one in samples}.values())
+    samples = list({(*place(one), one["workload_id"], one["ts"]): one for one in [*samples, *unread]}.values())
     fill(books, stage("settled"), claims)
     fill(books, "samples", [one | {"interval_seconds": 60.0, "state": "ok"} for one in samples])
     books.command(f"INSERT INTO {stage('batches')} SELECT 1")
@@ -638,6 +660,7 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
         its, device = of(later, one, *subject), of(later, one, "cluster", "device_id")
         if one["workload_id"] and its and max(its) > one["start_ms"] and max(device) - max(its) >= silence:
             lost[one["claim"]] = max(its)
+    assert 24 in lost and 25 not in lost
     answers = rows_of(books, "lost_ends", **params)
     assert [(row["claim"], row["last_ms"]) for row in answers] == list(lost.items())
 

@@ -121,11 +121,14 @@ def test_taking_back_what_an_issued_invoice_bears_stays_in_its_month_for_the_nex
 ) -> None:
     add_credit(accounts, credit(id="c", month="2026-12"), NOW)
     issue(accounts, "2026-12", "75.00", number="GL-2026-00009", lines=[{"kind": "credit", "rule": "credit:c"}])
-    (kept,) = list_credits(accounts)
-    assert kept.invoice == "GL-2026-00009"
+    add_credit(accounts, credit(id="d", month="2026-12", tenant="chemistry"), NOW)
+    for tenant, number in (("physics", "GL-2026-00009"), ("chemistry", None)):
+        (kept,) = list_credits(accounts, tenant=tenant)
+        assert kept.invoice == number
+        assert kept in list_credits(accounts)
     back = reverse_credit(accounts, "c", "me", "found the switch up", NOW)
     assert (back.month, back.amount, back.reverses) == ("2026-12", Decimal("-25.00"), "c")
-    assert [one.cost for one in credit_lines(accounts, "2026-12")] == [-25, 25]
+    assert [one.cost for one in credit_lines(accounts, "2026-12", "physics")] == [-25, 25]
     assert credit_lines(accounts, "2027-01") == []
 
 
