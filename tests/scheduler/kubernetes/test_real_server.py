@@ -47,7 +47,8 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with control_plane(tmp_path_factory.mktemp("real") / "plane") as found:
-        for definition in yaml.safe_load_all((DEPLOY / "operator" / "crds.yaml").read_text()):
+        for file in sorted((DEPLOY / "operator").glob("crd-*.yaml")):
+            definition = yaml.safe_load(file.read_text())
             found.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
             path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
 
