@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +27,7 @@ from warehouse.errors import LedgerError
 if TYPE_CHECKING:
     from collectors.readings import Row
     from ingest.token_file import Reread
+    from scheduler.kubernetes.declarations import Declarations
     from scheduler.live.client import Client
     from scheduler.live.executors import Executor
     from scheduler.live.node_tokens import NodeTokens
@@ -49,6 +51,11 @@ class ExecutorKind(StrEnum):
     local = "local"
     agents = "agents"
     kubernetes = "kubernetes"
+
+
+class PoolsFrom(StrEnum):
+    file = "file"
+    cluster = "cluster"
 
 
 class End(StrEnum):
@@ -128,6 +135,14 @@ def serve(
     kube_context: Annotated[
         str, typer.Option("--context", help="Of the kubeconfig.", show_default="its current one")
     ] = "",
+    pools_from: Annotated[
+        PoolsFrom,
+        typer.Option(
+            "--pools-from",
+            help="file: pools, tenants and queues are in --config; cluster: ComputePools, Tenants and Queues say them, "
+            "for kubernetes.",
+        ),
+    ] = PoolsFrom.file,
     events: Annotated[
         str,
         typer.Option(
@@ -168,19 +183,25 @@ def serve(
         raise LedgerError("--events with --executor kubernetes", why, "Leave --events out")
     changes = Reread(config)
     settings = load_settings(config)
+    declared = pools_from is PoolsFrom.cluster
+    if declared and executor is not ExecutorKind.kubernetes:
+        raise LedgerError("--pools-from cluster", "is for --executor kubernetes", "See docs/operator.md")
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE, alone=True)))
         deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
         runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or ())
-        service = Service(journal, settings, cluster, runs, time.time, deliver)
-        step = stack.enter_context(_stepping(service, runs, kubeconfig, kube_context))
+        first = _first(journal, settings, str(config)) if declared else settings
+        service = Service(journal, first, cluster, runs, time.time, deliver)
+        declarations = _declarations(service, runs, settings) if declared else None
+        step = stack.enter_context(_stepping(service, runs, kubeconfig, kube_context, declarations))
         listener = stack.enter_context(listen(host, port))
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
         stack.enter_context(_serving(build_app(service, token, allowed, tokens), listener))
         stack.enter_context(_calling_back(service, interval))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
         say(f"  Log         {journal.path}, {journal.last:,} entries")
-        _loop(service, step, lambda: _read_again(service, config, changes), interval, deliver)
+        apply = service.configure if declarations is None else partial(declarations.read_file, where=str(config))
+        _loop(service, step, lambda: _read_again(apply, config, changes), interval, deliver)
     say("stopped; whatever runs goes on, and a later start finds it")
 
 
@@ -208,7 +229,11 @@ def _executor(
 
 @contextlib.contextmanager
 def _stepping(
-    service: Service, executor: Executor, kubeconfig: Path | None, context: str
+    service: Service,
+    executor: Executor,
+    kubeconfig: Path | None,
+    context: str,
+    declarations: Declarations | None,
 ) -> Iterator[Callable[[], bool]]:
     """One round, of the scheduler alone or of the operator around it."""
     from scheduler.kubernetes.executor import Pods
@@ -222,8 +247,26 @@ def _stepping(
     from scheduler.kubernetes.cluster import ApiCluster
     from scheduler.kubernetes.operator import Operator
 
-    with ApiCluster(find(kubeconfig, context)) as cluster:
-        yield Operator(service, executor, cluster, time.time).step
+    with ApiCluster(find(kubeconfig, context), declared=declarations is not None) as cluster:
+        yield Operator(service, executor, cluster, time.time, declarations).step
+
+
+def _first(journal: Log, file: Settings, where: str) -> Settings:
+    """What is in force until the cluster is known."""
+    from scheduler.kubernetes.declarations import first_settings
+    from scheduler.settings import parse_settings
+
+    configured = journal.of_kind("configured")
+    last = parse_settings(configured[-1].body["settings"], str(journal.path)) if configured else None
+    return first_settings(last, file, where)
+
+
+def _declarations(service: Service, executor: Executor, file: Settings) -> Declarations:
+    from scheduler.kubernetes.declarations import Declarations
+    from scheduler.kubernetes.executor import Pods
+
+    assert isinstance(executor, Pods)
+    return Declarations(service, executor, file)
 
 
 def _this_node(settings: Settings) -> str:
@@ -336,14 +379,14 @@ def _loop(
             signal.signal(number, handler)
 
 
-def _read_again(service: Service, config: Path, changes: Reread) -> None:
+def _read_again(apply: Callable[[Settings], None], config: Path, changes: Reread) -> None:
     """Applies the settings where their file has changed, and until they could be written down. Of settings that are
     gone or unusable it says so once, and the ones in force stay."""
     from scheduler.settings import SettingsError, load_settings
 
     def configure() -> None:
         try:
-            service.configure(load_settings(config))
+            apply(load_settings(config))
         except SettingsError as error:
             log.error("%s; the previous settings stay in force", error)
 

@@ -19,6 +19,7 @@ from collectors.kubernetes.connection import Connection, KubernetesError
 from collectors.kubernetes.follow import Backoff, Changed, Follow, Item, Listed, Trouble
 from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid
 from scheduler.kubernetes import elastic_jobs, pods
+from scheduler.kubernetes.declared import PATHS, Kind
 from scheduler.kubernetes.executor import Seen
 from scheduler.kubernetes.operator import Call, Outcome
 
@@ -44,11 +45,13 @@ def _slim(of: Object) -> Object:
 
 def _node(of: Object) -> Object:
     """What is asked of one; the rest is large."""
+    ready = [one for one in items(child(of, "status"), "conditions") if one.get("type") == "Ready"]
     return {
-        "metadata": _named(of),
+        "metadata": _named(of) | {"labels": dict(child(of, "metadata", "labels"))},
         "spec": {"unschedulable": child(of, "spec").get("unschedulable")},
         "status": {
-            "conditions": [one for one in items(child(of, "status"), "conditions") if one.get("type") == "Ready"]
+            "conditions": [{"type": "Ready", "status": one.get("status")} for one in ready],
+            "allocatable": {key: many for key, many in child(of, "status", "allocatable").items() if "/" in key},
         },
     }
 
@@ -125,9 +128,14 @@ def _content(of: Object) -> Object:
 
 
 class ApiCluster:
-    """To be used in a `with`."""
+    """To be used in a `with`.   declared: whether pools, queues and tenants are looked at too."""
 
-    def __init__(self, connection: Connection, backoff: Backoff = Backoff()) -> None:  # noqa: B008 - it is frozen
+    def __init__(
+        self,
+        connection: Connection,
+        backoff: Backoff = Backoff(),  # noqa: B008 - it is frozen
+        declared: bool = False,
+    ) -> None:
         self._connection, self._backoff = connection, backoff
         self._lock = threading.Lock()
         self._number, self._failures, self._not_before = 0, 0, 0.0
@@ -135,6 +143,8 @@ class ApiCluster:
         self._jobs = _Kept(elastic_jobs.PATH, uid, _slim)
         self._nodes = _Kept("/api/v1/nodes", name, _node)
         self._spaces = _Kept("/api/v1/namespaces", name, _space)
+        kinds: tuple[Kind, ...] = ("ComputePool", "Queue", "Tenant") if declared else ()
+        self._declared = {kind: _Kept(PATHS[kind], name, _slim) for kind in kinds}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
 
@@ -148,11 +158,11 @@ class ApiCluster:
 
     def look(self) -> Seen | None:
         with self._lock:
-            kept = (self._pods, self._jobs, self._nodes, self._spaces)
+            kept = self._all_kept()
             if not all(one.listed for one in kept):
                 return None
             found = [dict(one.objects) for one in kept]
-            return Seen(found[0], found[1], found[2], found[3], self._number)
+            return Seen(found[0], found[1], found[2], found[3], self._number, *found[4:])
 
     def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
         if not calls:
@@ -177,7 +187,7 @@ class ApiCluster:
         await self._api.close()
 
     def _all_kept(self) -> Sequence[_Kept]:
-        return self._pods, self._jobs, self._nodes, self._spaces
+        return self._pods, self._jobs, self._nodes, self._spaces, *self._declared.values()
 
     async def _follow(self, kept: _Kept) -> None:
         while True:
@@ -224,5 +234,7 @@ class ApiCluster:
 
     def _learn(self, call: Call, found: Object) -> bool:
         """What an answer says of what there is. A deletion is over only when the watch says so."""
-        kept = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}.get(text(found, "kind"))
+        by_kind: dict[str, _Kept] = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}
+        by_kind |= dict(self._declared.items())
+        kept = by_kind.get(text(found, "kind"))
         return kept is not None and kept.put(found)

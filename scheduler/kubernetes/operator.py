@@ -17,6 +17,7 @@ from collectors.kubernetes.api import Absent, Conflict, Interrupted
 from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import Object, child, name, namespace, text, uid, written
 from scheduler.kubernetes import pods
+from scheduler.kubernetes.declarations import Declarations
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id, job_of, path_of, tenant_of
 from scheduler.kubernetes.executor import Create, Pods, Seen, Step
 from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, status_of
@@ -59,15 +60,23 @@ class Cluster(Protocol):
 
 
 class Operator:
-    """clock: seconds since the epoch."""
+    """clock: seconds since the epoch.   declarations: of pools, queues and tenants; None: a file says them."""
 
-    def __init__(self, service: Service, executor: Pods, cluster: Cluster, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        executor: Pods,
+        cluster: Cluster,
+        clock: Callable[[], float],
+        declarations: Declarations | None = None,
+    ) -> None:
         self._service, self._executor, self._cluster, self._clock = service, executor, cluster, clock
+        self._declarations = declarations
         self._submitted: set[str] = set()
         self._refused: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._followed_at = (-1, -1)
-        self._told_last = -1
+        self._told_last = self._told_number = -1
         self._touched: set[str] = set()
 
     def step(self) -> bool:
@@ -75,6 +84,8 @@ class Operator:
         seen = self._cluster.look()
         if seen is not None:
             self._touched |= self._executor.see(seen)
+            if self._declarations is not None:
+                self._declarations.configure(seen)
             self._follow(seen)
         did = self._service.step()
         if seen is None:
@@ -113,13 +124,13 @@ class Operator:
 
     def _submit(self, identity: str, job: Object, seen: Seen) -> None:
         try:
-            tenant = tenant_of(job, seen.namespaces.get(namespace(job), {}))
+            tenant = tenant_of(job, seen.namespaces.get(namespace(job), {}), seen.tenants)
         except LedgerError as error:
             self._refuse(identity, error)
             return
         self._refused.pop(identity, None)
         try:
-            self._service.submit(job_of(job, tenant), ACTOR)
+            self._service.submit(job_of(job, tenant, self._declarations is not None), ACTOR)
         except RefusedError as error:
             log.info("%s", error)  # it is in the log of the scheduler, and in the job's status
             if self._known(job_id(job)) is None:
@@ -156,7 +167,10 @@ class Operator:
         late = [job for job in seen.jobs.values() if due_for_deletion(job, now) and not pods.is_leaving(job)]
         calls = [_deletion(path_of(job), uid(job)) for job in late]
         everything = self._service.log.last != self._told_last
-        self._told_last = self._service.log.last
+        if self._declarations is not None and (everything or seen.number != self._told_number):
+            patches = self._declarations.patches(seen, now)
+            calls += [Call("PATCH", path, {"status": patch}, MERGE) for path, patch in patches]
+        self._told_last, self._told_number = self._service.log.last, seen.number
         for identity in list(seen.jobs) if everything else sorted(self._touched & seen.jobs.keys()):
             job = seen.jobs[identity]
             before = child(job, "status")
@@ -222,7 +236,7 @@ class Operator:
             live.attempt,
             len(wanted) if status in ("starting", "running") else 0,
             len(wanted) - len(unready),
-            shown["nodes"],
+            [pods.node_of(host) for host in shown["nodes"]],
             reasons,
             service.expected(job_id(job)),
             refused or "; ".join(unready[:3]),

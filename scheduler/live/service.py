@@ -311,8 +311,13 @@ class Service:
         with self._lock:
             return [asdict(line) for line in self._pool_lines()]
 
+    def pool_lines(self) -> list[PoolLine]:
+        with self._lock:
+            return self._pool_lines()
+
     def _pool_lines(self) -> list[PoolLine]:
-        return pool_lines(self.restored.core, self._now())
+        left = frozenset(host for pool in self.restored.settings.pools for host in pool.left)
+        return pool_lines(self.restored.core, self._now(), left)
 
     def ready(self, job_id: str) -> dict[str, Any]:
         """A service's replica serves from now on."""
