@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -128,14 +129,17 @@ def _content(of: Object) -> Object:
 
 
 class ApiCluster:
-    """To be used in a `with`.   declared: whether pools, queues and tenants are looked at too."""
+    """To be used in a `with`.   declared: whether pools, queues and tenants are looked at too.   may_act: seconds for
+    which anything may be changed; calls last no longer."""
 
     def __init__(
         self,
         connection: Connection,
         backoff: Backoff = Backoff(),  # noqa: B008 - it is frozen
         declared: bool = False,
+        may_act: Callable[[], float] = lambda: math.inf,
     ) -> None:
+        self._may_act = may_act
         self._connection, self._backoff = connection, backoff
         self._lock = threading.Lock()
         self._number, self._failures, self._not_before = 0, 0, 0.0
@@ -211,11 +215,14 @@ class ApiCluster:
             left = self._not_before - time.monotonic()
             if left > 0:
                 return Interrupted(f"the server is left alone for another {left:.0f} s", left)
+            seconds = min(CALL_SECONDS, self._may_act())
+            if seconds <= 0:
+                return Interrupted("another operator may act by now")
             try:
-                async with asyncio.timeout(CALL_SECONDS):
+                async with asyncio.timeout(seconds):
                     found = await self._api.send(call.method, call.path, call.body, call.content)
             except TimeoutError:
-                return self._failed(Interrupted(f"{call.path}: had not answered after {CALL_SECONDS:.0f} s"))
+                return self._failed(Interrupted(f"{call.path}: had not answered after {seconds:.0f} s"))
             except Interrupted as error:
                 return self._failed(error)
             except (Absent, Conflict, KubernetesError) as error:
