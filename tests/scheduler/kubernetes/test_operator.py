@@ -19,6 +19,7 @@ from scheduler.kubernetes.operator import Call
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.site import NODES, Site
 from tests.scheduler.kubernetes.standin import SPACE, Killed, StandIn, Thing, elastic_job, gpus_of, node, node_of, space
+from tests.scheduler.kubernetes.test_usage import hours_are_their_lives
 
 
 def test_a_job_becomes_pods_on_its_nodes_and_its_end_is_told(tmp_path: Path) -> None:
@@ -301,6 +302,7 @@ def test_pods_are_what_the_scheduler_decided_whatever_happens(tmp_path: Path, nu
     assert [one for one in site.cluster.jobs() if not _is_done(one)] == []
     assert site.cluster.alive() == []
     assert all(line["allocated"] == 0 for line in site.service.pools()), "nothing is held for what is over"
+    hours_are_their_lives(site)
 
 
 def _is_done(job: Thing) -> bool:
