@@ -540,6 +540,9 @@ class Settings(Part):
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         _unique("pools", (pool.name for pool in self.pools))
+        gone = next((pool.name for pool in self.pools if pool.left and not self.nodes_vary), None)
+        if gone is not None:
+            raise ValueError(f"pool {gone}: left: nodes leave pools that come from a cluster; here, set their state")
         if any(pool.hosts for pool in self.pools):
             nodes = self.nodes()
             _unique("pools: nodes", (node.name for node in nodes))
@@ -693,7 +696,10 @@ class Settings(Part):
 def load_settings(path: Path | str) -> Settings:
     """Errors: SettingsError naming the key, what was found there and what fits."""
     hint = "It has the keys pools, tenants, queues, reservations, services, callbacks and policies"
-    return parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
+    settings = parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
+    if settings.nodes_vary:
+        raise SettingsError(f"{path}: nodes_vary", "is for pools that come from a cluster", "Take it out")
+    return settings
 
 
 def parse_settings(content: Mapping[str, Any], where: str = "settings") -> Settings:

@@ -23,7 +23,8 @@ DEADLINE_SECONDS = 10.0
 another begins."""
 LOG = f"{GROUP}/log"
 """Annotation: which log its holder decides by."""
-NAME = "gpuledger-operator"
+NAME = "gpuledger-operator-leader"
+"""Of the Lease (deploy/kubernetes/operator/rbac.yaml)."""
 
 
 class Election:

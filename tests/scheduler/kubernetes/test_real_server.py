@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missi
 SPACE = "default"
 JOBS = f"/apis/{API_VERSION}/namespaces/{SPACE}/elasticjobs"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpuledger/leases/gpuledger-operator"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpuledger/leases/gpuledger-operator-leader"
 NODES = ("n1", "n2")
 SETTINGS = {
     "pools": [{"name": "p", "model": "A100", "launcher": "kubernetes", "hosts": {
