@@ -378,7 +378,7 @@ class Service:
             if configurations[-1].body["settings"] == wanted:
                 return
             configurations.append(Entry("configured", self._now(), body={"settings": wanted}))
-            nodes = records.check_nodes(configurations)
+            nodes = records.check_nodes(configurations[-1:], self.restored.setup.nodes)
             settings.check(nodes)
             if len(nodes) > len(self.restored.setup.nodes):
                 self._add_nodes(configurations)

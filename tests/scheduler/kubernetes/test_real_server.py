@@ -90,7 +90,7 @@ def test_the_schema_takes_what_fits_gives_defaults_and_refuses_the_rest(plane: C
     )  # fmt: skip
     plane.post(JOBS, whole)
     document = (REPO / "docs" / "operator.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"(?<=\n\n)(    apiVersion: .*?)(?=\n\n)", document, re.S)
+    (example,) = re.findall(r"(?<=\n\n)(    apiVersion: \S+\n    kind: ElasticJob\n.*?)(?=\n\n)", document, re.S)
     plane.post(JOBS, yaml.safe_load(example) | {"metadata": {"name": "train"}})
     wrong = {
         "queue": written("a", queue=""),
@@ -236,6 +236,7 @@ def test_jobs_run_once_and_leave_nothing_though_the_operator_is_killed(plane: Co
         assert {"Starting", "Running", "Succeeded"} <= {one["reason"] for one in events}
     finally:
         operator.kill(signal.SIGTERM)
+        plane.api.delete(LEASE)  # the next test has another log
 
 
 def _play(kubelets: Kubelets, seconds: float) -> None:
