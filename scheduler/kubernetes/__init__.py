@@ -10,6 +10,11 @@ Words:     a *world* is one placement of a job, as in scheduler.live; a pod is o
     status          what an ElasticJob's status says
     operator        the loop: what is there, what is wanted, what is done
     cluster         the API: watches in the background, calls in the foreground
+    inventory       which node is in which ComputePool
+    declared        ComputePools, Queues and Tenants as settings, and which of their promises can be kept
+    declarations    keeps the settings to them, and tells them; what their statuses say is in declared_status
+    usage           GPU-hours of a job, by the log
+    election        which of several operators acts; leadership holds the Lease, standby answers while another acts
 
 See docs/operator.md.
 """
