@@ -22,12 +22,13 @@ Amounts are device units of the pool, as in scheduler.model. A duration is secon
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -124,12 +125,18 @@ class PoolPart(Part):
     its MIG instances, by device and place.   launcher: who starts the processes on these nodes, if we may not.
     nodes_in_domain: how many nodes the domains of each topology level hold, the widest level first.
     reserved: device units, or a percentage of what is usable, rounded up to whole devices, of each model.
+    dedicated: instead of reserved, all of it is for reserved_for.
+    host_models, host_labels: of hosts, where they are not the pool's.   left: hosts that are its nodes no more: a log
+    that knows them needs them, and they count for nothing.
     """
 
     name: Name
     nodes: Annotated[int | None, Field(ge=1, le=100_000)] = None
     hosts: dict[Name, Annotated[Names, Field(max_length=64)]] = Field(default={})
     instances: dict[Name, dict[Name, Name]] = Field(default={})
+    host_models: dict[Name, Name] = Field(default={})
+    host_labels: dict[Name, dict[str, str]] = Field(default={})
+    left: Names = ()
     launcher: Literal["", "kubernetes", "slurm"] = ""
     devices: Annotated[int, Field(ge=0, le=64)] = 8
     model: Name = "GPU"
@@ -143,6 +150,7 @@ class PoolPart(Part):
     nodes_in_domain: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = ()
     reserved: Units | Annotated[str, Field(pattern=r"^\d{1,3}(\.\d+)?%$")] = 0
     reserved_for: ReservedForPart = ReservedForPart()
+    dedicated: bool = False
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
@@ -150,10 +158,14 @@ class PoolPart(Part):
             raise ValueError(f"pool {self.name}: say nodes, how many there are, or hosts, which they are")
         whom = self.reserved_for
         named = whom.priority is not None or bool(whom.queues or whom.tenants)
+        if self.dedicated and (self.reserved or not named):
+            raise ValueError(f"pool {self.name}: dedicated is for those in reserved_for: name them, without reserved")
         if named != bool(self.headroom_rule().part or self.headroom_rule().units):
             raise ValueError(f"pool {self.name}: reserved says how much, reserved_for whom: say both, or neither")
-        if self.units_reserved() >= max(1, self.units_there()) and named:
-            raise ValueError(f"pool {self.name}: reserved {self.reserved} leaves nothing of {self.units_there()} units")
+        for what, hosts in (("host_models", self.host_models), ("host_labels", self.host_labels), ("left", self.left)):
+            unknown = sorted(set(hosts) - set(self.hosts))
+            if unknown:
+                raise ValueError(f"pool {self.name}: {what}: {unknown[0]} is not among hosts")
         strange = sorted(set(self.instances) - {device for devices in self.hosts.values() for device in devices})
         if strange:
             raise ValueError(f"pool {self.name}: instances: no device {strange[0]} is among hosts")
@@ -165,19 +177,39 @@ class PoolPart(Part):
         return [self._made_up(number) for number in range(self.nodes or 0)]
 
     def headroom_rule(self) -> HeadroomRule:
-        """What the pool reserves for jobs in reserved_for."""
+        """What is kept free from those who are not in reserved_for."""
+        if self.dedicated:
+            return HeadroomRule(part=Fraction(1))
         if isinstance(self.reserved, str):
             return HeadroomRule(part=Fraction(self.reserved.rstrip("%")) / 100)
         return HeadroomRule(self.reserved)
 
     def units_reserved(self) -> int:
-        """Of all its devices, while they are usable."""
-        return self.headroom_rule().of(self.units_there(), self.units)
+        """Of all its devices, while they are usable: what tenants cannot be guaranteed."""
+        if self.dedicated:
+            return 0
+        return sum(self.headroom_rule().of(devices * self.units, self.units) for devices in self._by_model().values())
 
     def units_there(self) -> int:
         """Of all its devices."""
-        devices = sum(map(len, self.hosts.values())) if self.hosts else (self.nodes or 0) * self.devices
-        return devices * self.units
+        return sum(self._by_model().values()) * self.units
+
+    def leaves_nothing(self) -> str:
+        """What is wrong if it keeps all that it has; '' if it does not."""
+        rule = self.headroom_rule()
+        if not (rule.part or rule.units) or self.units_reserved() < max(1, self.units_there()):
+            return ""
+        return f"pool {self.name}: reserved {self.reserved} leaves nothing of {self.units_there()} units"
+
+    def _by_model(self) -> Counter[str]:
+        """Devices of the nodes that it has now."""
+        if not self.hosts:
+            return Counter({self.model: (self.nodes or 0) * self.devices})
+        found: Counter[str] = Counter()
+        for name, devices in self.hosts.items():
+            if name not in self.left:
+                found[self.host_models.get(name, self.model)] += len(devices)
+        return found
 
     def _made_up(self, number: int) -> Node:
         name = f"{self.name}-{number}"
@@ -186,7 +218,7 @@ class PoolPart(Part):
     def _node(self, number: int, name: str, ids: Sequence[str], named: bool) -> Node:
         devices = tuple(
             Device(
-                one, self.model, self.units, self.memory_bytes, self.geometry,
+                one, self.host_models.get(name, self.model), self.units, self.memory_bytes, self.geometry,
                 tuple(sorted(self.instances.get(one, {}).items())),
             )
             for one in ids
@@ -200,7 +232,7 @@ class PoolPart(Part):
             self.cpu_milli,
             self.host_memory_bytes,
             self.name,
-            dict(self.labels),
+            self.labels | self.host_labels.get(name, {}),
             frozenset(self.taints),
             topology,
             named=named,
@@ -482,8 +514,21 @@ class PoliciesPart(Part):
         )
 
 
+class Shortfall(NamedTuple):
+    """A promise that what is there cannot keep.   pool: '' = all.   units: that are missing."""
+
+    kind: Literal["pool", "tenants", "queues"]
+    pool: str
+    units: int
+    text: str
+
+
 class Settings(Part):
-    """The whole file. Names are unique within a list, tenants within a pool; parents are tenants of the same pool."""
+    """All of it. Names within a list are unique, tenants within a pool; parents are tenants of the same pool.
+
+    nodes_vary: nodes come and go, so that there may be none, or fewer than were promised; whoever says so sees to it
+    that promises are made only of what is there (see `shortfalls`).
+    """
 
     pools: Annotated[tuple[PoolPart, ...], Field(strict=False)] = ()
     tenants: Annotated[tuple[TenantPart, ...], Field(strict=False)] = ()
@@ -492,10 +537,14 @@ class Settings(Part):
     services: Annotated[tuple[ServicePart, ...], Field(strict=False)] = ()
     callbacks: Annotated[tuple[CallbackPart, ...], Field(strict=False)] = ()
     policies: PoliciesPart = PoliciesPart()
+    nodes_vary: bool = False
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         _unique("pools", (pool.name for pool in self.pools))
+        gone = next((pool.name for pool in self.pools if pool.left and not self.nodes_vary), None)
+        if gone is not None:
+            raise ValueError(f"pool {gone}: left: nodes leave pools that come from a cluster; here, set their state")
         if any(pool.hosts for pool in self.pools):
             nodes = self.nodes()
             _unique("pools: nodes", (node.name for node in nodes))
@@ -517,12 +566,8 @@ class Settings(Part):
             if pool and self.pools and pool not in {known.name for known in self.pools}:
                 raise ValueError(f"tenants of pool {pool}: pools declares no such pool")
             QuotaTree(tenants)  # says what is wrong with the tree
-            self._check_guarantees(
-                f"tenants{f' of pool {pool}' if pool else ''}", pool, (one.guaranteed for one in tenants)
-            )
-        self._check_guarantees(
-            "queues", "", (branch.subtree for branch in queue_tree(self.build_queues()).root.children)
-        )
+        for short in () if self.nodes_vary else self.shortfalls():
+            raise ValueError(short.text)
         known = {tenant.name for tenant in self.tenants}
         for place in self.pools:
             for what, names, declared in (
@@ -565,14 +610,27 @@ class Settings(Part):
                     )
         return queues
 
-    def _check_guarantees(self, where: str, pool: str, guaranteed: Iterable[int]) -> None:
-        """Checks that all guarantees can be met at once, if the nodes are declared here.   Errors: ValueError."""
+    def shortfalls(self) -> tuple[Shortfall, ...]:
+        """Where the nodes are declared here: guarantees that cannot all be called in at once, and pools that keep
+        everything from everybody."""
+        found = [Shortfall("pool", pool.name, 1, text) for pool in self.pools if (text := pool.leaves_nothing())]
+        by_pool: Counter[str] = Counter()
+        for tenant in self.tenants:
+            by_pool[tenant.pool] += tenant.guaranteed
+        for pool, promised in by_pool.items():
+            found += self._short("tenants", pool, promised)
+        branches = queue_tree(self.build_queues()).root.children
+        return (*found, *self._short("queues", "", sum(branch.subtree for branch in branches)))
+
+    def _short(self, kind: Literal["tenants", "queues"], pool: str, promised: int) -> list[Shortfall]:
         there = sum(one.units_there() for one in self.pools if pool in ("", one.name))
-        reserved = sum(one.units_reserved() for one in self.pools if pool in ("", one.name))
-        promised = sum(guaranteed)
-        if self.pools and promised > there - reserved:
-            usable = f"{there - reserved} beside {reserved} reserved" if reserved else str(there)
-            raise ValueError(f"{where}: {promised} units are guaranteed, and there are {usable}")
+        kept = sum(one.units_reserved() for one in self.pools if pool in ("", one.name))
+        if not (self.pools or self.nodes_vary) or promised <= there - kept:
+            return []
+        beside = f"{there - kept} beside {kept} reserved" if kept else str(there)
+        whose = f"{kind} of pool {pool}" if pool else kind
+        text = f"{whose}: {promised} units are guaranteed, and there are {beside}"
+        return [Shortfall(kind, pool, promised - there + kept, text)]
 
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of all pools."""
@@ -595,7 +653,7 @@ class Settings(Part):
                 frozenset(pool.reserved_for.tenants),
             )
             for pool in self.pools
-            if pool.reserved
+            if pool.reserved or pool.dedicated
         )
         return replace(self.policies.build(), reserves=reserves)
 
@@ -640,7 +698,10 @@ class Settings(Part):
 def load_settings(path: Path | str) -> Settings:
     """Errors: SettingsError naming the key, what was found there and what fits."""
     hint = "It has the keys pools, tenants, queues, reservations, services, callbacks and policies"
-    return parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
+    settings = parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
+    if settings.nodes_vary:
+        raise SettingsError(f"{path}: nodes_vary", "is for pools that come from a cluster", "Take it out")
+    return settings
 
 
 def parse_settings(content: Mapping[str, Any], where: str = "settings") -> Settings:

@@ -77,9 +77,10 @@ class Setup:
 
 
 def setup_of(name: str, settings: Settings, nodes: Sequence[Node] = (), seed: int = 42) -> Setup:
-    """nodes: instead of those in the settings.   Errors: LedgerError if there are none."""
+    """nodes: instead of those that the settings name.   Errors: LedgerError if nobody names any, and there must be
+    some."""
     there = nodes or settings.nodes()
-    if not there:
+    if not there and not settings.nodes_vary:
         raise LedgerError(name, "names no pools, and no machines were given", "Add pools: or give --machines")
     return Setup(
         name,

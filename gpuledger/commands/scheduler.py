@@ -10,8 +10,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,8 +25,11 @@ from gpuledger.output import plain, print_json, print_lines, print_rows, say
 from warehouse.errors import LedgerError
 
 if TYPE_CHECKING:
+    from collectors.kubernetes.connection import Connection
     from collectors.readings import Row
     from ingest.token_file import Reread
+    from scheduler.kubernetes.declarations import Declarations
+    from scheduler.kubernetes.leadership import Leadership
     from scheduler.live.client import Client
     from scheduler.live.executors import Executor
     from scheduler.live.node_tokens import NodeTokens
@@ -38,6 +42,8 @@ log = logging.getLogger(__name__)
 
 LOG_FILE = "scheduler.log.sqlite"
 PORT = 8070
+AT_ONCE_SECONDS = 3.0
+"""Until an operator that has no lease tells so."""
 LEVELS_SECONDS = 60.0
 """Interval between writes of the metrics for SQL."""
 
@@ -49,6 +55,11 @@ class ExecutorKind(StrEnum):
     local = "local"
     agents = "agents"
     kubernetes = "kubernetes"
+
+
+class PoolsFrom(StrEnum):
+    file = "file"
+    cluster = "cluster"
 
 
 class End(StrEnum):
@@ -128,6 +139,22 @@ def serve(
     kube_context: Annotated[
         str, typer.Option("--context", help="Of the kubeconfig.", show_default="its current one")
     ] = "",
+    lease_namespace: Annotated[
+        str,
+        typer.Option(
+            "--lease-namespace",
+            help="Of the Lease by which one operator acts, for kubernetes.",
+            show_default="the pod's own, else gpuledger",
+        ),
+    ] = "",
+    pools_from: Annotated[
+        PoolsFrom,
+        typer.Option(
+            "--pools-from",
+            help="file: pools, tenants and queues are in --config; cluster: ComputePools, Tenants and Queues say them, "
+            "for kubernetes.",
+        ),
+    ] = PoolsFrom.file,
     events: Annotated[
         str,
         typer.Option(
@@ -168,19 +195,27 @@ def serve(
         raise LedgerError("--events with --executor kubernetes", why, "Leave --events out")
     changes = Reread(config)
     settings = load_settings(config)
+    declared = pools_from is PoolsFrom.cluster
+    if declared and executor is not ExecutorKind.kubernetes:
+        raise LedgerError("--pools-from cluster", "is for --executor kubernetes", "See docs/operator.md")
     with contextlib.ExitStack() as stack:
+        kubernetes = _Kubernetes(executor, kubeconfig, kube_context, lease_namespace)
+        leadership = stack.enter_context(_leading(kubernetes, data, host, port))
         journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE, alone=True)))
         deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
         runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or ())
-        service = Service(journal, settings, cluster, runs, time.time, deliver)
-        step = stack.enter_context(_cycles(service, runs, kubeconfig, kube_context))
+        first = _first(journal, settings, str(config)) if declared else settings
+        service = Service(journal, first, cluster, runs, time.time, deliver)
+        declarations = _declarations(service, runs, settings) if declared else None
+        step = stack.enter_context(_cycles(service, runs, kubernetes, leadership, declarations))
         listener = stack.enter_context(listen(host, port))
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
         stack.enter_context(_serving(build_app(service, token, allowed, tokens), listener))
         stack.enter_context(_calling_back(service, interval))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
         say(f"  Log         {journal.path}, {journal.last:,} entries")
-        _loop(service, step, lambda: _reload(service, config, changes), interval, deliver)
+        apply = service.configure if declarations is None else partial(declarations.read_file, where=str(config))
+        _loop(service, step, lambda: _reload(apply, config, changes), interval, deliver)
     say("stopped; whatever runs goes on, and a later start finds it")
 
 
@@ -208,22 +243,83 @@ def _executor(
 
 @contextlib.contextmanager
 def _cycles(
-    service: Service, executor: Executor, kubeconfig: Path | None, context: str
+    service: Service,
+    executor: Executor,
+    kubernetes: _Kubernetes,
+    leadership: Leadership | None,
+    declarations: Declarations | None,
 ) -> Iterator[Callable[[], bool]]:
     """Yields the function that runs one cycle: of the scheduler alone, or of the operator around it."""
     from scheduler.kubernetes.executor import Pods
 
-    if not isinstance(executor, Pods):
-        if kubeconfig is not None or context:
-            raise LedgerError("--kubeconfig, --context", "are for --executor kubernetes", "See docs/operator.md")
+    if not isinstance(executor, Pods) or leadership is None:
         yield service.step
         return
-    from collectors.kubernetes.connection import find
     from scheduler.kubernetes.cluster import ApiCluster
     from scheduler.kubernetes.operator import Operator
 
-    with ApiCluster(find(kubeconfig, context)) as cluster:
-        yield Operator(service, executor, cluster, time.time).step
+    may_act = leadership.left
+    with ApiCluster(kubernetes.connection(), declared=declarations is not None, may_act=may_act) as cluster:
+        operator = Operator(service, executor, cluster, time.time, declarations)
+        yield lambda: may_act() > 0 and operator.step()
+
+
+@dataclass(frozen=True)
+class _Kubernetes:
+    """How the API server is reached, and where the lease is."""
+
+    executor: ExecutorKind
+    kubeconfig: Path | None
+    context: str
+    lease_namespace: str
+
+    def connection(self) -> Connection:
+        from collectors.kubernetes.connection import find
+
+        return find(self.kubeconfig, self.context)
+
+
+@contextlib.contextmanager
+def _leading(kubernetes: _Kubernetes, data: Path, host: str, port: int) -> Iterator[Leadership | None]:
+    """Waits until this operator is the one that acts; None where there is none."""
+    if kubernetes.executor is not ExecutorKind.kubernetes:
+        if kubernetes.kubeconfig is not None or kubernetes.context or kubernetes.lease_namespace:
+            options_ = "--kubeconfig, --context, --lease-namespace"
+            raise LedgerError(options_, "are for --executor kubernetes", "See docs/operator.md")
+        yield None
+        return
+    from gpuledger.serve import listen
+    from scheduler.kubernetes.leadership import Leadership, LeaseTakenError, log_name, namespace_here
+    from scheduler.kubernetes.standby import build_standby
+
+    where = kubernetes.lease_namespace or namespace_here()
+    with Leadership(kubernetes.connection(), where, log_name(data)) as leadership:
+        if not leadership.acquired(AT_ONCE_SECONDS):
+            say(f"  Waiting     {leadership.waits}")
+            with listen(host, port) as listener, _serving(build_standby(lambda: leadership.waits), listener):
+                leadership.acquired()
+        try:
+            yield leadership
+        except LeaseTakenError as error:
+            raise LedgerError(str(error), "this one has stopped acting", "Start it again, and it waits") from None
+
+
+def _first(journal: Log, file: Settings, where: str) -> Settings:
+    """What is in force until the cluster is known."""
+    from scheduler.kubernetes.declarations import first_settings
+    from scheduler.settings import parse_settings
+
+    configured = journal.of_kind("configured")
+    last = parse_settings(configured[-1].body["settings"], str(journal.path)) if configured else None
+    return first_settings(last, file, where)
+
+
+def _declarations(service: Service, executor: Executor, file: Settings) -> Declarations:
+    from scheduler.kubernetes.declarations import Declarations
+    from scheduler.kubernetes.executor import Pods
+
+    assert isinstance(executor, Pods)
+    return Declarations(service, executor, file)
 
 
 def _this_node(settings: Settings) -> str:
@@ -336,14 +432,14 @@ def _loop(
             signal.signal(number, handler)
 
 
-def _reload(service: Service, config: Path, changes: Reread) -> None:
-    """Applies the settings when their file has changed, and again until the log has them. If the file is missing or
-    invalid, logs that once; the settings in force stay."""
+def _reload(apply: Callable[[Settings], None], config: Path, changes: Reread) -> None:
+    """Applies the settings where their file has changed, and until they could be written down. Of settings that are
+    gone or unusable it says so once, and the ones in force stay."""
     from scheduler.settings import SettingsError, load_settings
 
     def configure() -> None:
         try:
-            service.configure(load_settings(config))
+            apply(load_settings(config))
         except SettingsError as error:
             log.error("%s; the previous settings stay in force", error)
 

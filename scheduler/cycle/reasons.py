@@ -220,7 +220,7 @@ def _most_ever(trial: Trial, kind: JobClass) -> int:
 def _could_hold(trial: Trial, kind: JobClass) -> tuple[int, int]:
     """Units of the devices that the class could use, and the reserved ones among them."""
     cluster, shape = trial.cluster, trial.cluster.shape(kind.request)
-    usable = np.array([state in USABLE for state in cluster.states])
+    usable = np.array([state in USABLE for state in cluster.states], dtype=np.bool_)
     its = (shape.need != NEVER) & (shape.suits & usable)[:, None]
     there, headroom = int(cluster.capacity[its].sum()), cluster.headroom
     if headroom is None:

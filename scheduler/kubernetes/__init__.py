@@ -4,12 +4,17 @@ Owns:      what an ElasticJob asks of the scheduler, the pods of its ranks, its 
 Owns not:  decisions (scheduler.cycle), the log (scheduler.records), how the API is talked to (collectors.kubernetes).
 Words:     a *world* is one placement of a job, as in scheduler.live; a pod is one rank of one world.
 
-    elastic_jobs    converts an ElasticJob into a job of the scheduler
-    pods            converts a rank into a pod, and reads a rank's state from its pod
-    executor        which pods are to be created or deleted, and how attempts end
-    status          the status and events of an ElasticJob
-    operator        the reconciliation loop
-    cluster         the Kubernetes API: watches in the background, calls in the foreground
+    elastic_jobs    an ElasticJob as a job of the scheduler
+    pods            a rank as a pod, and what a pod says of its rank
+    executor        what pods there are to be, and what became of them
+    status          what an ElasticJob's status says
+    operator        the loop: what is there, what is wanted, what is done
+    cluster         the API: watches in the background, calls in the foreground
+    inventory       which node is in which ComputePool
+    declared        ComputePools, Queues and Tenants as settings, and which of their promises can be kept
+    declarations    keeps the settings to them, and tells them; what their statuses say is in declared_status
+    usage           GPU-hours of a job, by the log
+    election        which of several operators acts; leadership holds the Lease, standby answers while another acts
 
 See docs/operator.md.
 """

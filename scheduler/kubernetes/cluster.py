@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -20,6 +21,7 @@ from collectors.kubernetes.connection import Connection, KubernetesError
 from collectors.kubernetes.follow import Backoff, Changed, Follow, Item, Listed, Trouble
 from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid
 from scheduler.kubernetes import elastic_jobs, pods
+from scheduler.kubernetes.declared import PATHS, Kind
 from scheduler.kubernetes.executor import Seen
 from scheduler.kubernetes.operator import Call, Outcome
 
@@ -44,12 +46,14 @@ def _slim(of: Object) -> Object:
 
 
 def _node(of: Object) -> Object:
-    """The fields of a node that are needed; the rest is large."""
+    """What is asked of one; the rest is large."""
+    ready = [one for one in items(child(of, "status"), "conditions") if one.get("type") == "Ready"]
     return {
-        "metadata": _named(of),
+        "metadata": _named(of) | {"labels": dict(child(of, "metadata", "labels"))},
         "spec": {"unschedulable": child(of, "spec").get("unschedulable")},
         "status": {
-            "conditions": [one for one in items(child(of, "status"), "conditions") if one.get("type") == "Ready"]
+            "conditions": [{"type": "Ready", "status": one.get("status")} for one in ready],
+            "allocatable": {key: many for key, many in child(of, "status", "allocatable").items() if "/" in key},
         },
     }
 
@@ -127,9 +131,17 @@ def _content(of: Object) -> Object:
 
 
 class ApiCluster:
-    """The API for the operator; use it in a `with` statement."""
+    """To be used in a `with`.   declared: whether pools, queues and tenants are looked at too.   may_act: seconds for
+    which anything may be changed; calls last no longer."""
 
-    def __init__(self, connection: Connection, backoff: Backoff = Backoff()) -> None:  # noqa: B008 - it is frozen
+    def __init__(
+        self,
+        connection: Connection,
+        backoff: Backoff = Backoff(),  # noqa: B008 - it is frozen
+        declared: bool = False,
+        may_act: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        self._may_act = may_act
         self._connection, self._backoff = connection, backoff
         self._lock = threading.Lock()
         self._number, self._failures, self._not_before = 0, 0, 0.0
@@ -137,6 +149,8 @@ class ApiCluster:
         self._jobs = _Cache(elastic_jobs.PATH, uid, _slim)
         self._nodes = _Cache("/api/v1/nodes", name, _node)
         self._spaces = _Cache("/api/v1/namespaces", name, _space)
+        kinds: tuple[Kind, ...] = ("ComputePool", "Queue", "Tenant") if declared else ()
+        self._declared = {kind: _Cache(PATHS[kind], name, _slim) for kind in kinds}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
 
@@ -150,11 +164,11 @@ class ApiCluster:
 
     def look(self) -> Seen | None:
         with self._lock:
-            caches = (self._pods, self._jobs, self._nodes, self._spaces)
+            caches = self._caches()
             if not all(one.listed for one in caches):
                 return None
             found = [dict(one.objects) for one in caches]
-            return Seen(found[0], found[1], found[2], found[3], self._number)
+            return Seen(found[0], found[1], found[2], found[3], self._number, *found[4:])
 
     def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
         if not calls:
@@ -179,7 +193,7 @@ class ApiCluster:
         await self._api.close()
 
     def _caches(self) -> Sequence[_Cache]:
-        return self._pods, self._jobs, self._nodes, self._spaces
+        return self._pods, self._jobs, self._nodes, self._spaces, *self._declared.values()
 
     async def _follow(self, cache: _Cache) -> None:
         while True:
@@ -203,11 +217,14 @@ class ApiCluster:
             left = self._not_before - time.monotonic()
             if left > 0:
                 return Interrupted(f"the server is left alone for another {left:.0f} s", left)
+            seconds = min(CALL_SECONDS, self._may_act())
+            if seconds <= 0:
+                return Interrupted("another operator may act by now")
             try:
-                async with asyncio.timeout(CALL_SECONDS):
+                async with asyncio.timeout(seconds):
                     found = await self._api.send(call.method, call.path, call.body, call.content)
             except TimeoutError:
-                return self._failed(Interrupted(f"{call.path}: had not answered after {CALL_SECONDS:.0f} s"))
+                return self._failed(Interrupted(f"{call.path}: had not answered after {seconds:.0f} s"))
             except Interrupted as error:
                 return self._failed(error)
             except (Absent, Conflict, KubernetesError) as error:
@@ -225,6 +242,8 @@ class ApiCluster:
         return error
 
     def _learn(self, call: Call, found: Object) -> bool:
-        """Updates the cache from a response, except for deletions, which only the watch confirms."""
-        cache = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}.get(text(found, "kind"))
-        return cache is not None and cache.put(found)
+        """What an answer says of what there is. A deletion is over only when the watch says so."""
+        by_kind: dict[str, _Cache] = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}
+        by_kind |= dict(self._declared.items())
+        kept = by_kind.get(text(found, "kind"))
+        return kept is not None and kept.put(found)

@@ -16,6 +16,9 @@ KIND = "ElasticJob"
 PATH = f"/apis/{API_VERSION}/elasticjobs"
 TENANTS = f"{GROUP}/tenants"
 """A namespace's annotation: the tenants that its jobs may name, with commas between them."""
+NVIDIA = "nvidia.com/gpu"
+RESOURCE = f"{GROUP}/resource"
+"""A label of the scheduler's nodes, where ComputePools say which they are: in which resource they offer devices."""
 LAUNCHER = "kubernetes"
 """The launcher of a pool whose pods this executor makes."""
 ENDED = ("Succeeded", "Failed", "Cancelled", "Rejected")
@@ -31,28 +34,39 @@ def job_id(of: Object) -> str:
     return f"{namespace(of)}/{name(of)}@{uid(of)}"
 
 
-def tenant_of(of: Object, home: Object) -> str:
-    """Who pays. home: its namespace.   Errors: LedgerError if the namespace may not name that tenant."""
-    written = mark(home, (TENANTS,)).split(",")
-    allowed = [one.strip() for one in written if one.strip()] or [namespace(of)]
+def tenant_of(of: Object, home: Object, tenants: Mapping[str, Object]) -> str:
+    """Who pays. home: its namespace.   tenants: Tenants, which name namespaces too.   Errors: LedgerError if the
+    namespace may not name that tenant."""
+    written = [one.strip() for one in mark(home, (TENANTS,)).split(",") if one.strip()]
+    naming = sorted(one for one, tenant in tenants.items() if namespace(of) in _namespaces(tenant))
+    allowed = list(dict.fromkeys([*written, *naming])) or [namespace(of)]
     wanted = text(child(of, "spec"), "tenant") or allowed[0]
     if wanted not in allowed:
         raise LedgerError(
             f"namespace {namespace(of)}",
             f"may not name tenant {wanted!r}",
-            f"It may name {', '.join(allowed)}; its annotation {TENANTS} lists them",
+            f"It may name {', '.join(allowed)}; its annotation {TENANTS} lists them, or a Tenant its namespace",
         )
     return wanted
 
 
-def job_of(of: Object, tenant: str) -> dict[str, Any]:
-    """The document to submit (scheduler.model.Job), with the payload for the executor, from which its pods are made.
+def _namespaces(tenant: Object) -> Sequence[Any]:
+    found = child(tenant, "spec").get("namespaces")
+    return found if isinstance(found, list) else ()
 
-    Fields with defaults in the schema may be missing, in objects that are older than these defaults.
+
+def job_of(of: Object, tenant: str, labelled: bool = False) -> dict[str, Any]:
+    """What is submitted (scheduler.model.Job), with the payload for the executor: all that its pods are made of.
+
+    What the schema has defaults for may be missing here, as in an object that is older than them.   labelled: whether
+    the scheduler's nodes say in which resource they offer their devices.
     """
     spec = child(of, "spec")
     scaling = child(spec, "scaling")
+    resource = text(spec, "resourceName") or NVIDIA
     request = {"devices": spec.get("gpusPerReplica", 1), "pool": text(spec, "pool"), "models": spec.get("models", [])}
+    if labelled and request["devices"]:
+        request["labels"] = {RESOURCE: resource}
     job: dict[str, Any] = {
         "job_id": job_id(of),
         "tenant": tenant,
@@ -71,7 +85,7 @@ def job_of(of: Object, tenant: str) -> dict[str, Any]:
         "namespace": namespace(of),
         "name": name(of),
         "uid": uid(of),
-        "resource": text(spec, "resourceName") or "nvidia.com/gpu",
+        "resource": resource,
         "template": child(spec, "template"),
         "retries": spec.get("backoffLimit", 0),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,14 +32,17 @@ AGAIN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The API's objects. jobs: ElasticJobs by uid.   nodes, namespaces: by name.   number: increases with each
-    change."""
+    """The objects that there are. jobs: ElasticJobs by uid.   nodes, namespaces: by name.   number: grows with each
+    change.   pools, queues, tenants: ComputePools, Queues and Tenants by name, where settings come from them."""
 
     pods: Mapping[Name, Object]
     jobs: Mapping[str, Object]
     nodes: Mapping[str, Object]
     namespaces: Mapping[str, Object]
     number: int = 0
+    pools: Mapping[str, Object] = field(default_factory=dict)
+    queues: Mapping[str, Object] = field(default_factory=dict)
+    tenants: Mapping[str, Object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,8 @@ class _Attempt:
 
 
 class Pods:
-    """Methods may be called from any thread.   clock: monotonic seconds."""
+    """Methods may be called by any thread.   clock: seconds that only go on.   left: nodes of the scheduler that are in
+    no pool now."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -169,6 +173,7 @@ class Pods:
         self._met: set[str] = set()
         self._open: set[str] = set()
         self._lock = threading.RLock()
+        self.left: Collection[str] = ()
 
     # As an executor
 
@@ -205,14 +210,14 @@ class Pods:
                 self._open.add(attempt.uid)
 
     def outage(self, node: str) -> NodeState | None:
-        """The state of a node: failed if it is gone or not ready, maintenance if it is cordoned; None: not known
-        yet."""
+        """What keeps pods from a node: it is gone or not ready, or it is cordoned or has left its pool."""
         if self._seen is None:
             return None
-        found = self._seen.nodes.get(node)
+        found = self._seen.nodes.get(pods.node_of(node))
         if found is None or condition(found, "Ready").get("status") != "True":
             return "failed"
-        return "maintenance" if child(found, "spec").get("unschedulable") is True else "available"
+        is_closed = node in self.left or child(found, "spec").get("unschedulable") is True
+        return "maintenance" if is_closed else "available"
 
     # For the operator
 

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 from collectors.kubernetes.api import Absent, Conflict, Interrupted
 from collectors.kubernetes.connection import KubernetesError
-from collectors.kubernetes.objects import Object, child, name, namespace, text, uid, written
-from scheduler.kubernetes import pods
+from collectors.kubernetes.objects import Object, at, child, name, namespace, text, uid, written
+from scheduler.kubernetes import pods, usage
+from scheduler.kubernetes.declarations import Declarations
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id, job_of, path_of, tenant_of
 from scheduler.kubernetes.executor import Create, Pods, Seen, Step
 from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, status_of
@@ -36,7 +37,9 @@ CODES: Mapping[Result, str] = {
     "stopped": "Stopped",
     "lost": "NodeLost",
 }
-"""The scheduler's reason for each ending of pods."""
+"""As the scheduler calls the cause, once it hears of it."""
+USAGE_SECONDS = 300.0
+"""So often a running job's GPU-hours are told anew, if nothing else changes."""
 Outcome = Object | Interrupted | Absent | Conflict | KubernetesError
 
 
@@ -59,15 +62,24 @@ class Cluster(Protocol):
 
 
 class Operator:
-    """clock: seconds since the epoch."""
+    """clock: seconds since the epoch.   declarations: of pools, queues and tenants; None: a file says them."""
 
-    def __init__(self, service: Service, executor: Pods, cluster: Cluster, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        executor: Pods,
+        cluster: Cluster,
+        clock: Callable[[], float],
+        declarations: Declarations | None = None,
+    ) -> None:
         self._service, self._executor, self._cluster, self._clock = service, executor, cluster, clock
+        self._declarations = declarations
         self._submitted: set[str] = set()
         self._refused: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._followed_at = (-1, -1)
-        self._reported_up_to = -1
+        self._told_last = self._told_number = -1
+        self._told_at = 0.0
         self._touched: set[str] = set()
 
     def step(self) -> bool:
@@ -75,6 +87,8 @@ class Operator:
         seen = self._cluster.look()
         if seen is not None:
             self._touched |= self._executor.see(seen)
+            if self._declarations is not None:
+                self._declarations.configure(seen)
             self._follow(seen)
         did = self._service.step()
         if seen is None:
@@ -113,13 +127,13 @@ class Operator:
 
     def _submit(self, identity: str, job: Object, seen: Seen) -> None:
         try:
-            tenant = tenant_of(job, seen.namespaces.get(namespace(job), {}))
+            tenant = tenant_of(job, seen.namespaces.get(namespace(job), {}), seen.tenants)
         except LedgerError as error:
             self._refuse(identity, error)
             return
         self._refused.pop(identity, None)
         try:
-            self._service.submit(job_of(job, tenant), ACTOR)
+            self._service.submit(job_of(job, tenant, self._declarations is not None), ACTOR)
         except RefusedError as error:
             log.info("%s", error)  # also in the scheduler's log and the job's status
             if self._known(job_id(job)) is None:
@@ -155,8 +169,12 @@ class Operator:
         now = datetime.fromtimestamp(self._clock(), UTC)
         late = [job for job in seen.jobs.values() if due_for_deletion(job, now) and not pods.is_leaving(job)]
         calls = [_deletion(path_of(job), uid(job)) for job in late]
-        everything = self._service.log.last != self._reported_up_to
-        self._reported_up_to = self._service.log.last
+        everything = self._service.log.last != self._told_last or self._clock() - self._told_at >= USAGE_SECONDS
+        self._told_at = self._clock() if everything else self._told_at
+        if self._declarations is not None and (everything or seen.number != self._told_number):
+            patches = self._declarations.patches(seen, now)
+            calls += [Call("PATCH", path, {"status": patch}, MERGE) for path, patch in patches]
+        self._told_last, self._told_number = self._service.log.last, seen.number
         for identity in list(seen.jobs) if everything else sorted(self._touched & seen.jobs.keys()):
             job = seen.jobs[identity]
             before = child(job, "status")
@@ -165,8 +183,12 @@ class Operator:
             standing = self._standing(identity, job, seen)
             if standing is None:
                 continue
-            wanted = status_of(standing, before, now)
+            wanted = status_of(standing, before, now) | {key: before[key] for key in usage.KEYS if key in before}
             patch = patch_of(wanted, before)
+            if patch or (standing.state == "Running" and _is_old(before, now)):
+                wanted = {key: said for key, said in wanted.items() if key not in usage.KEYS}
+                wanted |= self._usage(standing, now)
+                patch = patch_of(wanted, before)
             if patch:
                 calls.append(Call("PATCH", f"{path_of(job)}/status", {"status": patch}, MERGE))
                 event = event_of(wanted, before)
@@ -174,6 +196,16 @@ class Operator:
                     calls.append(_event(job, event, now))
         self._touched.clear()
         return self._carry_out(calls)
+
+    def _usage(self, standing: Standing, now: datetime) -> dict[str, Any]:
+        def found(service: Service) -> dict[str, Any]:
+            restored, at = service.restored, max(now.timestamp(), service.restored.at)
+            history = service.log.of_job(standing.job_id)
+            held = usage.held(history, standing.job_id, restored.setup.nodes, at)
+            return usage.usage_of(held, restored.settings.policies.prices, standing.is_over, at)
+
+        said: dict[str, Any] = self._service.measured(found)
+        return said
 
     def _carry_out(self, calls: Sequence[Call]) -> bool:
         did = False
@@ -222,7 +254,7 @@ class Operator:
             live.attempt,
             len(wanted) if status in ("starting", "running") else 0,
             len(wanted) - len(unready),
-            shown["nodes"],
+            [pods.node_of(host) for host in shown["nodes"]],
             reasons,
             service.expected(job_id(job)),
             refused or "; ".join(unready[:3]),
@@ -255,6 +287,11 @@ class Operator:
         reasons = (Reason(cause.get("reason") or otherwise, cause.get("text", "")),)
         tenant = self._service.log.of_job(job_id_)[0].body["job"]["tenant"]
         return Standing(found["status"], tenant, job_id_, reasons=reasons)
+
+
+def _is_old(status: Object, now: datetime) -> bool:
+    told = at(status.get("gpuHoursAt"))
+    return told is None or (now - told).total_seconds() >= USAGE_SECONDS
 
 
 def _call(step: Step) -> Call:

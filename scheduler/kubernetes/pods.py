@@ -20,9 +20,16 @@ JOB, WORLD, RANK, SIZE = (f"{GROUP}/{what}" for what in ("job", "world", "rank",
 TENANT, PROJECT, QUEUE, ALLOCATION = (f"{GROUP}/{what}" for what in ("tenant", "project", "queue", "allocation"))
 """Annotations, because their values may be any text. The books take tenant, project and queue of a pod from them."""
 MASTER_PORT = 29500
-"""The port of rank 0, torchrun's default; pods do not share ports."""
+"""Where rank 0 listens, as torchrun's default: each pod has its own ports."""
+AGAIN = "~"
+"""Before the number of a node that the scheduler knows several times: no name in Kubernetes has it."""
 DISRUPTED = frozenset({"Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown", "Terminated"})
 """Reasons of failures that the pod did not cause."""
+
+
+def node_of(host: str) -> str:
+    """What Kubernetes calls a node of the scheduler (see inventory)."""
+    return host.partition(AGAIN)[0]
 
 
 def pod_name(job: str, world: int, rank: int) -> str:
@@ -75,7 +82,7 @@ def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
         "restartPolicy": text(spec, "restartPolicy") or "Never",
         "hostname": called,
         "subdomain": service_name(payload["name"]),
-        "affinity": _bound_to(spec.get("affinity"), rank.node),
+        "affinity": _bound_to(spec.get("affinity"), node_of(rank.node)),
         "containers": [_container(launch, rank, one, number) for number, one in enumerate(spec["containers"])],
     }
     spec.pop("nodeName", None)

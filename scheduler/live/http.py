@@ -11,7 +11,7 @@ GET  /api/v1/services                  POST /api/v1/services/{name}
                                        {"waiting": 12, "working": 4, "utilization": 0.8}: its replicas follow
 POST /api/v1/nodes/{name}              {"state": "maintenance"}
 POST /api/v1/agents/{name}             a node's agent, with its own token, and nobody else (see collectors.jobs.wire)
-GET  /metrics                          Prometheus        GET  /healthz
+GET  /metrics                          Prometheus        GET  /healthz, /readyz
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from warehouse.errors import LedgerError
 MOST_BYTES = 1 << 20
 """Maximum bytes of a request's body."""
 MOST_AGENT_BYTES = 32 << 20
-OPEN_PATHS = ("/healthz",)
+OPEN_PATHS = ("/healthz", "/readyz")
+"""The latter is not answered by an operator that waits for another (scheduler.kubernetes.standby)."""
 AGENTS = "/api/v1/agents/"
 Act = Callable[[Service, str, str], dict[str, Any]]
 VERBS: Mapping[str, Act] = {
@@ -182,6 +183,7 @@ def _other_routes(app: FastAPI, service: Service) -> None:
             prometheus_text(service.measured(Service.series)), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
 
+    @app.get("/readyz")
     @app.get("/healthz")
     def healthz() -> Response:
         problem, callbacks = service.outbox.problem, service.callbacks.state()

@@ -312,8 +312,13 @@ class Service:
         with self._lock:
             return [asdict(line) for line in self._pool_lines()]
 
+    def pool_lines(self) -> list[PoolLine]:
+        with self._lock:
+            return self._pool_lines()
+
     def _pool_lines(self) -> list[PoolLine]:
-        return pool_lines(self.restored.core, self._now())
+        left = frozenset(host for pool in self.restored.settings.pools for host in pool.left)
+        return pool_lines(self.restored.core, self._now(), left)
 
     def ready(self, job_id: str) -> dict[str, Any]:
         """Reports that a service's replica is ready."""
@@ -374,7 +379,7 @@ class Service:
             if configurations[-1].body["settings"] == wanted:
                 return
             configurations.append(Entry("configured", self._now(), body={"settings": wanted}))
-            nodes = records.check_nodes(configurations)
+            nodes = records.check_nodes(configurations[-1:], self.restored.setup.nodes)
             settings.check(nodes)
             if len(nodes) > len(self.restored.setup.nodes):
                 self._add_nodes(configurations)

@@ -171,10 +171,10 @@ def cause_body(cause: Cause) -> dict[str, Any]:
     return asdict(cause)
 
 
-def check_nodes(configurations: Sequence[Entry]) -> tuple[Node, ...]:
+def check_nodes(configurations: Sequence[Entry], before: Sequence[Node] = ()) -> tuple[Node, ...]:
     """All nodes in the order in which configurations first named them.   Errors: SettingsError if one has not all of
-    those before it, or not as they were."""
-    known: dict[str, Node] = {}
+    those before it, or not as they were.   before: nodes that earlier ones named."""
+    known: dict[str, Node] = {node.name: node for node in before}
     for entry in configurations:
         nodes = {node.name: node for node in parse_settings(entry.body["settings"], f"entry {entry.sequence}").nodes()}
         for name, node in known.items():

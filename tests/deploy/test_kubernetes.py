@@ -22,6 +22,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from scheduler.kubernetes.election import NAME
 from scheduler.settings import parse_settings
 from tests.collectors.attribution.kubelet_server import PodResourcesServer
 from tests.collectors.kubernetes.make import admitted, bound, node, pod
@@ -86,16 +87,27 @@ def test_the_operator_is_what_kubernetes_knows_and_does_no_more_than_it_says() -
     assert not {"*", "secrets", "pods/exec", "nodes/proxy"} & {resource for resource, _ in named}
     changing = {one for one in named if one[1] not in ("get", "list", "watch")}
     assert changing == {
+        ("computepools/status", "patch"),
         ("elasticjobs", "delete"),
         ("elasticjobs/status", "patch"),
         ("events", "create"),
         ("pods", "create"),
         ("pods", "delete"),
+        ("queues/status", "patch"),
         ("services", "create"),
+        ("tenants/status", "patch"),
     }
+    assert [one["rules"] for (kind, _), one in rendered.items() if kind == "Role"] == [[
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [NAME],
+         "verbs": ["get", "update"]},
+    ]]  # fmt: skip
+    assert {one["metadata"]["namespace"] for (kind, _), one in rendered.items() if kind == "Role"} == {"gpuledger"}
     (settings,) = (one["data"]["site.yaml"] for (kind, _), one in rendered.items() if kind == "ConfigMap")
     (pool,) = parse_settings(yaml.safe_load(settings)).pools
     assert pool.launcher == "kubernetes"
+    kinds = {spec(one)["names"]["kind"] for (kind, _), one in rendered.items() if kind == "CustomResourceDefinition"}
+    assert kinds == {"ComputePool", "ElasticJob", "Queue", "Tenant"}
 
 
 def test_the_schemas_know_a_mistake() -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 import typer
@@ -23,9 +23,6 @@ from scheduler.live.client import Client
 from tests.patience import PATIENCE_SECONDS, until
 from tests.ports import free_port
 from warehouse.errors import LedgerError
-
-if TYPE_CHECKING:
-    from scheduler.live.service import Service
 
 RUN = """
 import sys, typer
@@ -160,8 +157,10 @@ def test_who_may_run_commands_needs_a_token_and_a_user(tmp_path: Path, monkeypat
         ask(*there, "--agent-tokens", tmp_path / "token")
     with pytest.raises(LedgerError, match="--events with --executor kubernetes: would count every pod twice"):
         ask(*there, "--executor", "kubernetes", "--events", "store")
-    with pytest.raises(LedgerError, match="--kubeconfig, --context: are for --executor kubernetes"):
+    with pytest.raises(LedgerError, match="--kubeconfig, --context, --lease-namespace: are for --executor k"):
         ask(*there, "--kubeconfig", tmp_path / "token")
+    with pytest.raises(LedgerError, match="--pools-from cluster: is for --executor kubernetes"):
+        ask(*there, "--pools-from", "cluster")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("collectors.jobs.launchers.others", lambda: {})
     with pytest.raises(LedgerError, match="--run-as: commands of others would run as root"):
@@ -212,14 +211,14 @@ def test_settings_are_read_again_until_they_could_be_written_down(
                 raise problem
 
     config.write_text(CONFIG)
-    changes, full = Reread(config), cast("Service", Full())
+    changes, full = Reread(config), Full()
 
     def rounds() -> tuple[int, list[str]]:
         """How often settings were applied in three rounds, and what was logged."""
         caplog.clear()
         asked.clear()
         for _ in range(3):
-            scheduler._reload(full, config, changes)
+            scheduler._reload(full.configure, config, changes)
         return len(asked), [record.getMessage() for record in caplog.records]
 
     assert rounds() == (0, [])

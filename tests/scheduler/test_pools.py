@@ -82,7 +82,7 @@ def test_a_service_tells_them_and_measures_gpus_also_after_a_restart(tmp_path: P
     (of_cut, of_p) = living.service.pools()
     assert of_cut == {
         "pool": "cut", "model": "H100", "units_per_gpu": 7, "total": 28,
-        "allocated": 3, "available": 18, "reserved": 7, "unavailable": 0,
+        "allocated": 3, "available": 18, "reserved": 7, "unavailable": 0, "draining": 0,
     }  # fmt: skip
     assert (of_p["total"], of_p["allocated"], of_p["unavailable"], of_p["available"]) == (8, 4, 0, 4)
     series = living.service.series()

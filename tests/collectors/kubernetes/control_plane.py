@@ -22,6 +22,8 @@ from tests.patience import PATIENCE_SECONDS, until
 from tests.ports import free_ports
 
 PACKED = SHARED / "kubernetes" / "kube-apiserver.xz"
+OWN = "gpuledger"
+"""The namespace of what the manifests make."""
 DEPLOY = REPO / "deploy" / "kubernetes"
 ROLES = (DEPLOY / "base" / "rbac.yaml", DEPLOY / "operator" / "rbac.yaml")
 
@@ -78,6 +80,10 @@ class ControlPlane:
         for role in (one for path in ROLES for one in yaml.safe_load_all(path.read_text())):
             if role["kind"].startswith("ClusterRole"):
                 self.post(f"/apis/rbac.authorization.k8s.io/v1/{role['kind'].lower()}s", role)
+            elif role["kind"].startswith("Role"):
+                where = role["metadata"].get("namespace", OWN)
+                self.api.post("/api/v1/namespaces", json={"metadata": {"name": where}})
+                self.post(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{where}/{role['kind'].lower()}s", role)
 
     def _kubeconfig(self, token: str) -> Path:
         server = {"server": f"https://127.0.0.1:{self._port}", "insecure-skip-tls-verify": True}

@@ -16,6 +16,7 @@ from scheduler.kubernetes.operator import Call, Outcome
 
 Thing = dict[str, Any]
 SPACE = "chem"
+CLUSTER_WIDE = ("computepools", "queues", "tenants")
 
 
 class Killed(BaseException):
@@ -43,6 +44,7 @@ class StandIn:
             {name: one for (kind, _, name), one in found.items() if kind == "nodes"},
             {name: one for (kind, _, name), one in found.items() if kind == "namespaces"},
             self.number,
+            *({name: one for (kind, _, name), one in found.items() if kind == plural} for plural in CLUSTER_WIDE),
         )
 
     def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
@@ -64,6 +66,8 @@ class StandIn:
         *_, space, kind, name = [*call.path.split("/"), ""] if call.method == "POST" else call.path.split("/")
         if name == "status":
             *_, space, kind, name, _ = call.path.split("/")
+        if kind in CLUSTER_WIDE:
+            space = ""
         if call.method == "POST":
             return self._add(kind, space, dict(call.body))
         if (kind, space, name) not in self.objects:
@@ -143,6 +147,19 @@ class StandIn:
 def node(name: str, ready: bool = True, cordoned: bool = False) -> Thing:
     said = {"type": "Ready", "status": "True" if ready else "Unknown"}
     return {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": {"conditions": [said]}}
+
+
+def gpu_node(name: str, gpus: int = 4, ready: bool = True, cordoned: bool = False, **labels: str) -> Thing:
+    """labels: dashes are written as underscores."""
+    found = node(name, ready, cordoned)
+    found["metadata"]["labels"] = {key.replace("_", "-"): value for key, value in labels.items()}
+    found["status"]["allocatable"] = {"cpu": "64", "nvidia.com/gpu": str(gpus)}
+    return found
+
+
+def declared(name: str, **spec: Any) -> Thing:
+    """A ComputePool, Queue or Tenant."""
+    return {"metadata": {"name": name, "generation": 1}, "spec": spec}
 
 
 def space(tenants: str) -> Thing:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,78 +14,12 @@ from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import child, condition
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.elastic_jobs import ENDED
-from scheduler.kubernetes.executor import AGAIN_SECONDS, Pods
-from scheduler.kubernetes.operator import Call, Operator
-from scheduler.live.service import Service
-from scheduler.records.log import Log
-from scheduler.settings import parse_settings
+from scheduler.kubernetes.executor import AGAIN_SECONDS
+from scheduler.kubernetes.operator import Call
 from tests.draws import keep_seed
+from tests.scheduler.kubernetes.site import NODES, Site
 from tests.scheduler.kubernetes.standin import SPACE, Killed, StandIn, Thing, elastic_job, gpus_of, node, node_of, space
-
-NODES, DEVICES = 3, 4
-SETTINGS = {
-    "pools": [{"name": "p", "nodes": NODES, "devices": DEVICES, "model": "A100", "launcher": "kubernetes"}],
-    "tenants": [{"name": "vision", "guaranteed": 6}, {"name": "chem", "guaranteed": 4}],
-    "queues": [{"name": "batch", "policy": "priority"}],
-    "policies": {"elastic_hold": 5},
-}
-
-
-class Site:
-    """An operator over a log, on a clock of the test's own, and the cluster that it acts on."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        self.folder, self.now = folder, 1_790_000_000.0
-        self.cluster = StandIn()
-        for number in range(NODES):
-            self.cluster.put("nodes", node(f"p-{number}"))
-        self.cluster.put("namespaces", space("chem,vision"))
-        self.start()
-
-    def start(self) -> None:
-        self.log = Log(self.folder / "log")
-        executor = Pods(lambda: self.now)
-        self.service = Service(self.log, parse_settings(SETTINGS), "c", executor, lambda: self.now)
-        self.operator = Operator(self.service, executor, self.cluster, lambda: self.now)
-
-    def restart(self) -> None:
-        """As after a kill."""
-        self.log.close()
-        self.start()
-
-    def settle(self) -> None:
-        for _ in range(60):
-            if not self.operator.step():
-                return
-        raise AssertionError("the operator does not come to rest")
-
-    def create(self, name: str, **more: Any) -> Thing:
-        job = elastic_job(name, f"uid-{name}-{self.cluster.number}", **more)
-        self.cluster.put("elasticjobs", job, SPACE)
-        return job
-
-    def pods_of(self, job: Thing) -> list[Thing]:
-        found = [one for one in self.cluster.pods() if pods.job_uid(one) == job["metadata"]["uid"]]
-        return sorted(found, key=lambda one: one["metadata"]["name"])
-
-    def run(self, chance: Callable[[], bool] = lambda: True) -> None:
-        """Kubernetes' scheduler binds what fits, and kubelets start what is bound and end what leaves."""
-        for pod in self.cluster.pods():
-            if pod["metadata"]["namespace"] != SPACE:
-                continue
-            if pods.is_leaving(pod) and chance():
-                self.cluster.forget(pod["metadata"]["name"])
-            if pods.is_leaving(pod) or pods.is_over(pod):
-                continue
-            if not pod["spec"].get("nodeName") and chance():
-                on = [one for one in self.cluster.alive() if one["spec"].get("nodeName") == node_of(pod)]
-                found = self.cluster.objects["nodes", "", node_of(pod)]
-                ready = condition(found, "Ready")["status"] == "True" and not found["spec"]["unschedulable"]
-                if ready and sum(map(gpus_of, on)) + gpus_of(pod) <= DEVICES:
-                    self.cluster.bind(pod)
-            if pod["spec"].get("nodeName") and pods.phase(pod) == "Pending" and chance():
-                self.cluster.says(pod, "Running")
+from tests.scheduler.kubernetes.test_usage import hours_are_their_lives
 
 
 def test_a_job_becomes_pods_on_its_nodes_and_its_end_is_told(tmp_path: Path) -> None:
@@ -370,6 +302,7 @@ def test_pods_are_what_the_scheduler_decided_whatever_happens(tmp_path: Path, nu
     assert [one for one in site.cluster.jobs() if not _is_done(one)] == []
     assert site.cluster.alive() == []
     assert all(line["allocated"] == 0 for line in site.service.pools()), "nothing is held for what is over"
+    hours_are_their_lives(site)
 
 
 def _is_done(job: Thing) -> bool:

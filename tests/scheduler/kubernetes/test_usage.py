@@ -1,0 +1,141 @@
+"""GPU-hours in a job's status: its life, to the second, as the books have it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.kubernetes.objects import at
+from collectors.readings import Row
+from scheduler.kubernetes import pods
+from scheduler.kubernetes.operator import USAGE_SECONDS
+from scheduler.kubernetes.usage import usage_of
+from scheduler.records.restore import restore
+from tests.scheduler.kubernetes.site import DeclaredSite, Site
+from tests.scheduler.kubernetes.standin import Thing
+
+TERMINAL = {"finished", "failed", "cancelled", "preempted", "suspended", "rejected"}
+
+
+def by_the_books(site: Site) -> dict[str, float]:
+    """GPU-seconds by job that is over or not, from the events that the books get: an oracle of its own."""
+    told: list[Row] = []
+
+    def tell(record: str, rows: Any) -> None:
+        told.extend(rows if record == "events" else ())
+
+    restore(site.log.entries(), site.log.of_kind("configured"), "c", tell)
+    held: dict[str, tuple[datetime, int]] = {}
+    found: dict[str, float] = defaultdict(float)
+    sets: dict[tuple[datetime, str, str], list[Row]] = {}
+    for row in told:
+        sets.setdefault((row["ts"], row["allocation_id"], row["event"]), []).append(row)
+    for (ts, _, event), rows in sets.items():
+        job = rows[0]["workload_id"]
+        if event not in TERMINAL and event not in ("started", "resized"):
+            continue
+        if job in held:
+            since, many = held.pop(job)
+            found[job] += (ts - since).total_seconds() * many
+        if event in ("started", "resized"):
+            held[job] = ts, sum(row.get("units") or 0 for row in rows)
+    return found
+
+
+def hours_are_their_lives(site: Site) -> None:
+    """Of all jobs whose status says that they are over, or that no longer hold anything."""
+    expected = by_the_books(site)
+    for job in site.cluster.jobs():
+        status = job["status"]
+        if "completionTime" in status:
+            assert gpu_seconds(job) == pytest.approx(expected.get(status["jobId"], 0.0), abs=0.5), status
+
+
+def gpu_seconds(job: Thing) -> float:
+    return float(Decimal(job["status"]["gpuHours"]) * 3600)
+
+
+def run(site: Site, seconds: float) -> None:
+    site.settle()
+    site.run()
+    site.settle()
+    site.now += seconds
+    site.settle()
+
+
+def test_a_job_s_hours_are_its_life_through_resizes_evictions_suspensions_and_restarts(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("wide", least=1, most=3, gpusPerReplica=4, tenant="vision")
+    site.settle()
+    assert "gpuHours" not in job["status"], "it has held nothing yet"
+    run(site, 100)  # 12 GPUs
+    other = site.create("other", gpusPerReplica=4, tenant="chem")
+    site.settle()  # 8 GPUs from now on, though its pods are still to be replaced
+    site.now += 7
+    run(site, 0)
+    run(site, 50)
+    site.restart()
+    site.cluster.says(site.pods_of(job)[0], "Failed", reason="Evicted")
+    site.now += 3
+    site.settle()
+    run(site, 0)  # gone by now; the next attempt begins
+    run(site, 0)
+    before = by_the_books(site)[job["status"]["jobId"]]
+    assert before == pytest.approx(100 * 12 + (7 + 50 + 3) * 8, abs=0.5), "decisions are milliseconds apart"
+    site.now += 40
+    job["spec"]["suspend"] = True
+    site.cluster.number += 1
+    run(site, 1000)
+    assert gpu_seconds(job) == pytest.approx(before + 40 * 8, abs=0.5)
+    job["spec"]["suspend"] = False
+    site.cluster.number += 1
+    site.settle()
+    run(site, 11)
+    for pod in site.pods_of(job):
+        if pods.phase(pod) == "Running":
+            site.cluster.ends(pod, 0)
+    site.settle()
+    assert job["status"]["state"] == "Succeeded"
+    assert gpu_seconds(job) == pytest.approx(before + (40 + 11) * 8, abs=0.5)
+    assert "cost" not in job["status"]
+    hours_are_their_lives(site)
+    assert other["status"]["state"] == "Running"
+
+
+def test_running_jobs_are_told_anew_now_and_then_and_cost_what_the_site_says(tmp_path: Path) -> None:
+    site = DeclaredSite(tmp_path)
+    site.file = {"policies": {"prices": {"A100": 2.5}}}
+    site.restart()
+    job = site.create("train", gpusPerReplica=2)
+    run(site, 60)
+    assert job["status"]["gpuHours"] == "0.0000"
+    site.now += USAGE_SECONDS - 60
+    site.settle()
+    assert (job["status"]["gpuHours"], job["status"]["cost"]) == ("0.1667", "0.4167")
+    told = at(job["status"]["gpuHoursAt"])
+    assert told is not None
+    assert told.timestamp() == site.now
+    number = site.cluster.number
+    site.now += 60
+    site.settle()
+    assert site.cluster.number == number, "a minute is not worth a write"
+    site.cluster.ends(site.pods_of(job)[0], 0)
+    site.settle()
+    assert (job["status"]["gpuHours"], job["status"]["cost"]) == ("0.2000", "0.5000")
+
+
+def test_a_cost_that_is_not_known_is_absent_and_never_nothing() -> None:
+    def said(held: Thing, prices: dict[str, float], is_over: bool = True) -> Thing:
+        return {key: one for key, one in usage_of(held, prices, is_over, 0.0).items() if key != "gpuHoursAt"}
+
+    hour = 3_600_000
+    assert said({"A100": hour}, {}) == {"gpuHours": "1.0000"}
+    assert said({"A100": hour, "H100": 1}, {"A100": 2.0}) == {"gpuHours": "1.0000"}, "one of two prices"
+    assert said({"A100": hour, "H100": hour}, {"A100": 2.0, "H100": 0.1}) == {"gpuHours": "2.0000", "cost": "2.1000"}
+    assert said({}, {}) == {"gpuHours": "0.0000"}, "it is over, and never held any"
+    assert said({}, {}, is_over=False) == {}
