@@ -30,7 +30,7 @@ from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
 from warehouse.sql import read_sql as read_sql
 from warehouse.sql import text_literal
-from warehouse.turns import Turns, TurnsBetween
+from warehouse.turns import Held, Turns, TurnsBetween
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,7 +171,7 @@ class Store:
                 settings=settings,
             )
 
-    def turn(self, at: str = "writing", together: bool = False) -> contextlib.AbstractContextManager[None]:
+    def turn(self, at: str = "writing", together: bool = False) -> contextlib.AbstractContextManager[Held]:
         """A lock on what must not happen concurrently in any process (warehouse.turns). The default one keeps writing
         pushed rows (shared) apart from issuing a month (exclusive). Not reentrant."""
         return self._turns.turn(at, together)

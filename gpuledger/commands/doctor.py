@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from gpuledger import __version__, options
 from gpuledger.output import Lines, print_json, print_lines, print_rows
 from warehouse.records import RECORD_TYPES
-from warehouse.store import EmbeddedStore, Store, identifier, migrations, open_store, read_sql
+from warehouse.store import EmbeddedStore, ServedStore, Store, identifier, migrations, open_store, read_sql
 
 OUTCOMES = ("stored", "held", "out_of_place", "quarantined", "refused", "not_taken", "denied")
 SENDERS = ("sender", "last_push", *OUTCOMES, "reasons")
@@ -21,11 +22,15 @@ def register(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """Show the store, its rows, senders, what waits for a person, the quarantine with examples, refused claims and the
-    last close; changes nothing."""
+def doctor(
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+    sign_in: options.AccessSignIn = None,
+) -> None:
+    """Show the store, which server leads, its rows, senders, what waits for a person, the quarantine with examples,
+    refused claims and the last close; changes nothing."""
     with open_store(store) as opened:
-        findings = examine(opened)
+        findings = examine(opened, sign_in)
     if fmt is options.Format.json:
         print_json(findings)
     elif fmt is options.Format.csv:
@@ -34,7 +39,7 @@ def doctor(store: options.Store = "", fmt: options.OutputFormat = options.Format
         _print(findings)
 
 
-def examine(store: Store) -> dict[str, Any]:
+def examine(store: Store, sign_in: Path | None = None) -> dict[str, Any]:
     """Everything that `doctor` says."""
     exists = {row["name"] for row in store.rows("SELECT name FROM system.tables WHERE database = currentDatabase()")}
     newest = max(number for number, _, _ in migrations())
@@ -51,6 +56,7 @@ def examine(store: Store) -> dict[str, Any]:
     return {
         "store": store.url,
         "gpuledger": __version__,
+        "leader": _leader(store, sign_in),
         # Of this machine: it says something about a store that this machine holds.
         "sql_isolation": isolation().text() if isinstance(store, EmbeddedStore) else None,
         "schema": {"version": version[0]["version"] if version else 0, "newest": newest},
@@ -61,6 +67,23 @@ def examine(store: Store) -> dict[str, Any]:
         "held": found("held_rows", "waiting_by_reason"),
         "last_close": last_close[0] if last_close else None,
     }
+
+
+def _leader(store: Store, sign_in: Path | None) -> str:
+    """Of several servers the one that does the background work."""
+    if isinstance(store, EmbeddedStore):
+        return "none is needed: an embedded store has one server"
+    if isinstance(store, ServedStore):
+        return "see GET /readyz of the server"
+    from access.leader import holder_of
+    from access.roles import AccessError
+    from access.settings import load_access
+
+    try:
+        holder = holder_of(store, load_access(sign_in) if sign_in else None)
+    except AccessError as error:
+        return f"unknown: {error}"
+    return "nobody" if holder is None else f"{holder.who}, renewed at {holder.renewed_at:%F %T}Z"
 
 
 def _with_examples(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,6 +101,7 @@ def _print(findings: Mapping[str, Any]) -> None:
     last = findings["last_close"]
     summary = [
         {"": "store", "is": findings["store"]},
+        {"": "leader", "is": findings["leader"]},
         *([{"": "sql isolation", "is": findings["sql_isolation"]}] if findings["sql_isolation"] else []),
         {"": "schema", "is": f"{schema['version']} of {schema['newest']} ({state})"},
         *({"": name, "is": f"{count:,} rows"} for name, count in findings["rows"].items()),
@@ -121,6 +145,7 @@ def _flat(findings: Mapping[str, Any]) -> list[dict[str, Any]]:
     last = findings["last_close"]
     return [
         {"section": "store", "name": findings["store"]},
+        {"section": "store", "name": "leader", "detail": findings["leader"]},
         *([{"section": "sql", "name": "isolation", "detail": said}] if (said := findings["sql_isolation"]) else []),
         {"section": "schema", "name": "version", "count": findings["schema"]["version"]},
         *({"section": "rows", "name": name, "count": count} for name, count in findings["rows"].items()),

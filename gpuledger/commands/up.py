@@ -90,6 +90,7 @@ def up(
     insecure_no_sign_in: options.NoSignIn = False,
 ) -> None:
     """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
+    from access.leader import leading
     from alerts.periodic import AlertSettings
     from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
 
@@ -120,10 +121,11 @@ def up(
             # The demo's month is over: nothing is to be closed, and nobody to be notified that its data stopped.
             live = None if demo else AlertSettings(rules, routing)
             access = access_settings(sign_in, trusted_proxy)
-            app = dashboard(opened, listener, access)
+            leads = stack.enter_context(leading(opened, access))
+            app = dashboard(opened, listener, access, leads)
             serve(
                 opened, listener, close_hourly=not demo, app=app, alerts=live, reports=None if demo else reports,
-                trusted_proxies=access.trusted_proxies, following=following,
+                trusted_proxies=access.trusted_proxies, following=following, leads=leads,
             )  # fmt: skip
             say("stopped; the store is closed and free")
     if any(one is not None and not one.proof.balanced for one in (made, found)):
