@@ -52,7 +52,7 @@ class Holder:
 
 
 class Leadership:
-    """One server's part in it. gained: called when it becomes the leader."""
+    """One server's part in it. clock: seconds that go on by themselves."""
 
     def __init__(
         self,
