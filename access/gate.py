@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 PUBLIC = (
-    "/healthz", "/model/healthz", "/ping", "/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/favicon.ico",
+    "/healthz", "/readyz", "/model/healthz", "/ping", "/favicon.ico",
+    "/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback",
 )  # fmt: skip
 """Paths that need no sign-in; and what lies in /assets/."""
 COOKIE = "gpuledger"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from access.settings import AccessSettings
-from access.store import AccessStore, connect
+from access.store import AccessStore, connect, unchanged
 from access.upgrade import take_over
 from warehouse.store import EmbeddedStore, Store
 
@@ -23,10 +25,7 @@ FILE = "access.sqlite"
 def open_access(warehouse: Store, settings: AccessSettings | None = None) -> AccessStore:
     """The access store of a warehouse, created or upgraded, including data that earlier versions kept in the
     warehouse."""
-    settings = settings or AccessSettings()
-    address = os.environ.get(VARIABLE, "") or settings.access_store or _usual(warehouse)
-    named = os.environ.get(PASSWORD_FILE_VARIABLE, "")
-    access = connect(address, Path(named) if named else settings.access_store_password_file, warehouse)
+    access = connect(*_address(warehouse, settings or AccessSettings()), warehouse)
     try:
         take_over(access, datetime.now(UTC))
         access.send_notes()
@@ -34,6 +33,24 @@ def open_access(warehouse: Store, settings: AccessSettings | None = None) -> Acc
         access.close()
         raise
     return access
+
+
+@contextlib.contextmanager
+def peeking(warehouse: Store, settings: AccessSettings | None = None) -> Iterator[AccessStore | None]:
+    """The access store as it is, to read from; None: no server has made it yet."""
+    access = unchanged(*_address(warehouse, settings or AccessSettings()), warehouse)
+    try:
+        yield access
+    finally:
+        if access is not None:
+            access.close()
+
+
+def _address(warehouse: Store, settings: AccessSettings) -> tuple[str, Path | None]:
+    """Where it is, and the file of its password."""
+    named = os.environ.get(PASSWORD_FILE_VARIABLE, "")
+    address = os.environ.get(VARIABLE, "") or settings.access_store or _usual(warehouse)
+    return address, Path(named) if named else settings.access_store_password_file
 
 
 def _usual(warehouse: Store) -> str:

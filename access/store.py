@@ -33,8 +33,10 @@ from sqlalchemy import (
     StaticPool,
     String,
     Table,
+    Update,
     create_engine,
     event,
+    inspect,
     select,
     text,
 )
@@ -130,6 +132,11 @@ _outbox = Table(
     Column("id", String), Column("at", Instant), Column("actor", String), Column("action", String),
     Column("object", String), Column("reason", String), Column("inputs", String),
 )  # fmt: skip
+leases = Table(
+    "leases", _METADATA,
+    Column("name", String), Column("holder", String), Column("who", String),
+    Column("renewals", BigInteger), Column("renewed_at", Instant),
+)  # fmt: skip
 _versions = Table(
     "schema_migrations", _METADATA,
     Column("number", BigInteger, primary_key=True), Column("name", String), Column("applied_at", Instant),
@@ -172,6 +179,20 @@ class AccessStore:
                     connection.execute(text(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'"))
                     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": WRITERS_LOCK})
                 yield connection
+
+    def swap(self, statement: Update) -> bool:
+        """Runs one statement by itself, beside whoever writes; whether it changed a row. No lock of PostgreSQL outlives
+        it, so that a process which stands still between two statements keeps nobody waiting."""
+        if not self._postgres:
+            with self._transaction() as connection:
+                return connection.execute(statement).rowcount > 0
+        with self._errors(), self._reader.connect() as connection:
+            return connection.execute(statement).rowcount > 0
+
+    def has(self, table: Table) -> bool:
+        """Whether its migration has run."""
+        with self.reading() as connection:
+            return inspect(connection).has_table(table.name)
 
     def note(
         self,
@@ -249,6 +270,14 @@ def connect(address: str, password_file: Path | None, warehouse: Store) -> Acces
         access.close()
         raise
     return access
+
+
+def unchanged(address: str, password_file: Path | None, warehouse: Store) -> AccessStore | None:
+    """The same as it is, without the schema's migrations; None: a file that is not there. Errors: AccessStoreError."""
+    path = address.removeprefix("sqlite:///")
+    if path != address and not Path(path).exists():
+        return None
+    return _at(address, password_file, warehouse)
 
 
 def _at(address: str, password_file: Path | None, warehouse: Store) -> AccessStore:

@@ -22,6 +22,7 @@ from alerts.silences import silences
 from alerts.state import State
 from alerts.transports import SendError
 from warehouse.errors import LedgerError
+from warehouse.leads import ALONE, Leads
 from warehouse.store import Store, read_sql
 
 RESOLVED_HOURS = 8 * 24
@@ -66,18 +67,24 @@ def notified_alerts(store: Store, now: datetime) -> list[Notification]:
 
 
 def deliver(
-    store: Store, routing: Routing, now: datetime, memory: Memory | None = None, patience: float = math.inf
+    store: Store,
+    routing: Routing,
+    now: datetime,
+    memory: Memory | None = None,
+    patience: float = math.inf,
+    leads: Leads = ALONE,
 ) -> list[Outcome]:
     """Sends what is due at `now` and answers what became of it. A target that fails keeps no other waiting, and what
     is said of the time is reckoned from the moment of sending.
 
     patience: seconds after which a target gets no further call (three times that while others are still sent to: it
     would only wait for them); what is left stays due.
+    leads: whether this server still is the one that sends; what is left when it no longer is stays due for another.
     Errors: StoreError alone; what a target says is an outcome.
     """
     if not routing.routes:
         return []
-    round_ = _Round(now, patience)
+    round_ = _Round(now, patience, leads)
     alerts = notified_alerts(store, now)
     if not alerts:
         return []
@@ -122,7 +129,8 @@ def _report_refusing_targets(store: Store, results: Sequence[Outcome], now: date
 class _Round:
     """One round of deliveries. busy: targets that are not finished."""
 
-    def __init__(self, now: datetime, patience: float) -> None:
+    def __init__(self, now: datetime, patience: float, leads: Leads) -> None:
+        self.leads = leads
         self._now, self._patience, self._started = now, patience, time.monotonic()
         self.busy: set[str] = set()
 
@@ -145,7 +153,7 @@ def _send_all(due: Sequence[Delivery], round_: _Round) -> list[Outcome]:
     found: list[Outcome] = []
     try:
         for start in range(0, len(due), transport.most):
-            if start and round_.over():
+            if (start and round_.over()) or not round_.leads.leading():
                 break
             part = due[start : start + transport.most]
             outcome, detail = _send(part, round_.now())

@@ -28,6 +28,7 @@ from alerts.templates import render
 from billing.ledger_report import billing_timezone
 from warehouse.durations import format_duration, span
 from warehouse.errors import LedgerError
+from warehouse.leads import ALONE, Leads, check
 from warehouse.store import Store, read_sql
 
 DELAY = timedelta(seconds=60)
@@ -78,8 +79,12 @@ def evaluate(
     stop: threading.Event | None = None,
     live: bool = True,
     broken: str = "",
+    leads: Leads = ALONE,
 ) -> Report:
-    """Evaluates what is due and writes the states; repeating it at the same time changes nothing."""
+    """Evaluates what is due and writes the states; repeating it at the same time changes nothing.
+
+    Errors: StoreError; NotLeadingError if another server leads by the time of writing.
+    """
     last = journal.last_run(store)
     newest = _newest_facts(store, now)
     if not any(at for name, at in newest.items() if name not in ("devices", "ledger")):
@@ -89,7 +94,7 @@ def evaluate(
     watermark = last[1] if last else None
     report = Report(until=watermark)
     with ExitStack() as stack:
-        engine = _Engine(store, rules, now, report, _Queries(store, stack))
+        engine = _Engine(store, rules, now, report, _Queries(store, stack), leads)
         engine.reworded = last is not None and last[2] != engine.version
         engine.alerts = journal.active_alerts(store)
         engine.number = last[0] if last else 0
@@ -135,8 +140,10 @@ class _Queries:
 
 
 class _Engine:
-    def __init__(self, store: Store, rules: Sequence[Rule], now: datetime, report: Report, queries: _Queries) -> None:
-        self.store, self.now, self.report, self.queries = store, now, report, queries
+    def __init__(
+        self, store: Store, rules: Sequence[Rule], now: datetime, report: Report, queries: _Queries, leads: Leads
+    ) -> None:
+        self.store, self.now, self.report, self.queries, self.leads = store, now, report, queries, leads
         self.rules = {rule.name: rule for rule in rules}
         self.version = version_of(rules)
         self.zone = billing_timezone(store)
@@ -275,7 +282,9 @@ class _Engine:
             rules=self.version,
             **counts,
         )
-        journal.write(self.store, run, self.changed, self.renewed(until))
+        renewed = self.renewed(until)
+        check(self.leads)
+        journal.write(self.store, run, self.changed, renewed)
         self.report.transitions += self.changed
         self.report.until = until
         self.changed, self.reported = [], Counter(self.counts)

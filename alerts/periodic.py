@@ -25,6 +25,7 @@ from alerts.rule_files import SHIPPED, load_rules
 from alerts.slo.measure import measure
 from warehouse.background import repeating
 from warehouse.errors import LedgerError
+from warehouse.leads import ALONE, Leads, NotLeadingError
 from warehouse.store import Store
 
 log = logging.getLogger(__name__)
@@ -49,9 +50,9 @@ class Alerting:
     """One look at everything, again and again. Files are read again when they change; a version that is of no use
     leaves the one before in force, and is an alert."""
 
-    def __init__(self, settings: AlertSettings) -> None:
+    def __init__(self, settings: AlertSettings, leads: Leads = ALONE) -> None:
         """Errors: AlertError if the files are of no use at the start."""
-        self._settings = settings
+        self._settings, self._leads = settings, leads
         self._memory = Memory()
         self._seen = self._files()
         self._rules: list[Rule] = load_rules(settings.rules)
@@ -63,14 +64,14 @@ class Alerting:
         """Evaluates what is due. Errors: StoreError."""
         self._read_again()
         self._measure(store, now)
-        report = evaluate(store, self._rules, now, stop=stop, broken=self._broken)
+        report = evaluate(store, self._rules, now, stop=stop, broken=self._broken, leads=self._leads)
         for name, problem in report.problems.items():
             log.error("rule %s cannot be evaluated: %s", name, problem)
         return report
 
     def tell(self, store: Store, now: datetime) -> list[Outcome]:
         """Delivers what is due. Errors: StoreError."""
-        outcomes = deliver(store, self._routing, now, self._memory, TARGET_SECONDS)
+        outcomes = deliver(store, self._routing, now, self._memory, TARGET_SECONDS, self._leads)
         for one in outcomes:
             if one.outcome != "sent":
                 reported = one.delivery.alert
@@ -119,16 +120,20 @@ class Alerting:
 
 
 @contextlib.contextmanager
-def alerting(store: Store, settings: AlertSettings, every_seconds: int = EVERY_SECONDS) -> Iterator[None]:
-    """Evaluates every so many seconds, and delivers four times as often.
+def alerting(
+    store: Store, settings: AlertSettings, every_seconds: int = EVERY_SECONDS, leads: Leads = ALONE
+) -> Iterator[None]:
+    """Evaluates every so many seconds, and delivers four times as often, while this server leads.
 
     Errors: AlertError if the files are invalid at the start.
     """
-    looks = Alerting(settings)
+    looks = Alerting(settings, leads)
 
     def look(own: Store, stop: threading.Event) -> None:
         try:
             looks.look(own, datetime.now(UTC), stop)
+        except NotLeadingError as error:
+            log.warning("alerts: %s", error)
         except LedgerError as error:
             log.error("alerts could not be evaluated: %s", error)
 
@@ -139,7 +144,7 @@ def alerting(store: Store, settings: AlertSettings, every_seconds: int = EVERY_S
             log.error("alerts could not be delivered: %s", error)
 
     with (
-        repeating(store, look, seconds=every_seconds),
-        repeating(store, tell, seconds=max(1, every_seconds // 4)),
+        repeating(store, look, leads, seconds=every_seconds),
+        repeating(store, tell, leads, seconds=max(1, every_seconds // 4)),
     ):
         yield

@@ -17,19 +17,22 @@ from access.scope import Stores
 from alerts import metrics
 from collectors.agent.exposition import Family, render
 from warehouse.errors import LedgerError
+from warehouse.leads import Leads
 from warehouse.store import Store, read_sql
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def add_routes(server: FastAPI, stores: Stores) -> None:
+def add_routes(server: FastAPI, stores: Stores, leads: Leads) -> None:
     """Adds the route; the store is asked on a worker thread."""
 
     def text(principal: Principal) -> Response:
         try:
             principal.require(Action.see_fleet)
             with stores.lend(principal) as store:
-                return PlainTextResponse(render([*families(store), *metrics.families(store)]), media_type=MEDIA_TYPE)
+                return PlainTextResponse(
+                    render([leader(leads), *families(store), *metrics.families(store)]), media_type=MEDIA_TYPE
+                )
         except ForbiddenError as error:
             return problem(403, str(error))
         except LedgerError as error:
@@ -38,6 +41,13 @@ def add_routes(server: FastAPI, stores: Stores) -> None:
     @server.get("/metrics")
     async def exposition() -> Response:
         return await asyncio.to_thread(text, current())
+
+
+def leader(leads: Leads) -> Family:
+    """Whether this server does the background work."""
+    family = Family("gpuledger_leader", "gauge", "1 where this server closes the books, evaluates alerts and sends.")
+    family.add(float(leads.leading()))
+    return family
 
 
 def families(store: Store) -> list[Family]:

@@ -41,6 +41,7 @@ from dashboards.registry import all_pages
 from dashboards.reports import route
 from gpuledger.documents import PREFIX
 from warehouse.health import Health
+from warehouse.leads import ALONE, Leads
 from warehouse.store import Store
 
 if find_spec("pandas"):
@@ -59,13 +60,15 @@ class DashboardSettings:
     """`title`: of the browser's tab.   `version`: what /healthz says.
 
     `allowed_hosts`: names the browser may call the server by; with no sign-in, this keeps other sites' pages out.
-    `access`: how people sign in, by default not at all.
+    `access`: how people sign in, by default not at all.   `leads`: whether this one of several servers does the
+    background work.
     """
 
     title: str = "gpuledger"
     version: str = ""
     allowed_hosts: tuple[str, ...] = ("*",)
     access: AccessSettings = field(default_factory=AccessSettings)
+    leads: Leads = ALONE
 
 
 def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -> FastAPI:
@@ -85,11 +88,16 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         await health.check()
         return {"status": "ok", "version": settings.version}
 
+    @server.get("/readyz")
+    async def readyz() -> dict[str, str | bool]:
+        await health.check()
+        return {"status": "ok", "leader": settings.leads.leading()}
+
     access = open_access(store, settings.access)
     authenticator = Authenticator(access, settings.access)
     server.router.routes.extend(sign_in.routes())
     opencost.add_routes(server, stores)
-    metrics.add_routes(server, stores)
+    metrics.add_routes(server, stores, settings.leads)
     server.mount(PREFIX, build_api(stores, access, settings.version, [route.router]))
 
     for page in all_pages():

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from gpuledger import __version__
 from warehouse.background import repeating
 from warehouse.errors import LedgerError
+from warehouse.leads import ALONE, Leads
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -72,13 +73,13 @@ def access_settings(sign_in: Path | None, trusted_proxies: Sequence[str] | None 
     return believing(load_access(sign_in) if sign_in else AccessSettings(), trusted_proxies or ())
 
 
-def dashboard(store: Store, listener: socket.socket, access: AccessSettings) -> FastAPI:
+def dashboard(store: Store, listener: socket.socket, access: AccessSettings, leads: Leads = ALONE) -> FastAPI:
     """The dashboard with the API and SQL, under the listener's address."""
     from dashboards.app import DashboardSettings, build_app
 
     own_machine = listener.getsockname()[0] == "127.0.0.1" and not access.sign_in
     allowed = ("localhost", "127.0.0.1") if own_machine else ("*",)
-    return build_app(store, DashboardSettings(version=__version__, allowed_hosts=allowed, access=access))
+    return build_app(store, DashboardSettings(version=__version__, allowed_hosts=allowed, access=access, leads=leads))
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,14 @@ def serve(
     trusted_proxies: Sequence[str] = (),
     following: Callable[[Store, threading.Event], None] | None = None,
     follow_seconds: int = FOLLOW_SECONDS,
+    leads: Leads = ALONE,
 ) -> None:
     """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
 
     alerts: evaluated and notified of every minute; None: never.
     reports: a file that names who gets which report by mail; None: nobody.
     following: called every `follow_seconds` with a connection of its own, to read what is new from a source.
+    leads: whether this one of several servers does the background work.
     trusted_proxies: exempt from the limit on connections per address, because many clients share them.
     Errors: LedgerError if the certificate, the alert rules, their routing or the reports file cannot be used.
     """
@@ -122,20 +125,20 @@ def serve(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_signals(server))
         if following is not None:
-            stack.enter_context(repeating(store, following, seconds=follow_seconds))
+            stack.enter_context(repeating(store, following, leads, seconds=follow_seconds))
         if close_hourly:
-            stack.enter_context(repeating(store, _close, minute=CLOSE_MINUTE))
+            stack.enter_context(repeating(store, _close, leads, minute=CLOSE_MINUTE))
         from dashboards.days import summing
 
-        stack.enter_context(summing(store))
+        stack.enter_context(summing(store, leads))
         if alerts is not None:
             from alerts.periodic import alerting
 
-            stack.enter_context(alerting(store, alerts))
+            stack.enter_context(alerting(store, alerts, leads=leads))
         if reports is not None:
             from dashboards.reports.periodic import reporting
 
-            stack.enter_context(reporting(store, reports))
+            stack.enter_context(reporting(store, reports, leads=leads))
         collect_seldom()
         server.run(sockets=[listener])
 
@@ -167,7 +170,7 @@ def _signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 class _Ending(Exception):  # noqa: N818 (no error)
-    """The server is stopping; the next close continues where this one stopped."""
+    """The server ends or no longer leads; the next close continues where this one stopped."""
 
 
 def _close(store: Store, stop: threading.Event) -> None:

@@ -32,7 +32,7 @@ from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
 from warehouse.sql import instant_text, text_literal
 from warehouse.sql import read_sql as read_sql
-from warehouse.turns import Turns, TurnsBetween
+from warehouse.turns import Held, Turns, TurnsBetween
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,7 +176,7 @@ class Store:
             sql = read_sql(__file__, "insert_staged", table=identifier(table), columns=columns, source=source)
             self.command(sql, settings=settings)
 
-    def turn(self, at: str = "writing", together: bool = False) -> contextlib.AbstractContextManager[None]:
+    def turn(self, at: str = "writing", together: bool = False) -> contextlib.AbstractContextManager[Held]:
         """A lock on what must not happen concurrently in any process (warehouse.turns). The default one keeps writing
         pushed rows (shared) apart from issuing a month (exclusive). Not reentrant. On a cluster, the node that this
         connection asks has caught up with the others when the turn begins."""
@@ -433,10 +433,10 @@ class ServerStore(Store):
         return ServerStore(self._full_url, database or self.database, self._turns, self._at.node)
 
     @contextlib.contextmanager
-    def turn(self, at: str = "writing", together: bool = False) -> Iterator[None]:
-        with self._turns.turn(at, together):
+    def turn(self, at: str = "writing", together: bool = False) -> Iterator[Held]:
+        with self._turns.turn(at, together) as held:
             self.catch_up()
-            yield
+            yield held
 
     def catch_up(self, *tables: str) -> None:
         if not self.cluster:

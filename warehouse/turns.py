@@ -9,7 +9,12 @@ writes that it has the turn, and checks once more: if two do so at the same time
 over. Shared turns do not block each other.
 
 The holder of a turn renews it regularly. If the last renewal is older than `LEASE_SECONDS`, by the store's clock, the
-process was killed, and nobody waits for it any longer.
+process was killed, and nobody waits for it any longer. If it only stood still, it learns from `check`, by its own
+clock, that others may have the turn since:
+
+    with store.turn() as held:
+        ...
+        held.check()                        # before each write that must not come late
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from warehouse.elapsed import elapsed
 from warehouse.errors import LedgerError
 from warehouse.sql import read_sql
 
@@ -40,6 +46,17 @@ SAID_SECONDS = 5.0
 """After this long a wait, log whom we wait for."""
 
 
+class TurnLostError(LedgerError):
+    """The process stood still for longer than a turn lasts without a renewal; others may have had it since."""
+
+
+class Held:
+    """A turn that one has."""
+
+    def check(self) -> None:
+        """Errors: TurnLostError if the turn may be over; then nothing more may be written in it."""
+
+
 class Turns:
     """Exclusive turns within this process, one queue for each thing (`at`), in order of arrival."""
 
@@ -48,7 +65,7 @@ class Turns:
         self._queues: dict[str, deque[object]] = {}
 
     @contextlib.contextmanager
-    def turn(self, at: str, together: bool = False) -> Iterator[None]:
+    def turn(self, at: str, together: bool = False) -> Iterator[Held]:
         """together: may overlap with shared turns of other processes; within this process, turns never overlap."""
         mine = object()
         with self._changed:
@@ -57,7 +74,7 @@ class Turns:
         try:
             with self._changed:
                 self._changed.wait_for(lambda: queue[0] is mine)
-            yield
+            yield Held()
         finally:
             with self._changed:
                 queue.remove(mine)
@@ -83,13 +100,13 @@ class TurnsBetween(Turns):
         self._opened: Store | None = None
 
     @contextlib.contextmanager
-    def turn(self, at: str, together: bool = False) -> Iterator[None]:
+    def turn(self, at: str, together: bool = False) -> Iterator[Held]:
         with super().turn(at, together):
             mark = _Mark(self._store(), at, not together, self._lease)
             try:
                 mark.take()
                 with mark.kept():
-                    yield
+                    yield mark
             finally:
                 mark.end()
 
@@ -106,14 +123,15 @@ class TurnsBetween(Turns):
             return self._opened
 
 
-class _Mark:
+class _Mark(Held):
     """What one turn says of itself."""
 
     def __init__(self, store: Store, at: str, alone: bool, lease_seconds: float) -> None:
         self._store, self._at, self._alone, self._lease = store, at, alone, lease_seconds
         self._mine = uuid.uuid4()
-        self._said_at = time.monotonic()
+        self._said_at = elapsed()
         self._over = threading.Event()
+        self._has, self._lost = False, False
 
     def take(self) -> None:
         """Blocks until it is our turn."""
@@ -121,9 +139,11 @@ class _Mark:
             self._say("waits")
             self._wait()
             self._say("has")
+            self._has = True
             before, after = self._others()
             if not any(other["has"] for other in (*before, *after)):
                 return
+            self._has = False
             self._say("over")
             self._mine = uuid.uuid4()
             time.sleep(LOOK_SECONDS * random.random())  # noqa: S311 (who is first)
@@ -138,10 +158,20 @@ class _Mark:
             self._over.set()
             keeper.join()
 
+    def check(self) -> None:
+        if self._is_late():
+            raise TurnLostError(
+                self._at, f"no sign of life for over {self._lease:g} s", "Others carry on; run it again"
+            )
+
+    def _is_late(self) -> bool:
+        """Whether others may have had the turn since; a renewal after that does not give it back."""
+        self._lost = self._lost or (self._has and elapsed() - self._said_at >= self._lease)
+        return self._lost
+
     def end(self) -> None:
-        late = time.monotonic() - self._said_at
-        if late > self._lease:
-            log.error("%s: no sign of life for %.0f s, others may have started meanwhile", self._at, late)
+        if self._is_late():
+            log.error("%s: no sign of life for over %g s, others may have started meanwhile", self._at, self._lease)
         try:
             self._say("over")
         except LedgerError as error:
@@ -159,11 +189,13 @@ class _Mark:
                 log.warning("%s waits for %s", self._at, ", ".join(sorted({other["who"] for other in others})))
                 told = True
             time.sleep(LOOK_SECONDS)
-            if time.monotonic() > self._said_at + self._lease / 4:
+            if elapsed() > self._said_at + self._lease / 4:
                 self._say("waits")
 
     def _keep(self) -> None:
         while not self._over.wait(self._lease / 4):
+            if self._is_late():
+                return
             try:
                 self._say("has")
             except LedgerError as error:
@@ -179,7 +211,7 @@ class _Mark:
         return before, after
 
     def _say(self, state: str) -> None:
-        said_at = time.monotonic()
+        said_at = elapsed()
         about = {"at": self._at, "mine": str(self._mine), "alone": self._alone, "state": state}
         who = f"process {os.getpid()} on {socket.gethostname()}"
         self._store.command(read_sql(__file__, "turns_say"), {**about, "who": who})

@@ -37,6 +37,7 @@ from warehouse.chain import append_anyway
 from warehouse.errors import LedgerError
 from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
+from warehouse.turns import Held
 
 GRACE = timedelta(minutes=15)
 """How long after its end an hour waits for late records before a close without `until` takes it."""
@@ -85,12 +86,13 @@ def close(
     whole:  reads all facts again, also those of which nothing new was told. It finds the same.
     Errors: LedgerError if `until` is naive or is in the future.
     """
-    with store.turn(f"close {store.database}"):
-        return _close(store, until, now or datetime.now(UTC), grace, on_progress, takes_back, whole)
+    with store.turn(f"close {store.database}") as held:
+        return _close(store, held, until, now or datetime.now(UTC), grace, on_progress, takes_back, whole)
 
 
 def _close(
     store: Store,
+    held: Held,
     until: datetime | None,
     now: datetime,
     grace: timedelta,
@@ -126,16 +128,19 @@ def _close(
         name_facts(store, stage)
         changed = done = 0
         progress("attributing", 0, len(dirty))
-        for hours, changed_hours in _close_portions(store, stage, portions(dirty), card):
+        for hours, changed_hours in _close_portions(store, held, stage, portions(dirty), card):
             done, changed = done + hours, changed + changed_hours
             progress("attributing", done, len(dirty))
         published = prepare_claims(store, stage, refused, carried.months if carried else None)
         versions = (card.version if card else "", mapping.version if mapping else "")
         outcome = Outcome(*versions, published.allocations, published.refused_claims)
         if dirty or _goes_on(store, limit) or outcome != _last_outcome(store):
+            held.check()
             _record_run(store, stage.run, cutoff, limit, outcome, len(dirty), changed)
         # Last: killed before it, the tables are as the close before recorded them, and the next close replaces them.
+        held.check()
         publish_claims(store, stage)
+        held.check()
         carry(store, stage, limit, card, mapping, published, cutoff)
     finally:
         drop_stage(store, stage)
@@ -232,14 +237,14 @@ def _dirty(store: Store, hours: Sequence[Hour], limit: datetime, looked: Looked 
 
 
 def _close_portions(
-    store: Store, stage: Stage, portions: Sequence[Sequence[Hour]], card: AppliedCard | None
+    store: Store, held: Held, stage: Stage, portions: Sequence[Sequence[Hour]], card: AppliedCard | None
 ) -> Iterator[tuple[int, int]]:
     """Closes portions, PORTIONS_AT_ONCE at a time, each over a connection of its own: many statements of a close keep
     one core busy only. Answers for each how many hours it has and how many of them changed, in any order."""
 
     def work(portion: Sequence[Hour], own: Store) -> tuple[int, int]:
         with attributed(own, stage, portion, card) as (of_portion, energy):
-            return len(portion), _publish(own, of_portion, portion, energy)
+            return len(portion), _publish(own, held, of_portion, portion, energy)
 
     def work_apart(portion: Sequence[Hour]) -> tuple[int, int]:
         with store.another() as own:
@@ -257,7 +262,7 @@ def _close_portions(
             pool.shutdown(cancel_futures=True)
 
 
-def _publish(store: Store, stage: Stage, portion: Sequence[Hour], energy: Mapping[int, int]) -> int:
+def _publish(store: Store, held: Held, stage: Stage, portion: Sequence[Hour], energy: Mapping[int, int]) -> int:
     """Writes the entries of the hours that changed, then makes them visible."""
     import pyarrow as pa
 
@@ -282,6 +287,7 @@ def _publish(store: Store, stage: Stage, portion: Sequence[Hour], energy: Mappin
         )
         if energy:
             attribution.publish_energy(store, stage, stage.run, changed)
+    held.check()
     store.insert(
         "closed_hours",
         pa.table(

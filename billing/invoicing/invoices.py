@@ -66,10 +66,11 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
         _refuse_stale_prices(store, period, books)
         _refuse_stale_mapping(store, period, books)
     # What is pushed from now on is judged by a month that is issued; what came before is in the books.
-    with store.turn():
+    with store.turn() as held:
         if drafts:
             _refuse_stale_facts(store, period, books)
             _refuse_other_books(store, period, books)
+        held.check()
         fresh = _store(store, [draft.document for draft in drafts], last, now, books, actor, "invoice.issue", "")
     return sorted([*done.values(), *fresh], key=lambda invoice: invoice.tenant)
 

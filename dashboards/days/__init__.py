@@ -18,6 +18,7 @@ from typing import Any
 from billing.ledger_report import billing_timezone
 from warehouse.background import repeating
 from warehouse.errors import LedgerError
+from warehouse.leads import ALONE, Leads
 from warehouse.store import Store, read_sql
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ def _with_contents(name: str) -> str:
 
 
 @contextlib.contextmanager
-def summing(store: Store) -> Iterator[None]:
+def summing(store: Store, leads: Leads = ALONE) -> Iterator[None]:
     """Keeps the sums of the billing zone's days up to date, on its own connection."""
 
     def look(own: Store, stop: threading.Event) -> None:
@@ -102,5 +103,5 @@ def summing(store: Store) -> Iterator[None]:
         except LedgerError as error:
             log.error("days were not summed, pages read their hours: %s", error)
 
-    with repeating(store, look, seconds=EVERY_SECONDS):
+    with repeating(store, look, leads, seconds=EVERY_SECONDS):
         yield

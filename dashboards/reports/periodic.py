@@ -17,6 +17,7 @@ from alerts.transports import SendError
 from dashboards.reports.schedule import Schedule, due, load_schedule, send
 from warehouse.background import repeating
 from warehouse.errors import LedgerError
+from warehouse.leads import ALONE, Leads
 from warehouse.store import Store
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ def send_due(store: Store, schedule: Schedule, now: datetime, stop: threading.Ev
 
 
 @contextlib.contextmanager
-def reporting(store: Store, path: Path, every_seconds: int = EVERY_SECONDS) -> Iterator[None]:
+def reporting(store: Store, path: Path, every_seconds: int = EVERY_SECONDS, leads: Leads = ALONE) -> Iterator[None]:
     """Looks now and then every so many seconds. The file is read anew each time; one that
     is of no use is logged, and nothing is sent.
 
@@ -58,5 +59,5 @@ def reporting(store: Store, path: Path, every_seconds: int = EVERY_SECONDS) -> I
         except LedgerError as error:
             log.error("due reports could not be determined: %s", error)
 
-    with repeating(store, look, seconds=every_seconds):
+    with repeating(store, look, leads, seconds=every_seconds):
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from gpuledger.output import Lines, print_json, print_lines, print_rows
 from warehouse.cluster import nodes
 from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES
-from warehouse.store import EmbeddedStore, Store, identifier, migrations, open_store, read_sql
+from warehouse.store import EmbeddedStore, ServedStore, Store, identifier, migrations, open_store, read_sql
 
 OUTCOMES = ("stored", "held", "out_of_place", "quarantined", "refused", "not_taken", "denied")
 SENDERS = ("sender", "last_push", *OUTCOMES, "reasons")
@@ -33,13 +34,14 @@ def doctor(
         bool,
         typer.Option("--cluster", help="Only the nodes of the store's ClickHouse cluster; exit 1 if one needs help."),
     ] = False,
+    sign_in: options.AccessSignIn = None,
 ) -> None:
-    """Show the store, its rows, senders, what waits for a person, the quarantine with examples, refused claims and the
+    """Show the store, which server leads, its rows, senders, what waits for a person, the quarantine with examples, refused claims and the
     last close; changes nothing."""
     if cluster:
         raise typer.Exit(_examine_cluster(store, fmt))
     with open_store(store) as opened:
-        findings = examine(opened)
+        findings = examine(opened, sign_in)
     if fmt is options.Format.json:
         print_json(findings)
     elif fmt is options.Format.csv:
@@ -74,7 +76,7 @@ def needs(node: Mapping[str, Any]) -> list[str]:
     return [what for what, is_so in found.items() if is_so]
 
 
-def examine(store: Store) -> dict[str, Any]:
+def examine(store: Store, sign_in: Path | None = None) -> dict[str, Any]:
     """All findings of `doctor`, as a document."""
     exists = {row["name"] for row in store.rows("SELECT name FROM system.tables WHERE database = currentDatabase()")}
     newest = max(number for number, _, _ in migrations())
@@ -91,6 +93,7 @@ def examine(store: Store) -> dict[str, Any]:
     return {
         "store": store.url,
         "gpuledger": __version__,
+        "leader": _leader(store, sign_in),
         # A property of this machine, so only for a store that this machine holds.
         "sql_isolation": isolation().text() if isinstance(store, EmbeddedStore) else None,
         "schema": {"version": version[0]["version"] if version else 0, "newest": newest},
@@ -101,6 +104,23 @@ def examine(store: Store) -> dict[str, Any]:
         "held": found("held_rows", "waiting_by_reason"),
         "last_close": last_close[0] if last_close else None,
     }
+
+
+def _leader(store: Store, sign_in: Path | None) -> str:
+    """Of several servers the one that does the background work."""
+    if isinstance(store, EmbeddedStore):
+        return "none is needed: an embedded store has one server"
+    if isinstance(store, ServedStore):
+        return "see GET /readyz of the server"
+    from access.leader import holder_of
+    from access.roles import AccessError
+    from access.settings import load_access
+
+    try:
+        holder = holder_of(store, load_access(sign_in) if sign_in else None)
+    except AccessError as error:
+        return f"unknown: {error}"
+    return "nobody" if holder is None else f"{holder.who}, renewed at {holder.renewed_at:%F %T}Z"
 
 
 def _with_examples(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,6 +138,7 @@ def _print(findings: Mapping[str, Any]) -> None:
     last = findings["last_close"]
     summary = [
         {"": "store", "is": findings["store"]},
+        {"": "leader", "is": findings["leader"]},
         *([{"": "sql isolation", "is": findings["sql_isolation"]}] if findings["sql_isolation"] else []),
         {"": "schema", "is": f"{schema['version']} of {schema['newest']} ({state})"},
         *({"": name, "is": f"{count:,} rows"} for name, count in findings["rows"].items()),
@@ -161,6 +182,7 @@ def _flat(findings: Mapping[str, Any]) -> list[dict[str, Any]]:
     last = findings["last_close"]
     return [
         {"section": "store", "name": findings["store"]},
+        {"section": "store", "name": "leader", "detail": findings["leader"]},
         *(
             [{"section": "sql", "name": "isolation", "detail": isolation}]
             if (isolation := findings["sql_isolation"])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuledger.serve import Tls
     from ingest.reviews import Reviewer
     from ingest.senders import Kubernetes, Senders
+    from warehouse.leads import Leads
 
 
 def register(app: typer.Typer) -> None:
@@ -59,6 +60,7 @@ def server(
     ] = False,
 ) -> None:
     """Open the store, ingest what agents push, close the books every hour, evaluate alerts, serve the dashboard."""
+    from access.leader import leading
     from alerts.periodic import AlertSettings
     from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
     from ingest.senders import Senders
@@ -72,10 +74,10 @@ def server(
     profiles = _profiles(profile or ())
     with open_store(store, backups) as opened, listen(host, port) as listener:
         migrate(opened)
-        with _receiving(opened, senders, profiles) as routes:
-            access = access_settings(sign_in, trusted_proxy)
-            pages = None if no_dashboard else dashboard(opened, listener, access)
-            app = _app(opened, routes, pages, access.trusted_proxies)
+        access = access_settings(sign_in, trusted_proxy)
+        with _receiving(opened, senders, profiles) as routes, leading(opened, access) as leads:
+            pages = None if no_dashboard else dashboard(opened, listener, access, leads)
+            app = _app(opened, routes, pages, access.trusted_proxies, leads)
             url = url_of(listener, tls is not None)
             say(f"  Store             {opened.url}")
             say(f"  Records           {url}api/v1/records/   (Ctrl-C ends it)")
@@ -85,7 +87,7 @@ def server(
             alerts = AlertSettings(rules, routing)
             serve(
                 opened, listener, close_hourly=True, app=app, tls=tls, alerts=alerts, reports=reports,
-                trusted_proxies=access.trusted_proxies,
+                trusted_proxies=access.trusted_proxies, leads=leads,
             )  # fmt: skip
     say("stopped; the store is closed and free")
 
@@ -160,7 +162,9 @@ def _reviewer(settings: Kubernetes) -> Reviewer:
     return TokenReviews(find(settings.kubeconfig, settings.context), settings.audience)
 
 
-def _app(store: Store, routes: Sequence[Route], pages: ASGIApp | None, trusted_proxies: Sequence[str]) -> ASGIApp:
+def _app(
+    store: Store, routes: Sequence[Route], pages: ASGIApp | None, trusted_proxies: Sequence[str], leads: Leads
+) -> ASGIApp:
     """Sends pushes to their routes, and everything else, lifespan events included, to the dashboard.
 
     routes: for pushed records.   trusted_proxies: that report a sender's address; the dashboard has its own list.
@@ -174,7 +178,7 @@ def _app(store: Store, routes: Sequence[Route], pages: ASGIApp | None, trusted_p
     records: ASGIApp = Starlette(routes=routes)
     if trusted_proxies:
         records = Proxies(records, trusted_proxies)
-    others = pages or _healthz(store)
+    others = pages or _healthz(store, leads)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         pushed = scope["type"] == "http" and (scope["path"].startswith(PATH + "/") or scope["path"] in PATHS)
@@ -183,8 +187,8 @@ def _app(store: Store, routes: Sequence[Route], pages: ASGIApp | None, trusted_p
     return app
 
 
-def _healthz(store: Store) -> ASGIApp:
-    """The application without a dashboard: /healthz."""
+def _healthz(store: Store, leads: Leads) -> ASGIApp:
+    """The application without a dashboard: /healthz and /readyz."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse
@@ -199,4 +203,8 @@ def _healthz(store: Store) -> ASGIApp:
         await health.check()
         return JSONResponse({"status": "ok", "version": __version__})
 
-    return Starlette(routes=[Route("/healthz", healthz)])
+    async def readyz(_: Request) -> JSONResponse:
+        await health.check()
+        return JSONResponse({"status": "ok", "leader": leads.leading()})
+
+    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz)])

@@ -93,6 +93,7 @@ def up(
     insecure_no_sign_in: options.NoSignIn = False,
 ) -> None:
     """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
+    from access.leader import leading
     from alerts.periodic import AlertSettings
     from gpuledger.serve import FOLLOW_SECONDS, access_settings, dashboard, listen, serve, url_of
 
@@ -127,10 +128,12 @@ def up(
         if listener is not None:
             _say_where(opened, url_of(listener))
             access = access_settings(sign_in, trusted_proxy)
-            app = dashboard(opened, listener, access)
+            leads = stack.enter_context(leading(opened, access))
+            app = dashboard(opened, listener, access, leads)
             serve(
                 opened, listener, close_hourly=True, app=app, alerts=AlertSettings(rules, routing), reports=reports,
                 trusted_proxies=access.trusted_proxies, following=following, follow_seconds=follow_seconds,
+                leads=leads,
             )  # fmt: skip
             say("stopped; the store is closed and free")
     if any(one is not None and not one.proof.balanced for one in (made, found)):

@@ -319,6 +319,7 @@ SCHEMA = """
 audit_outbox       id* at actor action object reason inputs
 copied             source* name copied_at
 keys               name* value created_at
+leases             name* holder who renewals renewed_at
 people             issuer* subject* name kind roles tenants disabled password created_at changed_at changed_by seen_at?
 saved_queries      issuer* subject* name* owner text description shared created_at changed_at changed_by
 schema_migrations  number* name? applied_at?

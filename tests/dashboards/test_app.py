@@ -36,6 +36,12 @@ def said(store: Store, path: str = "/", search: str = "", who: Principal = ANYBO
     return str(show(store, who, path, search).page)
 
 
+def test_a_store_with_one_server_has_its_leader(store: Store) -> None:
+    ready, metrics = ask(store, ("GET", "/readyz", None), ("GET", "/metrics", None))
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "leader": True})
+    assert "\ngpuledger_leader 1\n" in metrics.text
+
+
 def test_healthz_says_the_version(store: Store) -> None:
     (answer,) = ask(store, ("GET", "/healthz", None))
     assert answer.json() == {"status": "ok", "version": "9"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -118,3 +119,31 @@ def test_without_a_server_no_turn_begins(url: str) -> None:
 
     with pytest.raises(StoreError, match="cannot be reached"), TurnsBetween(refused).turn("it"):
         pytest.fail("it began")
+
+
+def test_who_stood_still_for_a_lease_has_lost_its_turn(url: str) -> None:
+    """Whatever its threads say first when it wakes up."""
+    lease = 3.0
+    script = (
+        "import sys\n"
+        "from warehouse.store import ServerStore\n"
+        "from warehouse.turns import Turns, TurnLostError, TurnsBetween\n"
+        "turns = TurnsBetween(lambda: ServerStore(sys.argv[1], turns=Turns()), float(sys.argv[2]))\n"
+        "with turns.turn('still') as held:\n"
+        "    held.check()\n"
+        "    print('in', flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "    try:\n"
+        "        held.check()\n"
+        "    except TurnLostError as error:\n"
+        "        print(error, flush=True)\n"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script, url, str(lease)], **pipes) as holder:  # type: ignore[call-overload]
+        assert holder.stdout.readline() == b"in\n"
+        holder.send_signal(signal.SIGSTOP)
+        time.sleep(lease + 0.5)
+        holder.send_signal(signal.SIGCONT)
+        time.sleep(lease)  # it renews meanwhile, if it is allowed to
+        said, _ = holder.communicate(b"\n", PATIENCE_SECONDS)
+    assert said == b"still: no sign of life for over 3 s. Others carry on; run it again\n"
