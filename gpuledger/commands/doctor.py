@@ -36,8 +36,8 @@ def doctor(
     ] = False,
     sign_in: options.AccessSignIn = None,
 ) -> None:
-    """Show the store, which server leads, its rows, senders, what waits for a person, the quarantine with examples, refused claims and the
-    last close; changes nothing."""
+    """Show the store, which server leads, its rows, senders, what waits for a person, the quarantine with examples,
+    refused claims and the last close; changes nothing."""
     if cluster:
         raise typer.Exit(_examine_cluster(store, fmt))
     with open_store(store) as opened:
