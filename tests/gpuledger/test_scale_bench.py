@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_a_step_that_fails_leaves_those_before_and_one_that_was_cut_short_is_mar
 
 
 def test_growth_is_of_a_sample_and_says_what_100_000_gpus_would_need() -> None:
-    def case(devices: int, cpu: float, peak: float) -> dict[str, object]:
+    def case(devices: int, cpu: float, peak: float) -> dict[str, Any]:
         return {"samples": devices * MONTH, "steps": {name: step(cpu, peak) for name in STEPS}}
 
     cases = {"small": case(1_000, 36.0, 512.0), "large": case(10_000, 720.0, 1024.0)}
