@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from bench.apart import BenchError, run_command
 from bench.scale import BY_HAND, STEPS, Case, Measured, Run, report
 from tests.draws import seldom
 
-REPO = Path(__file__).resolve().parent.parent.parent
 PYTHON = [sys.executable, "-c"]
 MONTH = 1_440 * 30
 
@@ -25,31 +23,18 @@ def step(cpu: float, peak_mib: float) -> dict[str, float]:
 
 @seldom(6, "bench of scale")
 def test_a_tiny_month_runs_to_its_exports_and_is_not_measured_twice(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "bench.scale",
-        "--devices",
-        "3",
-        "--days",
-        "1",
-        "--no-growth",
-        "--dir",
-        str(tmp_path),
-    ]
-    first = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
-    assert first.returncode == 0, first.stderr
-    cases = json.loads((tmp_path / "measured.json").read_text())["cases"]
-    day, month = cases["3 GPUs, one day alone"], cases["3 GPUs, a month with 1 days of samples"]
-    assert set(month["steps"]) >= {*STEPS, *BY_HAND}
-    assert not set(day["steps"]) & {"invoice draft", "invoice issue"}
-    assert all(found["cpu_seconds"] >= 0 and found["peak_bytes"] > 0 for found in month["steps"].values())
-    assert month["steps"]["export focus.parquet"]["bytes"] > 0
+    measured = Measured(tmp_path / "measured.json")
+    run = Run(Case(3, 1, invoiced=True), tmp_path / "case", measured, 1 << 40, 1)
+    run.all(by_hand=True)
+    saved = (tmp_path / "measured.json").read_text()
+    steps = json.loads(saved)["cases"]["3 GPUs, a month with 1 days of samples"]["steps"]
+    assert set(steps) >= {*STEPS, *BY_HAND}
+    assert all(found["cpu_seconds"] >= 0 and found["peak_bytes"] > 0 for found in steps.values())
+    assert steps["export focus.parquet"]["bytes"] > 0
     assert not (tmp_path / "case").exists(), "stores are removed, measurements stay"
-    again = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
-    assert again.returncode == 0
-    assert "close" not in again.stderr
-    assert json.loads((tmp_path / "measured.json").read_text())["cases"] == cases
+    run.all(by_hand=True)
+    assert not (tmp_path / "case").exists(), "nothing is begun again"
+    assert (tmp_path / "measured.json").read_text() == saved
 
 
 def test_a_step_that_fails_leaves_those_before_and_one_that_was_cut_short_is_marked(tmp_path: Path) -> None:
