@@ -13,7 +13,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test check cluster-test coverage mutants docs lint audit bench bench-year \
+.PHONY: help demo dev test check cluster-test coverage mutants docs lint audit bench bench-scale bench-year \
   focus-validator kubernetes-tools clean
 
 help:  ## this list
@@ -58,6 +58,9 @@ audit: $(VENV)/.dev  ## known vulnerabilities of the locked versions; fails wher
 
 bench: $(VENV)/.dev  ## speed and memory as ratios beside alternatives, in one run
 	$(RUN)/python -m bench
+
+bench-scale: $(VENV)/.dev  ## a month of 10,000 GPUs from files to FOCUS, and how its cost grows; SCALE="--devices 1000"
+	$(RUN)/python -m bench.scale $(SCALE)
 
 bench-year: $(VENV)/.dev  ## what a new hour costs on books of one to five years
 	$(RUN)/python -m bench.year --growth 5

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,17 +27,18 @@ class BenchError(Exception):
 @dataclass
 class Watch:
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
 
 @contextmanager
 def stopwatch() -> Iterator[Watch]:
-    """Seconds of the block, by the wall clock."""
+    """Seconds of the block by the wall clock, and CPU seconds of this process with all its threads."""
     watch = Watch()
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     try:
         yield watch
     finally:
-        watch.seconds = time.perf_counter() - start
+        watch.seconds, watch.cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
 
 
 def load_libraries() -> None:
@@ -83,6 +85,37 @@ def run_apart(
             raise BenchError(f"{name} failed (exit {process.returncode}); its message is above")
         result: dict[str, Any] | None = json.loads(answer.read_text(encoding="utf-8"))
         return result
+
+
+def run_command(command: Sequence[str], most_bytes: int, output: Path) -> dict[str, Any] | None:
+    """What a command cost: seconds, cpu_seconds and peak_bytes, its start included; None if it needs more memory.
+
+    Errors: BenchError if it fails in another way; what it prints is in `output`.
+    """
+    with output.open("wb") as file:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, cwd=ROOT, stdout=file)
+        too_large, ended = False, 0
+        try:
+            while not ended:
+                ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+                if not ended and _resident_bytes(process.pid) > most_bytes:
+                    too_large = True
+                    process.kill()
+                time.sleep(0 if ended else POLL_SECONDS)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            if not ended:
+                process.kill()
+                process.wait()
+        seconds = time.perf_counter() - start
+    if too_large or process.returncode == -signal.SIGKILL:
+        return None
+    if process.returncode != 0:
+        raise BenchError(f"{' '.join(command)} failed (exit {process.returncode}); its message is above")
+    return {
+        "seconds": seconds, "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_bytes": usage.ru_maxrss * 1024
+    }  # fmt: skip
 
 
 def needed(result: dict[str, Any] | None, what: str) -> dict[str, Any]:

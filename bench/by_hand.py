@@ -23,7 +23,7 @@ STREAM = ("cluster", "device_id", "partition_id", "workload_id")
 
 
 def by_duckdb(samples: Sequence[str], events: str, until: str, cores: int, scratch: str) -> dict[str, Any]:
-    """In a process of its own: seconds, peak memory and GPU-hours by tenant."""
+    """In a process of its own: seconds, CPU seconds, peak memory and GPU-hours by tenant."""
     import duckdb
 
     with duckdb.connect(config={"threads": cores, "temp_directory": str(Path(scratch) / "duckdb")}) as connection:
@@ -36,11 +36,12 @@ def by_duckdb(samples: Sequence[str], events: str, until: str, cores: int, scrat
             raise MemoryError(str(error)) from error
     names = ("tenant", "used", "covered", "unmetered")
     tenants = _by_tenant(dict(zip(names, row, strict=True)) for row in rows)
-    return {"seconds": watch.seconds, "peak_bytes": peak_bytes(), "tenants": tenants}
+    cost = {"seconds": watch.seconds, "cpu_seconds": watch.cpu_seconds, "peak_bytes": peak_bytes()}
+    return {**cost, "tenants": tenants}
 
 
 def by_polars(samples: Sequence[str], events: str, until: str, cores: int) -> dict[str, Any]:
-    """In a process of its own: seconds, peak memory and GPU-hours by tenant."""
+    """In a process of its own: seconds, CPU seconds, peak memory and GPU-hours by tenant."""
     os.environ["POLARS_MAX_THREADS"] = str(cores)  # read when the module is loaded
     import polars as pl
 
@@ -48,7 +49,8 @@ def by_polars(samples: Sequence[str], events: str, until: str, cores: int) -> di
     with stopwatch() as watch:
         plan = _ledger(_held_hours(pl.scan_parquet(events), until_ms), _span_hours(pl.scan_parquet(list(samples))))
         table = plan.collect(engine="streaming")
-    return {"seconds": watch.seconds, "peak_bytes": peak_bytes(), "tenants": _by_tenant(table.iter_rows(named=True))}
+    cost = {"seconds": watch.seconds, "cpu_seconds": watch.cpu_seconds, "peak_bytes": peak_bytes()}
+    return {**cost, "tenants": _by_tenant(table.iter_rows(named=True))}
 
 
 def _held_hours(events: pl.LazyFrame, until_ms: int) -> pl.LazyFrame:

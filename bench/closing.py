@@ -139,13 +139,13 @@ def _by_hand_lines(
         if result is None:
             yield Line(section, name, None, rows, None, None, note=f"out of memory (over {most_bytes / 2**30:.0f} GiB)")
             continue
-        _agree(name, result["tenants"], full["tenants"])
+        agree(name, result["tenants"], full["tenants"])
         ratio = result["seconds"] / full["close_seconds"]
         note = f"agrees to {TOLERANCE:g}"
         yield Line(section, name, Spread.of([result["seconds"]]), rows, result["peak_bytes"], ratio, note=note)
 
 
-def _agree(name: str, theirs: dict[str, dict[str, float]], ours: dict[str, dict[str, float]]) -> None:
+def agree(name: str, theirs: dict[str, dict[str, float]], ours: dict[str, dict[str, float]]) -> None:
     if theirs.keys() != ours.keys():
         raise BenchError(f"{name} and the ledger know different tenants: {sorted(theirs.keys() ^ ours.keys())}")
     for tenant, hours in ours.items():

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from warehouse.store import Store, read_sql
+from bench.apart import peak_bytes, stopwatch
+from warehouse.store import Store, migrate, open_store, read_sql
 
 MINUTES_A_DAY = 1440
 
@@ -60,3 +62,20 @@ def export_samples(store: Store, path: Path, first_at: datetime, last_at: dateti
 def export_events(store: Store, path: Path) -> None:
     """All events as one Parquet file."""
     store.command(read_sql(__file__, "export_events"), {"path": str(path)})
+
+
+def make_files(folder: str, devices: int, days: int, start: str) -> dict[str, Any]:
+    """In a process of its own: devices.parquet, events.parquet and samples-DAY.parquet, without a store of samples."""
+    fleet, at = BenchFleet(devices, days, datetime.fromisoformat(start)), Path(folder)
+    params = {"devices": devices, "start": fleet.start}
+    with stopwatch() as watch, open_store(f"chdb://{folder}/facts") as store:
+        migrate(store)
+        store.command(read_sql(__file__, "fleet_devices"), params)
+        store.command(read_sql(__file__, "fleet_events"), {**params, "days": days})
+        store.command(read_sql(__file__, "export_devices"), {"path": f"{folder}/devices.parquet"})
+        export_events(store, at / "events.parquet")
+        for day in range(days):
+            path = f"{folder}/samples-{day:03}.parquet"
+            store.command(read_sql(__file__, "fleet_day"), {**params, "day": day, "path": path})
+    size = sum(path.stat().st_size for path in at.glob("samples-*.parquet"))
+    return {"seconds": watch.seconds, "cpu_seconds": watch.cpu_seconds, "peak_bytes": peak_bytes(), "bytes": size}
