@@ -49,7 +49,7 @@ OVERLAP = timedelta(minutes=15)
 PARTIES = Path(__file__).parent / "demo_parties.yaml"
 OBJECTIVES = Path(__file__).parent / "demo_objectives.yaml"
 SOURCE = re.compile(r"simulated fleet, seed (\d+), (\S+) to (\S+)")
-FIRST_ALERTS = timedelta(hours=6)
+FIRST_ALERTS = timedelta(minutes=30)
 """How long before its start alert rules are evaluated."""
 
 
