@@ -273,7 +273,7 @@ def _print_table(one: Invoice) -> None:
     columns = ("#", "project", "what", "GPU-hours", "used", "idle", "unmetered", "price", "amount")
     print_rows(rows, columns, options.Format.table, title, totals=sums)
     for note in one.document["notes"]:
-        say(note)
+        say(f"{one.tenant or '(no tenant)'}: {note}")
     page = page_of(one)
     if one.document.get("parties"):
         say(f"{page.issuer['name']} to {', '.join((page.tenant, *page.tenant_address))}")

@@ -226,6 +226,7 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/deploy.md", "systemctl"): NO_SYSTEMD,
     ("docs/deploy.md", "docker"): NO_ENGINE,
     ("docs/deploy.md", "cd deploy/compose"): NO_ENGINE,
+    ("docs/deploy.md", "GPULEDGER_STORE=clickhouse"): "needs a ClickHouse server",
     ("docs/deploy.md", "namespace:"): "tests/deploy/test_kubernetes.py",
     ("docs/deploy.md", "kubectl"): NO_CLUSTER,
     ("docs/deploy.md", "helm install"): "tests/deploy/test_real_cluster.py",

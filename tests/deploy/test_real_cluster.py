@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 
-from tests.collectors.kubernetes.control_plane import ControlPlane, control_plane, missing
+from tests.collectors.kubernetes.control_plane import OWN, ControlPlane, control_plane, missing
 from tests.deploy.helm import KUBERNETES, RELEASE, helm, kubectl, kustomize, no_helm, no_kustomize, run_helm
 from tests.deploy.test_helm import OPERATOR, SAME
 
@@ -80,11 +80,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     with control_plane(folder / "k") as plane:
         found = Cluster(plane, folder)
-        # It has the roles of the manifests already: here they come with the rest.
+        # It has the roles of the manifests already, and their namespace: here they come with the rest.
         for kind in ("clusterrolebinding", "clusterrole"):
             names = [f"gpuledger-{one}" for one in ACCOUNTS]
             found.kubectl("delete", kind, "--ignore-not-found", *names)
-        assert found.kubectl("create", "namespace", "gpuledger").returncode == 0
+        for kind in ("rolebindings", "roles"):
+            assert found.kubectl("-n", OWN, "delete", kind, "--all").returncode == 0
         yield found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from api.sql import server_engine
 from api.sql.errors import SqlError
 from collectors.attribution.kubelet import KubeletPods
 from collectors.exporters.fetching import Access, Fetcher
-from collectors.kubernetes import api, token_review
+from collectors.kubernetes import api, direct, token_review
 from collectors.kubernetes.connection import Connection
 from collectors.slurm.sources import Rest
 from gpuledger import books, client, destinations
@@ -67,6 +68,7 @@ def everybody(url: str, folder: Path) -> dict[str, Callable[[], object]]:
         "collectors/exporters/fetching.py": lambda: Fetcher(Access(timeout_seconds=SECONDS), tls=False).get(url),
         "collectors/kubernetes/api.py": listed,
         "collectors/kubernetes/api.py, watch": watched,
+        "collectors/kubernetes/direct.py": lambda: direct.Cluster(_kubeconfig(folder, url), "").get("/api/v1/nodes"),
         "collectors/kubernetes/token_review.py": lambda: token_review.TokenReviews(connection, "x").review("t"),
         "collectors/slurm/sources.py": Rest(url, timeout_seconds=SECONDS).nodes,
         "access/oidc.py": provider.begin,
@@ -77,6 +79,14 @@ def everybody(url: str, folder: Path) -> dict[str, Callable[[], object]]:
         "ingest/http_post.py": lambda: Poster(url, timeout_seconds=SECONDS).post("/", b"", {}),
         "scheduler/live/client.py": scheduler_client.Client(url).services,
     }
+
+
+def _kubeconfig(folder: Path, url: str) -> Path:
+    path = folder / "kubeconfig"
+    named = {"clusters": {"server": url.rstrip("/")}, "users": {}, "contexts": {"cluster": "x", "user": "x"}}
+    parts = {kind: [{"name": "x", kind.removesuffix("s"): content}] for kind, content in named.items()}
+    path.write_text(json.dumps({"current-context": "x", **parts}), encoding="utf-8")
+    return path
 
 
 async def _first_page(connection: Connection) -> object:
@@ -102,7 +112,8 @@ def _devices(url: str) -> object:
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         (transports, "TIMEOUT_SECONDS"), (email, "MAIL_SECONDS"), (token_review, "TIMEOUT_SECONDS"),
-        (oidc, "TIMEOUT_SECONDS"), (client, "TIMEOUT_SECONDS"), (scheduler_client, "TIMEOUT_SECONDS"),
+        (direct, "TIMEOUT_SECONDS"), (oidc, "TIMEOUT_SECONDS"),
+        (client, "TIMEOUT_SECONDS"), (scheduler_client, "TIMEOUT_SECONDS"),
         (destinations, "DEVICES_SECONDS"), (sql, "SECONDS"), (server_engine, "OWN_SECONDS"),
         (api, "LIST_SECONDS"), (api, "LATE_SECONDS"),
     ):  # fmt: skip

@@ -45,6 +45,7 @@ NOT_HERE: tuple[tuple[str, str], ...] = (
     ("scheduler", SCHEDULER),
     (".*--url |.*https?://", SERVER),
     (".*clickhouse://|init --accounts( --passwords.*)?$", CLICKHOUSE),
+    ("init .*--cluster |doctor --cluster", "asks a ClickHouse cluster: tests/warehouse/test_cluster.py"),
     ("report send", MAIL),
     ("held (show|accept|refuse)", HELD),
     ("replay |simulate fragmentation", TRACE),
