@@ -13,6 +13,7 @@ from dash.development.base_component import Component
 from access.current import set_current
 from access.opening import open_access
 from access.principal import ANYBODY
+from access.store import AccessStore
 from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.filters import filters_of
 from dashboards.frame import show
@@ -59,8 +60,8 @@ def taken_along(component: Any) -> dict[str, bool]:
 
 
 @pytest.fixture(scope="module")
-def operated(house: Store) -> Iterator[Store]:
-    """With prices that change within a day; an administrator looks at it."""
+def fleet(house: Store) -> Iterator[tuple[Store, AccessStore]]:
+    """With prices that change within a day."""
     operate(house)
     dated = site.CARD + (
         '  - {sku: l4, match: {model: L4}, price_per_gpu_hour: "1", effective_to: "2026-10-17T07:30:00Z"}\n'
@@ -68,9 +69,14 @@ def operated(house: Store) -> Iterator[Store]:
     )
     apply_rate_card(house, parse_rate_card(yaml.safe_load(dated)), "fin", "", site.NOW)
     with open_access(house) as access:
-        set_current(ANYBODY, access)
-        yield house
-        set_current(None)
+        yield house, access
+
+
+@pytest.fixture
+def operated(fleet: tuple[Store, AccessStore]) -> Store:
+    """An administrator looks at it."""
+    set_current(ANYBODY, fleet[1])
+    return fleet[0]
 
 
 @seldom(3, "each table can be taken along")
