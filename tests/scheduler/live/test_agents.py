@@ -783,7 +783,8 @@ def one_job_a_device(cluster: Cluster) -> None:
 
 
 def billed_once(cluster: Cluster) -> None:
-    """Each attempt that began has one beginning and one end, in that order, and no device has two payers at once."""
+    """Each attempt that began has one beginning and one end, in that order, and no device has two payers at once. Of a
+    start and a change at one instant the change says what is held from then on, as in the books."""
     turns: dict[str, set[tuple[float, float]]] = {}
     for allocation in {allocation for allocation, _ in cluster.living.events()}:
         rows = [row for _, row in cluster.living.rows if row.get("allocation_id") == allocation]
@@ -794,8 +795,10 @@ def billed_once(cluster: Cluster) -> None:
         assert all(row["ts"] <= min(ends) for row in rows), allocation
         changes = sorted({row["ts"] for row in rows if row["event"] in ("started", "resized")} | ends)
         for since, to in pairwise(changes):
-            for row in rows:
-                if row["ts"] == since and row["event"] in ("started", "resized"):
+            now = [row for row in rows if row["ts"] == since]
+            resized = [row for row in now if row["event"] == "resized"]
+            for row in resized or now:
+                if row["event"] in ("started", "resized"):
                     turns.setdefault(row["device_id"], set()).add((since.timestamp(), to.timestamp()))
     for device, held in turns.items():
         assert all(end <= start for (_, end), (start, _) in pairwise(sorted(held))), f"{device}: {sorted(held)}"
