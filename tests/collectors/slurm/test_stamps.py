@@ -30,6 +30,8 @@ SEED = str(drawn_seed(__name__))
 BEGUN = datetime(2026, 10, 1, 10, tzinfo=UTC)
 SITE = Site(cluster="alpha")
 NODES, GPUS, JOBS = 5, 4, 12
+LOST = 1_000_000
+"""The number of the first claim that lost its end, above those of every run."""
 INVENTORY = {(f"n{node}", index): GresDevice(f"n{node}/{index}") for node in range(NODES) for index in range(GPUS)}
 A_MILLISECOND_OR_TWO = Fraction(1, 20)
 """A start again is told one later than the end before it."""
@@ -124,8 +126,8 @@ def test_no_second_is_lost_without_a_refusal_beside_one_that_lost_its_end() -> N
     for _ in range(200):
         runs = [replace(run, known=False) for run in lives(draw, 0) if run.seconds]
         lost = [
-            Claim(number, "c", f"lost{number}", "lost", "t", "n", f"d{number}", "", 0, 1.0, 1000 * since, FOREVER)
-            for number, since in enumerate(draw.sample(range(20), draw.randrange(1, GPUS)))
+            Claim(LOST + index, "c", f"lost{index}", "lost", "t", "n", f"d{index}", "", 0, 1.0, 1000 * since, FOREVER)
+            for index, since in enumerate(draw.sample(range(20), draw.randrange(1, GPUS)))
         ]
         resolution = resolve([*lost, *(claim for run in runs for claim in claims(run))], states, lambda *_: None, {})
         for run in runs:
