@@ -3,6 +3,9 @@
 A job that cannot be preempted is also charged to a second set of trees, in which nobody lends: it may use only its
 tenant's guarantee and capacity that nobody is guaranteed, so that every guarantee can be met at any time. If pools
 reserve capacity, a third set limits ordinary jobs to the rest.
+
+What is held on a node that has failed or is in maintenance is charged to its tenant and queue, and counts as capacity
+for as long: it takes nothing from the others, and leaves them nothing. The second and third set see only usable nodes.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ NO_SURPLUS = Surplus()
 
 class Amount(NamedTuple):
     """units: of devices, which have quotas.   cpu_milli, memory_bytes: which count for the dominant share.   surplus_:
-    what of each is beyond elastic jobs' smallest gangs."""
+    what of each is beyond elastic jobs' smallest gangs.   unusable: units of them on nodes that are no capacity now."""
 
     units: int
     cpu_milli: int = 0
@@ -52,6 +55,7 @@ class Amount(NamedTuple):
     surplus_units: int = 0
     surplus_cpu_milli: int = 0
     surplus_memory_bytes: int = 0
+    unusable: int = 0
 
 
 NOTHING = Amount(0)
@@ -78,9 +82,9 @@ class Accounts:
         for tenant in tenants:
             by_pool.setdefault(tenant.pool, []).append(tenant)
         self.tenants = {pool: QuotaTree(those, capacity.get(pool, 0)) for pool, those in by_pool.items()}
-        self.firm = {pool: QuotaTree(_lending_nothing(those), 0) for pool, those in by_pool.items()}
+        self.firm = {pool: _lending_nothing(those) for pool, those in by_pool.items()}
         some = reserved is not None
-        self.ordinary = {pool: QuotaTree(_lending_nothing(those), 0) for pool, those in by_pool.items() if some}
+        self.ordinary = {pool: _lending_nothing(those) for pool, those in by_pool.items() if some}
         self.queues = queue_tree(queues, capacity.get("", 0))
         self._trees: dict[Account, tuple[tuple[QuotaTree, str], ...]] = {}
         self.host: dict[str, tuple[int, int]] = {}
@@ -121,12 +125,12 @@ class Accounts:
 
     def add(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            tree.add(name, amount.units, amount.surplus_units)
+            tree.add(name, amount.units, amount.surplus_units, amount.unusable)
         self._add_host(account, amount, 1)
 
     def remove(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            tree.remove(name, amount.units, amount.surplus_units)
+            tree.remove(name, amount.units, amount.surplus_units, amount.unusable)
         self._add_host(account, amount, -1)
 
     def _add_host(self, account: Account, amount: Amount, sign: int) -> None:
@@ -171,5 +175,6 @@ class Accounts:
         return units > 0 and self.entitlement(account, units) == "guaranteed"
 
 
-def _lending_nothing(tenants: Iterable[Tenant]) -> list[Tenant]:
-    return [replace(tenant, limit=None, borrowing_limit=None, lending_limit=0) for tenant in tenants]
+def _lending_nothing(tenants: Iterable[Tenant]) -> QuotaTree:
+    alone = [replace(tenant, limit=None, borrowing_limit=None, lending_limit=0) for tenant in tenants]
+    return QuotaTree(alone, 0, usable_only=True)

@@ -194,17 +194,23 @@ class _Search:
         return found
 
     def _relieving(self) -> list[Victim]:
-        """The victims whose removal gives the job's quota more room; the same for all jobs of a class."""
+        """The victims whose removal gives the job's quota more room; the same for all jobs of a class, where
+        nodes are usable."""
         before = self.trial.accounts.room(self.kind.account)
         known: dict[Hashable, bool] = {}
+        found = []
         for victim in self.victims:
             running = victim.running
-            if running.kind.key not in known:
+            unusable = self.trial.state.unusable(running.grants)
+            alike = (running.kind.key, bool(unusable), unusable < running.units)
+            if alike not in known:
                 position = self.trial.charges
-                self.trial.charge(running.kind, -running.units, -len(running.grants), -running.surplus)
-                known[running.kind.key] = self.trial.accounts.room(self.kind.account) > before
+                self.trial.charge(running.kind, -running.units, -len(running.grants), -running.surplus, -unusable)
+                known[alike] = self.trial.accounts.room(self.kind.account) > before
                 self.trial.undo_charges(position)
-        return [victim for victim in self.victims if known[victim.running.kind.key]]
+            if known[alike]:
+                found.append(victim)
+        return found
 
     def _orders(self, victims: Sequence[Victim], short: bool) -> list[list[Victim]]:
         """Orders in which to take victims, the best by estimate first. The last order has all victims: those on nodes
@@ -318,7 +324,8 @@ class _Search:
         first = len(running.grants) - victim.steps[victim.taken]
         beyond = grants[max(0, running.job.min_replicas - first) :]
         surplus = Surplus(sign * units_of(beyond), sign * len(beyond))
-        self.trial.charge(running.kind, sign * units_of(grants), sign * len(grants), surplus)
+        unusable = sign * self.trial.state.unusable(grants)
+        self.trial.charge(running.kind, sign * units_of(grants), sign * len(grants), surplus, unusable)
 
     def _restore(self, victims: Iterable[Victim]) -> None:
         for victim in victims:

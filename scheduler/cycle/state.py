@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from scheduler.cycle.accounts import NO_SURPLUS, Account, Accounts, Amount, Surplus
+from scheduler.cycle.accounts import NO_SURPLUS, NOTHING, Account, Accounts, Amount, Surplus
 from scheduler.cycle.expectations import Expectations
 from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.promises import NOTHING_ESTIMATED, NOTHING_PROMISED, Estimated, Promise, Promised
@@ -34,6 +34,7 @@ from scheduler.model import (
 )
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import Policy
+from scheduler.placement.headroom import USABLE
 from scheduler.placement.packing import BestFit
 from scheduler.placement.shapes import shape_key
 from scheduler.quota.usage import DecayedUsage
@@ -208,6 +209,7 @@ class State:
         self._standings: dict[tuple[Account, int], int] = {}
         self._dependents: dict[str, list[str]] = {}
         self._wholes = self._units_of_a_whole()
+        self._lost = {number for number, state in enumerate(cluster.states) if state not in USABLE}
         self.bounded = any(queue.wait_bound is not None for queue in self.queues.values())
         self.hosts = (int(cluster.cpu.sum()), int(cluster.host_memory.sum()))
 
@@ -274,9 +276,8 @@ class State:
         kind = self._dequeue(job.job_id) if job.job_id in self.pending else self._class(job)
         for grant in grants:
             self.cluster.take(grant, job.request)
-        units = units_of(grants)
-        running = Running(job, kind, grants, now, entitlement, units, *self._worth(grants))
-        self._charge(kind, units, len(grants), running.surplus, now)
+        running = Running(job, kind, grants, now, entitlement, units_of(grants), *self._worth(grants))
+        self._charge(kind, NOTHING, self._held(running), now)
         running.preemptions, running.began_at = self.preempted.pop(job.job_id, 0), now
         self.running[job.job_id] = running
         self.running_by_class.setdefault(kind.key, {})[job.job_id] = running
@@ -321,10 +322,17 @@ class State:
                 self._enqueue(job)
 
     def set_node(self, node: int, state: NodeState, now: float) -> None:
-        """Sets a node's state. Jobs on it stay until they end; quotas follow the remaining capacity."""
+        """Sets a node's state. Jobs on it stay until they end; quotas follow the remaining capacity, and what these
+        jobs hold of the rest."""
         self.version += 1
         self.freed += 1
+        there = [self.running[job_id] for job_id in self.on_node.get(node, ())]
+        for running in there:
+            self.accounts.remove(running.kind.account, self._held(running))
         self.cluster.set_state(node, state)
+        (self._lost.discard if state in USABLE else self._lost.add)(node)
+        for running in there:
+            self.accounts.add(running.kind.account, self._held(running))
         self.accounts.set_capacity(self._capacity(), self._reserved_units())
 
     def reconfigure(
@@ -344,7 +352,7 @@ class State:
         for running in self.running.values():
             running.job = fresh._privileged(running.job)
             running.kind = fresh._class(running.job)
-            fresh._charge(running.kind, running.units, len(running.grants), running.surplus, now, penalty=False)
+            fresh._charge(running.kind, NOTHING, fresh._held(running), now, penalty=False)
         if self.policies.reserves or policies.reserves:
             self.promised = NOTHING_PROMISED  # what ordinary jobs may use has changed
         self.running_by_class = {}
@@ -485,6 +493,10 @@ class State:
         """Units of the pool's largest whole device."""
         return self._wholes.get(pool, 1)
 
+    def unusable(self, grants: Iterable[Grant]) -> int:
+        """Units of these on nodes that are no part of the capacity now."""
+        return sum(sum(grant.units) for grant in grants if grant.node in self._lost) if self._lost else 0
+
     def demand(self, pool: str) -> Mapping[str, int]:
         """Units that each tenant's pending jobs request, in the pool or ('') in all."""
         asked: dict[str, int] = {}
@@ -612,7 +624,7 @@ class State:
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
             self.left_at[grant.node, running.job.tenant] = now
-        self._charge(running.kind, -running.units, -len(running.grants), -running.surplus, now)
+        self._charge(running.kind, self._held(running), NOTHING, now)
         self.freed += 1
 
     def _set_grants(self, running: Running, grants: tuple[Grant, ...], now: float) -> None:
@@ -626,11 +638,11 @@ class State:
             self.left_at[grant.node, running.job.tenant] = now
         for grant in after:
             self.cluster.take(grant, running.job.request)
-        units, replicas, surplus = running.units, len(running.grants), running.surplus
         self._index_end(running, out=True)
         self._index_nodes(running, out=True)
+        held = self._held(running)
         running.grants, running.units = grants, units_of(grants)
-        self._charge(running.kind, running.units - units, len(grants) - replicas, running.surplus - surplus, now)
+        self._charge(running.kind, held, self._held(running), now)
         self._index_end(running)
         self._index_nodes(running)
         running.gpus, running.price = self._worth(grants)
@@ -654,18 +666,21 @@ class State:
             there = self.on_node[grant.node]
             (there.discard if out else there.add)(running.job.job_id)
 
-    def _charge(
-        self, kind: JobClass, units: int, replicas: int, surplus: Surplus, now: float, penalty: bool = True
-    ) -> None:
-        """Charges units, replicas and surplus, or gives all back if negative."""
-        if units > 0 or replicas > 0:
-            self.accounts.add(kind.account, amount_of(kind.request, units, replicas, surplus))
-        else:
-            self.accounts.remove(kind.account, amount_of(kind.request, -units, -replicas, -surplus))
+    def _held(self, running: Running) -> Amount:
+        """What a running job is charged for."""
+        grants = running.grants
+        return amount_of(running.job.request, running.units, len(grants), running.surplus, self.unusable(grants))
+
+    def _charge(self, kind: JobClass, before: Amount, after: Amount, now: float, penalty: bool = True) -> None:
+        """Charges a job of the class for what it holds from now on, in place of what it held before."""
+        if before is not NOTHING:
+            self.accounts.remove(kind.account, before)
+        if after is not NOTHING:
+            self.accounts.add(kind.account, after)
         usage = self.usage.get(kind.queue)
         if usage is not None:
             for branch in self.accounts.tenants[""].path(kind.account.tenant):
-                usage.change(branch.name, units, now, penalty)
+                usage.change(branch.name, after.units - before.units, now, penalty)
 
     def _worth(self, grants: Sequence[Grant]) -> tuple[float, float]:
         """(GPUs, their price per hour)."""
@@ -682,7 +697,7 @@ class State:
         """Units by pool of usable nodes, reserved ones included."""
         units: dict[str, int] = {"": 0}
         for node, state in zip(self.cluster.nodes, self.cluster.states, strict=True):
-            if state in ("available", "reserved"):
+            if state in USABLE:
                 there = sum(device.units for device in node.devices)
                 units[""] += there
                 if node.pool:
@@ -709,13 +724,11 @@ def _insert_or_remove(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], o
         insort(line, entry)
 
 
-def amount_of(request: Request, units: int, replicas: int, surplus: Surplus = NO_SURPLUS) -> Amount:
-    """Device units, with the CPUs and memory that so many replicas hold."""
+def amount_of(request: Request, units: int, replicas: int, surplus: Surplus = NO_SURPLUS, unusable: int = 0) -> Amount:
+    """Device units, with the CPUs and memory that so many replicas hold.   unusable: as in `Amount`."""
     cpu, memory = request.cpu_milli, request.host_memory_bytes
-    if surplus is NO_SURPLUS:
-        return Amount(units, replicas * cpu, replicas * memory)
     beyond = surplus.replicas
-    return Amount(units, replicas * cpu, replicas * memory, surplus.units, beyond * cpu, beyond * memory)
+    return Amount(units, replicas * cpu, replicas * memory, surplus.units, beyond * cpu, beyond * memory, unusable)
 
 
 def units_of(grants: Sequence[Grant]) -> int:

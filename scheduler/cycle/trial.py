@@ -68,11 +68,13 @@ class Trial:
 
     # Quotas
 
-    def charge(self, kind: JobClass, units: int, replicas: int, surplus: Surplus = NO_SURPLUS) -> None:
+    def charge(
+        self, kind: JobClass, units: int, replicas: int, surplus: Surplus = NO_SURPLUS, unusable: int = 0
+    ) -> None:
         """Charges units, with the CPUs and memory of the replicas, to the trees, or gives them back if negative.
-        surplus: the part beyond smallest gangs, with the same sign."""
+        surplus: the part beyond smallest gangs; unusable: on nodes that are no capacity now; with the same sign."""
         added = units > 0 or replicas > 0
-        amount = amount_of(kind.request, abs(units), abs(replicas), surplus if added else -surplus)
+        amount = amount_of(kind.request, abs(units), abs(replicas), surplus if added else -surplus, abs(unusable))
         (self.accounts.add if added else self.accounts.remove)(kind.account, amount)
         self._charges.append((kind.account, amount, added))
         self.changes += 1

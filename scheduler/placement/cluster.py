@@ -182,9 +182,9 @@ class Cluster:
     def recount(self, held: Iterable[tuple[Grant, Request]]) -> None:
         """Recomputes the headroom from all grants and their requests."""
         if self.headroom is not None:
-            self.headroom.ordinary[:] = 0
+            self.headroom.forget()
             for grant, request in held:
-                self._count(grant, request, 1)
+                self.headroom.count(grant, request, 1)
             self._renew()
 
     def hold_back(self, kind: int, units: int) -> None:
@@ -194,11 +194,6 @@ class Cluster:
         if self._marks:
             self._undo.append(_HeldBack(kind, units))
         self._renew()
-
-    def _count(self, grant: Grant, request: Request, sign: int) -> None:
-        if self.headroom is not None and grant.devices:
-            for kind, units in self.headroom.of(grant, request).items():
-                self.headroom.ordinary[kind] += sign * units
 
     def mark(self) -> int:
         """Starts recording changes, until the mark is rolled back or kept. Marks nest."""
@@ -286,7 +281,7 @@ class Cluster:
         if grant.devices:
             self.holders[n, 0 if shared else len(grant.devices)] += sign
         if self.headroom is not None:
-            self._count(grant, request, sign)
+            self.headroom.count(grant, request, sign)
         if request.workload_class:
             for d in grant.devices:
                 self.residents.setdefault((n, d), Counter())[request.workload_class] += sign

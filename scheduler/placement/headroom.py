@@ -47,7 +47,8 @@ class Kind(NamedTuple):
 class Headroom:
     """kinds: with a reserve.   number: index of each device's kind, by node and device; -1: none.
 
-    usable, ordinary: units by kind that are there, and that ordinary jobs hold, or promises keep for them.
+    usable, ordinary: units by kind that are there, and that ordinary jobs hold of them, or promises keep for them. What
+    is held on other nodes counts in neither; `held` has it by node.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class Headroom:
         ]
         self.usable: IntArray = np.zeros(len(kinds), dtype=np.int64)
         self.ordinary: IntArray = np.zeros(len(kinds), dtype=np.int64)
+        self.held: IntArray = np.zeros((len(nodes), len(kinds)), dtype=np.int64)
+        self._there = [state in USABLE for state in states]
         self.limit: IntArray = np.zeros(len(kinds), dtype=np.int64)
         self.count_nodes(states)
 
@@ -80,9 +83,24 @@ class Headroom:
         """Applies a change of a node's state. Returns whether the number of usable devices changed."""
         if (before in USABLE) == (after in USABLE):
             return False
-        self.usable += self._by_node[node] * (1 if after in USABLE else -1)
+        sign = 1 if after in USABLE else -1
+        self._there[node] = after in USABLE
+        self.usable += self._by_node[node] * sign
+        self.ordinary += self.held[node] * sign
         self._settle()
         return True
+
+    def count(self, grant: Grant, request: Request, sign: int) -> None:
+        """A grant is taken (1), or given back (-1)."""
+        for kind, units in self._of(grant, request).items():
+            self.held[grant.node, kind] += sign * units
+            if self._there[grant.node]:
+                self.ordinary[kind] += sign * units
+
+    def forget(self) -> None:
+        """Nothing is held."""
+        self.held[:] = 0
+        self.ordinary[:] = 0
 
     def _settle(self) -> None:
         for number, usable in enumerate(self.usable.tolist()):
@@ -98,7 +116,10 @@ class Headroom:
         return self.limit - self.ordinary
 
     def of(self, grant: Grant, request: Request) -> dict[int, int]:
-        """Units by kind that a grant takes of the headroom."""
+        """Units by kind that a grant takes of the headroom now."""
+        return self._of(grant, request) if self._there[grant.node] else {}
+
+    def _of(self, grant: Grant, request: Request) -> dict[int, int]:
         found: dict[int, int] = {}
         free = request.kept_in if isinstance(request, Privileged) else frozenset()
         for device, units in zip(grant.devices, grant.units, strict=True):

@@ -73,13 +73,22 @@ class Branch:
 class QuotaTree:
     """Errors: ValueError if a tenant is named twice, has an unknown parent, or is its own ancestor.
 
-    capacity: what there is in the pool; None = exactly what is guaranteed. More guarantees than capacity leave the root
-    nothing; what they then are worth is decided by placement.   level: what its branches are (tenant or queue), for
-    messages.
+    capacity: what there is in the pool, on usable nodes; None = exactly what is guaranteed. More guarantees than
+    capacity leave the root nothing; what they then are worth is decided by placement.   unusable: units held on nodes
+    that left the capacity. A holder has them, and nobody else could: they count as held, and as capacity, until they
+    are given back.   usable_only: neither counts.   level: what its branches are (tenant or queue), for messages.
     """
 
-    def __init__(self, tenants: Iterable[Tenant], capacity: int | None = None, level: str = "tenant") -> None:
-        self.capacity, self.level = capacity, level
+    def __init__(
+        self,
+        tenants: Iterable[Tenant],
+        capacity: int | None = None,
+        level: str = "tenant",
+        *,
+        usable_only: bool = False,
+    ) -> None:
+        self.capacity, self.level, self.usable_only = capacity, level, usable_only
+        self.unusable = 0
         self.root = Branch(ROOT, None, 0, 0)
         self._branches: dict[str, Branch] = {ROOT: self.root}
         self._paths: dict[str, tuple[Branch, ...]] = {}
@@ -120,10 +129,14 @@ class QuotaTree:
     def _settle(self) -> None:
         self.root.nominal = 0
         self.root.settle()
+        self._lent = self.root.subtree
+        self._guaranteed = sum(child.subtree for child in self.root.children)
+        self._settle_root()
+
+    def _settle_root(self) -> None:
         if self.capacity is not None:
-            guaranteed = sum(child.subtree for child in self.root.children)
-            self.root.nominal = max(0, self.capacity - guaranteed)
-            self.root.subtree += self.root.nominal
+            self.root.nominal = max(0, self.capacity + self.unusable - self._guaranteed)
+            self.root.subtree = self._lent + self.root.nominal
 
     def __contains__(self, name: str) -> bool:
         return name in self._branches
@@ -187,9 +200,11 @@ class QuotaTree:
         """What the branch could hold or lend with everybody idle, limits aside."""
         return _potential(branch)
 
-    def add(self, name: str, amount: int, surplus: int = 0) -> None:
+    def add(self, name: str, amount: int, surplus: int = 0, unusable: int = 0) -> None:
         """The tenant takes `amount` units, whether or not they are available, `surplus` of them beyond its elastic
-        jobs' smallest gangs."""
+        jobs' smallest gangs, `unusable` of them on nodes that are no part of the capacity."""
+        if unusable:
+            amount = self._count_unusable(amount, unusable)
         branch: Branch | None = self._branches[name]
         above = amount
         while branch is not None:
@@ -200,8 +215,10 @@ class QuotaTree:
             above = max(0, above - covered) if covered > 0 else above
             branch = branch.parent
 
-    def remove(self, name: str, amount: int, surplus: int = 0) -> None:
+    def remove(self, name: str, amount: int, surplus: int = 0, unusable: int = 0) -> None:
         """The tenant gives units back; the exact reverse of `add`, in any order."""
+        if unusable:
+            amount = -self._count_unusable(-amount, -unusable)
         branch: Branch | None = self._branches[name]
         above = amount
         while branch is not None:
@@ -211,6 +228,14 @@ class QuotaTree:
             branch.usage -= above
             above = max(0, min(above, beyond))
             branch = branch.parent
+
+    def _count_unusable(self, amount: int, unusable: int) -> int:
+        """The part of an amount to charge."""
+        if self.usable_only:
+            return amount - unusable
+        self.unusable += unusable
+        self._settle_root()
+        return amount
 
     def reaches(self, name: str, amount: int, above: Branch, firm: bool = False) -> int:
         """By how much `above`, on the tenant's path, would use more if the tenant took `amount`; less, if negative.
