@@ -170,7 +170,7 @@ def statement(
         print_json([one.document for one in found])
     elif fmt is InvoiceFormat.table:
         for one in found:
-            _print_statement(one)
+            _print_statement(one, len(found) > 1)
     elif len(found) != 1:
         raise LedgerError(
             f"--format {fmt}", f"{len(found)} statements are not one document", "Add --tenant, or --out DIR"
@@ -220,7 +220,7 @@ def _answer(invoices: Sequence[Invoice], fmt: InvoiceFormat, out: Path | None) -
         print_rows([row for one in invoices for row in line_rows(one)], COLUMNS, options.Format.csv)
     elif fmt is InvoiceFormat.table:
         for one in invoices:
-            _print_table(one)
+            _print_table(one, len(invoices) > 1)
 
 
 _WORKLOAD = {
@@ -234,7 +234,7 @@ _POOL = {
 }  # fmt: skip
 
 
-def _print_statement(one: Statement) -> None:
+def _print_statement(one: Statement, among_others: bool) -> None:
     document = one.document
     kind = "pools" if one.is_platform else "workloads"
     shown = _POOL if one.is_platform else _WORKLOAD
@@ -243,23 +243,29 @@ def _print_statement(one: Statement) -> None:
         for row in document[kind]
     ]
     columns = tuple(shown)
-    title = f"{'platform' if one.is_platform else one.tenant or '(no tenant)'}  {one.month}  {document['currency']}"
-    print_rows(rows, columns, options.Format.table, title)
-    for note in document["notes"]:
-        say(note)
+    whose = "platform" if one.is_platform else one.tenant or "(no tenant)"
+    print_rows(rows, columns, options.Format.table, f"{whose}  {one.month}  {document['currency']}")
+    _say_notes(document["notes"], whose if among_others else "")
+
+
+def _say_notes(notes: Sequence[str], whose: str) -> None:
+    """whose: said with each, where several documents are printed: the tables may go elsewhere than the notes."""
+    for note in notes:
+        say(f"{whose}: {note}" if whose else note)
 
 
 def _figure(value: str | None) -> Decimal | None:
     return None if value is None else round(Decimal(value), 2)
 
 
-def _print_table(one: Invoice) -> None:
+def _print_table(one: Invoice, among_others: bool) -> None:
     from billing.documents.page import page_of, validity
 
     head = one.number or "draft"
     kind = " credit note" if one.is_credit_note else ""
     state = " VOID" if one.is_void else ""
-    title = f"{head}{kind}{state}  {one.tenant or '(no tenant)'}  {one.month}  {one.currency}"
+    whose = one.tenant or "(no tenant)"
+    title = f"{head}{kind}{state}  {whose}  {one.month}  {one.currency}"
     zone = one.document["period"]["timezone"]
     rows = [_for_people(line, validity(line, zone)) for line in one.lines]
     totals = [(name, one.totals[name]) for name in ("net", "tax") if Decimal(one.totals.get("tax", "0"))]
@@ -272,8 +278,7 @@ def _print_table(one: Invoice) -> None:
         sums.append({"what": f"payable in {payable['currency']}", "amount": _decimal(payable["amount"])})
     columns = ("#", "project", "what", "GPU-hours", "used", "idle", "unmetered", "price", "amount")
     print_rows(rows, columns, options.Format.table, title, totals=sums)
-    for note in one.document["notes"]:
-        say(f"{one.tenant or '(no tenant)'}: {note}")
+    _say_notes(one.document["notes"], whose if among_others else "")
     page = page_of(one)
     if one.document.get("parties"):
         say(f"{page.issuer['name']} to {', '.join((page.tenant, *page.tenant_address))}")
