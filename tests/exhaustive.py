@@ -4,6 +4,7 @@ kills, real peers, and every command of long lists. A file, or a test of one, a 
 from __future__ import annotations
 
 EXHAUSTIVE = (
+    "tests/access/test_two_servers.py",
     "tests/access/test_upgrade.py::test_an_upgrade_that_is_killed",
     "tests/alerts/test_kill.py",
     "tests/alerts/test_real_alertmanager.py",
