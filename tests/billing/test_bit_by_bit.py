@@ -74,6 +74,8 @@ class Cluster:
             self.tell_life(allocation)
         if dice.random() < 0.4:
             self.tell_silence(dice.choice(names))
+        if dice.random() < 0.5:
+            self.tell_rivals()
 
     def at(self, since: int = 0, until: int = LAST) -> int:
         at = self.dice.choice(self.instants) + self.dice.choice(BESIDE)
@@ -137,6 +139,38 @@ class Cluster:
             row["workload_id"] = dice.choice((workload, allocation, ""))
             power = dice.choice((None, None, 300.0))
             self.tell(self.at(1), "samples", {**row, **self.measured(), "power_watts": power}, late)
+
+    def tell_rivals(self) -> None:
+        """A gang that holds its devices for long, and on some of them others, one after the other, as if it did not; of
+        many the end is never reported, or late."""
+        dice = self.dice
+
+        def event(allocation: str, at: int, kind: str, late: Sequence[int], **more: Any) -> None:
+            self.tell(
+                at, "events", {"allocation_id": allocation, "workload_id": allocation, "event": kind, **more}, late
+            )
+
+        since = dice.choice((0, self.at(0, LAST // 2)))
+        units = dice.choice((None, None, None, 1, 2))
+        for device in self.devices:
+            event("gang", since, "started", LATE[0], device_id=device, node="n0", tenant="gang", units=units)
+        if dice.random() < 0.5:
+            event("gang", self.at(LAST // 2), "finished", dice.choice(LATE))
+        for device in dice.sample(self.devices, dice.randint(1, len(self.devices))):
+            at = since + dice.choice((-HOUR, 0, 1000, HOUR, 20 * HOUR))
+            for number in range(dice.choice((1, 2, 4))):
+                name, late = f"{device}-{number}", dice.choice(LATE)
+                at = max(0, at + dice.choice((0, 1000, HOUR, 30 * HOUR)) // 1000 * 1000)
+                end = at + dice.choice((1000, HOUR, 5 * HOUR, 40 * HOUR))
+                if end > LAST:
+                    break
+                event(name, at, "started", late, device_id=device, node="n0", units=dice.choice((units, units, 1)))
+                if dice.random() < 0.6:
+                    event(name, dice.choice((end, end, end, self.at(end))), "finished", late)
+                for _ in range(dice.choice((0, 0, 2))):
+                    row = {"device_id": device, "workload_id": dice.choice((name, "gang"))}
+                    self.tell(self.at(at + 1), "samples", {**row, **self.measured()}, dice.choice(LATE))
+                at = end - dice.choice((0, 0, 1000))
 
     def measured(self) -> dict[str, Any]:
         seconds = self.dice.choice((60.0, 60.0, 1800.0, 3600.0, 0.5))

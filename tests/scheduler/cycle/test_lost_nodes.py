@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
+from scheduler.cycle.accounts import Accounts, Amount
 from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies, Reserve
-from scheduler.model import NodeState, Preempt, Queue, Start, Tenant
+from scheduler.model import Job, NodeState, Preempt, Privileged, Queue, Start, Tenant
 from scheduler.placement.engine import place_gang
 from scheduler.placement.headroom import HeadroomRule
+from scheduler.setup import Setup
 from tests.draws import keep_seed
 from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, started
+from tests.scheduler.golden import worlds
 
+SEEDS: list[int | None] = [None]
+if "GPULEDGER_LOST" in os.environ:
+    first, last = map(int, os.environ["GPULEDGER_LOST"].split("-"))
+    SEEDS = list(range(first, last + 1))
 LOST = ("failed", "maintenance")
 STATES: tuple[NodeState, ...] = ("available", "available", "failed", "maintenance")
 
@@ -168,3 +178,79 @@ def check_cycle(state: Core, guaranteed: dict[str, int], lost: set[int], there: 
         if job is not None and not job.preemptible and firm[job.tenant] > guaranteed[job.tenant]:
             assert needed <= there, f"{where}: {action.job_id} takes what is guaranteed to others: {firm}"
     return bool(plan.actions)
+
+
+@pytest.mark.parametrize("number", SEEDS)
+def test_in_any_history_quotas_are_those_of_what_is_held_now(number: int | None) -> None:
+    """Worlds of all features in which nodes are lost with their jobs. After each change all trees and the headroom are
+    those of accounts made anew from what runs, and whoever starts has room; explained or not, the same is decided."""
+    number = random.Random(f"{keep_seed()} of lost worlds").randrange(10**9) if number is None else number
+    print(f"GPULEDGER_LOST={number}-{number}")
+    for world in range(number, number + 1 if "GPULEDGER_LOST" in os.environ else number + 4):
+        assert decisions(world, explain=True) == decisions(world, explain=False), world
+
+
+def decisions(world: int, explain: bool) -> list[str]:
+    dice = random.Random(f"lost world {world}")
+    there = worlds.drawn_nodes(dice)
+    setup = Setup(f"lost {world}", there, **worlds.drawn_site(dice, there, 0.0), seed=world)
+    state = setup.core([worlds.drawn_request(dice, there) for _ in range(8)], 0.0, explain)
+    jobs: dict[str, Job] = {}
+    now, done = 0.0, []
+    for _ in range(40):
+        now += dice.choice([0.0, 1.0, 5.0, 12.0, 30.0])
+        if dice.random() < 0.25:
+            state.set_node(dice.randrange(len(there)), dice.choice((*STATES, "reserved")), now)
+            check_made_anew(state, f"{world} at {now}")
+        what = worlds.happen(dice, state, jobs, now)
+        check_made_anew(state, f"{world} at {now}: {what}")
+        pending, plan = dict(state.pending), state.plan(now)
+        check_made_anew(state, f"{world} at {now}: {what}, planned")
+        for action in plan.actions:
+            state.apply(action, now)
+        check_made_anew(state, f"{world} at {now}: {what}, applied")
+        for action in plan.actions:
+            if isinstance(action, Start):
+                kind = pending[action.job_id][1]
+                room = state.accounts.room(kind.account)
+                assert room >= 0, f"{world} at {now}: {action} leaves {room}"
+        done.append(f"{now:g} {what}: {'; '.join(map(worlds.action, plan.actions))}")
+    return done
+
+
+def check_made_anew(state: Core, where: str) -> None:
+    lost = {number for number, at in enumerate(state.cluster.states) if at in LOST}
+    capacity: Counter[str] = Counter()
+    for number, node in enumerate(state.cluster.nodes):
+        for pool in {"", node.pool} if number not in lost else ():
+            capacity[pool] += sum(device.units for device in node.devices)
+    headroom, reserved = state.cluster.headroom, None
+    if headroom is not None:
+        reserved, ordinary = Counter[str](), [0] * len(headroom.kinds)
+        for number, kind in enumerate(headroom.kinds):
+            for pool in {"", kind.pool}:
+                reserved[pool] += headroom.reserved(number)
+        for one in state.running.values():
+            free = one.job.request.kept_in if isinstance(one.job.request, Privileged) else frozenset()
+            for grant in one.grants:
+                for device, units in zip(grant.devices, grant.units, strict=True):
+                    kind_of = int(headroom.number[grant.node, device])
+                    if kind_of >= 0 and grant.node not in lost and headroom.kinds[kind_of].pool not in free:
+                        ordinary[kind_of] += units
+        assert headroom.ordinary.tolist() == ordinary, where
+    anew = Accounts(state.declared, state.queues.values(), capacity, reserved)
+    for one in state.running.values():
+        units = sum(sum(grant.units) for grant in one.grants)
+        away = sum(sum(grant.units) for grant in one.grants if grant.node in lost)
+        beyond = sum(sum(grant.units) for grant in one.grants[one.job.min_replicas :])
+        anew.add(one.kind.account, Amount(units, surplus_units=beyond, unusable=away))
+    for mine, made in (
+        *zip(state.accounts.tenants.values(), anew.tenants.values(), strict=True),
+        *zip(state.accounts.firm.values(), anew.firm.values(), strict=True),
+        *zip(state.accounts.ordinary.values(), anew.ordinary.values(), strict=True),
+        (state.accounts.queues, anew.queues),
+    ):
+        assert mine.root.subtree == made.root.subtree, where
+        for name in made.names():
+            found = [(tree[name].held, tree[name].usage, tree.available(name)) for tree in (mine, made)]
+            assert found[0] == found[1], f"{where}: {name} {found}"
