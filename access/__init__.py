@@ -4,8 +4,7 @@
 
 Owns:      roles and what each may do (`roles`), the authenticated caller (`principal`), the store limited to what they
            may see (`scope`), people (`people`), API tokens (`tokens`), sessions (`sessions`), sign-in by password and
-           by
-           OpenID Connect (`sign_in`, `oidc`), the gate before every route (`gate`), and the database of all of it
+           by OpenID Connect (`sign_in`, `oidc`), the gate before every route (`gate`), and the database of all of it
            (`store`).
 Owns not:  who may push records (ingest.senders); the content of answers (api, dashboards).
 Words:     a *principal* is an authenticated caller; a *role* is what they may do; a *scope* is the tenants they see, or

@@ -10,8 +10,7 @@ Words:     an *instance* is a row of a rule's query, identified by its identity 
            A *target* is one endpoint of a receiver: each Alertmanager of several is one.
            *Data time* is the time of the facts; the *watermark* is the data time up to which all rules were evaluated.
 Traps:     unknown (a null value, no data, a failed query) neither starts nor resolves an alert; that it is unknown is
-           an
-           alert of its own.
+           an alert of its own.
 
     rules          the shipped rules, with their queries
     transports     ways to notify, one file each

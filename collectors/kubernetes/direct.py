@@ -20,6 +20,8 @@ from collectors.kubernetes.objects import Object, items
 from ingest.prompt_client import PromptClient
 
 TIMEOUT_SECONDS = 30.0
+KUBECTL_SECONDS = 120.0
+"""Longer: a plugin may ask a person to log in."""
 
 
 class NotThere(KubernetesError):  # noqa: N818
@@ -34,7 +36,7 @@ class Forbidden(KubernetesError):  # noqa: N818
     """403: the user may not."""
 
 
-class Conflict(KubernetesError):  # noqa: N818
+class FieldConflict(KubernetesError):  # noqa: N818
     """409: another field manager has it."""
 
 
@@ -65,7 +67,7 @@ class Cluster:
         return self._asked(path) if self._client else self._by_kubectl(path)
 
     def apply(self, path: str, body: Object, manager: str, force: bool = False) -> None:
-        """Server-side apply. Errors: Conflict where another manager has a field, unless that is to be overruled."""
+        """Server-side apply. Errors: FieldConflict where another manager has a field, unless it is to be overruled."""
         if self._client is None:
             flags = ["--server-side", f"--field-manager={manager}", *(["--force-conflicts"] if force else [])]
             self._run(path, ["apply", *flags, "-f", "-"], json.dumps(body))
@@ -101,7 +103,7 @@ class Cluster:
         if answer.status_code in (httpx.codes.FORBIDDEN, httpx.codes.UNAUTHORIZED):
             raise Forbidden(where, said or f"refuses {path}", "Check: kubectl auth can-i --list")
         if answer.status_code == httpx.codes.CONFLICT:
-            raise Conflict(where, said or f"refuses {path}")
+            raise FieldConflict(where, said or f"refuses {path}")
         if not answer.is_success or not isinstance(found, dict) or not found:
             raise KubernetesError(where, f"answers {answer.status_code} to {path}: {said or 'no object'}")
         return found
@@ -118,7 +120,14 @@ class Cluster:
     def _run(self, path: str, arguments: Sequence[str], stdin: str = "") -> str:
         assert self._kubectl is not None
         command = [self._kubectl, *self._flags, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)  # noqa: S603 - no shell
+        try:
+            done = subprocess.run(  # noqa: S603 - no shell
+                command, input=stdin, capture_output=True, text=True, check=False, timeout=KUBECTL_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            raise KubernetesError(
+                "kubectl", f"does not answer {path} within {KUBECTL_SECONDS:g} s", "Check: kubectl version"
+            ) from None
         if done.returncode == 0:
             return done.stdout
         said = " ".join(done.stderr.split())
@@ -127,5 +136,5 @@ class Cluster:
         if "(Forbidden)" in said or "(Unauthorized)" in said:
             raise Forbidden("kubectl", said)
         if "conflict" in said.lower():
-            raise Conflict("kubectl", said)
+            raise FieldConflict("kubectl", said)
         raise KubernetesError("kubectl", said or f"exit {done.returncode}")

@@ -74,13 +74,13 @@ def _has_policies(cluster: Cluster, group: str) -> bool:
 
 
 def _apply(cluster: Cluster, wanted: Sequence[dict[str, Any]], force: bool) -> None:
-    from collectors.kubernetes.direct import Conflict
+    from collectors.kubernetes.direct import FieldConflict
     from scheduler.kubernetes import tenancy
 
     for one in wanted:
         try:
             cluster.apply(tenancy.path_of(one), one, tenancy.MANAGER, force)
-        except Conflict as error:
+        except FieldConflict as error:
             next_step = "See who has it (kubectl get -o yaml --show-managed-fields), or overrule them: --force"
             raise LedgerError(tenancy.described(one), error.what, next_step) from None
     say(f"applied {len(wanted)} objects")

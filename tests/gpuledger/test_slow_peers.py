@@ -170,3 +170,20 @@ def _asking() -> Iterator[str]:
 def _imports(text: str) -> str:
     """The text of a module that imports the prompt client, else nothing."""
     return text if "ingest.prompt_client import" in text else ""
+
+
+def test_a_kubectl_that_does_not_come_back_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool, settings = tmp_path / "kubectl", tmp_path / "config"
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    tool.chmod(0o755)
+    # Its user logs in by a plugin, which kubectl alone runs.
+    user = {"name": "u", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "login"}}}
+    context = {"name": "c", "context": {"cluster": "k", "user": "u"}}
+    cluster = {"name": "k", "cluster": {"server": "https://127.0.0.1:1"}}
+    settings.write_text(
+        json.dumps({"users": [user], "contexts": [context], "clusters": [cluster], "current-context": "c"})
+    )
+    monkeypatch.setattr(direct, "KUBECTL_SECONDS", SECONDS)
+    asked = direct.Cluster(settings, "", {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    with pytest.raises(LedgerError, match=r"kubectl: does not answer /version within 0\.3 s"):
+        asked.get("/version")

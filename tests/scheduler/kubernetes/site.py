@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from scheduler.records.log import Log
 from scheduler.settings import parse_settings
 from tests.scheduler.kubernetes.standin import (
     SPACE,
+    Killed,
     StandIn,
     Thing,
     declared,
@@ -61,6 +63,22 @@ class Site:
         """As after a kill."""
         self.log.close()
         self.start()
+
+    def kill(self, calls: int) -> None:
+        """The operator, in the middle of a round, after so many of its calls; nothing starts again."""
+        left = calls
+
+        def answer(_: object) -> str:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return "done"
+
+        self.cluster.answer = answer
+        with contextlib.suppress(Killed):
+            self.operator.step()
+        self.cluster.answer = lambda _: "done"
 
     def settle(self) -> None:
         for _ in range(60):

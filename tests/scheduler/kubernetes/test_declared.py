@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ from scheduler.kubernetes.pods import node_of as kubernetes_name
 from scheduler.settings import Settings, SettingsError, parse_settings
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.site import DeclaredSite
-from tests.scheduler.kubernetes.standin import SPACE, Killed, Thing, gpu_node, node_of, space
+from tests.scheduler.kubernetes.standin import SPACE, Thing, gpu_node, node_of, space
 
 
 def ready(of: Thing) -> tuple[str, str, str]:
@@ -415,19 +413,7 @@ def _something(site: DeclaredSite, chance: random.Random) -> None:
     elif what == "run":
         site.run(lambda: chance.random() < 0.8)
     elif what == "kill":
-        left = chance.randrange(4)
-
-        def answer(call: Any) -> str:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Killed
-            return "done"
-
-        site.cluster.answer = answer
-        with contextlib.suppress(Killed):
-            site.operator.step()
-        site.cluster.answer = lambda call: "done"
+        site.kill(chance.randrange(4))
         before = settings(site)
         site.restart()
         assert settings(site) == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 from pathlib import Path
@@ -18,7 +17,7 @@ from scheduler.kubernetes.executor import AGAIN_SECONDS
 from scheduler.kubernetes.operator import Call
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.site import NODES, Site
-from tests.scheduler.kubernetes.standin import SPACE, Killed, StandIn, Thing, elastic_job, gpus_of, node, node_of, space
+from tests.scheduler.kubernetes.standin import SPACE, StandIn, Thing, elastic_job, gpus_of, node, node_of, space
 from tests.scheduler.kubernetes.test_usage import hours_are_their_lives
 
 
@@ -368,7 +367,8 @@ def _something(site: Site, chance: random.Random) -> None:
         )
         site.operator.step()
     elif what == "kill":
-        _killed(site, chance)
+        site.kill(chance.randrange(4))
+        site.restart()
 
 
 def _is_noted(site: Site, pod: Thing) -> bool:
@@ -382,24 +382,6 @@ def _has_finished(site: Site, uid: str, rank: str) -> bool:
     (world,) = (one.world for one in site.service.book.jobs.values() if one.payload["uid"] == uid)
     own = [one for one in site.cluster.pods() if pods.job_uid(one) == uid and pods.world_of(one) == str(world)]
     return any(pods.phase(one) == "Succeeded" for one in own if one["metadata"]["labels"][pods.RANK] == rank)
-
-
-def _killed(site: Site, chance: random.Random) -> None:
-    """In the middle of a round, after some of its calls."""
-    left = chance.randrange(4)
-
-    def answer(call: Call) -> str:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise Killed
-        return "done"
-
-    site.cluster.answer = answer
-    with contextlib.suppress(Killed):
-        site.operator.step()
-    site.cluster.answer = lambda call: "done"
-    site.restart()
 
 
 def _nothing_is_twice(site: Site) -> None:

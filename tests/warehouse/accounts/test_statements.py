@@ -24,9 +24,10 @@ KINDS = ("CREATE DATABASE", "CREATE OR REPLACE VIEW", "ALTER TABLE", "CREATE ROL
          "CREATE USER", "ALTER USER", "GRANT")  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chdb.Connection]:
-    connection = chdb.connect(str(tmp_path_factory.mktemp("parser")))
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[chdb.Connection]:
+    """Closed after each test: a process has one engine, and stores of other tests are elsewhere."""
+    connection = chdb.connect(str(tmp_path))
     yield connection
     connection.close()
 
