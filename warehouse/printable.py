@@ -1,4 +1,4 @@
-"""Makes names that users chose safe to print: no control characters, no terminal escapes."""
+"""Makes names that users chose safe to print (no control characters, no terminal escapes), and counts in words."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ _ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 def printable(text: str) -> str:
     """The text without characters that a terminal would act on: users choose names, so names can be hostile."""
     return _ACTING.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def counted(number: int, what: str) -> str:
+    """ "1 device", "2 devices"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -26,6 +26,7 @@ from collectors.exporters.observations import OwnPod, Reader, target_name
 from collectors.exporters.profile import FILES, Profile, profile_of
 from collectors.exporters.scrape import Scrape, Trouble, checked_url, take_notes
 from collectors.exporters.tracker import MISSED_PERIODS, Measurement, PartitionId, Tracker
+from warehouse.printable import counted
 
 WINDOW_SECONDS = 3600.0
 """The longest range of one query, and how long a vanished device is still reported as stale."""
@@ -122,9 +123,11 @@ def dead_targets(up: Mapping[str, bool], known: Iterable[str], late: Mapping[str
         if up.get(target) is False and (target in heard or job_of(target) in jobs):
             found[target] = "Prometheus cannot scrape it (up is 0)"
         elif target in late and target in up:
-            found[target] = f"says nothing of {late[target]} devices that it had, although Prometheus scrapes it"
+            found[target] = (
+                f"says nothing of {counted(late[target], 'device')} that it had, although Prometheus scrapes it"
+            )
         elif target in late:
-            found[target] = f"nothing came of its {late[target]} devices" + (
+            found[target] = f"nothing came of its {counted(late[target], 'device')}" + (
                 ", and Prometheus no longer scrapes it" if up else ""
             )
     return found

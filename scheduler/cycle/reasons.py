@@ -24,6 +24,7 @@ from scheduler.placement.reasons import NEVER_FITS, NO_DOMAIN, NO_ROOM, nearest_
 from scheduler.placement.shapes import NEVER
 from scheduler.quota.tree import QuotaTree
 from warehouse.instants import rfc3339
+from warehouse.printable import counted
 
 UNKNOWN_QUEUE, PARENT_QUEUE, POOL_NOT_NAMED = "UnknownQueue", "ParentQueue", "PoolNotNamed"
 EXCEEDS_QUOTA, WAITING_FOR_QUOTA = "ExceedsMaxQuota", "WaitingForQuota"
@@ -146,16 +147,21 @@ def quota(state: State, kind: JobClass) -> Reason:
         "held": branch.held,
         "borrowed": borrowed,
     }
+    asks = _asks(kind)
     if kind.amount > ever:
-        text = f"asks for {kind.amount} units, {level} {path} could never hold more than {max(0, ever)} ({own}{above})"
+        text = f"{asks}, {level} {path} could never hold more than {max(0, ever)} ({own}{above})"
         return Reason(EXCEEDS_QUOTA, text, counts | {"potential": ever})
     firm = (*accounts.firm.values(), *accounts.ordinary.values())
     code = GUARANTEES_FIRST if any(tree is one for one in firm) else WAITING_FOR_QUOTA
     own += f", of it {borrowed} borrowed{above}"
-    text = f"asks for {kind.amount} units, {level} {path} can take {available} ({own})"
+    text = f"{asks}, {level} {path} can take {available} ({own})"
     if code == GUARANTEES_FIRST:
         text += "; a job that cannot be preempted may take only its own guarantee and what nobody is guaranteed"
     return Reason(code, text, counts, _holders(state, kind))
+
+
+def _asks(kind: JobClass) -> str:
+    return f"asks for {counted(kind.amount, 'unit')}"
 
 
 def _kind_of(state: State, tree: QuotaTree) -> str:
@@ -188,11 +194,15 @@ def _no_room(trial: Trial, kind: JobClass) -> Reason:
     if found is not None:
         code, text, counts = found.code, found.text, found.counts
     there, reserved = _could_hold(trial, kind)
+    asks = _asks(kind)
     if kind.amount > int(cluster.capacity.sum()):
-        code, text = NEVER_FITS, f"asks for {kind.amount} units of {int(cluster.capacity.sum())} that there are; {text}"
+        code, text = (
+            NEVER_FITS,
+            f"{asks} of {int(cluster.capacity.sum())} that there are; {text}",
+        )
     elif reserved and there >= kind.amount > there - reserved:
         others = f"{there - reserved} that ordinary jobs may hold, beside {reserved} reserved"
-        code, text = NEVER_FITS, f"asks for {kind.amount} units of {others}; {text}"
+        code, text = NEVER_FITS, f"{asks} of {others}; {text}"
     elif code == NO_ROOM and (most := _most_ever(trial, kind)) < kind.replicas:
         code, text = NEVER_FITS, f"with everything free no more than {most} of {kind.replicas} replicas fit; {text}"
     return Reason(code, text, counts, _occupants(trial, kind))

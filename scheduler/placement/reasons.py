@@ -18,6 +18,7 @@ from scheduler.model import Reason, Request
 from scheduler.placement.cluster import BoolArray, Cluster
 from scheduler.placement.shapes import EVERYWHERE, NEVER, Shape, true_in_rows
 from scheduler.placement.topology import largest_gang_in_one
+from warehouse.printable import counted
 
 NEVER_FITS, NO_ROOM, NO_DOMAIN = "NeverFits", "InsufficientCapacity", "TopologyPlacementFailed"
 NODE_CAUSES = {
@@ -92,11 +93,14 @@ def _nearest(cluster: Cluster, request: Request) -> Iterator[tuple[Request, str]
     for devices in range(request.devices - 1, 0, -1):
         fewer = replace(request, devices=devices)
         if bool(_fitting(cluster, fewer).any()):
-            yield fewer, f"{devices} devices instead of {request.devices}"
+            yield fewer, f"{counted(devices, 'device')} instead of {request.devices}"
             break
     units = _units_that_fit(cluster, request)
     if units:
-        yield replace(request, units=units), f"{units} units of each device instead of {request.units or 'all'}"
+        yield (
+            replace(request, units=units),
+            f"{counted(units, 'unit')} of each device instead of {request.units or 'all'}",
+        )
     without_cpu = cluster.shape(replace(request, cpu_milli=0)).fits(EVERYWHERE)
     cpu = int(cluster.cpu_free[without_cpu].max(initial=0))
     if request.cpu_milli and without_cpu.any():

@@ -128,7 +128,7 @@ def test_a_device_that_is_no_longer_scraped_is_stale_and_not_what_it_was(exporte
     gone = collector.collect(ago(-3700))
     reported = [(row["finding"], row["message"]) for row in gone.collected.rows["findings"]]
     assert reported == [
-        ("source_unreachable", "gpus/10.0.0.1:9400: nothing came of its 1 devices"),
+        ("source_unreachable", "gpus/10.0.0.1:9400: nothing came of its 1 device"),
         ("inventory_changed", "the exporter names it no longer"),
     ]
     assert collector.collect(ago(-3730)).observed == []
@@ -192,8 +192,8 @@ def test_an_exporter_that_died_behind_a_prometheus_is_a_finding_and_no_zero(expo
     second = collector.collect(ago(-90))
     assert dead(second) == [
         "gpus/10.0.0.2:9400: Prometheus cannot scrape it (up is 0)",
-        "gpus/10.0.0.3:9400: says nothing of 1 devices that it had, although Prometheus scrapes it",
-        "gpus/10.0.0.4:9400: nothing came of its 1 devices, and Prometheus no longer scrapes it",
+        "gpus/10.0.0.3:9400: says nothing of 1 device that it had, although Prometheus scrapes it",
+        "gpus/10.0.0.4:9400: nothing came of its 1 device, and Prometheus no longer scrapes it",
     ]
     states = {one.reading.device_id: one.reading.readings["gpu_utilization"] for one in second.observed}
     assert {device: reading.state for device, reading in states.items()} == {

@@ -66,7 +66,7 @@ def test_children_share_what_their_parent_has() -> None:
     (reason, *_) = plan.waiting["train11"]
     assert reason.code == "WaitingForQuota"
     assert reason.text == (
-        "asks for 1 units, queue /ml/train can take 0"
+        "asks for 1 unit, queue /ml/train can take 0"
         " (guaranteed 0, holds 6, of it 6 borrowed; /ml holds 8 of at most 8)"
     )
 
