@@ -12,9 +12,9 @@ import pytest
 from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.connection import Connection
 from collectors.kubernetes.follow import Backoff, Changed, Listed
+from scheduler.kubernetes.calls import Call
 from scheduler.kubernetes.cluster import ApiCluster, _Cache
 from scheduler.kubernetes.elastic_jobs import PATH
-from scheduler.kubernetes.operator import Call
 from scheduler.kubernetes.pods import JOB
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
 from tests.patience import until
