@@ -17,7 +17,7 @@ from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.elastic_jobs import LAUNCHER, paying
 from scheduler.kubernetes.executor import Seen
-from scheduler.kubernetes.gates import Admit, Evict, Gates, Move
+from scheduler.kubernetes.gates import AGAIN_SECONDS, Admit, Evict, Gates, Move
 from scheduler.kubernetes.status import KUEUE
 from scheduler.live.service import RefusedError, Service
 from scheduler.model import COMES_BACK, Reason
@@ -47,6 +47,8 @@ class Admission:
         self._told_at: dict[str, float] = {}
         self._looked: tuple[int, int] = (-1, -1)
         self._known: dict[str, frozenset[str]] = {}
+        self._noted: tuple[int, int] = (-1, -1)
+        self._noted_at = float("-inf")
 
     # From pods to the scheduler
 
@@ -90,8 +92,6 @@ class Admission:
         if live.status not in ("starting", "running"):
             return True
         ours = [pod for pod in there if pod is not None and gated_pods.admitted_as(pod) == live.job.job_id]
-        if not ours and live.status == "starting":
-            return True
         return not any(pods.is_over(pod) or not pods.is_leaving(pod) for pod in ours)
 
     def _cancel(self, job_id: str) -> None:
@@ -156,6 +156,10 @@ class Admission:
     def notes(self, seen: Seen, now: float) -> list[Call]:
         """Annotations of pods that wait, and events where the reason changes."""
         calls: list[Call] = []
+        state = (self._service.log.last, seen.number)
+        if state == self._noted and now - self._noted_at < AGAIN_SECONDS:
+            return calls
+        self._noted, self._noted_at = state, now
         waiting = {identity: pod for identity, pod in seen.gated.items() if gated_pods.is_waiting(pod)}
         for identity in self._told_at.keys() - waiting.keys():
             del self._told_at[identity]

@@ -50,12 +50,11 @@ Move = Admit | Evict
 @dataclass
 class _Attempt:
     """ended: how its pods did, by UID, also of those that are gone since.   begun: all that there were ran.
-    whole: all of its pods were at the gate, or one was let in.   result: as in executor.Pods."""
+    result: as in executor.Pods."""
 
     launch: Launch
     ended: dict[str, tuple[Result, str]] = field(default_factory=dict)
     begun: bool = False
-    whole: bool = False
     refused: str = ""
     again_at: float = 0.0
     result: Result | None = None
@@ -77,7 +76,6 @@ class _Attempt:
             if pods.is_over(pod):
                 did: Result = "finished" if pods.phase(pod) == "Succeeded" else "failed"
                 self.ended[one] = (did, "" if did == "finished" else f"pod {name(pod)}: {pods.why_failed(pod)}")
-        self.whole |= bool(entered) or len(there) == len(self.places())
         remaining = there.keys() | self.ended.keys()
         self.begun |= bool(remaining) and all(one in self.ended or pods.has_begun(there[one]) for one in remaining)
         if self.result is None and self.ended and there.keys() <= self.ended.keys():
@@ -176,9 +174,9 @@ class Gates:
             return found
 
     def _admissions(self, attempt: _Attempt) -> list[Move]:
-        """Of the pods that are still at the gate; none before all were there."""
+        """Of the pods that are still at the gate. If one of them is gone before any was let in, there is no attempt."""
         assert self._seen is not None
-        if not attempt.whole or self._clock() < attempt.again_at:
+        if self._clock() < attempt.again_at:
             return []
         found: list[Move] = []
         for identity, node in attempt.places():

@@ -145,6 +145,41 @@ def test_a_preempted_pod_is_evicted_and_deleted_where_a_budget_forbids_that(tmp_
     assert notes(again)["reason"] in ("WaitingForQuota", "InsufficientCapacity")
 
 
+def test_one_that_ends_by_itself_while_a_budget_forbids_its_eviction_leaves_no_job_behind(tmp_path: Path) -> None:
+    site = GatedSite(tmp_path)
+    chem = [site.submit(f"chem-{number}", gpus=4, tenant="chem", group=f"{number}", group_size="1") for number in "abc"]
+    for pod in chem:
+        pod["metadata"]["labels"]["budget"] = "yes"
+    site.settle()
+    site.run()
+    site.settle()
+    vision = site.submit("vision", gpus=4, tenant="vision")
+    for _ in range(3):
+        site.operator.step()
+    (victim,) = [one["payload"]["gated"][0]["name"] for one in site.service.list() if one["status"] == "stopping"]
+    site.cluster.ends(site.cluster.objects["pods", SPACE, victim], 0)
+    site.settle()
+    assert not is_gated(vision)
+    assert sorted(one["status"] for one in site.service.list()) == ["running", "running", "starting"]
+
+
+def test_one_whose_job_somebody_cancels_says_so_and_is_not_submitted_again(tmp_path: Path) -> None:
+    site = GatedSite(tmp_path)
+    for number in range(3):
+        site.submit(f"holder-{number}", gpus=4)
+    site.settle()
+    waits = site.submit("waits", gpus=4)
+    site.settle()
+    (job,) = [one["job_id"] for one in site.service.list() if one["status"] == "pending"]
+    site.service.cancel(job, "somebody")
+    for _ in range(2):
+        site.settle()
+        assert is_gated(waits)
+        assert notes(waits)["reason"] == "Cancelled"
+        assert len(site.service.list()) == 3
+        site.restart()
+
+
 def test_what_others_do_to_gate_or_pod_ends_the_job_and_the_pod_is_left_alone(tmp_path: Path) -> None:
     site = GatedSite(tmp_path)
     site.submit("holder", gpus=4, group="h", group_size="1")
