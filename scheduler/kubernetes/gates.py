@@ -70,10 +70,11 @@ class _Attempt:
         return [(one, node) for (_, one), node in zip(gated_pods.members(self.launch.payload), nodes, strict=True)]
 
     def look(self, seen: Mapping[str, Object]) -> None:
-        there = {one: seen[one] for one, _ in self.places() if one in seen}
-        entered = {one: pod for one, pod in there.items() if gated_pods.admitted_as(pod) == self.name[0]}
-        for one, pod in entered.items():
-            if pods.is_over(pod):
+        own = {one: seen[one] for one, _ in self.places() if one in seen}
+        # One whose gate somebody else removed is as good as gone.
+        there = {one: pod for one, pod in own.items() if gated_pods.is_gated(pod) or self._entered(pod)}
+        for one, pod in there.items():
+            if self._entered(pod) and pods.is_over(pod):
                 did: Result = "finished" if pods.phase(pod) == "Succeeded" else "failed"
                 self.ended[one] = (did, "" if did == "finished" else f"pod {name(pod)}: {pods.why_failed(pod)}")
         remaining = there.keys() | self.ended.keys()
@@ -85,7 +86,10 @@ class _Attempt:
     def is_held(self, seen: Mapping[str, Object]) -> bool:
         """Whether a pod of it is on its node, or may be."""
         there = [seen[one] for one, _ in self.places() if one in seen]
-        return any(gated_pods.admitted_as(pod) == self.name[0] and not pods.is_over(pod) for pod in there)
+        return any(self._entered(pod) and not pods.is_over(pod) for pod in there)
+
+    def _entered(self, pod: Object) -> bool:
+        return gated_pods.admitted_as(pod) == self.name[0]
 
 
 class Gates:
@@ -193,12 +197,13 @@ class Gates:
                 if not isinstance(outcome, Exception):
                     self._refused_at.pop(identity, None)
                     return ""
-                if isinstance(outcome, Conflict) or (isinstance(outcome, Absent) and not outcome.forbidden):
+                if isinstance(outcome, Conflict):
                     return ""
-                is_final = not isinstance(outcome, Interrupted)
+                is_gone = isinstance(outcome, Absent) and not outcome.forbidden  # so it says; the watch will tell
+                is_final = not isinstance(outcome, Interrupted) and not is_gone
                 at = self._clock() - (EVICT_SECONDS if is_final else 0.0)
                 self._refused_at[identity] = min(at, self._refused_at.get(identity, at))
-                return f"pod {name(move.pod)} could not be evicted: {outcome}"
+                return "" if is_gone else f"pod {name(move.pod)} could not be evicted: {outcome}"
             attempt = self._attempts.get(move.attempt)
             if attempt is None or not isinstance(outcome, Exception) or isinstance(outcome, Conflict):
                 return ""

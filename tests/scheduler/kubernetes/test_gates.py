@@ -194,6 +194,24 @@ def test_what_others_do_to_gate_or_pod_ends_the_job_and_the_pod_is_left_alone(tm
     assert len(site.service.list()) == 3
 
 
+def test_a_group_ends_without_the_pod_that_somebody_else_let_in(tmp_path: Path) -> None:
+    site = GatedSite(tmp_path)
+    first, second = (site.submit(f"w-{number}", group="w", group_size="2") for number in range(2))
+    site.cluster.answer = lambda call: "lost" if call.path.endswith("w-1") else "done"
+    site.operator.step()
+    assert (is_gated(first), is_gated(second)) == (False, True)
+    second["spec"] |= {"schedulingGates": [], "nodeName": "by-hand"}
+    site.cluster.says(second, "Running")
+    site.cluster.answer = lambda call: "done"
+    site.settle()
+    site.run()
+    site.settle()
+    assert [one["status"] for one in site.service.list()] == ["running"]
+    site.cluster.ends(first, 0)
+    site.settle()
+    assert site.service.list() == []
+
+
 def test_mig_partitions_are_profiles_and_other_requests_are_read_as_the_books_read_them() -> None:
     pod = gated_pod("a", "u", 2, "nvidia.com/mig-1g.10gb", priority="7", pool="cut")
     pod["spec"] |= {"activeDeadlineSeconds": 60, "priority": 1000}
