@@ -234,8 +234,9 @@ def note(pod: Object, told: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _version(pod: Object) -> dict[str, Any]:
-    """Makes a patch of any other version a conflict."""
-    return {"uid": uid(pod), "resourceVersion": text(child(pod, "metadata"), "resourceVersion")}
+    """Makes a patch of any other version a conflict, also of another pod of that name: no two objects share a version.
+    Another UID would not be one, but be refused for good (422)."""
+    return {"resourceVersion": text(child(pod, "metadata"), "resourceVersion")}
 
 
 def eviction(pod: Object) -> dict[str, Any]:
@@ -244,5 +245,5 @@ def eviction(pod: Object) -> dict[str, Any]:
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": name(pod), "namespace": namespace(pod)},
-        "deleteOptions": {"preconditions": _version(pod)},
+        "deleteOptions": {"preconditions": {"uid": uid(pod)} | _version(pod)},
     }

@@ -173,9 +173,10 @@ def _patched(pod: Thing, patch: Mapping[str, Any]) -> Thing:
     scheduling gate"; validateNodeAffinityMutation
     """
     metadata, spec = patch.get("metadata", {}), patch.get("spec", {})
-    for key in ("uid", "resourceVersion"):
-        if key in metadata and metadata[key] != pod["metadata"][key]:
-            raise Conflict("the object has been modified")
+    if metadata.get("uid", pod["metadata"]["uid"]) != pod["metadata"]["uid"]:
+        raise Refused("pods", "metadata.uid: field is immutable")
+    if metadata["resourceVersion"] != pod["metadata"]["resourceVersion"]:
+        raise Conflict("the object has been modified")
     if metadata.keys() - {"uid", "resourceVersion", "annotations"} or spec.keys() - {"schedulingGates", "affinity"}:
         raise Refused("pods", "pod updates may not change fields other than these")
     before = pod["spec"].get("schedulingGates", [])
