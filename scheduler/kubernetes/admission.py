@@ -53,7 +53,7 @@ class Admission:
     # From pods to the scheduler
 
     def see(self, seen: Seen) -> None:
-        self._executor.see(seen.gated)
+        self._executor.see(seen.gated, seen.number)
 
     def follow(self, seen: Seen) -> None:
         if self._looked == (self._service.log.last, seen.number):

@@ -99,6 +99,7 @@ class Gates:
         self.elastic, self._clock = elastic, clock
         self._attempts: dict[tuple[str, int], _Attempt] = {}
         self._seen: Mapping[str, Object] | None = None
+        self._number = -1
         self._refused_at: dict[str, float] = {}
         self._lock = threading.RLock()
 
@@ -149,10 +150,12 @@ class Gates:
 
     # For the operator
 
-    def see(self, seen: Mapping[str, Object]) -> None:
-        """seen: pods with the label of a queue, by UID."""
+    def see(self, seen: Mapping[str, Object], number: int) -> None:
+        """seen: pods with the label of a queue, by UID.   number: as in executor.Seen."""
         with self._lock:
-            self._seen = seen
+            if number == self._number and self._seen is not None:
+                return
+            self._seen, self._number = seen, number
             for attempt in self._attempts.values():
                 attempt.look(seen)
             for gone in self._refused_at.keys() - seen.keys():
@@ -219,9 +222,11 @@ class Gates:
             return found.refused if found is not None else ""
 
     def _know(self, launch: Launch) -> _Attempt:
-        attempt = self._attempts.setdefault((launch.job.job_id, launch.attempt), _Attempt(launch))
-        if attempt.launch.world != launch.world:
+        name_ = (launch.job.job_id, launch.attempt)
+        attempt = self._attempts.get(name_)
+        if attempt is None or attempt.launch.world != launch.world:
+            attempt = self._attempts.setdefault(name_, _Attempt(launch))
             attempt.launch = launch
-        if self._seen is not None:
-            attempt.look(self._seen)
+            if self._seen is not None:
+                attempt.look(self._seen)
         return attempt
