@@ -283,7 +283,11 @@ OPERATOR: Sequence[Edit] = (
     image("server"),
     CLUSTER,
     resources("operator"),
-    after("- --token-file=", "{{- range .Values.operator.extraArgs }}\n- {{ . | quote }}\n{{- end }}"),
+    after(
+        "- --token-file=",
+        "{{- if .Values.operator.gatedPods }}\n- --gated-pods\n{{- end }}\n"
+        "{{- range .Values.operator.extraArgs }}\n- {{ . | quote }}\n{{- end }}",
+    ),
     put("secretName: gpuledger-operator,", "secretName: {{ .Values.operator.existingSecret | quote }},"),
     storage("operator", "10Gi"),
 )
@@ -388,6 +392,12 @@ TEMPLATES = (
     ),
     Template("operator-crds.yaml", _crds(), ".Values.operator.enabled", ()),
     Template("operator.yaml", OPERATOR_MANIFESTS, ".Values.operator.enabled", OPERATOR),
+    Template(
+        "gated-pods.yaml",
+        ("components/gated-pods/rbac.yaml",),
+        "and .Values.operator.enabled .Values.operator.gatedPods",
+        (),
+    ),
 )
 HELPERS = (
     ("_agent-settings.tpl", "base/agent-settings.yaml", "gpuledger.agentDefaults", (

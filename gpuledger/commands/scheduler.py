@@ -155,6 +155,13 @@ def serve(
             "for kubernetes.",
         ),
     ] = PoolsFrom.file,
+    gated_pods: Annotated[
+        bool,
+        typer.Option(
+            "--gated-pods",
+            help="Also admit others' pods, which have a queue's label and our scheduling gate; for kubernetes.",
+        ),
+    ] = False,
     events: Annotated[
         str,
         typer.Option(
@@ -198,12 +205,14 @@ def serve(
     declared = pools_from is PoolsFrom.cluster
     if declared and executor is not ExecutorKind.kubernetes:
         raise LedgerError("--pools-from cluster", "is for --executor kubernetes", "See docs/operator.md")
+    if gated_pods and executor is not ExecutorKind.kubernetes:
+        raise LedgerError("--gated-pods", "is for --executor kubernetes", "See docs/operator.md")
     with contextlib.ExitStack() as stack:
         kubernetes = _Kubernetes(executor, kubeconfig, kube_context, lease_namespace)
         leadership = stack.enter_context(_leading(kubernetes, data, host, port))
         journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE, alone=True)))
         deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
-        runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or ())
+        runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or (), gated_pods)
         first = _first(journal, settings, str(config)) if declared else settings
         service = Service(journal, first, cluster, runs, time.time, deliver)
         declarations = _declarations(service, runs, settings) if declared else None
@@ -220,16 +229,17 @@ def serve(
 
 
 def _executor(
-    kind: ExecutorKind, data: Path, lease: float, node: str, run_as: str | None, beside: Sequence[str]
+    kind: ExecutorKind, data: Path, lease: float, node: str, run_as: str | None, beside: Sequence[str], gated: bool
 ) -> Executor:
     from scheduler.kubernetes.executor import Pods
+    from scheduler.kubernetes.gates import Gates
     from scheduler.live.agents import Agents
     from scheduler.live.executors import Recorder
 
     if kind is ExecutorKind.none:
         return Recorder()
     if kind is ExecutorKind.kubernetes:
-        return Pods()
+        return Gates(Pods()) if gated else Pods()
     if kind is ExecutorKind.agents:
         return Agents(lease, data / "agents.json")
     from collectors.jobs.devices import devices_here
@@ -251,16 +261,21 @@ def _cycles(
 ) -> Iterator[Callable[[], bool]]:
     """Yields the function that runs one cycle: of the scheduler alone, or of the operator around it."""
     from scheduler.kubernetes.executor import Pods
+    from scheduler.kubernetes.gates import Gates
 
-    if not isinstance(executor, Pods) or leadership is None:
+    gates = executor if isinstance(executor, Gates) else None
+    ranks = executor if gates is None else gates.elastic
+    if not isinstance(ranks, Pods) or leadership is None:
         yield service.step
         return
+    from scheduler.kubernetes.admission import Admission
     from scheduler.kubernetes.cluster import ApiCluster
     from scheduler.kubernetes.operator import Operator
 
-    may_act = leadership.left
-    with ApiCluster(kubernetes.connection(), declared=declarations is not None, may_act=may_act) as cluster:
-        operator = Operator(service, executor, cluster, time.time, declarations)
+    may_act, declared = leadership.left, declarations is not None
+    admission = None if gates is None else Admission(service, gates, labelled=declared)
+    with ApiCluster(kubernetes.connection(), declared=declared, may_act=may_act, gated=gates is not None) as cluster:
+        operator = Operator(service, ranks, cluster, time.time, declarations, admission)
         yield lambda: may_act() > 0 and operator.step()
 
 
@@ -317,9 +332,11 @@ def _first(journal: Log, file: Settings, where: str) -> Settings:
 def _declarations(service: Service, executor: Executor, file: Settings) -> Declarations:
     from scheduler.kubernetes.declarations import Declarations
     from scheduler.kubernetes.executor import Pods
+    from scheduler.kubernetes.gates import Gates
 
-    assert isinstance(executor, Pods)
-    return Declarations(service, executor, file)
+    ranks = executor.elastic if isinstance(executor, Gates) else executor
+    assert isinstance(ranks, Pods)
+    return Declarations(service, ranks, file)
 
 
 def _this_node(settings: Settings) -> str:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collectors.kubernetes.api import Absent, Api, Conflict, Interrupted
@@ -21,9 +21,10 @@ from collectors.kubernetes.connection import Connection, KubernetesError
 from collectors.kubernetes.follow import Backoff, Changed, Follow, Item, Listed, Trouble
 from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid
 from scheduler.kubernetes import elastic_jobs, pods
+from scheduler.kubernetes.calls import Call
 from scheduler.kubernetes.declared import PATHS, Kind
 from scheduler.kubernetes.executor import Seen
-from scheduler.kubernetes.operator import Call, Outcome
+from scheduler.kubernetes.operator import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,10 @@ MOST_GONE = 10_000
 
 def _pod(of: Object) -> Object | None:
     return _slim(of) if pods.is_ours(of) else None
+
+
+def _queued(of: Object) -> Object | None:
+    return None if pods.is_ours(of) else _slim(of)
 
 
 def _slim(of: Object) -> Object:
@@ -132,7 +137,7 @@ def _content(of: Object) -> Object:
 
 class ApiCluster:
     """To be used in a `with`.   declared: whether pools, queues and tenants are looked at too.   may_act: seconds for
-    which anything may be changed; calls last no longer."""
+    which anything may be changed; calls last no longer.   gated: whether pods at the gate are looked at."""
 
     def __init__(
         self,
@@ -140,6 +145,7 @@ class ApiCluster:
         backoff: Backoff = Backoff(),  # noqa: B008 - it is frozen
         declared: bool = False,
         may_act: Callable[[], float] = lambda: math.inf,
+        gated: bool = False,
     ) -> None:
         self._may_act = may_act
         self._connection, self._backoff = connection, backoff
@@ -151,6 +157,7 @@ class ApiCluster:
         self._spaces = _Cache("/api/v1/namespaces", name, _space)
         kinds: tuple[Kind, ...] = ("ComputePool", "Queue", "Tenant") if declared else ()
         self._declared = {kind: _Cache(PATHS[kind], name, _slim) for kind in kinds}
+        self._gated = _Cache("/api/v1/pods", uid, _queued, {"labelSelector": pods.QUEUE}) if gated else None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
 
@@ -168,7 +175,10 @@ class ApiCluster:
             if not all(one.listed for one in caches):
                 return None
             found = [dict(one.objects) for one in caches]
-            return Seen(found[0], found[1], found[2], found[3], self._number, *found[4:])
+            seen = Seen(found[0], found[1], found[2], found[3], self._number)
+            pools, queues, tenants = found[4:7] if self._declared else ({}, {}, {})
+            gated = {} if self._gated is None else found[-1]
+            return replace(seen, pools=pools, queues=queues, tenants=tenants, gated=gated)
 
     def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
         if not calls:
@@ -193,7 +203,8 @@ class ApiCluster:
         await self._api.close()
 
     def _caches(self) -> Sequence[_Cache]:
-        return self._pods, self._jobs, self._nodes, self._spaces, *self._declared.values()
+        gated = () if self._gated is None else (self._gated,)
+        return self._pods, self._jobs, self._nodes, self._spaces, *self._declared.values(), *gated
 
     async def _follow(self, cache: _Cache) -> None:
         while True:
@@ -226,7 +237,8 @@ class ApiCluster:
             except TimeoutError:
                 return self._failed(Interrupted(f"{call.path}: had not answered after {seconds:.0f} s"))
             except Interrupted as error:
-                return self._failed(error)
+                # An eviction that a budget does not allow now (429) says nothing of other calls.
+                return error if call.path.endswith("/eviction") else self._failed(error)
             except (Absent, Conflict, KubernetesError) as error:
                 self._failures = 0
                 return error
@@ -246,4 +258,5 @@ class ApiCluster:
         by_kind: dict[str, _Cache] = {"Pod": self._pods, elastic_jobs.KIND: self._jobs}
         by_kind |= dict(self._declared.items())
         kept = by_kind.get(text(found, "kind"))
-        return kept is not None and kept.put(found)
+        is_new = self._gated is not None and kept is self._pods and self._gated.put(found)
+        return (kept is not None and kept.put(found)) or is_new

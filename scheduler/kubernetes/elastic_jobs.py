@@ -35,12 +35,17 @@ def job_id(of: Object) -> str:
 
 
 def tenant_of(of: Object, home: Object, tenants: Mapping[str, Object]) -> str:
-    """Who pays. home: its namespace.   tenants: Tenants, which name namespaces too.   Errors: LedgerError if the
-    namespace may not name that tenant."""
+    """Who pays for an ElasticJob (see paying)."""
+    return paying(text(child(of, "spec"), "tenant"), of, home, tenants)
+
+
+def paying(wanted: str, of: Object, home: Object, tenants: Mapping[str, Object]) -> str:
+    """The tenant `wanted`; '': its namespace's first. home: its namespace.   tenants: Tenants, which name namespaces
+    too.   Errors: LedgerError if the namespace may not name that tenant."""
     written = [one.strip() for one in mark(home, (TENANTS,)).split(",") if one.strip()]
     naming = sorted(one for one, tenant in tenants.items() if namespace(of) in _namespaces(tenant))
     allowed = list(dict.fromkeys([*written, *naming])) or [namespace(of)]
-    wanted = text(child(of, "spec"), "tenant") or allowed[0]
+    wanted = wanted or allowed[0]
     if wanted not in allowed:
         raise LedgerError(
             f"namespace {namespace(of)}",

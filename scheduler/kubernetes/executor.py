@@ -33,7 +33,8 @@ AGAIN_SECONDS = 5.0
 @dataclass(frozen=True, slots=True)
 class Seen:
     """The objects that there are. jobs: ElasticJobs by uid.   nodes, namespaces: by name.   number: grows with each
-    change.   pools, queues, tenants: ComputePools, Queues and Tenants by name, where settings come from them."""
+    change.   pools, queues, tenants: ComputePools, Queues and Tenants by name, where settings come from them.   gated:
+    pods with the label of a queue by UID, where they are admitted."""
 
     pods: Mapping[Name, Object]
     jobs: Mapping[str, Object]
@@ -43,6 +44,7 @@ class Seen:
     pools: Mapping[str, Object] = field(default_factory=dict)
     queues: Mapping[str, Object] = field(default_factory=dict)
     tenants: Mapping[str, Object] = field(default_factory=dict)
+    gated: Mapping[str, Object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

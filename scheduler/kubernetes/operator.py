@@ -6,17 +6,17 @@ derived from it, and the next round completes an interrupted one.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from collectors.kubernetes.api import Absent, Conflict, Interrupted
 from collectors.kubernetes.connection import KubernetesError
-from collectors.kubernetes.objects import Object, at, child, name, namespace, text, uid, written
-from scheduler.kubernetes import pods, usage
+from collectors.kubernetes.objects import Object, at, child, name, namespace, text, uid
+from scheduler.kubernetes import gated_pods, pods, usage
+from scheduler.kubernetes.admission import Admission, call_of
+from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.declarations import Declarations
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id, job_of, path_of, tenant_of
 from scheduler.kubernetes.executor import Create, Pods, Seen, Step
@@ -30,7 +30,6 @@ from warehouse.errors import LedgerError
 log = logging.getLogger(__name__)
 
 ACTOR = "kubernetes"
-MERGE = "application/merge-patch+json"
 CODES: Mapping[Result, str] = {
     "finished": "Finished",
     "failed": "ExitStatus",
@@ -43,16 +42,6 @@ USAGE_SECONDS = 300.0
 Outcome = Object | Interrupted | Absent | Conflict | KubernetesError
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A write request to the API."""
-
-    method: str
-    path: str
-    body: Object
-    content: str = "application/json"
-
-
 class Cluster(Protocol):
     def look(self) -> Seen | None:
         """All objects; None if the first lists are not complete."""
@@ -62,7 +51,8 @@ class Cluster(Protocol):
 
 
 class Operator:
-    """clock: seconds since the epoch.   declarations: of pools, queues and tenants; None: a file says them."""
+    """clock: seconds since the epoch.   declarations: of pools, queues and tenants; None: a file says them.
+    admission: of gated pods; None: they are left alone."""
 
     def __init__(
         self,
@@ -71,9 +61,10 @@ class Operator:
         cluster: Cluster,
         clock: Callable[[], float],
         declarations: Declarations | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._service, self._executor, self._cluster, self._clock = service, executor, cluster, clock
-        self._declarations = declarations
+        self._declarations, self._admission = declarations, admission
         self._submitted: set[str] = set()
         self._refused: dict[str, str] = {}
         self._said: dict[str, str] = {}
@@ -90,6 +81,9 @@ class Operator:
             if self._declarations is not None:
                 self._declarations.configure(seen)
             self._follow(seen)
+            if self._admission is not None:
+                self._admission.see(seen)
+                self._admission.follow(seen)
         did = self._service.step()
         if seen is None:
             return did
@@ -101,7 +95,18 @@ class Operator:
             self._log_problem(outcome, self._executor.carried(step, outcome))
             if isinstance(step, Create):
                 self._touched.add(pods.job_uid(step.body))
+        acted |= self._admission is not None and self._admit(self._admission, seen)
         return self._report(seen) or acted or did
+
+    def _admit(self, admission: Admission, seen: Seen) -> bool:
+        """Lets gated pods in and evicts them, and says why others wait."""
+        moves, now = admission.moves(), self._clock()
+        outcomes = self._cluster.carry_out([call_of(move) for move in moves])
+        notes = admission.notes(seen, now)
+        for move, outcome in zip(moves, outcomes, strict=True):
+            self._log_problem(outcome, admission.carried(move, outcome))
+            notes += admission.happened(move, outcome, now)
+        return self._carry_out(notes) or any(not isinstance(outcome, Exception) for outcome in outcomes)
 
     # From ElasticJobs to the scheduler
 
@@ -119,6 +124,8 @@ class Operator:
             if job_id(job) in live:
                 self._suspend_or_resume(job, live[job_id(job)])
         for job_id_, one in live.items():
+            if gated_pods.members(one.payload):
+                continue
             asked_by = seen.jobs.get(str(one.payload.get("uid")))
             ends = one.stop is not None and one.stop[0] not in COMES_BACK
             if not ends and (asked_by is None or pods.is_leaving(asked_by)):
@@ -193,7 +200,7 @@ class Operator:
                 calls.append(Call("PATCH", f"{path_of(job)}/status", {"status": patch}, MERGE))
                 event = event_of(wanted, before)
                 if event is not None:
-                    calls.append(_event(job, event, now))
+                    calls.append(event_on(job, API_VERSION, KIND, event, now))
         self._touched.clear()
         return self._carry_out(calls)
 
@@ -312,32 +319,3 @@ def _deletion(path: str, identity: str, version: str = "") -> Call:
     """Of that one alone, not of another that has its name by now; nor of one that has changed since the version."""
     only = {"uid": identity} | ({"resourceVersion": version} if version else {})
     return Call("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": only})
-
-
-def _event(job: Object, event: tuple[str, str, str], now: datetime) -> Call:
-    """Named by what it says and when, so that one that is sent twice is there once."""
-    kind, reason, message = event
-    identity = f"{uid(job)} {written(now)} {reason} {message}"
-    body = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "name": f"{name(job)}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}",
-            "namespace": namespace(job),
-        },
-        "involvedObject": {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "name": name(job),
-            "namespace": namespace(job),
-            "uid": uid(job),
-        },
-        "type": kind,
-        "reason": reason,
-        "message": message[:1000],
-        "source": {"component": "gpuledger"},
-        "firstTimestamp": written(now),
-        "lastTimestamp": written(now),
-        "count": 1,
-    }
-    return Call("POST", f"/api/v1/namespaces/{namespace(job)}/events", body)

@@ -82,7 +82,7 @@ def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
         "restartPolicy": text(spec, "restartPolicy") or "Never",
         "hostname": called,
         "subdomain": service_name(payload["name"]),
-        "affinity": _bound_to(spec.get("affinity"), node_of(rank.node)),
+        "affinity": bound_to(spec.get("affinity"), node_of(rank.node)),
         "containers": [_container(launch, rank, one, number) for number, one in enumerate(spec["containers"])],
     }
     spec.pop("nodeName", None)
@@ -106,7 +106,7 @@ def _others(marks: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in marks.items() if not key.startswith(f"{GROUP}/")}
 
 
-def _bound_to(affinity: Any, node: str) -> dict[str, Any]:
+def bound_to(affinity: Any, node: str) -> dict[str, Any]:
     """The template's affinity, with each of its alternatives restricted to the node."""
     found = dict(affinity) if isinstance(affinity, dict) else {}
     of_node = dict(child(found, "nodeAffinity"))

@@ -58,6 +58,7 @@ SAME: dict[str, tuple[str, Object]] = {
     "clickhouse": ("", CLICKHOUSE),
     "clickhouse disruption-budget": (ACCESS_STORE, TWO_SERVERS),
     "operator": ("", OPERATOR),
+    "operator gated-pods": ("", {"operator": {**OPERATOR["operator"], "gatedPods": True}}),
     "operator egress": ("", {**OPERATOR, "networkPolicy": {"egress": {"enabled": True}}}),
 }
 """Components of an overlay (`operator` is a base of its own), what else it says, and the same as values."""
@@ -161,7 +162,7 @@ OTHER: Object = {
               **PLACE},
     "agent": {"enabled": False, "settings": {"spool": {"folder": "/x"}}, "runtimeClassName": "nvidia",
               "scrapeAnnotations": False, **PLACE},
-    "operator": {"enabled": False, "settings": {**SITE, "queues": []}, "extraArgs": ["--interval=5"],
+    "operator": {"enabled": False, "settings": {**SITE, "queues": []}, "gatedPods": True, "extraArgs": ["--interval=5"],
                  "existingSecret": "mine", "storage": {"size": "7Gi", "className": "fast"}, **PLACE},
     "networkPolicy": {
         "enabled": False, "serverFrom": PEERS, "metricsFrom": PEERS,

@@ -161,6 +161,8 @@ def test_who_may_run_commands_needs_a_token_and_a_user(tmp_path: Path, monkeypat
         ask(*there, "--kubeconfig", tmp_path / "token")
     with pytest.raises(LedgerError, match="--pools-from cluster: is for --executor kubernetes"):
         ask(*there, "--pools-from", "cluster")
+    with pytest.raises(LedgerError, match="--gated-pods: is for --executor kubernetes"):
+        ask(*there, "--gated-pods")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("collectors.jobs.launchers.others", lambda: {})
     with pytest.raises(LedgerError, match="--run-as: commands of others would run as root"):

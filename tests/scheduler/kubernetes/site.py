@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 from collectors.kubernetes.objects import child, condition
 from scheduler.kubernetes import pods
+from scheduler.kubernetes.admission import Admission
 from scheduler.kubernetes.declarations import Declarations, first_settings
 from scheduler.kubernetes.executor import Pods
+from scheduler.kubernetes.gates import Gates
 from scheduler.kubernetes.operator import Operator
 from scheduler.live.service import Service
 from scheduler.records.log import Log
@@ -22,6 +24,7 @@ from tests.scheduler.kubernetes.standin import (
     Thing,
     declared,
     elastic_job,
+    gated_pod,
     gpu_node,
     gpus_of,
     node,
@@ -104,6 +107,8 @@ class Site:
                 self.cluster.forget(pod["metadata"]["name"])
             if pods.is_leaving(pod) or pods.is_over(pod):
                 continue
+            if pod["spec"].get("schedulingGates"):
+                continue
             if not pod["spec"].get("nodeName") and chance():
                 on = [one for one in self.cluster.alive() if one["spec"].get("nodeName") == node_of(pod)]
                 found = self.cluster.objects.get(("nodes", "", node_of(pod)), {})
@@ -113,6 +118,24 @@ class Site:
                     self.cluster.bind(pod)
             if pod["spec"].get("nodeName") and pods.phase(pod) == "Pending" and chance():
                 self.cluster.says(pod, "Running")
+
+
+class GatedSite(Site):
+    """One that admits gated pods too."""
+
+    def start(self) -> None:
+        self.log = Log(self.folder / "log")
+        executor = Pods(lambda: self.now)
+        gates = Gates(executor, lambda: self.now)
+        self.service = Service(self.log, parse_settings(SETTINGS), "c", gates, lambda: self.now)
+        admission = Admission(self.service, gates, labelled=False)
+        self.operator = Operator(self.service, executor, self.cluster, lambda: self.now, admission=admission)
+
+    def submit(self, name: str, **more: Any) -> Thing:
+        """Somebody creates a gated pod."""
+        pod = gated_pod(name, f"uid-{name}-{self.cluster.number}", **more)
+        self.cluster.put("pods", pod, SPACE)
+        return pod
 
 
 class DeclaredSite(Site):

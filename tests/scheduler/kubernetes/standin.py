@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from collectors.kubernetes.api import Absent, Conflict, Interrupted
+from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import child, items
-from scheduler.kubernetes import pods
+from scheduler.kubernetes import gated_pods, pods
+from scheduler.kubernetes.calls import Call
 from scheduler.kubernetes.executor import Seen
-from scheduler.kubernetes.operator import Call, Outcome
+from scheduler.kubernetes.operator import Outcome
 
 Thing = dict[str, Any]
 SPACE = "chem"
@@ -45,6 +46,11 @@ class StandIn:
             {name: one for (kind, _, name), one in found.items() if kind == "namespaces"},
             self.number,
             *({name: one for (kind, _, name), one in found.items() if kind == plural} for plural in CLUSTER_WIDE),
+            {
+                one["metadata"]["uid"]: one
+                for (kind, _, _), one in found.items()
+                if kind == "pods" and gated_pods.queue_of(one)
+            },
         )
 
     def carry_out(self, calls: Sequence[Call]) -> list[Outcome]:
@@ -58,12 +64,15 @@ class StandIn:
             return Interrupted("lost")
         try:
             found = self._done(call)
-        except (Absent, Conflict) as error:
+        except (Absent, Conflict, Interrupted, Refused) as error:
             found = error
         return Interrupted("unheard") if how == "unheard" else found
 
     def _done(self, call: Call) -> Thing:
         *_, space, kind, name = [*call.path.split("/"), ""] if call.method == "POST" else call.path.split("/")
+        if call.path.endswith("/eviction"):
+            *_, space, kind, name, _ = call.path.split("/")
+            return self._evicted(space, name, call.body)
         if name == "status":
             *_, space, kind, name, _ = call.path.split("/")
         if kind in CLUSTER_WIDE:
@@ -74,14 +83,27 @@ class StandIn:
             raise Absent(f"no {kind} {name}", forbidden=False)
         if call.method == "PATCH":
             one = self.objects[kind, space, name]
+            if kind == "pods":
+                return self._changed(_patched(one, call.body))
             status = {**one.get("status", {}), **call.body["status"]}
             one["status"] = {key: value for key, value in status.items() if value is not None}
             return self._changed(one)
+        return self._deleted(kind, space, name, call.body)
+
+    def _deleted(self, kind: str, space: str, name: str, options: Mapping[str, Any]) -> Thing:
         metadata = self.objects[kind, space, name]["metadata"]
-        if any(metadata[key] != wanted for key, wanted in call.body["preconditions"].items()):
+        if any(metadata[key] != wanted for key, wanted in options["preconditions"].items()):
             raise Conflict("it is another, or has changed")
         self.delete(kind, name, space)
         return {}
+
+    def _evicted(self, space: str, name: str, body: Mapping[str, Any]) -> Thing:
+        """As policy/v1 has it: 429 while a PodDisruptionBudget does not allow it."""
+        if ("pods", space, name) not in self.objects:
+            raise Absent(f"no pod {name}", forbidden=False)
+        if self.objects["pods", space, name]["metadata"]["labels"].get("budget"):
+            raise Interrupted("Cannot evict pod as it would violate the pod's disruption budget.")
+        return self._deleted("pods", space, name, body["deleteOptions"])
 
     def _add(self, kind: str, space: str, body: Thing) -> Thing:
         name = body["metadata"]["name"]
@@ -142,6 +164,63 @@ class StandIn:
     def ends(self, pod: Thing, code: int) -> None:
         state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
         self.says(pod, "Failed" if code else "Succeeded", containerStatuses=[{"name": "main", "state": state}])
+
+
+def _patched(pod: Thing, patch: Mapping[str, Any]) -> Thing:
+    """A merge patch of a pod, with what the API server lets be changed of one with scheduling gates.
+
+    Source: k8s.io/kubernetes pkg/apis/core/validation, ValidatePodUpdate: "Only deletion is allowed, but found new
+    scheduling gate"; validateNodeAffinityMutation
+    """
+    metadata, spec = patch.get("metadata", {}), patch.get("spec", {})
+    if metadata.get("uid", pod["metadata"]["uid"]) != pod["metadata"]["uid"]:
+        raise Refused("pods", "metadata.uid: field is immutable")
+    if metadata["resourceVersion"] != pod["metadata"]["resourceVersion"]:
+        raise Conflict("the object has been modified")
+    if metadata.keys() - {"uid", "resourceVersion", "annotations"} or spec.keys() - {"schedulingGates", "affinity"}:
+        raise Refused("pods", "pod updates may not change fields other than these")
+    before = pod["spec"].get("schedulingGates", [])
+    if any(one not in before for one in spec.get("schedulingGates", [])):
+        raise Refused("pods", "only deletion is allowed, but found new scheduling gate")
+    if "affinity" in spec:
+        if not before:
+            raise Refused("pods", "pod updates may not change fields other than these")
+        _narrowed(pod["spec"].get("affinity") or {}, spec["affinity"])
+    pod["spec"] |= copy.deepcopy(dict(spec))
+    merged = {**pod["metadata"].get("annotations", {}), **metadata.get("annotations", {})}
+    pod["metadata"]["annotations"] = {key: value for key, value in merged.items() if value is not None}
+    return pod
+
+
+def _narrowed(old: Thing, new: Thing) -> None:
+    """Existing terms get requirements, and nothing else of an affinity changes."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    rest = [{**one, "nodeAffinity": {**one.get("nodeAffinity", {}), required: None}} for one in (old, new)]
+    if rest[0] != rest[1]:
+        raise Refused("pods", "only node affinity's required terms may be changed here")
+    before, after = (items(child(one, "nodeAffinity", required), "nodeSelectorTerms") for one in (old, new))
+    if before and len(before) != len(after):
+        raise Refused("pods", "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+    for one, other in zip(before, after, strict=False):
+        kept = all(
+            items(other, key)[: len(items(one, key))] == items(one, key) for key in ("matchExpressions", "matchFields")
+        )
+        if not kept or not any(items(one, key) for key in ("matchExpressions", "matchFields")):
+            raise Refused("pods", "only additions are allowed (no mutations or deletions)")
+
+
+def gated_pod(name: str, uid: str, gpus: int = 1, resource: str = "nvidia.com/gpu", **labels: str) -> Thing:
+    """One that another controller makes, for the queue `batch`. labels: dashes are written as underscores."""
+    limits = {resource: str(gpus)} if gpus else {}
+    own = {f"gpuledger.io/{key.replace('_', '-')}": value for key, value in ({"queue": "batch"} | labels).items()}
+    return {
+        "metadata": {"name": name, "namespace": SPACE, "uid": uid, "labels": own},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"limits": limits}}],
+            "schedulingGates": [{"name": gated_pods.GATE}],
+        },
+        "status": {"phase": "Pending"},
+    }
 
 
 def node(name: str, ready: bool = True, cordoned: bool = False) -> Thing:

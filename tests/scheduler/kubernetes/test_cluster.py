@@ -12,12 +12,13 @@ import pytest
 from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.connection import Connection
 from collectors.kubernetes.follow import Backoff, Changed, Listed
+from scheduler.kubernetes.calls import MERGE, Call
 from scheduler.kubernetes.cluster import ApiCluster, _Cache
 from scheduler.kubernetes.elastic_jobs import PATH
-from scheduler.kubernetes.operator import Call
 from scheduler.kubernetes.pods import JOB
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
 from tests.patience import until
+from tests.scheduler.kubernetes.standin import gated_pod
 
 SPACES = "/api/v1/namespaces"
 OF_SPACE = f"{SPACES}/chem/pods"
@@ -83,6 +84,29 @@ def test_pods_that_no_elastic_job_owns_are_nobodys_here(server: tuple[ApiServer,
         return found is not None and list(found.pods) == [("chem", "ours")] and list(found.jobs) == ["u"]
 
     until(all_there, cluster.look)
+
+
+def test_pods_at_the_gate_are_known_by_their_queue_and_a_budget_delays_no_other_call() -> None:
+    with serving() as (api, url):
+        api.served |= {PODS, NODES, SPACES, PATH}
+        with ApiCluster(Connection(url), Backoff(0.01, 0.02, 0.02), gated=True) as cluster:
+            waits = gated_pod("waits", "u1") | {"kind": "Pod"}
+            api.apply(PODS, waits)
+            api.apply(PODS, pod("ours"))
+            until(lambda: (found := cluster.look()) is not None and "u1" in found.gated and found.pods)
+            path = f"{OF_SPACE}/waits"
+            version = {"resourceVersion": str(10**6)}
+            let_in = waits | {"metadata": waits["metadata"] | version, "spec": {"schedulingGates": []}}
+            budget = (429, {"message": "it would violate the pod's disruption budget"}, {"Retry-After": "60"})
+            api.faults.answers[f"{path}/eviction"] = [budget]
+            api.faults.answers[path] = [(200, let_in, {})]
+            (refused,) = cluster.carry_out([Call("POST", f"{path}/eviction", {})])
+            assert isinstance(refused, Interrupted)
+            cluster.carry_out([Call("PATCH", path, {}, MERGE)])
+            found = cluster.look()
+            assert found is not None
+            assert found.gated["u1"]["spec"] == {"schedulingGates": []}, "before the watch says so"
+            assert list(found.pods) == [("chem", "ours")]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -12,9 +12,9 @@ from collectors.kubernetes.api import Absent, Interrupted, Refused
 from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import child, condition
 from scheduler.kubernetes import pods
+from scheduler.kubernetes.calls import Call
 from scheduler.kubernetes.elastic_jobs import ENDED
 from scheduler.kubernetes.executor import AGAIN_SECONDS
-from scheduler.kubernetes.operator import Call
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.site import NODES, Site
 from tests.scheduler.kubernetes.standin import SPACE, StandIn, Thing, elastic_job, gpus_of, node, node_of, space

@@ -22,7 +22,8 @@ import pytest
 import yaml
 
 from collectors.kubernetes.objects import child, condition
-from scheduler.kubernetes import pods
+from scheduler.kubernetes import gated_pods, pods
+from scheduler.kubernetes.calls import MERGE
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND
 from tests.collectors.kubernetes.control_plane import DEPLOY, ControlPlane, control_plane, missing
 from tests.conftest import REPO
@@ -70,6 +71,28 @@ def written(name: str, **spec: Any) -> Thing:
     found = elastic_job(name, "", **spec)
     found["metadata"] = {"name": name}
     return {"apiVersion": API_VERSION, "kind": KIND, **found}
+
+
+def test_what_is_written_of_gated_pods_is_for_one_version_of_one_pod(plane: ControlPlane) -> None:
+    """Gates themselves are newer than this server, and so is policy/v1."""
+    spec = {"containers": [{"name": "main", "image": "train"}]}
+    first = plane.post(
+        PODS, {"metadata": {"name": "gated", "annotations": {gated_pods.EXPECTED: "soon"}}, "spec": spec}
+    )
+    headers = {"Content-Type": MERGE}
+    other = copy.deepcopy(first)
+    other["metadata"] |= {"uid": "another", "resourceVersion": "1"}
+    told = {gated_pods.REASON: "OnHold", gated_pods.MESSAGE: "held"}
+    path = f"{PODS}/gated"
+    assert plane.api.patch(path, json=gated_pods.note(other, told), headers=headers).status_code == httpx.codes.CONFLICT
+    second = plane.api.patch(path, json=gated_pods.note(first, told), headers=headers).json()
+    assert second["metadata"]["annotations"] == told
+    assert plane.api.patch(path, json=gated_pods.note(first, told), headers=headers).status_code == httpx.codes.CONFLICT
+    for pod, status in ((first, httpx.codes.CONFLICT), (other, httpx.codes.CONFLICT), (second, httpx.codes.CREATED)):
+        body = gated_pods.eviction(pod) | {"apiVersion": "policy/v1beta1"}
+        answer = plane.api.post(f"{path}/eviction", json=body)
+        assert answer.status_code == status, answer.text
+    assert plane.api.get(path).status_code == httpx.codes.NOT_FOUND
 
 
 def test_the_schema_takes_what_fits_gives_defaults_and_refuses_the_rest(plane: ControlPlane) -> None:
