@@ -28,7 +28,7 @@ from ingest.wire import plain
 from tests.access.postgres import Cluster
 from tests.billing.facts import Facts, devices, job, put_all, samples
 from tests.conftest import REPO
-from tests.draws import keep_seed, seldom
+from tests.draws import drawn, keep_seed, seldom
 from tests.ingest.receiving import TOKEN, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
 from tests.ports import free_port
@@ -49,7 +49,7 @@ CARD = {
 LEDGER = "SELECT * EXCEPT run FROM ledger ORDER BY ALL"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=drawn(["sqlite", "postgresql"], 0.5))
 def access_of(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The environment that says where both servers have their users and leases."""
     if request.param == "sqlite":
@@ -193,7 +193,7 @@ def disturb(servers: list[Server], dice: random.Random) -> str:
     return f"{what} stood still for {seconds:.1f} s"
 
 
-@seldom(3, "two servers lead by turns")
+@seldom(4, "two servers lead by turns")
 def test_killed_and_paused_servers_leave_the_books_as_one_would_have(tmp_path: Path, access_of: dict[str, str]) -> None:
     seed = os.environ.get("GPULEDGER_SEED") or f"{keep_seed()} two lead"
     print(f"seed: {seed}")
