@@ -105,11 +105,13 @@ def kept_free(state: Core) -> dict[tuple[str, str], int]:
 
 
 def ordinary(state: Core) -> Counter[tuple[str, str]]:
-    """Units by pool and model that jobs hold that may not have what is kept."""
+    """Units by pool and model, on nodes that are there, that jobs hold that may not have what is kept."""
     found: Counter[tuple[str, str]] = Counter()
     for running in state.running.values():
         for grant in running.grants:
-            node = state.cluster.nodes[grant.node]
+            node, is_in = state.cluster.nodes[grant.node], state.cluster.states[grant.node]
+            if is_in not in ("available", "reserved"):
+                continue
             if grant.devices and node.pool not in free_of(state, running.job):
                 found[node.pool, node.devices[grant.devices[0]].model] += sum(grant.units)
     return found
