@@ -194,13 +194,13 @@ def _no_room(trial: Trial, kind: JobClass) -> Reason:
     if found is not None:
         code, text, counts = found.code, found.text, found.counts
     there, reserved = _could_hold(trial, kind)
-    asks = _asks(kind)
-    if kind.amount > int(cluster.capacity.sum()):
+    asks = f"asks for {counted(kind.least, 'unit')}"
+    if kind.least > int(cluster.capacity.sum()):
         code, text = (
             NEVER_FITS,
             f"{asks} of {int(cluster.capacity.sum())} that there are; {text}",
         )
-    elif reserved and there >= kind.amount > there - reserved:
+    elif reserved and there >= kind.least > there - reserved:
         others = f"{there - reserved} that ordinary jobs may hold, beside {reserved} reserved"
         code, text = NEVER_FITS, f"{asks} of {others}; {text}"
     elif code == NO_ROOM and (most := _most_ever(trial, kind)) < kind.replicas:
@@ -264,26 +264,26 @@ def _occupants(trial: Trial, kind: JobClass) -> tuple[str, ...]:
 
 def nearest(trial: Trial, kind: JobClass, until: float) -> Reason | None:
     """The largest request of this kind that would start now: fewer replicas, or fewer devices for each."""
-    room = trial.accounts.room(kind.account)
-    each = kind.amount // kind.replicas if kind.replicas else 0
-    most = kind.replicas - 1 if not each else min(kind.replicas - 1, room // each)
-    low, high = 0, max(0, most)
+    low, high = 0, kind.replicas - 1
+    if kind.least:
+        high = max(0, min(high, trial.accounts.room(kind.account) * kind.replicas // kind.least))
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if _would_fit(trial, kind, kind.request, middle, until) else (low, middle - 1)
     if low:
         return Reason(NEAREST, f"{low} of {kind.replicas} replicas would start now", {"replicas": low})
     for request, difference in nearest_that_fits(trial.cluster, kind.request):
-        if trial.state.amount(request, kind.replicas) <= room and _would_fit(
-            trial, kind, request, kind.replicas, until
-        ):
+        if _would_fit(trial, kind, request, kind.replicas, until):
             return Reason(NEAREST, f"would start now with {difference}", {"replicas": kind.replicas})
     return None
 
 
 def _would_fit(trial: Trial, kind: JobClass, request: Request, replicas: int, until: float) -> bool:
+    room = trial.accounts.room(kind.account)
+    if trial.state.least(request, replicas) > room:
+        return False
     mark = trial.cluster.mark()
-    grants = trial.place(request, replicas, kind.account.tenant, until)
+    grants = trial.place_within(request, replicas, kind.account.tenant, until, room)
     trial.cluster.rollback(mark)
     return grants is not None
 

@@ -55,7 +55,8 @@ class Blocked(NamedTuple):
 
 @dataclass(slots=True)
 class JobClass:
-    """Pending jobs that decisions treat alike.   amount: device units of the smallest gang.   jobs: (submitted_at,
+    """Pending jobs that decisions treat alike.   request: without devices too large for any limit.   amount, least:
+    device units of the smallest gang, on the largest devices that suit, and on the smallest.   jobs: (submitted_at,
     job_id), in order.
 
     tested_at, tested_after: `State.freed` and `State.starts` when its first job was last found unable to start; until
@@ -74,6 +75,7 @@ class JobClass:
     priority: int
     replicas: int
     amount: int
+    least: int
     bound: float | None
     standing: int
     jobs: list[tuple[float, str]] = field(default_factory=list)
@@ -486,8 +488,18 @@ class State:
     # Queries
 
     def amount(self, request: Request, replicas: int) -> int:
-        """Device units of so many replicas; a whole device counts as the largest suitable one."""
-        return request.devices * replicas * self._each(request)
+        """Device units of so many replicas, on the largest devices that suit."""
+        return request.devices * replicas * self._sizes(request)[-1]
+
+    def least(self, request: Request, replicas: int) -> int:
+        """As `amount`, on the smallest devices that suit."""
+        return request.devices * replicas * self._sizes(request)[0]
+
+    def within(self, request: Request, replicas: int, units: int) -> Request | None:
+        """The request limited to devices of which so many replicas take no more than that: of the largest such size, or
+        smaller. None if there are none."""
+        most = [size for size in self._sizes(request) if request.devices * replicas * size <= units]
+        return replace(request, most_units=most[-1]) if most else None
 
     def whole(self, pool: str) -> int:
         """Units of the pool's largest whole device."""
@@ -577,6 +589,8 @@ class State:
         kind = self._classes.get(key)
         if kind is None:
             account = Account(job.tenant, request.pool, job.queue, job.preemptible, not isinstance(request, Privileged))
+            if self.amount(request, job.min_replicas) > (most := self.accounts.allowed_ever(account)):
+                request = self.within(request, job.min_replicas, most) or request
             kind = self._classes[key] = JobClass(
                 key,
                 job.queue,
@@ -585,6 +599,7 @@ class State:
                 job.priority,
                 job.min_replicas,
                 self.amount(request, job.min_replicas),
+                self.least(request, job.min_replicas),
                 job.wait_bound,
                 self._standings.setdefault((account, job.priority), len(self._standings)),
             )
@@ -712,9 +727,9 @@ class State:
                     wholes[pool] = max(wholes.get(pool, 1), device.units)
         return wholes
 
-    def _each(self, request: Request) -> int:
-        """Units of one device of the request, in the largest device that suits."""
-        return self.cluster.shape(request).most_units or request.units or self.whole(request.pool)
+    def _sizes(self, request: Request) -> tuple[int, ...]:
+        """Units of one device of the request, by the devices that suit; of one that would, where none does."""
+        return self.cluster.shape(request).sizes or (request.units or self.whole(request.pool),)
 
 
 def _insert_or_remove(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Self
 from scheduler.cycle.accounts import NO_SURPLUS, Account, Amount, Surplus
 from scheduler.cycle.policies import Reservation
 from scheduler.cycle.promises import Promise, consume, leaves
-from scheduler.cycle.state import FOREVER, JobClass, State, amount_of
+from scheduler.cycle.state import FOREVER, JobClass, State, amount_of, units_of
 from scheduler.model import Grant, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
@@ -209,6 +209,17 @@ class Trial:
         self._take(grants, request)
         return grants
 
+    def place_within(
+        self, request: Request, replicas: int, tenant: str, until: float, units: int, entitled: bool = False
+    ) -> tuple[Grant, ...] | None:
+        """As `place`, of no more than so many device units: if it chooses more, once again on smaller devices."""
+        grants = self.place(request, replicas, tenant, until, entitled)
+        if grants is None or units_of(grants) <= units:
+            return grants
+        self.give_back(grants, request)
+        smaller = self.state.within(request, replicas, units)
+        return None if smaller is None else self.place(smaller, replicas, tenant, until, entitled)
+
     def place_at(
         self, grants: tuple[Grant, ...], request: Request, tenant: str, until: float, entitled: bool = False
     ) -> tuple[Grant, ...] | None:
@@ -309,10 +320,10 @@ class Trial:
         position, step = 0, 1
         while position < len(events):
             mark, begin = self.cluster.mark(), position
-            while position < len(events) and (position < begin + step or free < kind.amount):
+            while position < len(events) and (position < begin + step or free < kind.least):
                 free += sum(sum(grant.units) for grant in self._release(events[position]) if suits[grant.node])
                 position += 1
-            found = self._promise_after(job_id, kind, events, position, lasts) if free >= kind.amount else None
+            found = self._promise_after(job_id, kind, events, position, lasts) if free >= kind.least else None
             if found is not None and (careful or position - begin == 1):
                 return found
             if found is not None:

@@ -45,6 +45,7 @@ def shape_key(request: Request) -> Hashable:
         frozenset(r.labels.items()) if r.labels else None,
         r.tolerations,
         r.workload_class,
+        r.most_units,
         r.kept_in if isinstance(r, Privileged) else None,
     )
 
@@ -196,7 +197,7 @@ class Shape:
         """An array that depends only on the device part of a request, cached for all such shapes; do not write to
         it."""
         r, shared = self.request, self.cluster.by_devices
-        key = (what, r.models, r.units, r.profile, r.memory_bytes)
+        key = (what, r.models, r.units, r.profile, r.memory_bytes, r.most_units)
         found: Array | None = shared.get(key)
         if found is None:
             if len(shared) >= MOST_SHARED:
@@ -206,10 +207,12 @@ class Shape:
         return found
 
     @cached_property
-    def most_units(self) -> int:
-        """Of one device, on any node that suits; 0 where no device does."""
-        needed = self.need[self.suits]
-        return int(needed[needed != NEVER].max(initial=0))
+    def sizes(self) -> tuple[int, ...]:
+        """Units that it may take of one device, in order; () if no device suits."""
+        needed = self.need[(self.devices_ever > 0) & self.suits[:, None]]
+        if not needed.size or needed.min() == needed.max():
+            return tuple(needed[:1].tolist())
+        return tuple(np.unique(needed).tolist())
 
     @cached_property
     def ever_fits(self) -> bool:
@@ -301,6 +304,8 @@ def _need(cluster: Cluster, request: Request) -> NeedArray:
         elif cut is None or request.units in (0, kind.units):
             # Units of a device that is cut by MIG are no free choice: a profile, or all of it.
             need[cluster.kind == number] = request.units or kind.units
+    if request.most_units:
+        need[need > request.most_units] = NEVER
     return need
 
 
