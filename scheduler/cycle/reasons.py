@@ -136,6 +136,8 @@ def quota(state: State, kind: JobClass) -> Reason:
     own = f"guaranteed {branch.subtree}, holds {branch.held}"
     if branch.limit is not None:
         own += f" of at most {branch.limit}"
+    if used_up := tree.used_up(name):
+        own += f", {used_up} on nodes that have failed or are in maintenance"
     borrowed = max(0, branch.usage - branch.subtree)
     limiting, above = tree.binding(name), ""
     if limiting is not None and limiting is not branch:
@@ -161,7 +163,8 @@ def quota(state: State, kind: JobClass) -> Reason:
 
 
 def _asks(kind: JobClass) -> str:
-    return f"asks for {counted(kind.amount, 'unit')}"
+    sizes = f"{kind.least} to " if kind.least < kind.amount else ""
+    return f"asks for {sizes}{counted(kind.amount, 'unit')}"
 
 
 def _kind_of(state: State, tree: QuotaTree) -> str:

@@ -85,6 +85,24 @@ def test_jobs_that_cannot_be_preempted_on_a_lost_node_leave_the_others_theirs() 
     assert started(decide(state, 2, job("firm", "c", gpus=8, at=2, preemptible=False))) == ["firm"]
 
 
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_a_guarantee_that_is_held_on_a_lost_node_is_not_given_again_to_a_job_that_cannot_be_preempted(
+    preemptible: bool,
+) -> None:
+    tenants = [Tenant("a", guaranteed=8), Tenant("b", guaranteed=8)]
+    state = core(nodes(2), tenants)
+    decide(state, 0, job("a1", gpus=8, preemptible=preemptible))
+    (node,) = {grant.node for grant in state.running["a1"].grants}
+    state.set_node(node, "maintenance", 1)
+    plan = decide(state, 2, job("firm", gpus=8, at=2, preemptible=False))
+    (reason,) = [one for one in plan.waiting["firm"] if one.code == "NotPreemptibleBeyondGuarantee"]
+    assert "can take 0 (guaranteed 8, holds 0, 8 on nodes that have failed or are in maintenance" in reason.text
+    assert started(decide(state, 3, job("b1", "b", gpus=8, at=3))) == ["b1"], "the other guarantee can be met"
+    state.end("b1", 4, True)
+    state.end("a1", 4, True)
+    assert started(decide(state, 4)) == ["firm"]
+
+
 def test_ordinary_jobs_on_a_lost_node_take_nothing_of_what_a_pool_leaves_them() -> None:
     half = Reserve("p", HeadroomRule(8), tenants=frozenset({"vip"}))
     state = core(nodes(3, pool="p"), policies=Policies(reserves=(half,)))
@@ -150,8 +168,27 @@ def check_cycles(state: Core, tenants: list[Tenant], now: float, where: str) -> 
     tree = state.accounts.tenants[""]
     held = {name: sum(one.units for one in state.running.values() if one.job.tenant == name) for name in guaranteed}
     assert {name: tree[name].held for name in guaranteed} == held, where
+    check_firm(state, guaranteed, lost, there, where)
     away = sum(sum(g.units) for one in state.running.values() for g in one.grants if g.node in lost)
     assert tree.unusable == away and tree.root.subtree == max(sum(guaranteed.values()), there + away), where
+
+
+def check_firm(state: Core, guaranteed: dict[str, int], lost: set[int], there: int, where: str) -> None:
+    """What jobs that cannot be preempted may still take: of the tenant's guarantee what such jobs do not hold yet, of
+    what nobody is guaranteed what is left, both on nodes that are there. Where these have less than all guarantees,
+    what the tenant holds elsewhere is not given again."""
+    used, gone = Counter[str](), Counter[str]()
+    for one in state.running.values():
+        for grant in one.grants:
+            if grant.node in lost:
+                gone[one.job.tenant] += sum(grant.units)
+            elif not one.job.preemptible:
+                used[one.job.tenant] += sum(grant.units)
+    beyond = sum(max(0, used[name] - own) for name, own in guaranteed.items())
+    free = there - sum(guaranteed.values())
+    for name, own in guaranteed.items():
+        may = max(0, own - used[name]) - min(own, gone[name], max(0, -free)) + max(0, free) - beyond
+        assert state.accounts.firm[""].available(name) == may, f"{where}: {name}"
 
 
 def check_cycle(state: Core, guaranteed: dict[str, int], lost: set[int], there: int, now: float, where: str) -> bool:
