@@ -34,7 +34,6 @@ from scheduler.model import (
 )
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import Policy
-from scheduler.placement.headroom import USABLE
 from scheduler.placement.packing import BestFit
 from scheduler.placement.shapes import shape_key
 from scheduler.quota.usage import DecayedUsage
@@ -170,6 +169,7 @@ class State:
         self.cluster, self.policies, self.explain = cluster, policies or Policies(), explain
         self.placement: Policy = placement or BestFit()
         self.reservations = tuple(reservations)
+        cluster.shut_nodes(self.shut(now))
         self.given_back: dict[tuple[str, float], float] = {}
         self.left_at: dict[tuple[int, str], float] = {}
         self.queues = Queues(queues, self.policies.between_queues)
@@ -211,7 +211,7 @@ class State:
         self._standings: dict[tuple[Account, int], int] = {}
         self._dependents: dict[str, list[str]] = {}
         self._wholes = self._units_of_a_whole()
-        self._lost = {number for number, state in enumerate(cluster.states) if state not in USABLE}
+        self._lost = self._not_there()
         self.bounded = any(queue.wait_bound is not None for queue in self.queues.values())
         self.hosts = (int(cluster.cpu.sum()), int(cluster.host_memory.sum()))
 
@@ -328,14 +328,7 @@ class State:
         jobs hold of the rest."""
         self.version += 1
         self.freed += 1
-        there = [self.running[job_id] for job_id in self.on_node.get(node, ())]
-        for running in there:
-            self.accounts.remove(running.kind.account, self._held(running))
-        self.cluster.set_state(node, state)
-        (self._lost.discard if state in USABLE else self._lost.add)(node)
-        for running in there:
-            self.accounts.add(running.kind.account, self._held(running))
-        self.accounts.set_capacity(self._capacity(), self._reserved_units())
+        self._change_nodes((node,), lambda: self.cluster.set_state(node, state))
 
     def reconfigure(
         self,
@@ -373,6 +366,7 @@ class State:
             "usage",
             "bounded",
             "_reserves",
+            "_lost",
         ):
             setattr(self, name, getattr(fresh, name))
         self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
@@ -434,6 +428,9 @@ class State:
         if passed != self._edges:
             self._edges = passed
             self.freed += 1
+            shut = self.shut(now)
+            if shut != self.cluster.shut:
+                self._change_nodes(shut ^ self.cluster.shut, lambda: self.cluster.shut_nodes(shut))
         if self.promised.freed == self.freed and any(promise.start <= now for promise in self.promised.promises):
             self.freed += 1
 
@@ -504,6 +501,11 @@ class State:
     def whole(self, pool: str) -> int:
         """Units of the pool's largest whole device."""
         return self._wholes.get(pool, 1)
+
+    def shut(self, at: float) -> frozenset[int]:
+        """Nodes that windows close to everybody at that instant."""
+        closed = (one.nodes for one in self.reservations if not one.tenants and one.start <= at < one.end)
+        return frozenset[int]().union(*closed)
 
     def unusable(self, grants: Iterable[Grant]) -> int:
         """Units of these on nodes that are no part of the capacity now."""
@@ -681,6 +683,21 @@ class State:
             there = self.on_node[grant.node]
             (there.discard if out else there.add)(running.job.job_id)
 
+    def _not_there(self) -> set[int]:
+        return {number for number in range(len(self.cluster.nodes)) if not self.cluster.is_there(number)}
+
+    def _change_nodes(self, nodes: Iterable[int], change: Callable[[], None]) -> None:
+        """Changes whether nodes are capacity; jobs there are charged for what they hold on such, and elsewhere."""
+        names = {job_id for node in nodes for job_id in self.on_node.get(node, ())}
+        there = [self.running[job_id] for job_id in names]
+        for running in there:
+            self.accounts.remove(running.kind.account, self._held(running))
+        change()
+        self._lost = self._not_there()
+        for running in there:
+            self.accounts.add(running.kind.account, self._held(running))
+        self.accounts.set_capacity(self._capacity(), self._reserved_units())
+
     def _held(self, running: Running) -> Amount:
         """What a running job is charged for."""
         grants = running.grants
@@ -711,8 +728,8 @@ class State:
     def _capacity(self) -> dict[str, int]:
         """Units by pool of usable nodes, reserved ones included."""
         units: dict[str, int] = {"": 0}
-        for node, state in zip(self.cluster.nodes, self.cluster.states, strict=True):
-            if state in USABLE:
+        for number, node in enumerate(self.cluster.nodes):
+            if self.cluster.is_there(number):
                 there = sum(device.units for device in node.devices)
                 units[""] += there
                 if node.pool:

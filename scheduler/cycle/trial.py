@@ -421,6 +421,8 @@ class Trial:
         if not self._within_limits(kind, start, end):
             return None
         outer = cluster.mark()
+        if self._windows:
+            cluster.shut_nodes(self.state.shut(start))
         self._close(self._closed(kind.account.tenant, start, end))
         for other in self.promises:
             if other.start <= start < other.end:

@@ -6,12 +6,13 @@ import os
 import random
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 from scheduler.cycle.accounts import Accounts, Amount
 from scheduler.cycle.core import Core
-from scheduler.cycle.policies import Policies, Reserve
+from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.model import Job, NodeState, Preempt, Privileged, Queue, Start, Tenant
 from scheduler.placement.engine import place_gang
 from scheduler.placement.headroom import HeadroomRule
@@ -114,6 +115,44 @@ def test_ordinary_jobs_on_a_lost_node_take_nothing_of_what_a_pool_leaves_them() 
     assert state.cluster.headroom is not None and int(state.cluster.headroom.left()[0]) == 0
     state.end("j1", 4, True)
     assert int(state.cluster.headroom.left()[0]) == 8
+
+
+WINDOW = Reservation("firmware", 10, 20, frozenset({0}), kind="maintenance")
+
+
+def test_a_maintenance_window_takes_its_nodes_from_what_a_pool_reserves_a_part_of() -> None:
+    half = Reserve("p", HeadroomRule(part=Fraction(1, 2)), tenants=frozenset({"vip"}))
+    state = core(nodes(2, pool="p"), policies=Policies(reserves=(half,)), reservations=[WINDOW])
+    plan = decide(state, 10, *(job(f"j{number}", gpus=4, at=10) for number in range(2)))
+    assert len(started(plan)) == 1, "the other half of the node that is there is kept"
+    assert started(decide(state, 20)) == ["j1"]
+
+
+def test_a_place_after_a_maintenance_window_is_promised_where_a_pool_reserves_a_part() -> None:
+    half = Reserve("p", HeadroomRule(part=Fraction(1, 2)), tenants=frozenset({"vip"}))
+    state = core(nodes(2, pool="p"), policies=Policies(reserves=(half,)), reservations=[WINDOW])
+    plan = decide(state, 10, *(job(f"j{number}", gpus=4, at=10, limit=100) for number in range(2)))
+    assert len(started(plan)) == 1 and list(plan.expected.values()) == [20]
+
+
+def test_in_a_maintenance_window_a_guarantee_is_kept_free_of_what_cannot_be_preempted() -> None:
+    state = core(nodes(2), [Tenant("a", guaranteed=8), Tenant("b")], reservations=[WINDOW])
+    plan = decide(state, 10, job("firm", "b", gpus=8, at=10, preemptible=False))
+    assert codes(plan, "firm")[0] == "NotPreemptibleBeyondGuarantee"
+    assert started(decide(state, 11, job("a1", gpus=8, at=11))) == ["a1"]
+    assert started(decide(state, 20)) == ["firm"]
+
+
+def test_what_outlasts_the_beginning_of_a_maintenance_window_is_held_and_takes_nothing_from_others() -> None:
+    tenants = [Tenant("a", guaranteed=8), Tenant("b")]
+    state = core(nodes(2), tenants, reservations=[replace(WINDOW, nodes=frozenset({0, 1}))])
+    decide(state, 0, job("late", gpus=8, limit=5))
+    (node,) = {grant.node for grant in state.running["late"].grants}
+    policies = state.policies
+    state.reconfigure(tenants, [Queue("q")], policies, [replace(WINDOW, nodes=frozenset({node}))], 8)
+    assert started(decide(state, 12, job("borrows", "b", gpus=8, at=12))) == ["borrows"]
+    state.reconfigure(tenants, [Queue("q")], policies, [], 13)
+    assert state.accounts.tenants[""].available("a") == 0 and not state.cluster.shut
 
 
 def test_whoever_may_be_preempted_never_waits_beside_free_devices_whatever_is_lost() -> None:
@@ -242,6 +281,9 @@ def decisions(world: int, explain: bool) -> list[str]:
         what = worlds.happen(dice, state, jobs, now)
         check_made_anew(state, f"{world} at {now}: {what}")
         pending, plan = dict(state.pending), state.plan(now)
+        closed = [one.nodes for one in state.reservations if not one.tenants and one.start <= now < one.end]
+        if plan.looked:
+            assert state.cluster.shut == {node for nodes in closed for node in nodes}, f"{world} at {now}"
         check_made_anew(state, f"{world} at {now}: {what}, planned")
         for action in plan.actions:
             state.apply(action, now)
@@ -256,7 +298,7 @@ def decisions(world: int, explain: bool) -> list[str]:
 
 
 def check_made_anew(state: Core, where: str) -> None:
-    lost = {number for number, at in enumerate(state.cluster.states) if at in LOST}
+    lost = {number for number, at in enumerate(state.cluster.states) if at in LOST} | state.cluster.shut
     capacity: Counter[str] = Counter()
     for number, node in enumerate(state.cluster.nodes):
         for pool in {"", node.pool} if number not in lost else ():
