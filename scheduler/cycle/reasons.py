@@ -206,28 +206,9 @@ def _no_room(trial: Trial, kind: JobClass) -> Reason:
     elif reserved and there >= kind.least > there - reserved:
         others = f"{there - reserved} that ordinary jobs may hold, beside {reserved} reserved"
         code, text = NEVER_FITS, f"{asks} of {others}; {text}"
-    elif code == NO_ROOM and (most := _most_ever(trial, kind)) < kind.replicas:
+    elif code == NO_ROOM and (most := cluster.shape(kind.request).most_ever(kind.replicas)) < kind.replicas:
         code, text = NEVER_FITS, f"with everything free no more than {most} of {kind.replicas} replicas fit; {text}"
     return Reason(code, text, counts, _occupants(trial, kind))
-
-
-def _most_ever(trial: Trial, kind: JobClass) -> int:
-    """An upper bound of the replicas that would fit on all nodes if everything were free and available."""
-    cluster, request, shape = trial.cluster, kind.request, trial.cluster.shape(kind.request)
-    most = np.where(shape.suits, kind.replicas, 0)
-    if request.devices:
-        times = shape.devices_ever
-        if not request.profile:
-            could = times > 0
-            times = np.where(could, cluster.capacity // np.where(could, np.maximum(1, shape.need), 1), 0)
-            if request.memory_bytes:
-                times = np.minimum(times, cluster.memory // request.memory_bytes)
-        most = np.minimum(most, times.sum(axis=1) // request.devices)
-    if request.cpu_milli:
-        most = np.minimum(most, cluster.cpu // request.cpu_milli)
-    if request.host_memory_bytes:
-        most = np.minimum(most, cluster.host_memory // request.host_memory_bytes)
-    return int(most.sum())
 
 
 def _could_hold(trial: Trial, kind: JobClass) -> tuple[int, int]:

@@ -54,7 +54,7 @@ class Blocked(NamedTuple):
 
 @dataclass(slots=True)
 class JobClass:
-    """Pending jobs that decisions treat alike.   request: without devices too large for any limit.   amount, least:
+    """Pending jobs that decisions treat alike.   request: without devices too large for its limits.   amount, least:
     device units of the smallest gang, on the largest devices that suit, and on the smallest.   jobs: (submitted_at,
     job_id), in order.
 
@@ -592,7 +592,9 @@ class State:
         if kind is None:
             account = Account(job.tenant, request.pool, job.queue, job.preemptible, not isinstance(request, Privileged))
             if self.amount(request, job.min_replicas) > (most := self.accounts.allowed_ever(account)):
-                request = self.within(request, job.min_replicas, most) or request
+                smaller = self.within(request, job.min_replicas, most)
+                if smaller is not None and self.cluster.shape(smaller).most_ever(job.min_replicas) >= job.min_replicas:
+                    request = smaller
             kind = self._classes[key] = JobClass(
                 key,
                 job.queue,

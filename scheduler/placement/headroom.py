@@ -87,7 +87,7 @@ class Headroom:
 
     def count(self, grant: Grant, request: Request, sign: int) -> None:
         """A grant is taken (1), or given back (-1)."""
-        for kind, units in self._of(grant, request).items():
+        for kind, units in self.of(grant, request).items():
             self.held[grant.node, kind] += sign * units
             if self._there[grant.node]:
                 self.ordinary[kind] += sign * units
@@ -111,10 +111,7 @@ class Headroom:
         return self.limit - self.ordinary
 
     def of(self, grant: Grant, request: Request) -> dict[int, int]:
-        """Units by kind that a grant takes of the headroom now."""
-        return self._of(grant, request) if self._there[grant.node] else {}
-
-    def _of(self, grant: Grant, request: Request) -> dict[int, int]:
+        """Units by kind that a grant takes of the headroom while its node is there."""
         found: dict[int, int] = {}
         free = request.kept_in if isinstance(request, Privileged) else frozenset()
         for device, units in zip(grant.devices, grant.units, strict=True):

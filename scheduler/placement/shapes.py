@@ -206,10 +206,30 @@ class Shape:
             found.flags.writeable = False
         return found
 
+    def most_ever(self, replicas: int) -> int:
+        """An upper bound of the replicas, of so many, that would fit on all nodes if all of them were free and open."""
+        c, r = self.cluster, self.request
+        most = np.where(self.suits, replicas, 0)
+        if r.devices:
+            times = self.devices_ever
+            if not r.profile:
+                could = times > 0
+                times = np.where(could, c.capacity // np.where(could, np.maximum(1, self.need), 1), 0)
+                if r.memory_bytes:
+                    times = np.minimum(times, c.memory // r.memory_bytes)
+            most = np.minimum(most, times.sum(axis=1) // r.devices)
+        if r.cpu_milli:
+            most = np.minimum(most, c.cpu // r.cpu_milli)
+        if r.host_memory_bytes:
+            most = np.minimum(most, c.host_memory // r.host_memory_bytes)
+        return int(most.sum())
+
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Units that it may take of one device, in order; () if no device suits."""
         needed = self.need[(self.devices_ever > 0) & self.suits[:, None]]
+        if not needed.size:
+            needed = self.need[(self.need != NEVER) & self.suits[:, None]]
         if not needed.size or needed.min() == needed.max():
             return tuple(needed[:1].tolist())
         return tuple(np.unique(needed).tolist())

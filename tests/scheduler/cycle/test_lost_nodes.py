@@ -12,13 +12,14 @@ import pytest
 
 from scheduler.cycle.accounts import Accounts, Amount
 from scheduler.cycle.core import Core
+from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.model import Job, NodeState, Preempt, Privileged, Queue, Start, Tenant
 from scheduler.placement.engine import place_gang
 from scheduler.placement.headroom import HeadroomRule
 from scheduler.setup import Setup
 from tests.draws import keep_seed
-from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, started
+from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, run, started
 from tests.scheduler.golden import worlds
 
 SEEDS: list[int | None] = [None]
@@ -153,6 +154,41 @@ def test_what_outlasts_the_beginning_of_a_maintenance_window_is_held_and_takes_n
     assert started(decide(state, 12, job("borrows", "b", gpus=8, at=12))) == ["borrows"]
     state.reconfigure(tenants, [Queue("q")], policies, [], 13)
     assert state.accounts.tenants[""].available("a") == 0 and not state.cluster.shut
+
+
+@pytest.mark.parametrize("number", (208, 249, 251, *SEEDS))
+def test_nobody_starts_late_around_maintenance_windows_where_a_pool_reserves_a_part(number: int | None) -> None:
+    """Jobs keep to their limits. 208, 249, 251: what a promise took on nodes that were in a window now was not counted
+    where another promise began after it."""
+    first = random.Random(f"{keep_seed()} of windows").randrange(10**9) if number is None else number
+    for seed in range(first, first + (1 if number is not None else 20)):
+        dice = random.Random(seed)
+        count = dice.randint(2, 4)
+        part = HeadroomRule(part=Fraction(dice.choice([2, 5]), 10))
+        windows = []
+        for name in range(dice.randint(1, 2)):
+            begin = dice.uniform(0, 60)
+            end, closed = begin + dice.uniform(5, 60), dice.sample(range(count), dice.randint(1, count - 1))
+            windows.append(Reservation(f"w{name}", begin, end, frozenset(closed), kind="maintenance"))
+        jobs, lasts, at = list[Job](), dict[str, float](), 0.0
+        for index in range(dice.randint(8, 25)):
+            at += dice.choice([0, 0, 1, 2, 5, 10])
+            limit, tenant = dice.choice([5.0, 10.0, 30.0, 60.0]), dice.choice("aav")
+            gpus, replicas = dice.choice([1, 2, 4]), dice.choice([1, 1, 2])
+            jobs.append(job(f"j{index}", tenant, gpus, replicas, at, limit=limit))
+            lasts[f"j{index}"] = limit * dice.choice([1, 1, 1, 0.5])
+        policies = Policies(
+            backfill=dice.choice([1, None]), expected=0, reserves=(Reserve("p", part, tenants=frozenset("v")),)
+        )
+        promised: dict[str, float] = {}
+
+        def watch(_: float, plan: CyclePlan, promised: dict[str, float] = promised) -> None:
+            for name, start in plan.expected.items():
+                promised.setdefault(name, start)
+
+        began = run(core(nodes(count, 4, pool="p"), (), [Queue("q")], policies, windows, False), jobs, lasts, watch)
+        late = {name: (start, began.get(name)) for name, start in promised.items() if began.get(name, 1e9) > start}
+        assert not late, f"seed {seed}: {late}"
 
 
 def test_whoever_may_be_preempted_never_waits_beside_free_devices_whatever_is_lost() -> None:
