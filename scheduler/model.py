@@ -68,6 +68,7 @@ class Request:
     memory that each device must have left.   profile: a MIG profile instead of units.   models: allowed models, empty =
     any.   required_topology, preferred_topology: level (0 = widest) of which one domain must, should hold all replicas.
     workload_class: what it is to its neighbours on a shared device, as measured (see scheduler.placement.interference).
+    most_units: of each device; 0 = any. Only the scheduler sets it, where quotas leave no larger devices.
     """
 
     devices: int = 1
@@ -83,6 +84,7 @@ class Request:
     required_topology: int | None = None
     preferred_topology: int | None = None
     workload_class: str = ""
+    most_units: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ tenant's guarantee and capacity that nobody is guaranteed, so that every guarant
 reserve capacity, a third set limits ordinary jobs to the rest.
 
 What is held on a node that has failed or is in maintenance is charged to its tenant and queue, and counts as capacity
-for as long: it takes nothing from the others, and leaves them nothing. The second and third set see only usable nodes.
+for as long: it takes nothing from the others, and leaves them nothing. The second and third set see only usable
+nodes. Where these have less than all guarantees, what a tenant holds elsewhere uses up its own.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class Accounts:
         some = reserved is not None
         self.ordinary = {pool: _lending_nothing(those) for pool, those in by_pool.items() if some}
         self.queues = queue_tree(queues, capacity.get("", 0))
+        self._usable_only = (*self.firm.values(), *self.ordinary.values())
         self._trees: dict[Account, tuple[tuple[QuotaTree, str], ...]] = {}
         self.host: dict[str, tuple[int, int]] = {}
         self.surplus_host: dict[str, tuple[int, int]] = {}
@@ -103,6 +105,7 @@ class Accounts:
 
     def _bound(self, tree: QuotaTree, unpromised: int) -> None:
         tree.set_capacity(sum(branch.subtree for branch in tree.root.children) + max(0, unpromised))
+        tree.short = max(0, -unpromised)
 
     def trees(self, account: Account) -> tuple[tuple[QuotaTree, str], ...]:
         """(tree, name in it) of each tree that is charged."""
@@ -125,13 +128,27 @@ class Accounts:
 
     def add(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            tree.add(name, amount.units, amount.surplus_units, amount.unusable)
+            if amount.unusable and tree in self._usable_only:
+                tree.add(name, amount.units - amount.unusable, amount.surplus_units)
+            else:
+                tree.add(name, amount.units, amount.surplus_units, amount.unusable)
+        self._lose(account, amount.unusable)
         self._add_host(account, amount, 1)
 
     def remove(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            tree.remove(name, amount.units, amount.surplus_units, amount.unusable)
+            if amount.unusable and tree in self._usable_only:
+                tree.remove(name, amount.units - amount.unusable, amount.surplus_units)
+            else:
+                tree.remove(name, amount.units, amount.surplus_units, amount.unusable)
+        self._lose(account, -amount.unusable)
         self._add_host(account, amount, -1)
+
+    def _lose(self, account: Account, units: int) -> None:
+        for kind in (self.firm, self.ordinary) if units else ():
+            for pool in {"", account.pool} & kind.keys():
+                kind[pool].admit(account.tenant)
+                kind[pool].lose(account.tenant, units)
 
     def _add_host(self, account: Account, amount: Amount, sign: int) -> None:
         self._add_to(self.host, account, sign * amount.cpu_milli, sign * amount.memory_bytes)
@@ -177,4 +194,4 @@ class Accounts:
 
 def _lending_nothing(tenants: Iterable[Tenant]) -> QuotaTree:
     alone = [replace(tenant, limit=None, borrowing_limit=None, lending_limit=0) for tenant in tenants]
-    return QuotaTree(alone, 0, usable_only=True)
+    return QuotaTree(alone, 0)

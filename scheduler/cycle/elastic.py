@@ -54,10 +54,11 @@ def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
 
 def _one_more(trial: Trial, running: Running) -> tuple[Grant, ...] | None:
     job, state = running.job, trial.state
-    if state.amount(job.request, 1) > state.accounts.room(running.kind.account):
+    room = state.accounts.room(running.kind.account)
+    if state.least(job.request, 1) > room:
         return None
     until = max(running.ends_by, trial.now) if job.time_limit is not None else FOREVER
-    added = trial.place(job.request, 1, job.tenant, until)
+    added = trial.place_within(job.request, 1, job.tenant, until, room)
     if added is not None:
         trial.charge(running.kind, units_of(added), 1, Surplus(units_of(added), 1))
         trial.settle(added, job.request, until)

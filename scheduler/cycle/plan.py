@@ -203,12 +203,10 @@ class _Cycle:
         restore = self._withdraw_promise(job.job_id)
         if self._start_reserved(kind, job):
             return True
-        if kind.amount > self.state.accounts.room(kind.account):
-            verdict = self._short_of(kind, job)
-        else:
-            if self._start_here(kind, job):
-                return True
-            verdict = reasons.KEPT if self.trial.kept_back else NO_ROOM
+        room = self.state.accounts.room(kind.account)
+        if kind.least <= room and self._start_here(kind, job):
+            return True
+        verdict = self._short_of(kind, job)
         if verdict != reasons.EXCEEDS_QUOTA and self._start_by_eviction(kind, job):
             return True
         restore()
@@ -216,30 +214,31 @@ class _Cycle:
         return False
 
     def _short_of(self, kind: JobClass, job: Job) -> str:
-        """The code for a job without room in the quota trees: quota or devices. If the trees lack only capacity that
-        all share, the reason is devices, unless a lending limit holds something back."""
+        """The code for a job that cannot start: quota or devices. If the quota trees lack only capacity that all share,
+        the reason is devices, unless a lending limit holds something back."""
         accounts, account = self.state.accounts, kind.account
-        if kind.amount > accounts.allowed_ever(account):
-            return reasons.EXCEEDS_QUOTA
-        if kind.amount > accounts.allowed(account):
-            return reasons.WAITING_FOR_QUOTA
-        mark = self.trial.cluster.mark()
-        fits = self.trial.place(kind.request, kind.replicas, account.tenant, self.trial.until(job.time_limit))
-        self.trial.cluster.rollback(mark)
-        if fits is not None:
-            return reasons.WAITING_FOR_QUOTA
+        if kind.amount > accounts.room(account):
+            if kind.amount > accounts.allowed_ever(account):
+                return reasons.EXCEEDS_QUOTA
+            if kind.amount > accounts.allowed(account):
+                return reasons.WAITING_FOR_QUOTA
+            mark = self.trial.cluster.mark()
+            fits = self.trial.place(kind.request, kind.replicas, account.tenant, self.trial.until(job.time_limit))
+            self.trial.cluster.rollback(mark)
+            if fits is not None:
+                return reasons.WAITING_FOR_QUOTA
         return reasons.KEPT if self.trial.kept_back else NO_ROOM
 
     def _start_here(self, kind: JobClass, job: Job) -> bool:
         """Starts the job on free capacity; if placement finds none, at the places promised to it for now. A job within
         its guarantee may ignore promises to jobs that would borrow."""
         account, until, own = kind.account, self.trial.until(job.time_limit), self.promises.get(job.job_id)
-        entitled = self.state.accounts.covers(account, kind.amount)
+        entitled, room = self.state.accounts.covers(account, kind.amount), self.state.accounts.room(account)
         if not self.trial.leaves_limits(kind, until, entitled):
             self.trial.kept_back = True
             return False
-        grants = self.trial.place(kind.request, kind.replicas, account.tenant, until, entitled)
-        if grants is None and own is not None and own.start <= self.now:
+        grants = self.trial.place_within(kind.request, kind.replicas, account.tenant, until, room, entitled)
+        if grants is None and own is not None and own.start <= self.now and units_of(own.grants) <= room:
             grants = self.trial.place_at(own.grants, kind.request, account.tenant, until, entitled)
         if grants is None:
             return False
@@ -253,7 +252,7 @@ class _Cycle:
         until = self.trial.until(job.time_limit)
         if not self.trial.leaves_limits(kind, until):
             return False
-        grants = self.trial.place_reserved(kind.request, kind.replicas, kind.account.tenant, until)
+        grants = self.trial.place_reserved(job.request, kind.replicas, kind.account.tenant, until)
         if grants is None:
             return False
         self.trial.charge(kind, units_of(grants), len(grants))
@@ -477,7 +476,8 @@ class _Cycle:
         for (_, job_id), kind in sorted(late, key=lambda one: one[0])[: self.state.policies.expected]:
             accounts, account = self.state.accounts, kind.account
             if kind.amount <= accounts.allowed(account) and self._may_be_promised(kind, self.state.pending[job_id][0]):
-                limit, at_once = self.state.pending[job_id][0].time_limit, kind.amount <= accounts.room(account)
+                limit = self.state.pending[job_id][0].time_limit
+                at_once = kind.least <= accounts.room(account)
                 found = self.trial.promise(job_id, kind, limit, at_once)
                 if found is not None:
                     self._is_promised(found)  # otherwise a job that starts before its turn may still make it possible
@@ -502,7 +502,7 @@ class _Cycle:
             if job_id in self.started or job.time_limit is None or job.time_limit >= tried:
                 continue
             kind.shortest = tried = job.time_limit
-            if kind.amount > self.state.accounts.room(kind.account):
+            if kind.least > self.state.accounts.room(kind.account):
                 return
             restore = self._withdraw_promise(job_id)
             if self._start_here(kind, job):

@@ -17,7 +17,8 @@ MOST_PROMISES = 100
 class Reservation:
     """Nodes that are kept, whole, during [start, end) in seconds since the epoch.
 
-    nodes: indices.   tenants: whose jobs may run there meanwhile; none for maintenance.   idle_seconds: after which it
+    nodes: indices.   tenants: whose jobs may run there meanwhile; without any the nodes are no capacity then, as in
+    maintenance.   idle_seconds: after which it
     is given back, if nothing of theirs runs there; None: never.
     """
 

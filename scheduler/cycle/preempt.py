@@ -93,7 +93,7 @@ class _Search:
         if not self.victims:
             return None
         self.guarantees.watch()
-        short = self.trial.accounts.room(self.kind.account) < 0
+        short = self._is_short()
         groups = [self._surplus_only(), self.victims]
         if short:
             groups.insert(1, self._relieving())
@@ -126,7 +126,7 @@ class _Search:
             estimate = Loss(len(some), sum(one.lost for one in some), sum(one.cost for one in some))
             if best is not None and estimate >= best.loss:
                 continue
-            if free + sum(one.running.units for one in some) < self.kind.amount:
+            if free + sum(one.running.units for one in some) < self.kind.least:
                 continue
             for order in islice(permutations(some), MOST_ORDERS):
                 tries += 1
@@ -270,12 +270,12 @@ class _Search:
 
     def _fits(self) -> bool:
         """Whether quotas hold, no job within a guarantee loses to one that is not, and the gang can be placed."""
-        if self.trial.accounts.room(self.kind.account) < 0:
+        if self._is_short():
             return False
         if self.guarantees.outgrown():
             self.spared = True
             return False
-        if int(self.trial.cluster.free[self._suits].sum()) < self.kind.amount:
+        if int(self.trial.cluster.free[self._suits].sum()) < self.kind.least:
             return False
         if not self.trial.leaves_limits(self.kind, self.until, self.entitled, charged=True):
             return False
@@ -284,16 +284,23 @@ class _Search:
         self.trial.cluster.rollback(mark)
         return grants is not None
 
+    def _is_short(self) -> bool:
+        """Whether quotas leave less than the smallest devices that suit."""
+        return self._room() < self.kind.least
+
+    def _room(self) -> int:
+        """Units that quotas leave the job, which is charged as if it got the largest devices that suit."""
+        return self.trial.accounts.room(self.kind.account) + self.kind.amount
+
     def _has_room(self) -> bool:
         """Whether quotas hold and nodes have room for the gang, ignoring promises to others."""
-        if self.trial.accounts.room(self.kind.account) < 0 or self.guarantees.outgrown():
+        if self._is_short() or self.guarantees.outgrown():
             return False
         return int(self.trial.cluster.shape(self.kind.request).replicas(EVERYWHERE).sum()) >= self.kind.replicas
 
     def _place(self) -> tuple[Grant, ...] | None:
-        return self.trial.place(
-            self.kind.request, self.kind.replicas, self.kind.account.tenant, self.until, self.entitled
-        )
+        request, replicas, tenant = self.kind.request, self.kind.replicas, self.kind.account.tenant
+        return self.trial.place_within(request, replicas, tenant, self.until, self._room(), self.entitled)
 
     def _slice(self, victim: Victim, step: int) -> tuple[Grant, ...]:
         """The grants that a step takes."""

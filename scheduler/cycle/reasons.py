@@ -136,6 +136,8 @@ def quota(state: State, kind: JobClass) -> Reason:
     own = f"guaranteed {branch.subtree}, holds {branch.held}"
     if branch.limit is not None:
         own += f" of at most {branch.limit}"
+    if used_up := tree.used_up(name):
+        own += f", {used_up} on nodes that have failed or are in maintenance"
     borrowed = max(0, branch.usage - branch.subtree)
     limiting, above = tree.binding(name), ""
     if limiting is not None and limiting is not branch:
@@ -161,7 +163,8 @@ def quota(state: State, kind: JobClass) -> Reason:
 
 
 def _asks(kind: JobClass) -> str:
-    return f"asks for {counted(kind.amount, 'unit')}"
+    sizes = f"{kind.least} to " if kind.least < kind.amount else ""
+    return f"asks for {sizes}{counted(kind.amount, 'unit')}"
 
 
 def _kind_of(state: State, tree: QuotaTree) -> str:
@@ -194,37 +197,18 @@ def _no_room(trial: Trial, kind: JobClass) -> Reason:
     if found is not None:
         code, text, counts = found.code, found.text, found.counts
     there, reserved = _could_hold(trial, kind)
-    asks = _asks(kind)
-    if kind.amount > int(cluster.capacity.sum()):
+    asks = f"asks for {counted(kind.least, 'unit')}"
+    if kind.least > int(cluster.capacity.sum()):
         code, text = (
             NEVER_FITS,
             f"{asks} of {int(cluster.capacity.sum())} that there are; {text}",
         )
-    elif reserved and there >= kind.amount > there - reserved:
+    elif reserved and there >= kind.least > there - reserved:
         others = f"{there - reserved} that ordinary jobs may hold, beside {reserved} reserved"
         code, text = NEVER_FITS, f"{asks} of {others}; {text}"
-    elif code == NO_ROOM and (most := _most_ever(trial, kind)) < kind.replicas:
+    elif code == NO_ROOM and (most := cluster.shape(kind.request).most_ever(kind.replicas)) < kind.replicas:
         code, text = NEVER_FITS, f"with everything free no more than {most} of {kind.replicas} replicas fit; {text}"
     return Reason(code, text, counts, _occupants(trial, kind))
-
-
-def _most_ever(trial: Trial, kind: JobClass) -> int:
-    """An upper bound of the replicas that would fit on all nodes if everything were free and available."""
-    cluster, request, shape = trial.cluster, kind.request, trial.cluster.shape(kind.request)
-    most = np.where(shape.suits, kind.replicas, 0)
-    if request.devices:
-        times = shape.devices_ever
-        if not request.profile:
-            could = times > 0
-            times = np.where(could, cluster.capacity // np.where(could, np.maximum(1, shape.need), 1), 0)
-            if request.memory_bytes:
-                times = np.minimum(times, cluster.memory // request.memory_bytes)
-        most = np.minimum(most, times.sum(axis=1) // request.devices)
-    if request.cpu_milli:
-        most = np.minimum(most, cluster.cpu // request.cpu_milli)
-    if request.host_memory_bytes:
-        most = np.minimum(most, cluster.host_memory // request.host_memory_bytes)
-    return int(most.sum())
 
 
 def _could_hold(trial: Trial, kind: JobClass) -> tuple[int, int]:
@@ -264,26 +248,26 @@ def _occupants(trial: Trial, kind: JobClass) -> tuple[str, ...]:
 
 def nearest(trial: Trial, kind: JobClass, until: float) -> Reason | None:
     """The largest request of this kind that would start now: fewer replicas, or fewer devices for each."""
-    room = trial.accounts.room(kind.account)
-    each = kind.amount // kind.replicas if kind.replicas else 0
-    most = kind.replicas - 1 if not each else min(kind.replicas - 1, room // each)
-    low, high = 0, max(0, most)
+    low, high = 0, kind.replicas - 1
+    if kind.least:
+        high = max(0, min(high, trial.accounts.room(kind.account) * kind.replicas // kind.least))
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if _would_fit(trial, kind, kind.request, middle, until) else (low, middle - 1)
     if low:
         return Reason(NEAREST, f"{low} of {kind.replicas} replicas would start now", {"replicas": low})
     for request, difference in nearest_that_fits(trial.cluster, kind.request):
-        if trial.state.amount(request, kind.replicas) <= room and _would_fit(
-            trial, kind, request, kind.replicas, until
-        ):
+        if _would_fit(trial, kind, request, kind.replicas, until):
             return Reason(NEAREST, f"would start now with {difference}", {"replicas": kind.replicas})
     return None
 
 
 def _would_fit(trial: Trial, kind: JobClass, request: Request, replicas: int, until: float) -> bool:
+    room = trial.accounts.room(kind.account)
+    if trial.state.least(request, replicas) > room:
+        return False
     mark = trial.cluster.mark()
-    grants = trial.place(request, replicas, kind.account.tenant, until)
+    grants = trial.place_within(request, replicas, kind.account.tenant, until, room)
     trial.cluster.rollback(mark)
     return grants is not None
 

@@ -34,7 +34,6 @@ from scheduler.model import (
 )
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import Policy
-from scheduler.placement.headroom import USABLE
 from scheduler.placement.packing import BestFit
 from scheduler.placement.shapes import shape_key
 from scheduler.quota.usage import DecayedUsage
@@ -55,7 +54,8 @@ class Blocked(NamedTuple):
 
 @dataclass(slots=True)
 class JobClass:
-    """Pending jobs that decisions treat alike.   amount: device units of the smallest gang.   jobs: (submitted_at,
+    """Pending jobs that decisions treat alike.   request: without devices too large for its limits.   amount, least:
+    device units of the smallest gang, on the largest devices that suit, and on the smallest.   jobs: (submitted_at,
     job_id), in order.
 
     tested_at, tested_after: `State.freed` and `State.starts` when its first job was last found unable to start; until
@@ -74,6 +74,7 @@ class JobClass:
     priority: int
     replicas: int
     amount: int
+    least: int
     bound: float | None
     standing: int
     jobs: list[tuple[float, str]] = field(default_factory=list)
@@ -168,6 +169,7 @@ class State:
         self.cluster, self.policies, self.explain = cluster, policies or Policies(), explain
         self.placement: Policy = placement or BestFit()
         self.reservations = tuple(reservations)
+        cluster.shut_nodes(self.shut(now))
         self.given_back: dict[tuple[str, float], float] = {}
         self.left_at: dict[tuple[int, str], float] = {}
         self.queues = Queues(queues, self.policies.between_queues)
@@ -209,7 +211,7 @@ class State:
         self._standings: dict[tuple[Account, int], int] = {}
         self._dependents: dict[str, list[str]] = {}
         self._wholes = self._units_of_a_whole()
-        self._lost = {number for number, state in enumerate(cluster.states) if state not in USABLE}
+        self._lost = self._not_there()
         self.bounded = any(queue.wait_bound is not None for queue in self.queues.values())
         self.hosts = (int(cluster.cpu.sum()), int(cluster.host_memory.sum()))
 
@@ -326,14 +328,7 @@ class State:
         jobs hold of the rest."""
         self.version += 1
         self.freed += 1
-        there = [self.running[job_id] for job_id in self.on_node.get(node, ())]
-        for running in there:
-            self.accounts.remove(running.kind.account, self._held(running))
-        self.cluster.set_state(node, state)
-        (self._lost.discard if state in USABLE else self._lost.add)(node)
-        for running in there:
-            self.accounts.add(running.kind.account, self._held(running))
-        self.accounts.set_capacity(self._capacity(), self._reserved_units())
+        self._change_nodes((node,), lambda: self.cluster.set_state(node, state))
 
     def reconfigure(
         self,
@@ -371,6 +366,7 @@ class State:
             "usage",
             "bounded",
             "_reserves",
+            "_lost",
         ):
             setattr(self, name, getattr(fresh, name))
         self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
@@ -432,6 +428,9 @@ class State:
         if passed != self._edges:
             self._edges = passed
             self.freed += 1
+            shut = self.shut(now)
+            if shut != self.cluster.shut:
+                self._change_nodes(shut ^ self.cluster.shut, lambda: self.cluster.shut_nodes(shut))
         if self.promised.freed == self.freed and any(promise.start <= now for promise in self.promised.promises):
             self.freed += 1
 
@@ -486,12 +485,27 @@ class State:
     # Queries
 
     def amount(self, request: Request, replicas: int) -> int:
-        """Device units of so many replicas; a whole device counts as the largest suitable one."""
-        return request.devices * replicas * self._each(request)
+        """Device units of so many replicas, on the largest devices that suit."""
+        return request.devices * replicas * self._sizes(request)[-1]
+
+    def least(self, request: Request, replicas: int) -> int:
+        """As `amount`, on the smallest devices that suit."""
+        return request.devices * replicas * self._sizes(request)[0]
+
+    def within(self, request: Request, replicas: int, units: int) -> Request | None:
+        """The request limited to devices of which so many replicas take no more than that: of the largest such size, or
+        smaller. None if there are none."""
+        most = [size for size in self._sizes(request) if request.devices * replicas * size <= units]
+        return replace(request, most_units=most[-1]) if most else None
 
     def whole(self, pool: str) -> int:
         """Units of the pool's largest whole device."""
         return self._wholes.get(pool, 1)
+
+    def shut(self, at: float) -> frozenset[int]:
+        """Nodes that windows close to everybody at that instant."""
+        closed = (one.nodes for one in self.reservations if not one.tenants and one.start <= at < one.end)
+        return frozenset[int]().union(*closed)
 
     def unusable(self, grants: Iterable[Grant]) -> int:
         """Units of these on nodes that are no part of the capacity now."""
@@ -577,6 +591,10 @@ class State:
         kind = self._classes.get(key)
         if kind is None:
             account = Account(job.tenant, request.pool, job.queue, job.preemptible, not isinstance(request, Privileged))
+            if self.amount(request, job.min_replicas) > (most := self.accounts.allowed_ever(account)):
+                smaller = self.within(request, job.min_replicas, most)
+                if smaller is not None and self.cluster.shape(smaller).most_ever(job.min_replicas) >= job.min_replicas:
+                    request = smaller
             kind = self._classes[key] = JobClass(
                 key,
                 job.queue,
@@ -585,6 +603,7 @@ class State:
                 job.priority,
                 job.min_replicas,
                 self.amount(request, job.min_replicas),
+                self.least(request, job.min_replicas),
                 job.wait_bound,
                 self._standings.setdefault((account, job.priority), len(self._standings)),
             )
@@ -666,6 +685,21 @@ class State:
             there = self.on_node[grant.node]
             (there.discard if out else there.add)(running.job.job_id)
 
+    def _not_there(self) -> set[int]:
+        return {number for number in range(len(self.cluster.nodes)) if not self.cluster.is_there(number)}
+
+    def _change_nodes(self, nodes: Iterable[int], change: Callable[[], None]) -> None:
+        """Changes whether nodes are capacity; jobs there are charged for what they hold on such, and elsewhere."""
+        names = {job_id for node in nodes for job_id in self.on_node.get(node, ())}
+        there = [self.running[job_id] for job_id in names]
+        for running in there:
+            self.accounts.remove(running.kind.account, self._held(running))
+        change()
+        self._lost = self._not_there()
+        for running in there:
+            self.accounts.add(running.kind.account, self._held(running))
+        self.accounts.set_capacity(self._capacity(), self._reserved_units())
+
     def _held(self, running: Running) -> Amount:
         """What a running job is charged for."""
         grants = running.grants
@@ -696,8 +730,8 @@ class State:
     def _capacity(self) -> dict[str, int]:
         """Units by pool of usable nodes, reserved ones included."""
         units: dict[str, int] = {"": 0}
-        for node, state in zip(self.cluster.nodes, self.cluster.states, strict=True):
-            if state in USABLE:
+        for number, node in enumerate(self.cluster.nodes):
+            if self.cluster.is_there(number):
                 there = sum(device.units for device in node.devices)
                 units[""] += there
                 if node.pool:
@@ -712,9 +746,9 @@ class State:
                     wholes[pool] = max(wholes.get(pool, 1), device.units)
         return wholes
 
-    def _each(self, request: Request) -> int:
-        """Units of one device of the request, in the largest device that suits."""
-        return self.cluster.shape(request).most_units or request.units or self.whole(request.pool)
+    def _sizes(self, request: Request) -> tuple[int, ...]:
+        """Units of one device of the request, by the devices that suit; of one that would, where none does."""
+        return self.cluster.shape(request).sizes or (request.units or self.whole(request.pool),)
 
 
 def _insert_or_remove(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: bool) -> None:

@@ -14,10 +14,11 @@ from typing import Self
 from scheduler.cycle.accounts import NO_SURPLUS, Account, Amount, Surplus
 from scheduler.cycle.policies import Reservation
 from scheduler.cycle.promises import Promise, consume, leaves
-from scheduler.cycle.state import FOREVER, JobClass, State, amount_of
+from scheduler.cycle.state import FOREVER, JobClass, State, amount_of, units_of
 from scheduler.model import Grant, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
+from scheduler.placement.headroom import USABLE
 from scheduler.quota.tree import UNLIMITED
 
 LEAST_OVERDUE_SECONDS, OVERDUE_SECONDS = 1.0, 60.0
@@ -50,6 +51,7 @@ class Trial:
         self._charges: list[tuple[Account, Amount, bool]] = []
         self._ends: list[Event] = []
         self._windows = [window for window in state.reservations if window.end > now]
+        self._shut: dict[float, frozenset[int]] = {}
         self._limited: dict[Account, bool] = {}
         self._over: dict[tuple[float, int, int], Counter[Account]] = {}
 
@@ -190,12 +192,14 @@ class Trial:
         closed, concerned = self._in_the_way(tenant, until, entitled)
         if not closed and not concerned:
             return place_gang(self.cluster, request, replicas, self.state.placement)
-        mark = self.cluster.mark()
+        mark, shut = self.cluster.mark(), self.cluster.shut
+        self.cluster.shut_nodes(frozenset())
         grants = place_gang(self.cluster, request, replicas, self.state.placement)
         if grants is None:
             self.cluster.rollback(mark)
             return None
-        if not closed.intersection(g.node for g in grants) and all(self._leaves(p, grants, request) for p in concerned):
+        in_the_way = bool(shut) or bool(closed.intersection(g.node for g in grants))
+        if not in_the_way and all(self._leaves(p, grants, request) for p in concerned):
             self.cluster.keep(mark)
             return grants
         self.cluster.rollback(mark)
@@ -209,12 +213,23 @@ class Trial:
         self._take(grants, request)
         return grants
 
+    def place_within(
+        self, request: Request, replicas: int, tenant: str, until: float, units: int, entitled: bool = False
+    ) -> tuple[Grant, ...] | None:
+        """As `place`, of no more than so many device units: if it chooses more, once again on smaller devices."""
+        grants = self.place(request, replicas, tenant, until, entitled)
+        if grants is None or units_of(grants) <= units:
+            return grants
+        self.give_back(grants, request)
+        smaller = self.state.within(request, replicas, units)
+        return None if smaller is None else self.place(smaller, replicas, tenant, until, entitled)
+
     def place_at(
         self, grants: tuple[Grant, ...], request: Request, tenant: str, until: float, entitled: bool = False
     ) -> tuple[Grant, ...] | None:
         """Takes exactly these grants, with the same conditions as `place`; None: they are not free."""
         closed, concerned = self._in_the_way(tenant, until, entitled)
-        if closed.intersection(grant.node for grant in grants) or not self._is_free(grants, request):
+        if closed.intersection(grant.node for grant in grants) or not self._is_free(grants, request, self.now):
             return None
         if not all(self._leaves(promise, grants, request) for promise in concerned):
             return None
@@ -257,21 +272,31 @@ class Trial:
     def consume(self, promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
         """Consumes what a promise leaves over, also of headroom for ordinary jobs."""
         consume(promise, grants, request, times)
-        for kind, taken in self._ordinary(grants, request).items():
+        for kind, taken in self._ordinary(grants, request, promise.start).items():
             if kind in promise.spare:
                 promise.spare[kind] -= times * taken
 
-    def _ordinary(self, grants: Iterable[Grant], request: Request) -> Counter[int]:
-        """Units by kind that the grants take of the headroom for ordinary jobs."""
+    def _ordinary(self, grants: Iterable[Grant], request: Request, at: float) -> Counter[int]:
+        """Units by kind that the grants take of the headroom for ordinary jobs at a time."""
         found: Counter[int] = Counter()
         if self.cluster.headroom is not None:
+            shut = self._shut_at(at)
             for grant in grants:
-                found.update(self.cluster.headroom.of(grant, request))
+                if self.cluster.states[grant.node] in USABLE and grant.node not in shut:
+                    found.update(self.cluster.headroom.of(grant, request))
         return found
+
+    def _shut_at(self, at: float) -> frozenset[int]:
+        """Nodes that are shut then."""
+        if not self._windows:
+            return frozenset()
+        if at not in self._shut:
+            self._shut[at] = self.state.shut(at)
+        return self._shut[at]
 
     def _leaves(self, promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
         """Whether the grants take no more than the promise leaves over."""
-        taken = self._ordinary(grants, request) if promise.spare else Counter[int]()
+        taken = self._ordinary(grants, request, promise.start) if promise.spare else Counter[int]()
         spares = all(taken[kind] <= left for kind, left in promise.spare.items() if taken[kind])
         return spares and leaves(promise, grants, request)
 
@@ -309,10 +334,10 @@ class Trial:
         position, step = 0, 1
         while position < len(events):
             mark, begin = self.cluster.mark(), position
-            while position < len(events) and (position < begin + step or free < kind.amount):
+            while position < len(events) and (position < begin + step or free < kind.least):
                 free += sum(sum(grant.units) for grant in self._release(events[position]) if suits[grant.node])
                 position += 1
-            found = self._promise_after(job_id, kind, events, position, lasts) if free >= kind.amount else None
+            found = self._promise_after(job_id, kind, events, position, lasts) if free >= kind.least else None
             if found is not None and (careful or position - begin == 1):
                 return found
             if found is not None:
@@ -410,6 +435,7 @@ class Trial:
         if not self._within_limits(kind, start, end):
             return None
         outer = cluster.mark()
+        cluster.shut_nodes(self._shut_at(start))
         self._close(self._closed(kind.account.tenant, start, end))
         for other in self.promises:
             if other.start <= start < other.end:
@@ -421,7 +447,7 @@ class Trial:
         if at is None:
             grants = place_gang(cluster, kind.request, kind.replicas, self.state.placement)
         else:
-            grants = at if self._is_free(at, kind.request) else None
+            grants = at if self._is_free(at, kind.request, start) else None
         cluster.rollback(inner)
         found = None
         if grants is not None:
@@ -435,14 +461,14 @@ class Trial:
         cluster.rollback(outer)
         return found
 
-    def _is_free(self, grants: tuple[Grant, ...], request: Request) -> bool:
-        """Whether the grants could be taken now."""
+    def _is_free(self, grants: tuple[Grant, ...], request: Request, at: float) -> bool:
+        """Whether the grants could be taken on the cluster, which is as of that time."""
         if not all(self.cluster.open[grant.node] for grant in grants):
             return False
         mark = self.cluster.mark()
         try:
             self._take(grants, request)
-            return all(left >= 0 for left in self._left(grants, request).values())
+            return all(left >= 0 for left in self._left(grants, request, at).values())
         except PlacementError:  # a job still runs there
             return False
         finally:
@@ -473,14 +499,14 @@ class Trial:
         extra = {at: (int(cluster.free[at]), int(cluster.memory_free[at])) for at in places}
         hosts = {g.node: (int(cluster.cpu_free[g.node]), int(cluster.host_memory_free[g.node])) for g in grants}
         entitled = self.accounts.covers(kind.account, kind.amount)
-        spare = self._left(grants, kind.request)
+        spare = self._left(grants, kind.request, start)
         return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled, spare)
 
-    def _left(self, grants: Iterable[Grant], request: Request) -> dict[int, int]:
-        """What ordinary jobs may still take of the kinds in the grants."""
+    def _left(self, grants: Iterable[Grant], request: Request, at: float) -> dict[int, int]:
+        """What ordinary jobs may still take of the kinds in the grants, on the cluster as of that time."""
         headroom = self.cluster.headroom
         left = [] if headroom is None else headroom.left().tolist()
-        return {kind: left[kind] for kind in self._ordinary(grants, request)}
+        return {kind: left[kind] for kind in self._ordinary(grants, request, at)}
 
     def lay(self, own: Promise) -> None:
         """Adds a promise; promises that begin within it have less left over."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from scheduler.model import Grant, Node, NodeState, Request
 from scheduler.placement.errors import PlacementError
-from scheduler.placement.headroom import Headroom, HeadroomRule
+from scheduler.placement.headroom import USABLE, Headroom, HeadroomRule
 from scheduler.placement.mig import Geometry, geometry
 from scheduler.placement.shapes import Shape, shape_key
 
@@ -45,6 +45,12 @@ class _HeldBack(NamedTuple):
     units: int
 
 
+class _Shut(NamedTuple):
+    """Undo entry: the nodes that were shut before."""
+
+    before: frozenset[int]
+
+
 class Cluster:
     """Free capacity of nodes and devices. All integers: units, milli-CPUs, bytes.
 
@@ -54,6 +60,7 @@ class Cluster:
     `memory`, `memory_free`, `slots` (MIG slices in use).
     `holders[n, k]`: how many grants on node n hold k whole devices; k = 0: a share of one.
     `version`: of all that is free and open. Equal versions, equal content: what is rolled back has its old one again.
+    `shut`: nodes that are no capacity, whatever their state (see `shut_nodes`).
     `cut`: whether there are devices that MIG can cut.
     `headroom`: what pools keep free from ordinary requests, where any does.
     `scale`: into so many parts each device can be cut, so that shares of all kinds are integers; `factor` of each kind.
@@ -98,12 +105,13 @@ class Cluster:
         self.states: list[NodeState] = [node.state for node in self.nodes]
         self.open: BoolArray = np.array([state == "available" for state in self.states], dtype=np.bool_)
         self.residents: dict[tuple[int, int], Counter[str]] = {}
+        self.shut: frozenset[int] = frozenset()
         self.headroom: Headroom | None = None
         self.clock, self._touched = 0, deque[int](maxlen=FEW_CHANGES)
         self.changed_at: IntArray = np.zeros(len(self.nodes), dtype=np.int64)
         self.version = 0
         self._known_of, self._known = 0, dict[Hashable, Any]()
-        self._undo: list[tuple[Grant, Request, int] | tuple[int, NodeState] | _HeldBack] = []
+        self._undo: list[tuple[Grant, Request, int] | tuple[int, NodeState] | _HeldBack | _Shut] = []
         self._marks: list[tuple[int, int]] = []
         self._shapes: dict[object, Shape] = {}
         self.by_devices: dict[object, Any] = {}
@@ -166,18 +174,38 @@ class Cluster:
         """Sets a node's state. Grants on it stay; only an available node gets new ones."""
         if self._marks:
             self._undo.append((node, self.states[node]))
-        if self.headroom is not None:
-            self.headroom.change_node(node, self.states[node], state)
         self.states[node] = state
         self.open[node] = state == "available"
+        if self.headroom is not None:
+            self.headroom.set_there(node, self.is_there(node))
         self._touch(node)
+
+    def is_there(self, node: int) -> bool:
+        """Whether the node's devices count as capacity."""
+        return self.states[node] in USABLE and node not in self.shut
+
+    def shut_nodes(self, nodes: frozenset[int]) -> None:
+        """Sets which nodes are no capacity, whatever their state. Grants on them stay, and they may get new ones."""
+        changed = nodes ^ self.shut
+        if not changed:
+            return
+        if self._marks:
+            self._undo.append(_Shut(self.shut))
+        self.shut = nodes
+        if self.headroom is not None:
+            for node in changed:
+                self.headroom.set_there(node, self.is_there(node))
+            self._renew()
 
     def keep_free(self, rules: Mapping[str, HeadroomRule]) -> None:
         """Sets the pools' reserves. Call `recount` afterwards if there are grants."""
-        self.headroom = Headroom(self.nodes, self.states, rules, self.width) if rules else None
+        self.headroom = self._headroom(rules) if rules else None
         for shape in self._shapes.values():
             shape.forget_costs()
         self._renew()
+
+    def _headroom(self, rules: Mapping[str, HeadroomRule]) -> Headroom:
+        return Headroom(self.nodes, [self.is_there(number) for number in range(len(self.nodes))], rules, self.width)
 
     def recount(self, held: Iterable[tuple[Grant, Request]]) -> None:
         """Recomputes the headroom from all grants and their requests."""
@@ -212,6 +240,8 @@ class Cluster:
         for entry in reversed(undone):
             if isinstance(entry, _HeldBack):
                 self.hold_back(entry.kind, -entry.units)
+            elif isinstance(entry, _Shut):
+                self.shut_nodes(entry.before)
             elif len(entry) == 2:
                 self.set_state(*entry)
             else:

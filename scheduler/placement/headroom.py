@@ -7,7 +7,7 @@ ones; only a `Privileged` request may take the rest. Shares count by their units
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -52,7 +52,7 @@ class Headroom:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], states: Sequence[NodeState], rules: Mapping[str, HeadroomRule], width: int
+        self, nodes: Sequence[Node], there: Sequence[bool], rules: Mapping[str, HeadroomRule], width: int
     ) -> None:
         self._rules = rules
         kinds: dict[Kind, int] = {}
@@ -70,29 +70,24 @@ class Headroom:
         self.usable: IntArray = np.zeros(len(kinds), dtype=np.int64)
         self.ordinary: IntArray = np.zeros(len(kinds), dtype=np.int64)
         self.held: IntArray = np.zeros((len(nodes), len(kinds)), dtype=np.int64)
-        self._there = [state in USABLE for state in states]
+        self._there = [*there]
         self.limit: IntArray = np.zeros(len(kinds), dtype=np.int64)
-        self.count_nodes(states)
-
-    def count_nodes(self, states: Iterable[NodeState]) -> None:
-        """Recomputes usable units from the states of all nodes."""
-        self.usable[:] = sum((units for units, state in zip(self._by_node, states, strict=True) if state in USABLE), 0)
+        self.usable[:] = sum((units for units, is_there in zip(self._by_node, there, strict=True) if is_there), 0)
         self._settle()
 
-    def change_node(self, node: int, before: NodeState, after: NodeState) -> bool:
-        """Applies a change of a node's state. Returns whether the number of usable devices changed."""
-        if (before in USABLE) == (after in USABLE):
-            return False
-        sign = 1 if after in USABLE else -1
-        self._there[node] = after in USABLE
+    def set_there(self, node: int, there: bool) -> None:
+        """Whether a node's devices count as capacity."""
+        if there == self._there[node]:
+            return
+        sign = 1 if there else -1
+        self._there[node] = there
         self.usable += self._by_node[node] * sign
         self.ordinary += self.held[node] * sign
         self._settle()
-        return True
 
     def count(self, grant: Grant, request: Request, sign: int) -> None:
         """A grant is taken (1), or given back (-1)."""
-        for kind, units in self._of(grant, request).items():
+        for kind, units in self.of(grant, request).items():
             self.held[grant.node, kind] += sign * units
             if self._there[grant.node]:
                 self.ordinary[kind] += sign * units
@@ -116,10 +111,7 @@ class Headroom:
         return self.limit - self.ordinary
 
     def of(self, grant: Grant, request: Request) -> dict[int, int]:
-        """Units by kind that a grant takes of the headroom now."""
-        return self._of(grant, request) if self._there[grant.node] else {}
-
-    def _of(self, grant: Grant, request: Request) -> dict[int, int]:
+        """Units by kind that a grant takes of the headroom while its node is there."""
         found: dict[int, int] = {}
         free = request.kept_in if isinstance(request, Privileged) else frozenset()
         for device, units in zip(grant.devices, grant.units, strict=True):

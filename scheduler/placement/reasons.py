@@ -1,8 +1,8 @@
 """Why a request does not fit: every cause, counted by node and by device, and what would fit instead.
 
 A node is counted under each cause that holds for it. A device (a "Card") is counted once, under the first that holds:
-not the model, no such profile, held by others, too little memory, no legal MIG start, or free on a node that lacks
-something else. Names follow Kueue's and HAMi's.
+not the model, no such profile, too large for its limits, held by others, too little memory, no legal MIG start, or
+free on a node that lacks something else. Names follow Kueue's and HAMi's.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ NODE_CAUSES = {
 CARD_CAUSES = {
     "CardTypeMismatch": "of another model",
     "CardProfileUnknown": "without that MIG profile or share",
+    "CardBeyondLimit": "larger than limits allow",
     "CardInsufficientMemory": "short of memory",
     "CardInUse": "in use",
     "CardInsufficientUnits": "short of units",
@@ -176,15 +177,17 @@ def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray) -> dict[str
     if not request.devices:
         return {}
     wanted = np.array([not request.models or kind.model in request.models for kind in c.kinds] + [False])[c.kind]
+    whole = cluster.shape(replace(request, most_units=0)) if request.most_units else shape
     if request.profile:
         known = np.array([cut is not None and request.profile in cut.profiles for cut in c.geometries] + [False])[
             c.kind
         ]
         usable = shape.instances_left(EVERYWHERE) > 0
     else:
-        known = shape.need != NEVER
+        known = whole.need != NEVER
         usable = shape.usable(EVERYWHERE)
     ever = shape.devices_ever > 0
+    beyond = int(((whole.need != NEVER) & (shape.need == NEVER)).sum())
     of_model, of_profile, could = int(wanted.sum()), int((wanted & known).sum()), int(ever.sum())
     in_use = int((ever & (c.free < shape.need)).sum())
     free = int(usable.sum())
@@ -194,7 +197,8 @@ def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray) -> dict[str
     return {
         "CardTypeMismatch": c.devices - of_model,
         "CardProfileUnknown": of_model - of_profile,
-        "CardInsufficientMemory": of_profile - could + (0 if request.profile else short),
+        "CardBeyondLimit": beyond,
+        "CardInsufficientMemory": of_profile - beyond - could + (0 if request.profile else short),
         "CardInUse": in_use if request.profile or not request.units else 0,
         "CardInsufficientUnits": 0 if request.profile or not request.units else in_use,
         "CardMigTopologyInfeasible": short if request.profile else 0,

@@ -45,6 +45,7 @@ def shape_key(request: Request) -> Hashable:
         frozenset(r.labels.items()) if r.labels else None,
         r.tolerations,
         r.workload_class,
+        r.most_units,
         r.kept_in if isinstance(r, Privileged) else None,
     )
 
@@ -196,7 +197,7 @@ class Shape:
         """An array that depends only on the device part of a request, cached for all such shapes; do not write to
         it."""
         r, shared = self.request, self.cluster.by_devices
-        key = (what, r.models, r.units, r.profile, r.memory_bytes)
+        key = (what, r.models, r.units, r.profile, r.memory_bytes, r.most_units)
         found: Array | None = shared.get(key)
         if found is None:
             if len(shared) >= MOST_SHARED:
@@ -205,11 +206,33 @@ class Shape:
             found.flags.writeable = False
         return found
 
+    def most_ever(self, replicas: int) -> int:
+        """An upper bound of the replicas, of so many, that would fit on all nodes if all of them were free and open."""
+        c, r = self.cluster, self.request
+        most = np.where(self.suits, replicas, 0)
+        if r.devices:
+            times = self.devices_ever
+            if not r.profile:
+                could = times > 0
+                times = np.where(could, c.capacity // np.where(could, np.maximum(1, self.need), 1), 0)
+                if r.memory_bytes:
+                    times = np.minimum(times, c.memory // r.memory_bytes)
+            most = np.minimum(most, times.sum(axis=1) // r.devices)
+        if r.cpu_milli:
+            most = np.minimum(most, c.cpu // r.cpu_milli)
+        if r.host_memory_bytes:
+            most = np.minimum(most, c.host_memory // r.host_memory_bytes)
+        return int(most.sum())
+
     @cached_property
-    def most_units(self) -> int:
-        """Of one device, on any node that suits; 0 where no device does."""
-        needed = self.need[self.suits]
-        return int(needed[needed != NEVER].max(initial=0))
+    def sizes(self) -> tuple[int, ...]:
+        """Units that it may take of one device, in order; () if no device suits."""
+        needed = self.need[(self.devices_ever > 0) & self.suits[:, None]]
+        if not needed.size:
+            needed = self.need[(self.need != NEVER) & self.suits[:, None]]
+        if not needed.size or needed.min() == needed.max():
+            return tuple(needed[:1].tolist())
+        return tuple(np.unique(needed).tolist())
 
     @cached_property
     def ever_fits(self) -> bool:
@@ -301,6 +324,8 @@ def _need(cluster: Cluster, request: Request) -> NeedArray:
         elif cut is None or request.units in (0, kind.units):
             # Units of a device that is cut by MIG are no free choice: a profile, or all of it.
             need[cluster.kind == number] = request.units or kind.units
+    if request.most_units:
+        need[need > request.most_units] = NEVER
     return need
 
 

@@ -19,7 +19,8 @@ UNLIMITED = 1 << 62
 class Branch:
     """A tenant in the tree. subtree, local: see the package.   usage: that counts against the subtree: of a leaf what
     it holds, of an inner tenant what its children could not cover locally.   held: all that it and its descendants
-    hold.   surplus: of these, what elastic jobs hold beyond their smallest gangs."""
+    hold.   surplus: of these, what elastic jobs hold beyond their smallest gangs.   lost: as `usage`, of what `lose`
+    counted."""
 
     name: str
     parent: Branch | None
@@ -35,6 +36,7 @@ class Branch:
     usage: int = 0
     held: int = 0
     surplus: int = 0
+    lost: int = 0
 
     @property
     def own(self) -> int:
@@ -76,7 +78,8 @@ class QuotaTree:
     capacity: what there is in the pool, on usable nodes; None = exactly what is guaranteed. More guarantees than
     capacity leave the root nothing; what they then are worth is decided by placement.   unusable: units held on nodes
     that left the capacity. A holder has them, and nobody else could: they count as held, and as capacity, until they
-    are given back.   usable_only: neither counts.   level: what its branches are (tenant or queue), for messages.
+    are given back.   short: how much less there is than is guaranteed; who holds something elsewhere bears it (`lose`).
+    level: what its branches are (tenant or queue), for messages.
     """
 
     def __init__(
@@ -84,11 +87,9 @@ class QuotaTree:
         tenants: Iterable[Tenant],
         capacity: int | None = None,
         level: str = "tenant",
-        *,
-        usable_only: bool = False,
     ) -> None:
-        self.capacity, self.level, self.usable_only = capacity, level, usable_only
-        self.unusable = 0
+        self.capacity, self.level = capacity, level
+        self.unusable = self.short = 0
         self.root = Branch(ROOT, None, 0, 0)
         self._branches: dict[str, Branch] = {ROOT: self.root}
         self._paths: dict[str, tuple[Branch, ...]] = {}
@@ -184,7 +185,13 @@ class QuotaTree:
         """Units that the tenant can take now, its own and borrowed. Negative: it or an ancestor holds more than its
         limit allows, or than there is."""
         branch = self._branches[name]
-        return min(_available(branch), _below_limits(branch, held=True))
+        return min(_available(branch) - self.used_up(name), _below_limits(branch, held=True))
+
+    def used_up(self, name: str) -> int:
+        """Units of the tenant's guarantees that it does not get, because it holds as many elsewhere."""
+        if not self.short:
+            return 0
+        return min(self.short, sum(min(branch.local, branch.lost) for branch in self.path(name)))
 
     def allowed(self, name: str) -> int:
         """As `available`, if others lent without limit: what the limits of the tenant and its ancestors allow."""
@@ -204,7 +211,7 @@ class QuotaTree:
         """The tenant takes `amount` units, whether or not they are available, `surplus` of them beyond its elastic
         jobs' smallest gangs, `unusable` of them on nodes that are no part of the capacity."""
         if unusable:
-            amount = self._count_unusable(amount, unusable)
+            self._count_unusable(unusable)
         branch: Branch | None = self._branches[name]
         above = amount
         while branch is not None:
@@ -218,7 +225,7 @@ class QuotaTree:
     def remove(self, name: str, amount: int, surplus: int = 0, unusable: int = 0) -> None:
         """The tenant gives units back; the exact reverse of `add`, in any order."""
         if unusable:
-            amount = -self._count_unusable(-amount, -unusable)
+            self._count_unusable(-unusable)
         branch: Branch | None = self._branches[name]
         above = amount
         while branch is not None:
@@ -229,13 +236,17 @@ class QuotaTree:
             above = max(0, min(above, beyond))
             branch = branch.parent
 
-    def _count_unusable(self, amount: int, unusable: int) -> int:
-        """The part of an amount to charge."""
-        if self.usable_only:
-            return amount - unusable
+    def _count_unusable(self, unusable: int) -> None:
         self.unusable += unusable
         self._settle_root()
-        return amount
+
+    def lose(self, name: str, units: int) -> None:
+        """The tenant holds units on nodes that left the capacity, or, if negative, no longer does. They count against
+        its guarantees, then its parents', as far as there is too little for all guarantees."""
+        for branch in reversed(self.path(name)):
+            before = branch.lost
+            branch.lost += units
+            units = max(0, branch.lost - branch.local) - max(0, before - branch.local)
 
     def reaches(self, name: str, amount: int, above: Branch, firm: bool = False) -> int:
         """By how much `above`, on the tenant's path, would use more if the tenant took `amount`; less, if negative.

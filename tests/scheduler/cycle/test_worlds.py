@@ -21,7 +21,7 @@ from scheduler.cycle.core import Core
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.state import JobClass
-from scheduler.model import Device, Job, Node, Queue, Request, Tenant
+from scheduler.model import Device, Job, Node, Queue, Request, Start, Tenant
 from scheduler.placement.engine import place_gang
 from scheduler.placement.headroom import HeadroomRule
 from tests.draws import keep_seed
@@ -88,12 +88,19 @@ def free_of(state: Core, one: Job) -> set[str]:
     }
 
 
-def kept_free(state: Core) -> dict[tuple[str, str], int]:
+def there_now(state: Core, number: int, now: float) -> bool:
+    """Whether the node's devices count as capacity."""
+    windows = [one for one in state.reservations if not one.tenants and one.start <= now < one.end]
+    shut = any(number in one.nodes for one in windows)
+    return state.cluster.states[number] in ("available", "reserved") and not shut
+
+
+def kept_free(state: Core, now: float) -> dict[tuple[str, str], int]:
     """Units by pool and model that ordinary jobs may hold at most, where anything is kept."""
     there: Counter[tuple[str, str]] = Counter()
-    for node, is_in in zip(state.cluster.nodes, state.cluster.states, strict=True):
+    for number, node in enumerate(state.cluster.nodes):
         for device in node.devices:
-            there[node.pool, device.model] += device.units if is_in in ("available", "reserved") else 0
+            there[node.pool, device.model] += device.units if there_now(state, number, now) else 0
     found = {}
     for reserve in state.policies.reserves:
         for (pool, model), units in there.items():
@@ -104,29 +111,36 @@ def kept_free(state: Core) -> dict[tuple[str, str], int]:
     return found
 
 
-def ordinary(state: Core) -> Counter[tuple[str, str]]:
+def ordinary(state: Core, now: float) -> Counter[tuple[str, str]]:
     """Units by pool and model, on nodes that are there, that jobs hold that may not have what is kept."""
     found: Counter[tuple[str, str]] = Counter()
     for running in state.running.values():
         for grant in running.grants:
-            node, is_in = state.cluster.nodes[grant.node], state.cluster.states[grant.node]
-            if is_in not in ("available", "reserved"):
+            node = state.cluster.nodes[grant.node]
+            if not there_now(state, grant.node, now):
                 continue
             if grant.devices and node.pool not in free_of(state, running.job):
                 found[node.pool, node.devices[grant.devices[0]].model] += sum(grant.units)
     return found
 
 
-def check_kept(state: Core) -> None:
-    held = ordinary(state)
-    assert all(held[kind] <= most for kind, most in kept_free(state).items()), (held, kept_free(state))
+def check_kept(state: Core, now: float, plan: CyclePlan) -> None:
+    """Whoever starts leaves what pools keep; what runs may hold it since a window began, and less was there."""
+    held, most = ordinary(state, now), kept_free(state, now)
+    for action in plan.actions:
+        running = state.running.get(action.job_id) if isinstance(action, Start) else None
+        for grant in running.grants if running is not None and running.job.request.devices else ():
+            node = state.cluster.nodes[grant.node]
+            kind = (node.pool, node.devices[grant.devices[0]].model)
+            if running is not None and node.pool not in free_of(state, running.job) and kind in most:
+                assert held[kind] <= most[kind], (action, held, most)
 
 
 def guaranteed(dice: random.Random, nodes: Sequence[Node], reserved: Sequence[Reserve] = ()) -> list[Tenant]:
     """Two that share what there is, or some of it, and one that only borrows."""
     units = sum(device.units for node in nodes for device in node.devices)
     rule = core(nodes, policies=Policies(reserves=tuple(reserved)))
-    for (pool, model), most in kept_free(rule).items():
+    for (pool, model), most in kept_free(rule, 0.0).items():
         units -= sum(d.units for n in nodes if n.pool == pool for d in n.devices if d.model == model) - most
     own = dice.randint(0, units)
     return [Tenant("a", guaranteed=own), Tenant("b", guaranteed=dice.randint(0, units - own)), Tenant("c")]
@@ -240,7 +254,7 @@ def test_explained_or_not_the_same_is_decided_and_no_guarantee_waits_for_borrowe
             assert explained.actions == plain.actions, f"world {seed}, at {now}: it depends on whether it is explained"
             (state, _) = states
             check_limits(state)
-            check_kept(state)
+            check_kept(state, float(now), explained)
             if explained.actions or policies.backfill == 0:
                 continue
             for one, kind in state.pending.values():
@@ -372,5 +386,4 @@ def test_victims_are_the_fewest_and_lose_least(monkeypatch: pytest.MonkeyPatch) 
         state = core(nodes, tenants, *queues(dice, nodes, reserved), windows(dice, nodes, 1), explain=False)
         for now in range(dice.randint(5, 40)):
             change(dice, nodes, [state], float(now))
-            decide(state, float(now))
-            check_kept(state)
+            check_kept(state, float(now), decide(state, float(now)))
