@@ -37,8 +37,8 @@ def counted(state: Core, now: float) -> dict[tuple[str, str], Counter[str]]:
             line = found.setdefault((node.pool, device.model), Counter())
             line["allocated"] += held[number, index]
             line[part] += device.units - held[number, index]
-    for kind, most in kept_free(state).items():
-        may = max(0, most - ordinary(state)[kind])
+    for kind, most in kept_free(state, now).items():
+        may = max(0, most - ordinary(state, now)[kind])
         found[kind]["reserved"] += max(0, found[kind]["available"] - may)
         found[kind]["available"] = min(found[kind]["available"], may)
     return found
