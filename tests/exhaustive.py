@@ -1,5 +1,6 @@
 """What `make check` runs and `make test` leaves out: what is compared with golden files, random histories and worlds,
-kills, real peers, and every command of long lists. A file, or a test of one, a line."""
+kills, real peers, and every command of long lists. A file, or a test of one, a line. Also left out: what even
+`make check` has seldom (tests/draws.py)."""
 
 from __future__ import annotations
 
