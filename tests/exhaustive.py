@@ -1,6 +1,6 @@
 """What `make check` runs and `make test` leaves out: what is compared with golden files, random histories and worlds,
-kills, real peers, and every command of long lists. A file, or a test of one, a line. Also left out: what even
-`make check` has seldom (tests/draws.py)."""
+kills, real peers, and every command of long lists. A file, a test of one, or a case of that, a line. Also left out:
+what even `make check` has seldom (tests/draws.py)."""
 
 from __future__ import annotations
 
