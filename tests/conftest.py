@@ -25,7 +25,7 @@ import warehouse.store
 from access import secrets
 from gpuledger.serve import collect_seldom
 from tests.collectors.exporters.serving import Exporter, serving
-from tests.draws import ALL, SEED, keep_seed
+from tests.draws import ALL, SEED, is_seldom, keep_seed
 from tests.exhaustive import is_exhaustive
 from tests.patience import PATIENCE_SECONDS
 from tests.stores import CLUSTER_URL, Reused, ReusedOnCluster, engine_that_stays, fresh_store, keep_stores
@@ -114,7 +114,7 @@ REUSED = ReusedOnCluster() if CLUSTER_URL in os.environ else Reused()
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if is_exhaustive(item.nodeid):
+        if is_seldom(item) or is_exhaustive(item.nodeid):
             item.add_marker("exhaustive")
     if CLUSTER_URL in os.environ:
         items[:] = [item for item in items if "store_of_all" in getattr(item, "fixturenames", ())]

@@ -37,8 +37,17 @@ def one_run_in(runs: int, what: str) -> bool:
 
 
 def seldom(runs: int, what: str) -> pytest.MarkDecorator:
-    """Of a dear test that goes ways that others go too: one run in so many has it."""
-    return pytest.mark.skipif(not one_run_in(runs, what), reason=f"one run in {runs}: {ALL}=1 runs it")
+    """Of a dear test that goes ways that others go too: one run of `make check` in so many has it."""
+    return pytest.mark.seldom(runs, what)
+
+
+def is_seldom(item: pytest.Item) -> bool:
+    """Whether it is such a test; skips it where this run does not have it."""
+    marks = [*item.iter_markers("seldom")]
+    for runs, what in (mark.args for mark in marks):
+        if not one_run_in(runs, what):
+            item.add_marker(pytest.mark.skip(reason=f"one run in {runs}: {ALL}=1 runs it"))
+    return bool(marks)
 
 
 def drawn(cases: Sequence[T], share: float) -> list[T]:

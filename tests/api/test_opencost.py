@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Iterator
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from billing.opencost.query import parse_query
 from billing.opencost.words import QueryError
 from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.app import DashboardSettings, build_app
+from tests.dashboards.conftest import two_days
 from tests.dashboards.site import NOW
 from warehouse.store import Store
 
 WINDOW = "2026-10-01T00:00:00Z,2026-10-03T00:00:00Z"
 
 
+@pytest.fixture(scope="module")
+def filled(shared_store: Store) -> Iterator[Store]:
+    two_days(shared_store)
+    yield shared_store
+    app_of.cache_clear()
+
+
+@functools.cache
+def app_of(store: Store, allowed: tuple[str, ...]) -> FastAPI:
+    return build_app(store, DashboardSettings(allowed_hosts=allowed))
+
+
 def get(store: Store, path: str, allowed: tuple[str, ...] = ("*",), **params: str) -> httpx.Response:
-    app = build_app(store, DashboardSettings(allowed_hosts=allowed))
+    app = app_of(store, allowed)
 
     async def run() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
@@ -119,8 +135,11 @@ def test_kubectl_cost_gets_its_table_and_its_currency(filled: Store) -> None:
         "",
         NOW,
     )
-    for path in ("/model/getConfigs", "/getConfigs"):
-        assert get(filled, path).json() == {"code": 200, "status": "success", "data": {"currencyCode": "EUR"}}
+    try:
+        for path in ("/model/getConfigs", "/getConfigs"):
+            assert get(filled, path).json() == {"code": 200, "status": "success", "data": {"currencyCode": "EUR"}}
+    finally:
+        filled.command("TRUNCATE TABLE rate_cards")
     assert get(filled, "/model/healthz").json()["status"] == "ok"
 
 

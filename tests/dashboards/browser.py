@@ -80,10 +80,11 @@ def asks(page: Any, **reported: str) -> None:
 
 
 def taken(page: Any, file: str, folder: Path) -> list[dict[str, str]]:
-    """The rows of a CSV that a button or a link of the page saves; of a grid once it is filled in."""
+    """The rows of a CSV that a button or a link of the page saves; of a grid once it is filled in, or says that it has
+    no rows."""
     button = page.locator(f"[data-file='{file}'], a[download='{file}']")
     if grid := button.get_attribute("data-csv-of"):
-        page.locator(f"#{grid} .ag-row").first.wait_for()
+        page.locator(f"#{grid} :is(.ag-row, .ag-overlay-no-rows-center)").first.wait_for()
     with page.expect_download() as saved:
         button.click()
     assert saved.value.suggested_filename == file

@@ -24,7 +24,7 @@ from dashboards.languages import language
 from dashboards.reports import schedule as schedules
 from dashboards.reports.pages import as_html, as_text, chart
 from dashboards.reports.periodic import reporting, send_due
-from dashboards.reports.report import ReportError, tenant_report
+from dashboards.reports.report import Report, ReportError, tenant_report
 from dashboards.reports.schedule import Schedule, due, last_period, load_schedule, wanted_by
 from gpuledger.cli import build
 from tests.alerts.receivers import Received, smtp_receiver
@@ -60,6 +60,13 @@ def store(folder: Path, tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def october(folder: Path) -> Report:
+    """What is reported to vision of October."""
+    with open_store(f"chdb://{folder}") as opened:
+        return tenant_report(opened, "vision", OCTOBER, NOW)
+
+
 def schedule(received: Received | None = None, tenant: str = "*", every: str = "month", **more: object) -> Schedule:
     smtp = {"host": "127.0.0.1", "port": received.port if received else 25, "security": "none", "from": "us@site.org"}
     wanted = {"tenant": tenant, "every": every, "to": ["lead@site.org", "cfo@site.org"]}
@@ -71,8 +78,8 @@ def parsed(text: str | bytes) -> EmailMessage:
     return cast("EmailMessage", email.message_from_bytes(raw, policy=email.policy.default))
 
 
-def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(store: Store) -> None:
-    made = tenant_report(store, "vision", OCTOBER, NOW)
+def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(october: Report) -> None:
+    made = october
     assert (made.title(EN), made.title(ZH)) == ("October 2026", "2026年10月")
     assert (made.currency, made.before) == ("EUR", None)
     assert (made.total["billed_cost"], made.total["used_gpu_hours"], made.total["idle_gpu_hours"]) == (96, 24, 24)
@@ -120,10 +127,9 @@ def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(stor
         tenant_report(store, "vision", parse_period("2026-12", "UTC"), NOW)
 
 
-def test_a_name_is_text_not_markup(store: Store) -> None:
-    made = tenant_report(store, "vision", OCTOBER, NOW)
+def test_a_name_is_text_not_markup(october: Report) -> None:
     bad = "<img src=x> & 'q'"
-    html = as_html(type(made)(**{**vars(made), "tenant": bad}), EN, "cid:chart")
+    html = as_html(replace(october, tenant=bad), EN, "cid:chart")
     assert "<img src=x>" not in html
     assert "&lt;img src=x&gt; &amp; &#39;q&#39;: October 2026" in html
 
@@ -169,10 +175,9 @@ def test_what_is_due_is_sent_once_to_whom_it_is_for(store: Store) -> None:
     assert not any(word in str(part.get_content()) for part in (page,) for word in OF_SPEECH)
 
 
-def test_columns_stand_under_each_other_also_in_chinese(store: Store) -> None:
-    made = tenant_report(store, "vision", OCTOBER, NOW)
+def test_columns_stand_under_each_other_also_in_chinese(october: Report) -> None:
     for words in (EN, ZH):
-        rows = as_text(made, words).split("\n\n")[2].splitlines()[:3]
+        rows = as_text(october, words).split("\n\n")[2].splitlines()[:3]
         places = [columns(row.partition(words("report.hours"))[0]) for row in rows]
         assert len(set(places)) == 1, rows
 
@@ -181,9 +186,8 @@ def columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def test_a_chart_is_in_the_reader_s_language(store: Store) -> None:
-    made = tenant_report(store, "vision", OCTOBER, NOW)
-    assert chart(made, ZH) != chart(made, EN)
+def test_a_chart_is_in_the_reader_s_language(october: Report) -> None:
+    assert chart(october, ZH) != chart(october, EN)
 
 
 def test_a_mail_in_the_reader_s_language_arrives_at_a_mail_server(store: Store) -> None:
