@@ -155,6 +155,18 @@ def test_what_outlasts_the_beginning_of_a_maintenance_window_is_held_and_takes_n
     assert state.accounts.tenants[""].available("a") == 0 and not state.cluster.shut
 
 
+def test_a_window_that_new_settings_bring_begins_also_where_nothing_was_planned_before() -> None:
+    """As many windows had begun or ended before as after: the nodes are others all the same."""
+    tenants = [Tenant("a", guaranteed=8), Tenant("b")]
+    state = core(nodes(2), tenants, reservations=[replace(WINDOW, start=0, end=100)])
+    decide(state, 1, job("short", at=1))
+    state.end("short", 2, True)
+    state.reconfigure(tenants, [Queue("q")], state.policies, [replace(WINDOW, nodes=frozenset({1}), end=1000)], 5)
+    plan = decide(state, 12, job("firm", "b", gpus=8, at=12, preemptible=False))
+    assert state.cluster.shut == {1}
+    assert codes(plan, "firm")[0] == "NotPreemptibleBeyondGuarantee"
+
+
 def test_whoever_may_be_preempted_never_waits_beside_free_devices_whatever_is_lost() -> None:
     """Drawn clusters whose nodes come and go, without limits: then any free device can be borrowed. What cannot be
     preempted leaves every guarantee to be met on the nodes that are there. Nobody gives way to another tenant on a lost

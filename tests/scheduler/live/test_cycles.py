@@ -22,7 +22,7 @@ from scheduler.records.log import Entry
 from scheduler.records.restore import CYCLES, replays
 from scheduler.settings import parse_settings
 from tests.scheduler.cycle.test_worlds import seeds
-from tests.scheduler.live.living import Living, Slow
+from tests.scheduler.live.living import SETTINGS, Living, Slow
 from warehouse.errors import LedgerError
 
 HOLDING = ("running", "stopping")
@@ -290,6 +290,31 @@ def test_settings_that_came_before_the_first_job_are_as_those_of_the_start(tmp_p
                     step(of)
                 of.settle()
             assert happened(changed) == happened(steady), f"history {seed}, step {number}"
+
+
+def test_a_window_that_new_settings_brought_lasts_whether_killed_or_not(tmp_path: Path) -> None:
+    """Nobody waited when it began, so that the log has no cycle of that time."""
+    window = {"nodes": ["p-0"], "start": "1970-01-01T00:16:30Z", "end": "1970-01-01T00:30:00Z", "kind": "maintenance"}
+    tenants = [{"name": "vision", "guaranteed": 4}, {"name": "speech"}]
+    before, after = (
+        SETTINGS | {"tenants": tenants, "reservations": [{"name": name, **window, **other}]}
+        for name, other in (("first", {}), ("second", {"nodes": ["p-1"], "start": "1970-01-01T00:16:50Z"}))
+    )
+    for is_killed in (False, True):
+        living = Living(tmp_path / str(is_killed), before)
+        living.submit("short", 1)
+        living.settle()
+        living.service.finish("short", True, "tester")
+        living.now += 5
+        living.configure(parse_settings(after))
+        living.settle()
+        living.now += 10
+        living.settle()
+        if is_killed:
+            living.restart()
+        living.submit("firm", 4, "speech", preemptible=False)
+        living.settle()
+        assert living.status("firm") == "pending", f"killed: {is_killed}"
 
 
 def happened(living: Living) -> list[Row]:
