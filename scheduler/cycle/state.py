@@ -375,6 +375,7 @@ class State:
             replace(one, end=min(one.end, self.given_back.get((one.name, one.start), one.end)))
             for one in self.reservations
         )
+        self._edges = -1  # those of other windows
         self.version += 1
         self.freed += 1
 
