@@ -7,7 +7,7 @@ job that ends before may take anything. `extra` is what a promise leaves over on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Self
 
@@ -51,7 +51,7 @@ class Trial:
         self._ends: list[Event] = []
         self._windows = [window for window in state.reservations if window.end > now]
         self._limited: dict[Account, bool] = {}
-        self._over: dict[tuple[float, int, int], Counter[Account]] = {}
+        self._over: dict[tuple[float, int, int], dict[Account, tuple[int, int]]] = {}
 
     def __enter__(self) -> Self:
         self._mark = self.cluster.mark()
@@ -136,40 +136,46 @@ class Trial:
     def _has_limits(self, account: Account) -> bool:
         found = self._limited.get(account)
         if found is None:
-            found = self._limited[account] = self.accounts.allowed_ever(account) < UNLIMITED
+            accounts = self.accounts
+            found = accounts.allowed_ever(account) < UNLIMITED or accounts.is_kept_short(account)
+            self._limited[account] = found
         return found
 
     def _allowed_at(self, at: float, account: Account, amount: int, others: Sequence[tuple[Account, int]]) -> bool:
-        """Whether limits allow an amount at a time, given the others and the jobs that run then."""
+        """Whether limits, and what is kept for others, allow an amount at a time, given the others and the jobs that
+        run then."""
+        left = self.accounts.room if self.accounts.is_kept_short(account) else self.accounts.allowed
         for those, units in others:
             self.accounts.add(those, Amount(units))
-        found = self.accounts.allowed(account) >= amount
+        found = left(account) >= amount
         if not found:
             over = self._over_by(at)
-            for those, units in over.items():
-                self.accounts.remove(those, Amount(units))
-            found = self.accounts.allowed(account) >= amount
-            for those, units in over.items():
-                self.accounts.add(those, Amount(units))
+            for those, (units, unusable) in over.items():
+                self.accounts.remove(those, Amount(units, unusable=unusable))
+            found = left(account) >= amount
+            for those, (units, unusable) in over.items():
+                self.accounts.add(those, Amount(units, unusable=unusable))
         for those, units in others:
             self.accounts.remove(those, Amount(units))
         return found
 
-    def _over_by(self, at: float) -> Counter[Account]:
-        """Units by account of jobs that run or start in this trial and will have ended by then."""
+    def _over_by(self, at: float) -> Mapping[Account, tuple[int, int]]:
+        """Units by account of jobs that run or start in this trial and will have ended by then, and of them those on
+        nodes that are no capacity now."""
         key = (at, len(self.started_units), len(self.changed))
         found = self._over.get(key)
         if found is None:
-            found = self._over[key] = Counter()
+            found = self._over[key] = {}
             for end, job_id in self.state.ends:
                 if end > at:
                     break
-                running, left = self.state.running[job_id], self.changed.get(job_id)
-                units = running.units if left is None else sum(sum(grant.units) for grant in left)
-                found[running.kind.account] += units
-            for end, account, units in self.started_units:
+                account, grants = self.state.running[job_id].kind.account, self.grants(job_id)
+                units, unusable = found.get(account, (0, 0))
+                found[account] = units + units_of(grants), unusable + self.state.unusable(grants)
+            for end, account, started in self.started_units:
                 if end <= at:
-                    found[account] += units
+                    units, unusable = found.get(account, (0, 0))
+                    found[account] = units + started, unusable
         return found
 
     # Placement
