@@ -93,7 +93,7 @@ def test_a_short_job_starts_before_a_window_on_the_small_device_that_a_long_one_
     decide(state, 0, job("large", request=Request(1, models=frozenset({"H100"}))))
     plan = decide(state, 1, job("long", request=WHOLE, at=1), job("short", request=WHOLE, at=2, limit=20))
     assert started(plan) == ["short"]
-    assert codes(plan, "long")[0] == "KeptForOthers"
+    assert plan.waiting["long"][0].text == "would fit, but it is kept for firmware"
 
 
 def drawn(dice: random.Random) -> tuple[list[Node], list[Tenant]]:
