@@ -167,6 +167,30 @@ def test_a_window_that_new_settings_bring_begins_also_where_nothing_was_planned_
     assert codes(plan, "firm")[0] == "NotPreemptibleBeyondGuarantee"
 
 
+@pytest.mark.parametrize("whose", ["", "b"])
+def test_devices_in_a_window_are_not_among_those_that_would_do(whose: str) -> None:
+    window = replace(WINDOW, tenants=frozenset(whose), kind="reservation" if whose else "maintenance")
+    state = core(nodes(2), reservations=[window])
+    decide(state, 10, job("runs", gpus=4, at=10))
+    plan = decide(state, 11, job("gang", replicas=14, at=11))
+    reason = plan.waiting["gang"][0]
+    assert reason.code == "InsufficientCapacity" and reason.text.startswith("4 of 14 replicas fit; 1 of 2 nodes fit")
+    assert reason.counts["NodeReserved" if whose else "NodeMaintenance"] == 1
+    assert reason.counts["CardFits"] == 4 and reason.counts["CardOnUnfitNode"] == 8
+
+
+@pytest.mark.parametrize(("asked", "code"), [(6, "KeptForOthers"), (10, "NeverFits"), (13, "NeverFits")])
+def test_in_a_maintenance_window_never_means_after_it_as_well(asked: int, code: str) -> None:
+    half = Reserve("p", HeadroomRule(part=Fraction(1, 2)), tenants=frozenset({"vip"}))
+    state = core(nodes(2, pool="p"), policies=Policies(reserves=(half,)), reservations=[WINDOW])
+    plan = decide(state, 10, job("gang", replicas=asked, at=10, limit=50))
+    reason = plan.waiting["gang"][0]
+    assert reason.code == code
+    if code == "NeverFits":
+        assert reason.text.startswith(f"asks for {asked} units of 8 that ordinary jobs may hold, beside 8 reserved")
+        assert reason.counts["CardFits"] == 4 and reason.counts["CardReserved"] == 4
+
+
 def test_whoever_may_be_preempted_never_waits_beside_free_devices_whatever_is_lost() -> None:
     """Drawn clusters whose nodes come and go, without limits: then any free device can be borrowed. What cannot be
     preempted leaves every guarantee to be met on the nodes that are there. Nobody gives way to another tenant on a lost
