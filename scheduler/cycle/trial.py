@@ -15,7 +15,7 @@ from scheduler.cycle.accounts import NO_SURPLUS, Account, Amount, Surplus
 from scheduler.cycle.policies import Reservation
 from scheduler.cycle.promises import Promise, consume, leaves
 from scheduler.cycle.state import FOREVER, JobClass, State, amount_of, units_of
-from scheduler.model import Grant, Privileged, Request
+from scheduler.model import Grant, NodeState, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
 from scheduler.quota.tree import UNLIMITED
@@ -211,9 +211,17 @@ class Trial:
             self._hold(promise)
         grants = place_gang(self.cluster, request, replicas, self.state.placement)
         self.cluster.rollback(mark)
-        self.kept_back = grants is None
+        self.kept_back = grants is None and (not self.cluster.shut or self._fits_unshut(request, replicas))
         self._take(grants, request)
         return grants
+
+    def _fits_unshut(self, request: Request, replicas: int) -> bool:
+        """Whether it fits without windows and promises, with what pools keep free then."""
+        mark = self.cluster.mark()
+        self.cluster.shut_nodes(frozenset())
+        grants = place_gang(self.cluster, request, replicas, self.state.placement)
+        self.cluster.rollback(mark)
+        return grants is not None
 
     def place_within(
         self, request: Request, replicas: int, tenant: str, until: float, units: int, entitled: bool = False
@@ -264,6 +272,17 @@ class Trial:
     def windows_for(self, tenant: str, until: float) -> list[Reservation]:
         """Windows that close nodes to the tenant before then."""
         return [window for window in self._windows if window.start < until and tenant not in window.tenants]
+
+    def closed_now(self, tenant: str) -> Mapping[int, NodeState]:
+        """Available nodes that windows close to the tenant now, with the state that they are in for it."""
+        shut = self.state.shut(self.now)
+        return {
+            node: "maintenance" if node in shut else "reserved"
+            for window in self._windows
+            if window.start <= self.now and tenant not in window.tenants
+            for node in window.nodes
+            if self.cluster.open[node]
+        }
 
     def settle(self, grants: Sequence[Grant], request: Request, until: float) -> None:
         """Keeps taken grants: consumes what promises leave over, if the grants last that long."""
