@@ -7,7 +7,8 @@ job that ends before may take anything. `extra` is what a promise leaves over on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice, takewhile
 from typing import Self
 
@@ -18,6 +19,7 @@ from scheduler.cycle.state import FOREVER, JobClass, State, amount_of, units_of
 from scheduler.model import Grant, NodeState, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
+from scheduler.placement.headroom import USABLE
 from scheduler.quota.tree import UNLIMITED
 
 LEAST_OVERDUE_SECONDS, OVERDUE_SECONDS = 1.0, 60.0
@@ -144,34 +146,73 @@ class Trial:
     def _allowed_at(self, at: float, account: Account, amount: int, others: Sequence[tuple[Account, int]]) -> bool:
         """Whether limits, and what is kept for others, allow an amount at a time, given the others and the jobs that
         run then."""
-        left = self.accounts.room if self.accounts.is_kept_short(account) else self.accounts.allowed
+        if not self.accounts.is_kept_short(account):
+            return self._leaves_at(at, amount, others, lambda: self.accounts.allowed(account))
+        with self._capacity_at(at):
+            return self._leaves_at(at, amount, others, lambda: self.accounts.room(account))
+
+    def _leaves_at(
+        self, at: float, amount: int, others: Sequence[tuple[Account, int]], left: Callable[[], int]
+    ) -> bool:
         for those, units in others:
             self.accounts.add(those, Amount(units))
-        found = left(account) >= amount
+        found = left() >= amount
         if not found:
             over = self._over_by(at)
             for those, (units, unusable) in over.items():
                 self.accounts.remove(those, Amount(units, unusable=unusable))
-            found = left(account) >= amount
+            found = left() >= amount
             for those, (units, unusable) in over.items():
                 self.accounts.add(those, Amount(units, unusable=unusable))
         for those, units in others:
             self.accounts.remove(those, Amount(units))
         return found
 
+    @contextmanager
+    def _capacity_at(self, at: float) -> Iterator[None]:
+        """Lets the trees see the nodes that are capacity at a time, and what runs now on those that are not."""
+        state, accounts = self.state, self.accounts
+        now, then = state.shut(self.now), state.shut(at)
+        if now == then:
+            yield
+            return
+        moved: list[tuple[Account, Amount, Amount]] = []
+        for node in now ^ then:
+            for job_id in state.on_node.get(node, ()) if self.cluster.states[node] in USABLE else ():
+                units = units_of([grant for grant in self.grants(job_id) if grant.node == node])
+                here, away = Amount(units), Amount(units, unusable=units)
+                moved.append((state.running[job_id].kind.account, *((here, away) if node in then else (away, here))))
+        for account, before, after in moved:
+            accounts.remove(account, before)
+            accounts.add(account, after)
+        mark = self.cluster.mark()
+        self.cluster.shut_nodes(then)
+        accounts.set_capacity(*state.capacity())
+        self.cluster.rollback(mark)
+        try:
+            yield
+        finally:
+            for account, before, after in moved:
+                accounts.remove(account, after)
+                accounts.add(account, before)
+            accounts.set_capacity(*state.capacity())
+
     def _over_by(self, at: float) -> Mapping[Account, tuple[int, int]]:
         """Units by account of jobs that run or start in this trial and will have ended by then, and of them those on
-        nodes that are no capacity now."""
+        nodes that are no capacity then."""
         key = (at, len(self.started_units), len(self.changed))
         found = self._over.get(key)
         if found is None:
-            found = self._over[key] = {}
+            found, shut = {}, self.state.shut(at)
+            self._over[key] = found
+            lost = [node in shut or state not in USABLE for node, state in enumerate(self.cluster.states)]
             for end, job_id in self.state.ends:
                 if end > at:
                     break
                 account, grants = self.state.running[job_id].kind.account, self.grants(job_id)
                 units, unusable = found.get(account, (0, 0))
-                found[account] = units + units_of(grants), unusable + self.state.unusable(grants)
+                away = units_of([grant for grant in grants if lost[grant.node]])
+                found[account] = units + units_of(grants), unusable + away
             for end, account, started in self.started_units:
                 if end <= at:
                     units, unusable = found.get(account, (0, 0))

@@ -191,6 +191,26 @@ def test_in_a_maintenance_window_never_means_after_it_as_well(asked: int, code: 
         assert reason.counts["CardFits"] == 4 and reason.counts["CardReserved"] == 4
 
 
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_a_place_after_a_maintenance_window_is_promised_by_what_quotas_leave_then(preemptible: bool) -> None:
+    tenants = [Tenant("a", guaranteed=8), Tenant("b")]
+    state = core(nodes(2), tenants, reservations=[WINDOW])
+    plan = decide(
+        state,
+        11,
+        job("a1", gpus=8, at=11, limit=5),
+        job("firm", "b", gpus=8, at=11, limit=30, preemptible=preemptible),
+    )
+    assert started(plan) == ["a1"] and dict(plan.expected) == {"firm": 16 if preemptible else 20}
+
+
+def test_what_a_coming_maintenance_window_leaves_to_nobody_is_promised_to_nobody() -> None:
+    window = replace(WINDOW, start=30, end=1000)
+    state = core(nodes(3), [Tenant("a", guaranteed=16), Tenant("b"), Tenant("c")], reservations=[window])
+    decide(state, 0, job("a1", gpus=8, limit=40), job("c1", "c", gpus=8), job("c2", "c", gpus=8, limit=20))
+    assert dict(decide(state, 1, job("firm", "b", gpus=8, at=1, preemptible=False)).expected) == {"firm": 1000}
+
+
 def test_whoever_may_be_preempted_never_waits_beside_free_devices_whatever_is_lost() -> None:
     """Drawn clusters whose nodes come and go, without limits: then any free device can be borrowed. What cannot be
     preempted leaves every guarantee to be met on the nodes that are there. Nobody gives way to another tenant on a lost
