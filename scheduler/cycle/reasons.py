@@ -133,11 +133,12 @@ def quota(state: State, kind: JobClass) -> Reason:
         tree, name = min(trees, key=lambda one: (one[0].allowed if limited else one[0].available)(one[1]))
     branch, available = tree[name], tree.available(name)
     level, path = _kind_of(state, tree), tree.path_name(name)
-    own = f"guaranteed {branch.subtree}, holds {branch.held}"
+    own = f"guaranteed {branch.subtree}"
+    if used_up := tree.used_up(name):
+        own += f", of it {used_up} used up on nodes that have failed or are in maintenance"
+    own += f", holds {branch.held}"
     if branch.limit is not None:
         own += f" of at most {branch.limit}"
-    if used_up := tree.used_up(name):
-        own += f", {used_up} on nodes that have failed or are in maintenance"
     borrowed = max(0, branch.usage - branch.subtree)
     limiting, above = tree.binding(name), ""
     if limiting is not None and limiting is not branch:

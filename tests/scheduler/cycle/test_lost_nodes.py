@@ -97,7 +97,8 @@ def test_a_guarantee_that_is_held_on_a_lost_node_is_not_given_again_to_a_job_tha
     state.set_node(node, "maintenance", 1)
     plan = decide(state, 2, job("firm", gpus=8, at=2, preemptible=False))
     (reason,) = [one for one in plan.waiting["firm"] if one.code == "NotPreemptibleBeyondGuarantee"]
-    assert "can take 0 (guaranteed 8, holds 0, 8 on nodes that have failed or are in maintenance" in reason.text
+    used_up = "of it 8 used up on nodes that have failed or are in maintenance"
+    assert f"can take 0 (guaranteed 8, {used_up}, holds 0, of it 0 borrowed)" in reason.text
     assert started(decide(state, 3, job("b1", "b", gpus=8, at=3))) == ["b1"], "the other guarantee can be met"
     state.end("b1", 4, True)
     state.end("a1", 4, True)
@@ -209,6 +210,15 @@ def test_what_a_coming_maintenance_window_leaves_to_nobody_is_promised_to_nobody
     state = core(nodes(3), [Tenant("a", guaranteed=16), Tenant("b"), Tenant("c")], reservations=[window])
     decide(state, 0, job("a1", gpus=8, limit=40), job("c1", "c", gpus=8), job("c2", "c", gpus=8, limit=20))
     assert dict(decide(state, 1, job("firm", "b", gpus=8, at=1, preemptible=False)).expected) == {"firm": 1000}
+
+
+def test_only_what_counts_of_what_is_held_on_a_failed_node_is_said_to_be_used_up() -> None:
+    """It holds 8 there; usable nodes have 4 less than all guarantees."""
+    state = core(nodes(3), [Tenant("a", guaranteed=16), Tenant("b", guaranteed=4)])
+    decide(state, 0, job("a1", gpus=8))
+    state.set_node(state.running["a1"].grants[0].node, "failed", 1)
+    plan = decide(state, 2, job("firm", gpus=8, replicas=2, at=2, preemptible=False))
+    assert "can take 12 (guaranteed 16, of it 4 used up on nodes that" in plan.waiting["firm"][0].text
 
 
 def test_whoever_may_be_preempted_never_waits_beside_free_devices_whatever_is_lost() -> None:
