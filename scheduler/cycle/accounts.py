@@ -176,6 +176,11 @@ class Accounts:
         """Units that limits allow the account to take now, if capacity were unlimited."""
         return min(tree.allowed(name) for tree, name in self.trees(account))
 
+    def is_kept_short(self, account: Account) -> bool:
+        """Whether more than limits may keep the account from what is free: guarantees of others, or what they do not
+        lend."""
+        return not account.preemptible or any(tree.keeps_some for tree, _ in self.trees(account))
+
     def allowed_ever(self, account: Account) -> int:
         """The same if nobody held anything."""
         return min(tree.allowed_ever(name) for tree, name in self.trees(account))

@@ -36,6 +36,7 @@ from scheduler.cycle.state import FOREVER, Blocked, JobClass, State, amount_of, 
 from scheduler.cycle.trial import Trial
 from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
 from scheduler.placement.reasons import NO_ROOM
+from scheduler.quota.tree import UNLIMITED
 
 RIGHT_IN_WORDS = {
     PRIORITY: "a higher priority in the queue",
@@ -217,9 +218,12 @@ class _Cycle:
         """The code for a job that cannot start: quota or devices. If the quota trees lack only capacity that all share,
         the reason is devices, unless a lending limit holds something back."""
         accounts, account = self.state.accounts, kind.account
-        if kind.amount > accounts.room(account):
+        room = accounts.room(account)
+        if kind.amount > room:
             if kind.amount > accounts.allowed_ever(account):
                 return reasons.EXCEEDS_QUOTA
+            if kind.least <= room and self.trial.kept_back:
+                return reasons.KEPT  # small enough devices are there
             if kind.amount > accounts.allowed(account):
                 return reasons.WAITING_FOR_QUOTA
             mark = self.trial.cluster.mark()
@@ -596,7 +600,8 @@ class _Cycle:
         until = trial.until(job.time_limit)
         restore = self._withdraw_promise(job.job_id)
         mark = trial.cluster.mark()
-        if trial.place(kind.request, kind.replicas, kind.account.tenant, until) is None:
+        units = state.accounts.room(kind.account) if verdict == reasons.KEPT else UNLIMITED
+        if trial.place_within(kind.request, kind.replicas, kind.account.tenant, until, units) is None:
             if trial.kept_back:
                 found.append(reasons.promised_to_others(trial, kind, until))
             else:

@@ -18,7 +18,7 @@ from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.promises import Promise
 from scheduler.cycle.state import Blocked, JobClass, State
 from scheduler.cycle.trial import Trial
-from scheduler.model import Job, Reason, Request
+from scheduler.model import Job, NodeState, Reason, Request
 from scheduler.placement.headroom import USABLE
 from scheduler.placement.reasons import NEVER_FITS, NO_DOMAIN, NO_ROOM, nearest_that_fits, why_not
 from scheduler.placement.shapes import NEVER
@@ -133,11 +133,12 @@ def quota(state: State, kind: JobClass) -> Reason:
         tree, name = min(trees, key=lambda one: (one[0].allowed if limited else one[0].available)(one[1]))
     branch, available = tree[name], tree.available(name)
     level, path = _kind_of(state, tree), tree.path_name(name)
-    own = f"guaranteed {branch.subtree}, holds {branch.held}"
+    own = f"guaranteed {branch.subtree}"
+    if used_up := tree.used_up(name):
+        own += f", of it {used_up} used up on nodes that have failed or are in maintenance"
+    own += f", holds {branch.held}"
     if branch.limit is not None:
         own += f" of at most {branch.limit}"
-    if used_up := tree.used_up(name):
-        own += f", {used_up} on nodes that have failed or are in maintenance"
     borrowed = max(0, branch.usage - branch.subtree)
     limiting, above = tree.binding(name), ""
     if limiting is not None and limiting is not branch:
@@ -184,19 +185,27 @@ def _holders(state: State, kind: JobClass) -> tuple[str, ...]:
 
 def no_room(trial: Trial, kind: JobClass) -> Reason:
     """Why a class does not fit on free capacity: what nodes and devices lack, and which jobs hold what it could use.
-    Cached for equal requests, whoever makes them."""
+    Cached for equal requests, whoever makes them, where the same nodes are closed to them."""
     cluster, request = trial.cluster, kind.request
-    alike = (cluster.shape(request), kind.replicas, kind.amount, request.required_topology)
-    return cluster.known(("no room", trial.state.version, *alike), lambda: _no_room(trial, kind))
+    closed = trial.closed_now(kind.account.tenant)
+    alike = (cluster.shape(request), kind.replicas, kind.amount, request.required_topology, *sorted(closed.items()))
+    return cluster.known(("no room", trial.state.version, *alike), lambda: _no_room(trial, kind, closed))
 
 
-def _no_room(trial: Trial, kind: JobClass) -> Reason:
+def _no_room(trial: Trial, kind: JobClass, closed: Mapping[int, NodeState]) -> Reason:
     cluster, code, text = trial.cluster, NO_ROOM, "does not fit together with what this cycle starts"
     counts: Mapping[str, int] = {}
+    mark = cluster.mark()
+    for node, state in closed.items():
+        cluster.set_state(node, state)
     found = why_not(cluster, kind.request, kind.replicas)
+    cluster.rollback(mark)
     if found is not None:
         code, text, counts = found.code, found.text, found.counts
+    mark = cluster.mark()
+    cluster.shut_nodes(frozenset())
     there, reserved = _could_hold(trial, kind)
+    cluster.rollback(mark)
     asks = f"asks for {counted(kind.least, 'unit')}"
     if kind.least > int(cluster.capacity.sum()):
         code, text = (

@@ -375,6 +375,7 @@ class State:
             replace(one, end=min(one.end, self.given_back.get((one.name, one.start), one.end)))
             for one in self.reservations
         )
+        self._edges = -1  # those of other windows
         self.version += 1
         self.freed += 1
 
@@ -506,6 +507,10 @@ class State:
         """Nodes that windows close to everybody at that instant."""
         closed = (one.nodes for one in self.reservations if not one.tenants and one.start <= at < one.end)
         return frozenset[int]().union(*closed)
+
+    def capacity(self) -> tuple[Mapping[str, int], Mapping[str, int] | None]:
+        """Units by pool of usable nodes, and of these what ordinary jobs may not hold."""
+        return self._capacity(), self._reserved_units()
 
     def unusable(self, grants: Iterable[Grant]) -> int:
         """Units of these on nodes that are no part of the capacity now."""
@@ -698,7 +703,7 @@ class State:
         self._lost = self._not_there()
         for running in there:
             self.accounts.add(running.kind.account, self._held(running))
-        self.accounts.set_capacity(self._capacity(), self._reserved_units())
+        self.accounts.set_capacity(*self.capacity())
 
     def _held(self, running: Running) -> Amount:
         """What a running job is charged for."""

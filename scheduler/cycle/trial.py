@@ -7,7 +7,8 @@ job that ends before may take anything. `extra` is what a promise leaves over on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice, takewhile
 from typing import Self
 
@@ -15,7 +16,7 @@ from scheduler.cycle.accounts import NO_SURPLUS, Account, Amount, Surplus
 from scheduler.cycle.policies import Reservation
 from scheduler.cycle.promises import Promise, consume, leaves
 from scheduler.cycle.state import FOREVER, JobClass, State, amount_of, units_of
-from scheduler.model import Grant, Privileged, Request
+from scheduler.model import Grant, NodeState, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
 from scheduler.placement.headroom import USABLE
@@ -53,7 +54,7 @@ class Trial:
         self._windows = [window for window in state.reservations if window.end > now]
         self._shut: dict[float, frozenset[int]] = {}
         self._limited: dict[Account, bool] = {}
-        self._over: dict[tuple[float, int, int], Counter[Account]] = {}
+        self._over: dict[tuple[float, int, int], dict[Account, tuple[int, int]]] = {}
 
     def __enter__(self) -> Self:
         self._mark = self.cluster.mark()
@@ -138,40 +139,85 @@ class Trial:
     def _has_limits(self, account: Account) -> bool:
         found = self._limited.get(account)
         if found is None:
-            found = self._limited[account] = self.accounts.allowed_ever(account) < UNLIMITED
+            accounts = self.accounts
+            found = accounts.allowed_ever(account) < UNLIMITED or accounts.is_kept_short(account)
+            self._limited[account] = found
         return found
 
     def _allowed_at(self, at: float, account: Account, amount: int, others: Sequence[tuple[Account, int]]) -> bool:
-        """Whether limits allow an amount at a time, given the others and the jobs that run then."""
+        """Whether limits, and what is kept for others, allow an amount at a time, given the others and the jobs that
+        run then."""
+        if not self.accounts.is_kept_short(account):
+            return self._leaves_at(at, amount, others, lambda: self.accounts.allowed(account))
+        with self._capacity_at(at):
+            return self._leaves_at(at, amount, others, lambda: self.accounts.room(account))
+
+    def _leaves_at(
+        self, at: float, amount: int, others: Sequence[tuple[Account, int]], left: Callable[[], int]
+    ) -> bool:
         for those, units in others:
             self.accounts.add(those, Amount(units))
-        found = self.accounts.allowed(account) >= amount
+        found = left() >= amount
         if not found:
             over = self._over_by(at)
-            for those, units in over.items():
-                self.accounts.remove(those, Amount(units))
-            found = self.accounts.allowed(account) >= amount
-            for those, units in over.items():
-                self.accounts.add(those, Amount(units))
+            for those, (units, unusable) in over.items():
+                self.accounts.remove(those, Amount(units, unusable=unusable))
+            found = left() >= amount
+            for those, (units, unusable) in over.items():
+                self.accounts.add(those, Amount(units, unusable=unusable))
         for those, units in others:
             self.accounts.remove(those, Amount(units))
         return found
 
-    def _over_by(self, at: float) -> Counter[Account]:
-        """Units by account of jobs that run or start in this trial and will have ended by then."""
+    @contextmanager
+    def _capacity_at(self, at: float) -> Iterator[None]:
+        """Lets the trees see the nodes that are capacity at a time, and what runs now on those that are not."""
+        state, accounts = self.state, self.accounts
+        now, then = state.shut(self.now), state.shut(at)
+        if now == then:
+            yield
+            return
+        moved: list[tuple[Account, Amount, Amount]] = []
+        for node in now ^ then:
+            for job_id in state.on_node.get(node, ()) if self.cluster.states[node] in USABLE else ():
+                units = units_of([grant for grant in self.grants(job_id) if grant.node == node])
+                here, away = Amount(units), Amount(units, unusable=units)
+                moved.append((state.running[job_id].kind.account, *((here, away) if node in then else (away, here))))
+        for account, before, after in moved:
+            accounts.remove(account, before)
+            accounts.add(account, after)
+        mark = self.cluster.mark()
+        self.cluster.shut_nodes(then)
+        accounts.set_capacity(*state.capacity())
+        self.cluster.rollback(mark)
+        try:
+            yield
+        finally:
+            for account, before, after in moved:
+                accounts.remove(account, after)
+                accounts.add(account, before)
+            accounts.set_capacity(*state.capacity())
+
+    def _over_by(self, at: float) -> Mapping[Account, tuple[int, int]]:
+        """Units by account of jobs that run or start in this trial and will have ended by then, and of them those on
+        nodes that are no capacity then."""
         key = (at, len(self.started_units), len(self.changed))
         found = self._over.get(key)
         if found is None:
-            found = self._over[key] = Counter()
+            found, shut = {}, self.state.shut(at)
+            self._over[key] = found
+            lost = [node in shut or state not in USABLE for node, state in enumerate(self.cluster.states)]
             for end, job_id in self.state.ends:
                 if end > at:
                     break
-                running, left = self.state.running[job_id], self.changed.get(job_id)
-                units = running.units if left is None else sum(sum(grant.units) for grant in left)
-                found[running.kind.account] += units
-            for end, account, units in self.started_units:
+                account, grants = self.state.running[job_id].kind.account, self.grants(job_id)
+                units, unusable = found.get(account, (0, 0))
+                away = units_of([grant for grant in grants if lost[grant.node]])
+                found[account] = units + units_of(grants), unusable + away
+            for end, account, started in self.started_units:
                 if end <= at:
-                    found[account] += units
+                    units, unusable = found.get(account, (0, 0))
+                    found[account] = units + started, unusable
         return found
 
     # Placement
@@ -209,9 +255,17 @@ class Trial:
             self._hold(promise)
         grants = place_gang(self.cluster, request, replicas, self.state.placement)
         self.cluster.rollback(mark)
-        self.kept_back = grants is None
+        self.kept_back = grants is None and (not self.cluster.shut or self._fits_unshut(request, replicas))
         self._take(grants, request)
         return grants
+
+    def _fits_unshut(self, request: Request, replicas: int) -> bool:
+        """Whether it fits without windows and promises, with what pools keep free then."""
+        mark = self.cluster.mark()
+        self.cluster.shut_nodes(frozenset())
+        grants = place_gang(self.cluster, request, replicas, self.state.placement)
+        self.cluster.rollback(mark)
+        return grants is not None
 
     def place_within(
         self, request: Request, replicas: int, tenant: str, until: float, units: int, entitled: bool = False
@@ -262,6 +316,17 @@ class Trial:
     def windows_for(self, tenant: str, until: float) -> list[Reservation]:
         """Windows that close nodes to the tenant before then."""
         return [window for window in self._windows if window.start < until and tenant not in window.tenants]
+
+    def closed_now(self, tenant: str) -> Mapping[int, NodeState]:
+        """Available nodes that windows close to the tenant now, with the state that they are in for it."""
+        shut = self.state.shut(self.now)
+        return {
+            node: "maintenance" if node in shut else "reserved"
+            for window in self._windows
+            if window.start <= self.now and tenant not in window.tenants
+            for node in window.nodes
+            if self.cluster.open[node]
+        }
 
     def settle(self, grants: Sequence[Grant], request: Request, until: float) -> None:
         """Keeps taken grants: consumes what promises leave over, if the grants last that long."""

@@ -79,7 +79,7 @@ class QuotaTree:
     capacity leave the root nothing; what they then are worth is decided by placement.   unusable: units held on nodes
     that left the capacity. A holder has them, and nobody else could: they count as held, and as capacity, until they
     are given back.   short: how much less there is than is guaranteed; who holds something elsewhere bears it (`lose`).
-    level: what its branches are (tenant or queue), for messages.
+    keeps_some: whether a tenant does not lend all.   level: what its branches are (tenant or queue), for messages.
     """
 
     def __init__(
@@ -132,6 +132,7 @@ class QuotaTree:
         self.root.settle()
         self._lent = self.root.subtree
         self._guaranteed = sum(child.subtree for child in self.root.children)
+        self.keeps_some = any(branch.local for branch in self._branches.values())
         self._settle_root()
 
     def _settle_root(self) -> None:

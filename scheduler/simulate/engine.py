@@ -1,8 +1,8 @@
 """Discrete-event simulation of the scheduling state: arrivals, ends, and instants at which windows begin or end.
 
 Virtual time jumps from one instant to the next. All events of an instant are applied first, ends before arrivals; then
-a cycle runs, and another if it preempted a job, which waits again. Arrivals are read one by one, and ended jobs are
-forgotten.
+a cycle runs, and others until one decides nothing, as in the live loop. Arrivals are read one by one, and ended jobs
+are forgotten.
 """
 
 from __future__ import annotations
@@ -187,16 +187,18 @@ class Simulation:
         for one in self.book.core.unused(self.now):
             self.book.core.give_back(one.name, one.start, self.now)
         for repeated in range(MOST_CYCLES):
-            if repeated:
-                self.now = round(self.now + CYCLE_SECONDS, 3)
-            self._last_cycle, self._due = self.now, False
-            plan = self.book.core.plan(self.now)
+            at = round(self.now + CYCLE_SECONDS, 3) if repeated else self.now
+            plan = self.book.core.plan(at)
             self.cycles += 1
-            self.book.decide(plan, self.now, self._number())
+            if repeated and not plan.actions:
+                break
+            self.now = self._last_cycle = at
+            self._due = False
+            self.book.decide(plan, at, self._number())
             for action in plan.actions:
                 self._carry_out(action)
-            if not any(isinstance(action, Preempt) for action in plan.actions):
-                break  # no further job waits
+            if not plan.actions:
+                break
 
     def _carry_out(self, action: Start | Preempt | Resize) -> None:
         """Does at once what a live executor would do: stop and free, launch, resize."""

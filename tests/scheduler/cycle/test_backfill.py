@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation
-from scheduler.model import Queue, Request, Start
+from scheduler.model import Queue, Request, Start, Tenant
 from tests.draws import keep_seed
 from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, run, started
 
@@ -300,3 +300,37 @@ def test_expected_starts_are_those_of_the_jobs_whose_turn_is_next_at_every_insta
             reckoned = {name: at - now for (name, _), at in zip(queue, starts, strict=False)}
             first = dict(islice(reckoned.items(), max(most, 100 if promises is None else promises)))
             assert expected_starts(plan, [name for name, _ in queue]) == first, f"at {now}"
+
+
+@pytest.mark.parametrize("ends", [None, 100])
+def test_what_quotas_keep_from_a_job_is_promised_to_it_by_nobody(ends: float | None) -> None:
+    """Who cannot be preempted gets only what nobody else is guaranteed: as long as that is held, or for ever, it keeps
+    no place from others."""
+    tenants = [Tenant("a", guaranteed=8), Tenant("b"), Tenant("c")]
+    state = core(nodes(2), tenants)
+    decide(state, 0, job("a1", gpus=8, limit=50), job("b1", "b", gpus=8, preemptible=False, limit=ends))
+    plan = decide(state, 1, job("firm", "b", gpus=8, at=1, preemptible=False))
+    assert dict(plan.expected) == ({} if ends is None else {"firm": ends})
+    assert "ExpectedStart" not in codes(plan, "firm") or ends is not None
+    decide(state, 2, job("borrows", "c", gpus=8, at=2, limit=20))
+    state.end("a1", 50, True)
+    assert started(decide(state, 50)) == ["borrows"]
+
+
+def test_a_job_that_can_never_start_keeps_no_place_that_became_free() -> None:
+    state = core(nodes(1), [Tenant("a", guaranteed=8), Tenant("b"), Tenant("c")])
+    decide(state, 0, job("a1", gpus=8, limit=50))
+    decide(state, 1, job("firm", "b", gpus=8, at=1, preemptible=False))
+    decide(state, 2, job("borrows", "c", gpus=8, at=2))
+    state.end("a1", 50, True)
+    assert started(decide(state, 50)) == ["borrows"]
+
+
+def test_what_a_tenant_does_not_lend_is_promised_to_nobody_else() -> None:
+    state = core(nodes(2), [Tenant("a", guaranteed=16, lending_limit=0), Tenant("b")])
+    decide(state, 0, job("a1", gpus=8, replicas=2, limit=50))
+    assert not decide(state, 1, job("b1", "b", gpus=8, at=1)).expected
+    decide(state, 2, job("a2", gpus=8, at=2, limit=100))
+    state.end("a1", 50, True)
+    assert started(decide(state, 50)) == ["a2"]
+    assert not decide(state, 51).expected

@@ -87,6 +87,15 @@ def test_reserved_devices_are_its_own_whatever_its_limit() -> None:
     assert started(decide(state, 1, job("any", request=WHOLE, at=1, limit=20))) == ["any"]
 
 
+def test_a_short_job_starts_before_a_window_on_the_small_device_that_a_long_one_of_its_class_may_not_have() -> None:
+    window = Reservation("firmware", 50, 100, frozenset({1}), kind="maintenance")
+    state = core(mixed("H100 H100", "T4"), [Tenant("a", limit=10)], reservations=[window])
+    decide(state, 0, job("large", request=Request(1, models=frozenset({"H100"}))))
+    plan = decide(state, 1, job("long", request=WHOLE, at=1), job("short", request=WHOLE, at=2, limit=20))
+    assert started(plan) == ["short"]
+    assert plan.waiting["long"][0].text == "would fit, but it is kept for firmware"
+
+
 def drawn(dice: random.Random) -> tuple[list[Node], list[Tenant]]:
     nodes = mixed(*(" ".join([dice.choice(["T4", "T4", "A30", "H100"])] * dice.randint(1, 3)) for _ in range(3)))
     if dice.random() < 0.3:

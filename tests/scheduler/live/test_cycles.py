@@ -17,12 +17,15 @@ import pytest
 
 from collectors.readings import Row
 from scheduler.live.service import RefusedError
+from scheduler.model import Job, Request
 from scheduler.records.cycles import decisive
 from scheduler.records.log import Entry
 from scheduler.records.restore import CYCLES, replays
 from scheduler.settings import parse_settings
+from scheduler.setup import setup_of
+from scheduler.simulate.run import simulate
 from tests.scheduler.cycle.test_worlds import seeds
-from tests.scheduler.live.living import Living, Slow
+from tests.scheduler.live.living import SETTINGS, Living, Slow
 from warehouse.errors import LedgerError
 
 HOLDING = ("running", "stopping")
@@ -290,6 +293,58 @@ def test_settings_that_came_before_the_first_job_are_as_those_of_the_start(tmp_p
                     step(of)
                 of.settle()
             assert happened(changed) == happened(steady), f"history {seed}, step {number}"
+
+
+def test_a_window_that_new_settings_brought_lasts_whether_killed_or_not(tmp_path: Path) -> None:
+    """Nobody waited when it began, so that the log has no cycle of that time."""
+    window = {"nodes": ["p-0"], "start": "1970-01-01T00:16:30Z", "end": "1970-01-01T00:30:00Z", "kind": "maintenance"}
+    tenants = [{"name": "vision", "guaranteed": 4}, {"name": "speech"}]
+    before, after = (
+        SETTINGS | {"tenants": tenants, "reservations": [{"name": name, **window, **other}]}
+        for name, other in (("first", {}), ("second", {"nodes": ["p-1"], "start": "1970-01-01T00:16:50Z"}))
+    )
+    for is_killed in (False, True):
+        living = Living(tmp_path / str(is_killed), before)
+        living.submit("short", 1)
+        living.settle()
+        living.service.finish("short", True, "tester")
+        living.now += 5
+        living.configure(parse_settings(after))
+        living.settle()
+        living.now += 10
+        living.settle()
+        if is_killed:
+            living.restart()
+        living.submit("firm", 4, "speech", preemptible=False)
+        living.settle()
+        assert living.status("firm") == "pending", f"killed: {is_killed}"
+
+
+def test_simulated_or_live_who_just_started_gives_way_at_once(tmp_path: Path) -> None:
+    """In a queue by age the older job starts, and the next cycle takes it back for a higher priority."""
+    settings = {
+        "pools": [{"name": "p", "nodes": 1, "devices": 4, "model": "A100"}],
+        "queues": [{"name": "batch", "policy": "fifo"}],
+    }
+    more = {"holds": {"preemptible": False}, "older": {}, "high": {"priority": 1}}
+    living = Living(tmp_path, settings)
+    for name, others in more.items():
+        living.submit(name, **others)
+        living.settle()
+        living.now += 1
+    living.now = 1010.0
+    living.service.finish("holds", True, "tester")
+    living.settle()
+    assert (living.status("older"), living.status("high")) == ("pending", "running")
+    jobs = [
+        Job(name, "vision", "batch", Request(4), 1000.0 + number, run_time=10, **others)  # type: ignore[arg-type]
+        for number, (name, others) in enumerate(more.items())
+    ]
+    rows: list[Row] = []
+    parsed = parse_settings(settings)
+    simulate(jobs, setup_of("s", parsed, parsed.nodes()), emit=lambda _, found: rows.extend(found))
+    began = [row["ts"].timestamp() for row in rows if (row.get("workload_id"), row.get("event")) == ("high", "started")]
+    assert began[0] == pytest.approx(1010, abs=0.1)
 
 
 def happened(living: Living) -> list[Row]:

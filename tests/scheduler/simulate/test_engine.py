@@ -156,11 +156,13 @@ def test_checkpoints_count_from_the_start_whatever_size_it_has_had_since() -> No
         job("high", 70, 10, 8, priority=1),
     ]
     ran = Ran(jobs, Growing(NODES, preempts=True))
-    # Saved at 60: 10 s of one replica and 50 of two; of 200 replica-seconds 90 are left when one starts again at 80.
+    # Saved at 60: 10 s of one replica and 50 of two; of 200 replica-seconds 90 are left when one starts again at 80,
+    # and another with the next cycle.
     assert ran.life("elastic")[2:] == [
         ("resized", 10),
         ("preempted", 70),
         ("submitted", 70),
         ("started", 80),
-        ("finished", 170),
+        ("resized", 80.001),
+        ("finished", 125.001),
     ]
