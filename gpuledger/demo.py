@@ -132,6 +132,7 @@ def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) ->
     proof = prove_books(store, steps)
     period = _month_before(story.watched_from)
     invoices = _invoice(store, period, folder, steps)
+    _plan(store, period, steps)
     _watch(store, story, steps)
     return _summed(store, story, period, proof, invoices, folder)
 
@@ -278,6 +279,18 @@ def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[I
             step.update(number, len(invoices), f"{number:,} of {len(invoices):,}")
         step.update(detail=f"{len(invoices):,} issued, as PDF, HTML, JSON and CSV")
     return invoices
+
+
+def _plan(store: Store, period: Period, steps: Steps) -> None:
+    from billing.accounts.budgets import State, budget_states
+    from billing.periods import month_name
+    from gpuledger.demo_accounts import set_budgets
+
+    with steps.step("Budgets") as step:
+        set_budgets(store, period)
+        states = budget_states(store, month_name(period, str(ZONE)), datetime.now(UTC))
+        over = [one.tenant for one in states if one.state is State.over]
+        step.update(detail=f"{len(states)} tenants have one; exceeded by {', '.join(over) or 'nobody'}")
 
 
 def _watch(store: Store, story: Story, steps: Steps) -> None:

@@ -1,0 +1,59 @@
+"""What the demo has to show, as a person finds it with commands."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gpuledger import demo
+from gpuledger.steps import Steps
+from tests.gpuledger.running import run
+from tests.stores import fresh_store
+
+WATCHED = datetime(2026, 11, 2, 10, 23, tzinfo=demo.ZONE)
+"""When the small demo of these tests was first watched; it invoiced October, of which it has a day."""
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A small demo, made twice as one that is started again: its store's URL, and the folder of its documents."""
+    folder = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("PAST", "BEFORE_THE_MONTH"):
+            patch.setattr(demo, name, timedelta(days=1))
+        patch.setattr(demo, "FLEET", {"days": 3, "scale": 0.2, "interval_seconds": 600})
+        store = fresh_store(folder / "store")
+        steps = Steps(Console(file=io.StringIO()), threading.Event())
+        for started in (WATCHED, WATCHED + timedelta(hours=3)):
+            assert demo.build(store, 7, folder / "invoices", steps, started).proof.balanced
+        store.close()
+    yield f"chdb://{folder / 'store'}", folder / "invoices"
+
+
+def answered(made: tuple[str, Path], command: str, *more: str) -> Any:
+    """What a command answers as JSON."""
+    done = run(command, *more, "--store", made[0], "--format", "json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_the_books_of_the_demo_verify(made: tuple[str, Path]) -> None:
+    assert run("verify", "--store", made[0]).exit_code == 0
+
+
+def test_a_tenant_exceeds_its_budget_and_an_alert_says_so(made: tuple[str, Path]) -> None:
+    states = {row["tenant"]: row for row in answered(made, "budget status --period 2026-10")["budgets"]}
+    assert {name: row["state"] for name, row in states.items()} == {"nlp": "over", "vision": "warning", "physics": "ok"}
+    assert float(states["nlp"]["percent"]) > 100
+    fired = answered(made, "alerts list")
+    assert "nlp" in {row["labels"]["tenant"] for row in fired if row["rule"] == "budget-threshold"}
+    assert len(answered(made, "budget list")) == 6
