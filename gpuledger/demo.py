@@ -100,6 +100,7 @@ class Demo:
     """What the demo produced: the ledger of its whole time, its verification, the invoiced month, the issued invoices
     and the folder of their files.
 
+    after: the credit note on one of them, and drafts that correct them.
     firing: alerts that fire.   missed, promised: series of objectives, and how many of them are missed.
     """
 
@@ -108,6 +109,7 @@ class Demo:
     proof: VerifyReport
     month: str
     invoices: list[Invoice]
+    after: list[Invoice]
     folder: Path
     refused: int
     quarantined: int
@@ -129,12 +131,13 @@ def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) ->
         _ingest(store, story, steps)
         _price(store, story.plan, steps)
     close_books(store, steps)
-    proof = prove_books(store, steps)
     period = _month_before(story.watched_from)
     invoices = _invoice(store, period, folder, steps)
+    after = _correct(store, story, period, folder, steps)
+    proof = prove_books(store, steps)
     _plan(store, period, steps)
     _watch(store, story, steps)
-    return _summed(store, story, period, proof, invoices, folder)
+    return _summed(store, story, period, proof, invoices, after, folder)
 
 
 def _closable(at: datetime) -> datetime:
@@ -281,6 +284,25 @@ def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[I
     return invoices
 
 
+def _correct(store: Store, story: Story, period: Period, folder: Path, steps: Steps) -> list[Invoice]:
+    """What comes after the invoices: a credit note, and drafts that correct the month for what was reported late."""
+    from billing.close import close
+    from billing.documents.invoice_files import write_invoice
+    from gpuledger.demo_accounts import corrected, credit_note, report_outage
+
+    with steps.step("Correct") as step:
+        step.update(detail="closing again, with a late record")
+        if report_outage(store, period, f"{story.source}, late"):
+            close(store, now=datetime.now(UTC))
+        note, drafts = credit_note(store, period), corrected(store, period)
+        after = [*([note] if note else []), *drafts]
+        for document in after:
+            write_invoice(document, folder)
+        named = ", ".join(draft.tenant for draft in drafts) or "none"
+        step.update(detail=f"a late record corrects the invoices of {named}; {1 if note else 0} credit note issued")
+    return after
+
+
 def _plan(store: Store, period: Period, steps: Steps) -> None:
     from billing.accounts.budgets import State, budget_states
     from billing.periods import month_name
@@ -320,7 +342,13 @@ def _firing(store: Store) -> int:
 
 
 def _summed(
-    store: Store, story: Story, period: Period, proof: VerifyReport, invoices: list[Invoice], folder: Path
+    store: Store,
+    story: Story,
+    period: Period,
+    proof: VerifyReport,
+    invoices: list[Invoice],
+    after: list[Invoice],
+    folder: Path,
 ) -> Demo:
     from alerts.slo.status import slo_status
     from billing.ledger_report import ledger_report
@@ -333,6 +361,7 @@ def _summed(
         proof=proof,
         month=f"{period.end.astimezone(ZONE) - timedelta(days=1):%B %Y}",
         invoices=invoices,
+        after=after,
         folder=folder,
         refused=kept_out["refused"],
         quarantined=kept_out["quarantined"],

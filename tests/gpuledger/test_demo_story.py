@@ -57,3 +57,26 @@ def test_a_tenant_exceeds_its_budget_and_an_alert_says_so(made: tuple[str, Path]
     fired = answered(made, "alerts list")
     assert "nlp" in {row["labels"]["tenant"] for row in fired if row["rule"] == "budget-threshold"}
     assert len(answered(made, "budget list")) == 6
+
+
+def test_a_late_record_corrects_an_invoice_on_the_next_draft(made: tuple[str, Path]) -> None:
+    invoices = {row["number"]: row for row in answered(made, "invoice list")}
+    drafts = [json.loads(path.read_text()) for path in made[1].glob("draft-2026-11-*.json")]
+    assert drafts
+    for draft in drafts:
+        tenant = draft["tenant"]
+        lines = [line for line in draft["lines"] if line["charge_class"] == "Correction"]
+        assert {invoices[line["reference"]["invoice"]]["tenant"] for line in lines} == {tenant}
+        assert sum(float(line["amount"]) for line in lines) < 0
+        (change,) = draft["changes"]
+        assert change["month"] == "2026-10"
+        assert change["allocations"] > 0
+        (asked,) = answered(made, "invoice draft --period 2026-11", "--tenant", tenant)
+        assert [line for line in asked["lines"] if line["charge_class"] == "Correction"] == lines
+
+
+def test_a_credit_note_stands_beside_the_invoices(made: tuple[str, Path]) -> None:
+    (note,) = [row for row in answered(made, "invoice list") if row["status"] == "credit note"]
+    assert note["tenant"] == "physics-lab"
+    assert float(note["total"]) < 0
+    assert {path.suffix for path in made[1].glob(f"{note['number']}-*")} == {".pdf", ".html", ".json", ".csv"}
