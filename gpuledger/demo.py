@@ -48,6 +48,7 @@ OVERLAP = timedelta(minutes=15)
 """How much is written again when a demo continues: records are up to ten minutes late."""
 PARTIES = Path(__file__).parent / "demo_parties.yaml"
 OBJECTIVES = Path(__file__).parent / "demo_objectives.yaml"
+ENERGY = Path(__file__).parent / "demo_energy.yaml"
 SOURCE = re.compile(r"simulated fleet, seed (\d+), (\S+) to (\S+)")
 FIRST_ALERTS = timedelta(minutes=30)
 """How long before its start alert rules are evaluated."""
@@ -100,7 +101,8 @@ class Demo:
     """What the demo produced: the ledger of its whole time, its verification, the invoiced month, the issued invoices
     and the folder of their files.
 
-    after: the credit note on one of them, and drafts that correct them.
+    after: the credit note on one of them, and drafts that correct them.   emissions: the energy report's total of the
+    month.
     firing: alerts that fire.   missed, promised: series of objectives, and how many of them are missed.
     """
 
@@ -110,6 +112,7 @@ class Demo:
     month: str
     invoices: list[Invoice]
     after: list[Invoice]
+    emissions: Mapping[str, Any]
     folder: Path
     refused: int
     quarantined: int
@@ -257,6 +260,7 @@ def _ingest(store: Store, story: Story, steps: Steps) -> None:
 
 
 def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
+    from billing.energy.settings import apply_energy_settings, load_energy_settings
     from billing.parties.applied import apply_parties
     from billing.parties.details import load_parties
     from billing.rates import apply_rate_card, parse_rate_card
@@ -267,6 +271,7 @@ def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
         now = datetime.now(UTC)
         version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=now)
         apply_parties(store, load_parties(PARTIES), author="demo", reason="the demo's addresses", now=now)
+        apply_energy_settings(store, load_energy_settings(ENERGY), author="demo", reason="the demo's grid", now=now)
         step.update(detail=f"rate card {version}, {len(card.rates)} rates in {card.currency}")
 
 
@@ -351,6 +356,7 @@ def _summed(
     folder: Path,
 ) -> Demo:
     from alerts.slo.status import slo_status
+    from billing.energy.report import energy_report
     from billing.ledger_report import ledger_report
 
     promised = slo_status(store, story.watched_from)
@@ -362,6 +368,7 @@ def _summed(
         month=f"{period.end.astimezone(ZONE) - timedelta(days=1):%B %Y}",
         invoices=invoices,
         after=after,
+        emissions=energy_report(store, period, ["tenant"]).total,
         folder=folder,
         refused=kept_out["refused"],
         quarantined=kept_out["quarantined"],

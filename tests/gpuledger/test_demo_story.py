@@ -80,3 +80,12 @@ def test_a_credit_note_stands_beside_the_invoices(made: tuple[str, Path]) -> Non
     assert note["tenant"] == "physics-lab"
     assert float(note["total"]) < 0
     assert {path.suffix for path in made[1].glob(f"{note['number']}-*")} == {".pdf", ".html", ".json", ".csv"}
+
+
+def test_the_month_has_its_carbon(made: tuple[str, Path]) -> None:
+    report = answered(made, "energy --period 2026-10 --by tenant")
+    total = {name: float(value) for name, value in report["total"].items()}
+    assert total["kwh_without_intensity"] == 0
+    assert total["kgco2e"] == pytest.approx(0.344 * 1.28 * total["kwh"])
+    assert {row["tenant"] for row in report["rows"]} >= {"nlp", "vision", "physics"}
+    assert all(float(row["kgco2e"]) > 0 for row in report["rows"])
