@@ -52,6 +52,8 @@ ENERGY = Path(__file__).parent / "demo_energy.yaml"
 SOURCE = re.compile(r"simulated fleet, seed (\d+), (\S+) to (\S+)")
 FIRST_ALERTS = timedelta(minutes=30)
 """How long before its start alert rules are evaluated."""
+DISTURBED = timedelta(days=3)
+"""For how long before its start interference is measured; a day takes more than a second."""
 
 
 @dataclass(frozen=True)
@@ -323,6 +325,8 @@ def _plan(store: Store, period: Period, steps: Steps) -> None:
 def _watch(store: Store, story: Story, steps: Steps) -> None:
     """The server's minutely jobs, for the last hours before the demo is served."""
     from alerts.evaluate import DELAY, evaluate
+    from alerts.interference.measure import measure as measure_interference
+    from alerts.interference.settings import Settings
     from alerts.rule_files import load_rules
     from alerts.slo.applied import apply_objectives
     from alerts.slo.measure import measure
@@ -333,6 +337,8 @@ def _watch(store: Store, story: Story, steps: Steps) -> None:
         apply_objectives(store, load_objectives(OBJECTIVES), "demo", "the demo's promises", now)
         step.update(detail="measuring objectives")
         measure(store, story.watched_from, now)
+        step.update(detail="measuring interference")
+        measure_interference(store, story.watched_from, Settings(history=DISTURBED), now)
         step.update(detail="evaluating alert rules")
         # All of it has just arrived, which would look like agents that lag behind.
         rules = [rule for rule in load_rules() if rule.name != "delivery-lag"]

@@ -20,7 +20,6 @@ from tests.stores import fresh_store
 
 WATCHED = datetime(2026, 11, 2, 10, 23, tzinfo=demo.ZONE)
 """When the small demo of these tests was first watched; it invoiced October, of which it has a day."""
-Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
     with pytest.MonkeyPatch.context() as patch:
         for name in ("PAST", "BEFORE_THE_MONTH"):
             patch.setattr(demo, name, timedelta(days=1))
-        patch.setattr(demo, "FLEET", {"days": 3, "scale": 0.2, "interval_seconds": 600})
+        patch.setattr(demo, "FLEET", {"days": 3, "scale": 0.2})
         store = fresh_store(folder / "store")
         steps = Steps(Console(file=io.StringIO()), threading.Event())
         for started in (WATCHED, WATCHED + timedelta(hours=3)):
@@ -89,3 +88,15 @@ def test_the_month_has_its_carbon(made: tuple[str, Path]) -> None:
     assert total["kgco2e"] == pytest.approx(0.344 * 1.28 * total["kwh"])
     assert {row["tenant"] for row in report["rows"]} >= {"nlp", "vision", "physics"}
     assert all(float(row["kgco2e"]) > 0 for row in report["rows"])
+
+
+def test_a_neighbour_disturbs_another_again_and_again(made: tuple[str, Path]) -> None:
+    span = (
+        "since = toDateTime64('2026-10-30 00:00:00', 3, 'UTC'), until = toDateTime64('2026-11-03 00:00:00', 3, 'UTC')"
+    )
+    found = answered(made, "sql", f"SELECT * FROM interference_episodes({span}) WHERE grade = 'measured'")
+    episodes = found["data"]
+    assert len(episodes) > 5
+    assert {(row["identity"], row["tenant"]) for row in episodes} == {("tutor", "physics-lab")}
+    assert {name for row in episodes for name in row["neighbour_identities"]} == {"transcription"}
+    assert all(row["mean_slowdown"] == pytest.approx(1.45, abs=0.05) for row in episodes)
