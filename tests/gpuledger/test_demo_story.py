@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -100,3 +101,22 @@ def test_a_neighbour_disturbs_another_again_and_again(made: tuple[str, Path]) ->
     assert {(row["identity"], row["tenant"]) for row in episodes} == {("tutor", "physics-lab")}
     assert {name for row in episodes for name in row["neighbour_identities"]} == {"transcription"}
     assert all(row["mean_slowdown"] == pytest.approx(1.45, abs=0.05) for row in episodes)
+
+
+def test_quota_is_borrowed_and_called_back_and_fragments_are_counted(made: tuple[str, Path]) -> None:
+    taken = "SELECT count() AS n FROM v_events WHERE event = 'preempted' AND reason = 'ReclaimLentQuota'"
+    assert answered(made, "sql", taken)["data"][0]["n"] > 0
+    reported = (
+        "SELECT ts, tenant, metric, value FROM service_levels WHERE service = 'scheduler'"
+        " AND (metric LIKE 'tenant_%' OR metric = 'fragmented_gpus')"
+    )
+    at: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for row in answered(made, "sql", reported)["data"]:
+        at[row["ts"]][row["tenant"], row["metric"].split(",")[0]] = row["value"]
+    pool = '{pool="a100"'
+    assert any(
+        values[tenant, f"tenant_held_gpus{pool}"] > values[tenant, f"tenant_guaranteed_gpus{pool}"] > 0
+        for values in at.values()
+        for tenant in ("physics", "vision", "nlp", "研发一部")
+    )
+    assert any(values["", "fragmented_gpus"] > 0 for values in at.values())
