@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -51,7 +51,7 @@ class Holding:
 
 @dataclass(eq=False)
 class Allocation:
-    """One attempt of a job. since_ms: when it got the slots that it holds now."""
+    """One attempt of a job, named after it. since_ms: when it got the slots that it holds now."""
 
     allocation_id: str
     workload_id: str
@@ -160,6 +160,7 @@ class _Cluster:
         self.slots_of: dict[int, list[Slot]] = defaultdict(list)
         self.agenda: list[tuple[int, int, Callable[[int], None]]] = []
         self.numbers = 40_000
+        self.attempts: Counter[str] = Counter()
         self.asked = 0
         for slot in slots(plan, fleet):
             self.slots_of[slot.device].append(slot)
@@ -203,10 +204,12 @@ class _Cluster:
 
     def submit(self, job: Job, now: int, again: Mapping[str, str] | None = None) -> None:
         self.numbers += 1
-        uid = self.plan.identifier(f"allocation/{self.numbers}")
+        self.attempts[job.name] += 1
+        attempt = self.attempts[job.name]
+        pod = job.name if attempt == 1 else f"{job.name}-retry-{attempt - 1}"
         slurm = self.source(job) == "slurm"
         allocation = Allocation(
-            str(self.numbers) if slurm else uid, f"slurm-{self.numbers}" if slurm else uid, job, began_ms=now
+            str(self.numbers) if slurm else pod, f"slurm-{self.numbers}" if slurm else pod, job, began_ms=now
         )
         self.tell(now, allocation, "submitted", **(again or {"actor": job.actor}))
         if job.rejected:
@@ -427,9 +430,9 @@ class _Cluster:
             for number, share in enumerate(SHARES):
                 start = self.plan.start_ms + (12 + 5 * number) * MINUTE + 250 * place
                 if place != places[-1] or number == 0:
-                    self.serve(share, place, f"share-{share[0]}-{place}", start)
+                    self.serve(share, place, f"{share[-1]}-{place - places[0]}", start)
         for number, start in enumerate(range(self.plan.start_ms + COMES_EVERY, self.plan.end_ms, COMES_EVERY)):
-            self.serve(SHARES[-1], places[-1], f"comes-{SHARES[-1][0]}-{number}", start, start + COMES_FOR)
+            self.serve(SHARES[-1], places[-1], f"{SHARES[-1][-1]}-burst-{number}", start, start + COMES_FOR)
 
     def serve(
         self, share: tuple[str, str, int, str], place: int, name: str, start: int, end: int | None = None
@@ -438,9 +441,8 @@ class _Cluster:
         tenant, project, units, _ = share
         actor = TENANTS[tenant][1][0]
         job = Job(name, SHARED_SERVICE, tenant, project, actor, start, None, 1, units=units)
-        uid = self.plan.identifier(name)
         slot = Slot(place, self.fleet.devices[place].node, SHARED_SERVICE.slot, units=units)
-        allocation = Allocation(uid, uid, job, (slot,), start, start, True)
+        allocation = Allocation(name, name, job, (slot,), start, start, True)
 
         def come(now: int) -> None:
             self.running[slot.kind].append(allocation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -120,3 +121,14 @@ def test_quota_is_borrowed_and_called_back_and_fragments_are_counted(made: tuple
         for tenant in ("physics", "vision", "nlp", "研发一部")
     )
     assert any(values["", "fragmented_gpus"] > 0 for values in at.values())
+
+
+def test_workloads_have_names_that_people_can_read(made: tuple[str, Path]) -> None:
+    found = answered(made, "sql", "SELECT DISTINCT workload_id, actor FROM v_events WHERE source != 'slurm'")["data"]
+    names = {row["workload_id"] for row in found}
+    assert len(names) > 50
+    assert {"notebook-1", "service-nlp-serving-0", "tutor-0", "transcription-burst-3"} <= names
+    by = {row["actor"] for row in found if row["actor"] in names}
+    assert by  # of preemptions: the workload that got the place
+    identifier = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
+    assert not [name for row in found for name in row.values() if identifier.search(name)]
