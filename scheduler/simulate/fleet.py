@@ -30,7 +30,8 @@ from scheduler.setup import WHOLE_GPUS, Setup
 REPORT_EVERY_MS = 600_000
 """Interval of the counts of pending jobs by reason."""
 ALL_AT_MINUTE = 50
-"""Of the hour, at which quotas and fragmentation are reported too: the last report before the hour is over."""
+"""Of the hour, at which quotas and fragmentation are reported too: the last report before the hour is over. From
+shortly before somebody watches, they are in each report."""
 QUOTAS: Mapping[str, Mapping[str, tuple[Fraction, Fraction | None]]] = {
     "a100": {
         **dict.fromkeys(("physics", "vision", "nlp", "研发一部"), (Fraction(1, 6), None)),
@@ -41,9 +42,12 @@ QUOTAS: Mapping[str, Mapping[str, tuple[Fraction, Fraction | None]]] = {
         "vision": (Fraction(1, 4), None),
         "platform": (Fraction(1, 12), Fraction(1, 4)),
     },
+    "l4": dict.fromkeys(
+        ("physics", "physics-lab", "vision", "nlp", "o'brien", "研发一部"), (Fraction(0), Fraction(1, 6))
+    ),
 }
 """By kind of slot and tenant: the parts of the slots that it is guaranteed, and that it may hold at most."""
-SHAPES = tuple((kind, devices) for kind in QUOTAS for devices in (1, 4, 8) if (kind, devices) != ("l40s", 8))
+SHAPES = (("a100", 1), ("a100", 4), ("a100", 8), ("l40s", 1), ("l40s", 4))
 """Of gangs whose largest size is reported."""
 SEARCH_EVERY_SECONDS = 600.0
 """Least time between two searches for victims, and between two computations of promises: most of the time that a month
@@ -79,21 +83,22 @@ class FleetScheduler:
         tenants = [*(Tenant(name) for name in TENANTS), *_quotas(slots_of)]
         self.core: Core = Setup("fleet", nodes, tenants, queues, policies).core([], plan.start_ms / 1000, explain=False)
         self._whole = sum(not found[0].partition_id for found in self._slots)
-        self._meter = Meter(nodes[: self._whole], tenants, queues, plan.start_ms / 1000)
+        self._partitioned = {slot.kind for found in self._slots for slot in found if slot.partition_id}
+        metered = [tenant for tenant in tenants if tenant.pool not in self._partitioned]
+        self._meter = Meter(nodes[: self._whole], metered, queues, plan.start_ms / 1000)
         self._fragmentation = Fragmentation(self.core.cluster, WHOLE_GPUS)
         self._gangs = [
             Request(devices=devices, pool=kind, models=frozenset({kind}))
             for kind, devices in SHAPES
             if kind in self._kinds
         ]
-        self._partitioned = {kind for kind in self._kinds if any(s.partition_id for s in self._where if s.kind == kind)}
         self._metered: set[str] = set()
         self._closed: set[Slot] = set()
         self._sequence = 0
         self._codes: dict[str, str] = {}
         self._cluster = plan.cluster
         self._reported: list[Row] = []
-        self._reported_until, self._end = plan.start_ms, plan.end_ms
+        self._reported_until, self._end, self._watched = plan.start_ms, plan.end_ms, plan.seen_ms - REPORT_EVERY_MS
         self.usable(list(self._where), False, plan.start_ms)
 
     def decides(self, kind: str) -> bool:
@@ -230,7 +235,8 @@ class FleetScheduler:
         while now - self._reported_until >= REPORT_EVERY_MS:
             self._reported_until += REPORT_EVERY_MS
             at = self._reported_until / 1000
-            found = [*waiting, *(self._gpus(at) if at // 60 % 60 == ALL_AT_MINUTE else [])]
+            in_full = at // 60 % 60 == ALL_AT_MINUTE or self._reported_until >= self._watched
+            found = [*waiting, *(self._gpus(at) if in_full else [])]
             self._reported += rows(found, self._cluster, at, REPORT_EVERY_MS / 1000)
 
     def _gpus(self, at: float) -> list[Series]:

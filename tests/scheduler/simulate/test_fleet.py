@@ -130,7 +130,9 @@ def test_guarantees_are_lent_and_called_back() -> None:
         pool = labels.split(",")[0]
         by_time[row["ts"]][name, row["tenant"], pool] = row["value"]
     full = {at: values for at, values in by_time.items() if ("held_gpus", "", "") in values}
-    assert {at.minute for at in full} == {ALL_AT_MINUTE}
+    *past, watched = sorted(full)
+    assert {at.minute for at in past} == {ALL_AT_MINUTE}
+    assert watched.timestamp() * 1000 == PLAN.end_ms
     borrowed = [
         values
         for values in full.values()
