@@ -76,7 +76,7 @@ SHARES = (
 )
 """Tenant, project, units (of ten) and name of services that share each L40S of the shared node; of its last one, the
 first service has the device for itself, except when the last comes for a while."""
-COMES_EVERY, COMES_FOR = 5 * HOUR, 80 * MINUTE
+COMES_EVERY, COMES_FOR = 5 * HOUR, 40 * MINUTE
 """Of the service that comes for a while; whole service-level intervals."""
 
 _FAILURES = (
