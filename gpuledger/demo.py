@@ -48,9 +48,12 @@ OVERLAP = timedelta(minutes=15)
 """How much is written again when a demo continues: records are up to ten minutes late."""
 PARTIES = Path(__file__).parent / "demo_parties.yaml"
 OBJECTIVES = Path(__file__).parent / "demo_objectives.yaml"
+ENERGY = Path(__file__).parent / "demo_energy.yaml"
 SOURCE = re.compile(r"simulated fleet, seed (\d+), (\S+) to (\S+)")
 FIRST_ALERTS = timedelta(minutes=30)
 """How long before its start alert rules are evaluated."""
+DISTURBED = timedelta(days=3)
+"""For how long before its start interference is measured; a day takes more than a second."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ class Demo:
     """What the demo produced: the ledger of its whole time, its verification, the invoiced month, the issued invoices
     and the folder of their files.
 
+    after: the credit note on one of them, and drafts that correct them.   emissions: the energy report's total of the
+    month.
     firing: alerts that fire.   missed, promised: series of objectives, and how many of them are missed.
     """
 
@@ -108,6 +113,8 @@ class Demo:
     proof: VerifyReport
     month: str
     invoices: list[Invoice]
+    after: list[Invoice]
+    emissions: Mapping[str, Any]
     folder: Path
     refused: int
     quarantined: int
@@ -129,11 +136,13 @@ def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) ->
         _ingest(store, story, steps)
         _price(store, story.plan, steps)
     close_books(store, steps)
-    proof = prove_books(store, steps)
     period = _month_before(story.watched_from)
     invoices = _invoice(store, period, folder, steps)
+    after = _correct(store, story, period, folder, steps)
+    proof = prove_books(store, steps)
+    _plan(store, period, steps)
     _watch(store, story, steps)
-    return _summed(store, story, period, proof, invoices, folder)
+    return _summed(store, story, period, proof, invoices, after, folder)
 
 
 def _closable(at: datetime) -> datetime:
@@ -253,6 +262,7 @@ def _ingest(store: Store, story: Story, steps: Steps) -> None:
 
 
 def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
+    from billing.energy.settings import apply_energy_settings, load_energy_settings
     from billing.parties.applied import apply_parties
     from billing.parties.details import load_parties
     from billing.rates import apply_rate_card, parse_rate_card
@@ -263,6 +273,7 @@ def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
         now = datetime.now(UTC)
         version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=now)
         apply_parties(store, load_parties(PARTIES), author="demo", reason="the demo's addresses", now=now)
+        apply_energy_settings(store, load_energy_settings(ENERGY), author="demo", reason="the demo's grid", now=now)
         step.update(detail=f"rate card {version}, {len(card.rates)} rates in {card.currency}")
 
 
@@ -280,9 +291,42 @@ def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[I
     return invoices
 
 
+def _correct(store: Store, story: Story, period: Period, folder: Path, steps: Steps) -> list[Invoice]:
+    """What comes after the invoices: a credit note, and drafts that correct the month for what was reported late."""
+    from billing.close import close
+    from billing.documents.invoice_files import write_invoice
+    from gpuledger.demo_accounts import corrected, credit_note, report_outage
+
+    with steps.step("Correct") as step:
+        step.update(detail="closing again, with a late record")
+        if report_outage(store, period, f"{story.source}, late"):
+            close(store, now=datetime.now(UTC))
+        note, drafts = credit_note(store, period), corrected(store, period)
+        after = [*([note] if note else []), *drafts]
+        for document in after:
+            write_invoice(document, folder)
+        named = ", ".join(draft.tenant for draft in drafts) or "none"
+        step.update(detail=f"a late record corrects the invoices of {named}; {1 if note else 0} credit note issued")
+    return after
+
+
+def _plan(store: Store, period: Period, steps: Steps) -> None:
+    from billing.accounts.budgets import State, budget_states
+    from billing.periods import month_name
+    from gpuledger.demo_accounts import set_budgets
+
+    with steps.step("Budgets") as step:
+        set_budgets(store, period)
+        states = budget_states(store, month_name(period, str(ZONE)), datetime.now(UTC))
+        over = [one.tenant for one in states if one.state is State.over]
+        step.update(detail=f"{len(states)} tenants have one; exceeded by {', '.join(over) or 'nobody'}")
+
+
 def _watch(store: Store, story: Story, steps: Steps) -> None:
     """The server's minutely jobs, for the last hours before the demo is served."""
     from alerts.evaluate import DELAY, evaluate
+    from alerts.interference.measure import measure as measure_interference
+    from alerts.interference.settings import Settings
     from alerts.rule_files import load_rules
     from alerts.slo.applied import apply_objectives
     from alerts.slo.measure import measure
@@ -293,6 +337,8 @@ def _watch(store: Store, story: Story, steps: Steps) -> None:
         apply_objectives(store, load_objectives(OBJECTIVES), "demo", "the demo's promises", now)
         step.update(detail="measuring objectives")
         measure(store, story.watched_from, now)
+        step.update(detail="measuring interference")
+        measure_interference(store, story.watched_from, Settings(history=DISTURBED), now)
         step.update(detail="evaluating alert rules")
         # All of it has just arrived, which would look like agents that lag behind.
         rules = [rule for rule in load_rules() if rule.name != "delivery-lag"]
@@ -307,9 +353,16 @@ def _firing(store: Store) -> int:
 
 
 def _summed(
-    store: Store, story: Story, period: Period, proof: VerifyReport, invoices: list[Invoice], folder: Path
+    store: Store,
+    story: Story,
+    period: Period,
+    proof: VerifyReport,
+    invoices: list[Invoice],
+    after: list[Invoice],
+    folder: Path,
 ) -> Demo:
     from alerts.slo.status import slo_status
+    from billing.energy.report import energy_report
     from billing.ledger_report import ledger_report
 
     promised = slo_status(store, story.watched_from)
@@ -320,6 +373,8 @@ def _summed(
         proof=proof,
         month=f"{period.end.astimezone(ZONE) - timedelta(days=1):%B %Y}",
         invoices=invoices,
+        after=after,
+        emissions=energy_report(store, period, ["tenant"]).total,
         folder=folder,
         refused=kept_out["refused"],
         quarantined=kept_out["quarantined"],

@@ -1,7 +1,8 @@
 """The scheduler's metrics in two forms: text that Prometheus scrapes, and rows of service_levels for SQL.
 
 Both are made from one list of series, so that a name means the same in both. In SQL, `service` is `scheduler` or
-`scheduler/QUEUE`; `tenant` and `quantile` are columns, and other labels are part of `metric`, in Prometheus' notation.
+`scheduler/QUEUE`; `tenant` and `quantile` are columns; other labels are part of `metric`, in Prometheus' notation. So
+is `tenant`, because its column is not part of the rows' key.
 """
 
 from __future__ import annotations
@@ -74,6 +75,13 @@ def _queues(meter: Meter) -> Iterator[Series]:
             yield Series("pending_units", "Device units that waiting jobs ask for", "gauge", units, labels)
 
 
+def quota_series(meter: Meter) -> list[Series]:
+    """Series of the tenants' accounts that have a guarantee or a limit, as of the meter's time."""
+    some = {(tenant, pool) for (tenant, pool), one in meter.accounts().items() if one.guaranteed or one.limit}
+    found = _tenants(meter)
+    return [one for one in found if one.value is not None and (one.labels["tenant"], one.labels["pool"]) in some]
+
+
 def _tenants(meter: Meter) -> Iterator[Series]:
     for (tenant, pool), account in sorted(meter.accounts().items()):
         labels = {"tenant": tenant, "pool": pool}
@@ -109,10 +117,16 @@ def _fleet(meter: Meter, fragmentation: Fragmentation, shapes: Sequence[Request]
     yield Series("fragmented_gpus", "GPUs that are idle and the demand cannot use", "gauge", rate.fragmented, {})
     text = "Jain's index of GPU-seconds received of those held or asked for, over tenants"
     yield Series("jain_ratio", text, "gauge", meter.jain(), {})
-    for shape in shapes:
-        text = "Replicas of the shape that could start together now"
-        count = largest_gang(fragmentation.cluster, shape)
-        yield Series("largest_gang_replicas", text, "gauge", count, {"shape": shape_name(shape)})
+    yield from shape_series(fragmentation.cluster, shapes)
+
+
+def shape_series(cluster: Cluster, shapes: Sequence[Request]) -> list[Series]:
+    """Series of the largest gang of each shape that could start now."""
+    text = "Replicas of the shape that could start together now"
+    return [
+        Series("largest_gang_replicas", text, "gauge", largest_gang(cluster, one), {"shape": shape_name(one)})
+        for one in shapes
+    ]
 
 
 def pools_series(lines: Sequence[PoolLine]) -> list[Series]:
@@ -201,5 +215,12 @@ def rows(found: Sequence[Series], cluster: str, now: float, interval_seconds: fl
 
 
 def _others(labels: Mapping[str, str]) -> str:
-    rest = [f'{name}="{value}"' for name, value in labels.items() if name not in ("queue", "tenant", "quantile")]
+    """All labels that neither `service` nor `quantile` has, the tenant last."""
+    names = sorted((name for name in labels if name not in ("queue", "quantile")), key=lambda name: name == "tenant")
+    rest = [f'{name}="{_escaped(labels[name])}"' for name in names]
     return "{" + ",".join(rest) + "}" if rest else ""
+
+
+def _escaped(value: str) -> str:
+    """A label's value as Prometheus' text format has it."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -54,6 +54,7 @@ EXHAUSTIVE = (
     "tests/gpuledger/test_answers.py::test_a_limit_cuts",
     "tests/gpuledger/test_answers.py::test_an_answer_has_room",
     "tests/gpuledger/test_answers.py::test_what_is_cut",
+    "tests/gpuledger/test_demo_story.py",
     "tests/gpuledger/test_from_prometheus.py::test_a_kill_between",
     "tests/gpuledger/test_from_prometheus.py::test_a_long_history",
     "tests/gpuledger/test_from_prometheus.py::test_a_recorded_day",

@@ -3,7 +3,8 @@ fleet.
 
     plan ─▶ fleet (nodes, devices, incidents) ─┐
         └─▶ jobs (who asks for what, when) ────┴▶ placement (who held what) ─▶ events
-                                                                          └─▶ streams ─▶ samples
+                                                                          ├─▶ streams ─▶ samples
+                                                                          └─▶ service levels
     troubles (heat, throttling, memory errors, XIDs) ─▶ metrics, findings
 
 Owns:      the demand, its placement, its telemetry and a rate card to go with it.

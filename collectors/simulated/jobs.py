@@ -69,8 +69,15 @@ SHARED_SERVICE = JobKind("shared", L40S_SHARED.name, "inference", 0, (), 0, 0, "
 HUNG = JobKind("gang", H100.name, "train", 0, (), 0, 0, "hung", (), 100)
 SERVICES = (("nlp", "serving", 4), ("nlp", "translation", 2), ("vision", "video", 3), ("platform", "rerank", 1))
 """Tenant, project and GPUs of services that hold whole L40S all the time."""
-SHARES = (("physics-lab", "teaching", 3), ("o'brien", "default", 2), ("研发一部", "语音", 4))
-"""Tenant, project and units (of ten) of services that share each L40S of the shared node."""
+SHARES = (
+    ("physics-lab", "teaching", 3, "tutor"),
+    ("o'brien", "default", 2, "map-tiles"),
+    ("研发一部", "语音", 4, "transcription"),
+)
+"""Tenant, project, units (of ten) and name of services that share each L40S of the shared node; of its last one, the
+first service has the device for itself, except when the last comes for a while."""
+COMES_EVERY, COMES_FOR = 5 * HOUR, 40 * MINUTE
+"""Of the service that comes for a while; whole service-level intervals."""
 
 _FAILURES = (
     ("OOMKilled", "CUDA out of memory: tried to allocate 2.50 GiB"),

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from collectors.readings import Row
 from collectors.simulated.fleet import HOUR, L40S_SHARED, MINUTE, Fleet, FleetPlan, Incident, Slot, slots
-from collectors.simulated.jobs import SHARED_SERVICE, SHARES, TENANTS, Job
+from collectors.simulated.jobs import COMES_EVERY, COMES_FOR, SHARED_SERVICE, SHARES, TENANTS, Job
 
 OVERTAKES_MS = 2 * HOUR
 PREEMPTS_FROM = 100
@@ -51,7 +51,7 @@ class Holding:
 
 @dataclass(eq=False)
 class Allocation:
-    """One attempt of a job. since_ms: when it got the slots that it holds now."""
+    """One attempt of a job, named after it. since_ms: when it got the slots that it holds now."""
 
     allocation_id: str
     workload_id: str
@@ -160,6 +160,7 @@ class _Cluster:
         self.slots_of: dict[int, list[Slot]] = defaultdict(list)
         self.agenda: list[tuple[int, int, Callable[[int], None]]] = []
         self.numbers = 40_000
+        self.attempts: Counter[str] = Counter()
         self.asked = 0
         for slot in slots(plan, fleet):
             self.slots_of[slot.device].append(slot)
@@ -203,10 +204,12 @@ class _Cluster:
 
     def submit(self, job: Job, now: int, again: Mapping[str, str] | None = None) -> None:
         self.numbers += 1
-        uid = self.plan.identifier(f"allocation/{self.numbers}")
+        self.attempts[job.name] += 1
+        attempt = self.attempts[job.name]
+        pod = job.name if attempt == 1 else f"{job.name}-retry-{attempt - 1}"
         slurm = self.source(job) == "slurm"
         allocation = Allocation(
-            str(self.numbers) if slurm else uid, f"slurm-{self.numbers}" if slurm else uid, job, began_ms=now
+            str(self.numbers) if slurm else pod, f"slurm-{self.numbers}" if slurm else pod, job, began_ms=now
         )
         self.tell(now, allocation, "submitted", **(again or {"actor": job.actor}))
         if job.rejected:
@@ -420,21 +423,39 @@ class _Cluster:
     # What is placed by hand
 
     def share(self) -> None:
-        """Services that hold shares of the shared devices from the first hour on."""
-        for place, device in enumerate(self.fleet.devices):
-            if device.group.name != L40S_SHARED.name:
-                continue
-            for number, (tenant, project, units) in enumerate(SHARES):
+        """Services that hold shares of the shared devices from the first hour on; on the last one, one comes and goes
+        beside another, which it slows down (see service_levels)."""
+        places = [place for place, one in enumerate(self.fleet.devices) if one.group.name == L40S_SHARED.name]
+        for place in places:
+            for number, share in enumerate(SHARES):
                 start = self.plan.start_ms + (12 + 5 * number) * MINUTE + 250 * place
-                name = f"share-{tenant}-{place}"
-                actor = TENANTS[tenant][1][0]
-                job = Job(name, SHARED_SERVICE, tenant, project, actor, start, None, 1, units=units)
-                uid = self.plan.identifier(name)
-                slot = Slot(place, device.node, SHARED_SERVICE.slot, units=units)
-                allocation = Allocation(uid, uid, job, (slot,), start, start, True)
-                self.running[slot.kind].append(allocation)
-                self.tell(start - 20_000, allocation, "submitted", actor=actor)
-                self.tell(start, allocation, "started", actor="scheduler")
+                if place != places[-1] or number == 0:
+                    self.serve(share, place, f"{share[-1]}-{place - places[0]}", start)
+        for number, start in enumerate(range(self.plan.start_ms + COMES_EVERY, self.plan.end_ms, COMES_EVERY)):
+            self.serve(SHARES[-1], places[-1], f"{SHARES[-1][-1]}-burst-{number}", start, start + COMES_FOR)
+
+    def serve(
+        self, share: tuple[str, str, int, str], place: int, name: str, start: int, end: int | None = None
+    ) -> None:
+        """A service holds its share of a device from `start` on.   end: when it has gone; None: it stays."""
+        tenant, project, units, _ = share
+        actor = TENANTS[tenant][1][0]
+        job = Job(name, SHARED_SERVICE, tenant, project, actor, start, None, 1, units=units)
+        slot = Slot(place, self.fleet.devices[place].node, SHARED_SERVICE.slot, units=units)
+        allocation = Allocation(name, name, job, (slot,), start, start, True)
+
+        def come(now: int) -> None:
+            self.running[slot.kind].append(allocation)
+            self.tell(now, allocation, "started", actor="scheduler")
+
+        def go(now: int) -> None:
+            self.close(allocation, now)
+            self.tell(now, allocation, "finished", reason="Completed", message="scaled to zero", actor=actor)
+
+        self.tell(start - 20_000, allocation, "submitted", actor=actor)
+        self.at(start, come)
+        if end is not None:
+            self.at(end, go)
 
     def claim_the_impossible(self) -> None:
         """An hour in the middle of the longest gang's first device, for somebody else."""

@@ -1,4 +1,4 @@
-"""The simulated fleet as records: devices, events, its scheduler's own metrics, then samples day by day."""
+"""The simulated fleet as records: devices, events, metrics of its scheduler and of a service, samples day by day."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collectors.simulated.fleet import Fleet, FleetPlan, Slot, build, slots
 from collectors.simulated.jobs import jobs
 from collectors.simulated.placement import IMPOSSIBLE, Deciding, Lifecycle, place
 from collectors.simulated.samples import sample_tables
+from collectors.simulated.service_levels import service_levels
 from collectors.simulated.streams import streams
 from collectors.tables import Records, schema, table
 from warehouse.records import DEVICES, EVENTS, SAMPLES, SERVICE_LEVELS
@@ -34,6 +35,8 @@ def simulate(
     yield EVENTS, _events(plan, fleet, placed.events, source)
     if deciding is not None and (reported := deciding.reported()):
         yield SERVICE_LEVELS, pa.Table.from_pylist(reported, schema(SERVICE_LEVELS))
+    if (served := service_levels(plan, fleet, placed.holdings)).num_rows:
+        yield SERVICE_LEVELS, served
     for part in sample_tables(plan, fleet, streams(plan, fleet, placed.holdings), since_ms):
         yield SAMPLES, part
 

@@ -253,6 +253,11 @@ def _print_summary(store: Store, made: Demo) -> None:
     say(f"  Simulated         {since:%-d %B %Y} until now; it goes on while it is served")
     _print_hours(made.report, f"since {since:%-d %B}")
     say(f"  {'Invoiced':<18}{len(made.invoices):>12,}  tenants, {made.month}")
+    notes = sum(one.is_credit_note for one in made.after)
+    emitted = f"kWh with cooling, {made.month}: {_whole(made.emissions['kgco2e'])} kg CO2e"
+    say(f"  {'Energy':<18}{_whole(made.emissions['kwh_with_pue']):>12}  {emitted}")
+    say(f"  {'Corrected':<18}{len(made.after) - notes:>12,}  of them, on the next drafts")
+    say(f"  {'Credited':<18}{notes:>12,}  of them, by a credit note")
     say(f"  {'Books balanced':<18}{'yes' if made.proof.balanced else 'NO':>12}  {made.proof.device_hours:,} checked")
     say(f"  {'Kept out':<18}{made.refused + made.quarantined:>12,}  claims and records (gpuledger doctor)")
     say(f"  {'Alerts':<18}{made.firing:>12,}  fire now")
@@ -287,21 +292,21 @@ def _print_found(found: Found) -> None:
 def _print_hours(report: LedgerReport, documents: str) -> None:
     total, platform = report.total, report.platform
     rows = [
-        ("Capacity", _hours(report.capacity["gpu_hours"]), "GPU-hours"),
-        ("  allocated", _hours(total["allocated_gpu_hours"]), f"{len(report.rows)} tenants"),
-        ("    used", _hours(total["used_gpu_hours"]), ""),
-        ("    idle", _hours(total["idle_gpu_hours"]), "held, but did nothing"),
-        ("    unmetered", _hours(total["unmetered_gpu_hours"]), "held, use unknown"),
-        ("  unallocated", _hours(platform["unallocated_gpu_hours"]), ""),
-        ("  unavailable", _hours(platform["unavailable_gpu_hours"]), "down or drained"),
-        ("Billed", _hours(total["billed_cost"]), f"{report.currency or ''}, {documents}"),
+        ("Capacity", _whole(report.capacity["gpu_hours"]), "GPU-hours"),
+        ("  allocated", _whole(total["allocated_gpu_hours"]), f"{len(report.rows)} tenants"),
+        ("    used", _whole(total["used_gpu_hours"]), ""),
+        ("    idle", _whole(total["idle_gpu_hours"]), "held, but did nothing"),
+        ("    unmetered", _whole(total["unmetered_gpu_hours"]), "held, use unknown"),
+        ("  unallocated", _whole(platform["unallocated_gpu_hours"]), ""),
+        ("  unavailable", _whole(platform["unavailable_gpu_hours"]), "down or drained"),
+        ("Billed", _whole(total["billed_cost"]), f"{report.currency or ''}, {documents}"),
     ]
     say("")
     for label, value, note in rows:
         say(f"  {label:<18}{value:>12}  {note}".rstrip())
 
 
-def _hours(value: Decimal | None) -> str:
+def _whole(value: Decimal | None) -> str:
     return "unknown" if value is None else f"{value:,.0f}"
 
 

@@ -181,14 +181,15 @@ class Fragmentation:
         self._measure()
         return float(self._fragmented.sum())
 
-    def measure(self) -> FragmentationRate:
+    def measure(self, first: int | None = None) -> FragmentationRate:
+        """first: of only so many of the first nodes; None: of all."""
         self._measure()
         scale = self.cluster.scale
-        total = int(self.cluster.scaled(self.cluster.capacity).sum())
-        by_class = self._classes.sum(axis=0) / scale
+        total = int(self.cluster.scaled(self.cluster.capacity)[:first].sum())
+        by_class = self._classes[:first].sum(axis=0) / scale
         return FragmentationRate(
-            float(self._fragmented.sum()) / scale,
-            int(self.cluster.parts_free.sum()) / scale,
+            float(self._fragmented[:first].sum()) / scale,
+            int(self.cluster.parts_free[:first].sum()) / scale,
             total / scale,
             dict(zip(CLASSES, by_class.tolist(), strict=True)),
         )

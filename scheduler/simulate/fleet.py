@@ -1,13 +1,15 @@
 """The reference scheduler as the scheduler of the simulated fleet (collectors.simulated), except on Slurm's nodes.
 
 The fleet simulates what jobs and devices do: users give up, jobs fail and grow, devices break. A slot of the fleet is a
-device here: partitions and replicas are fixed, and are granted whole.
+device here: partitions and replicas are fixed, and are granted whole. So only nodes without them, which stand first,
+are in figures of GPUs: quotas and fragmentation.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from collectors.readings import Row
@@ -18,13 +20,38 @@ from collectors.simulated.placement import Decided
 from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies
 from scheduler.cycle.reasons import LiveWaiting
-from scheduler.exposition import Series, rows
+from scheduler.exposition import Series, quota_series, rows, shape_series
+from scheduler.metrics import Meter
 from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, Resize, Start, Tenant
+from scheduler.placement.fragmentation import Fragmentation
 from scheduler.records.events import message, written
-from scheduler.setup import Setup
+from scheduler.setup import WHOLE_GPUS, Setup
 
 REPORT_EVERY_MS = 600_000
 """Interval of the counts of pending jobs by reason."""
+ALL_AT_MINUTE = 50
+"""Of the hour, at which quotas and fragmentation are reported too: the last report before the hour is over. From
+shortly before somebody watches, they are in each report."""
+QUOTAS: Mapping[str, Mapping[str, tuple[Fraction, Fraction | None]]] = {
+    "a100": {
+        **dict.fromkeys(("physics", "vision", "nlp", "研发一部"), (Fraction(1, 6), None)),
+        **dict.fromkeys(("o'brien", "physics-lab"), (Fraction(0), Fraction(1, 2))),
+    },
+    "l40s": {
+        "nlp": (Fraction(1, 2), None),
+        "vision": (Fraction(1, 4), None),
+        "platform": (Fraction(1, 12), Fraction(1, 4)),
+    },
+    "l4": dict.fromkeys(
+        ("physics", "physics-lab", "vision", "nlp", "o'brien", "研发一部"), (Fraction(0), Fraction(1, 6))
+    ),
+}
+"""By kind of slot and tenant: the parts of the slots that it is guaranteed, and that it may hold at most."""
+SHAPES = (("a100", 1), ("a100", 4), ("a100", 8), ("l40s", 1), ("l40s", 4))
+"""Of gangs whose largest size is reported."""
+SEARCH_EVERY_SECONDS = 600.0
+"""Least time between two searches for victims, and between two computations of promises: most of the time that a month
+takes to place goes to these."""
 LIMIT_FACTOR = 1.5
 """Users' time limits, as a multiple of the run time; backfill depends on them."""
 
@@ -37,6 +64,7 @@ class FleetScheduler:
         for slot in slots(plan, fleet):
             if fleet.devices[slot.device].group.scheduler != "slurm":
                 by_node[slot.node, slot.kind].append(slot)
+        by_node = dict(sorted(by_node.items(), key=lambda item: bool(item[1][0].partition_id)))
         self._slots = [sorted(found, key=lambda s: (s.device, s.partition_id)) for found in by_node.values()]
         nodes = [
             Node(
@@ -50,49 +78,73 @@ class FleetScheduler:
         self._kinds = {kind for _, kind in by_node}
         self._largest = {kind: max(len(n.devices) for n in nodes if n.pool == kind) for kind in self._kinds}
         queues = [Queue(name, "priority") for name in sorted({kind.queue for kind in (*KINDS, SERVICE)})]
-        policies = Policies(reclaim=False, preempt_for_fairness=False)
-        even = len(self._where) // len(TENANTS)
-        tenants = [Tenant(name, guaranteed=even) for name in TENANTS]
+        policies = Policies(backfill_seconds=SEARCH_EVERY_SECONDS, preempt_for_fairness=False)
+        slots_of = Counter(kind for (_, kind), found in by_node.items() for _ in found)
+        tenants = [*(Tenant(name) for name in TENANTS), *_quotas(slots_of)]
         self.core: Core = Setup("fleet", nodes, tenants, queues, policies).core([], plan.start_ms / 1000, explain=False)
+        self._whole = sum(not found[0].partition_id for found in self._slots)
+        self._partitioned = {slot.kind for found in self._slots for slot in found if slot.partition_id}
+        metered = [tenant for tenant in tenants if tenant.pool not in self._partitioned]
+        self._meter = Meter(nodes[: self._whole], metered, queues, plan.start_ms / 1000)
+        self._fragmentation = Fragmentation(self.core.cluster, WHOLE_GPUS)
+        self._gangs = [
+            Request(devices=devices, pool=kind, models=frozenset({kind}))
+            for kind, devices in SHAPES
+            if kind in self._kinds
+        ]
+        self._metered: set[str] = set()
         self._closed: set[Slot] = set()
         self._sequence = 0
         self._codes: dict[str, str] = {}
         self._cluster = plan.cluster
         self._reported: list[Row] = []
-        self._reported_until, self._end = plan.start_ms, plan.end_ms
+        self._reported_until, self._end, self._watched = plan.start_ms, plan.end_ms, plan.seen_ms - REPORT_EVERY_MS
         self.usable(list(self._where), False, plan.start_ms)
 
     def decides(self, kind: str) -> bool:
         return kind in self._kinds
 
     def submit(self, allocation_id: str, job: Wanted, now: int) -> None:
+        self._report(now)
         limit = None if job.duration_ms is None else LIMIT_FACTOR * job.duration_ms / 1000
         each = self._each(job)
-        self.core.submit(
-            Job(
-                allocation_id,
-                job.tenant,
-                job.kind.queue,
-                Request(devices=each, pool=job.kind.slot),
-                now / 1000,
-                min_replicas=job.size // each,
-                max_replicas=job.size // each,
-                priority=job.kind.priority,
-                preemptible=job.kind.preemptible,
-                time_limit=limit,
-                project=job.project,
-            ),
+        asked = Job(
+            allocation_id,
+            job.tenant,
+            job.kind.queue,
+            Request(devices=each, pool=job.kind.slot),
             now / 1000,
+            min_replicas=job.size // each,
+            max_replicas=job.size // each,
+            priority=job.kind.priority,
+            preemptible=job.kind.preemptible,
+            time_limit=limit,
+            project=job.project,
         )
+        self.core.submit(asked, now / 1000)
+        if job.kind.slot not in self._partitioned:
+            self._metered.add(allocation_id)
+            self._meter.submitted(asked, now / 1000, job.size)
 
     def withdraw(self, allocation_id: str, now: int) -> None:
+        self._report(now)
         self.core.withdraw(allocation_id, now / 1000)
+        self._over(allocation_id, now)
 
     def end(self, allocation_id: str, now: int, finished: bool) -> None:
+        self._report(now)
         self.core.end(allocation_id, now / 1000, finished)
+        self._over(allocation_id, now)
+
+    def _over(self, allocation_id: str, now: int) -> None:
+        """To the meter; a job that runs again is another."""
+        if allocation_id in self._metered:
+            self._metered.discard(allocation_id)
+            self._meter.ended(allocation_id, now / 1000, "cancelled")
 
     def resize(self, allocation_id: str, size: int, now: int) -> tuple[Slot, ...] | None:
         """Replicas come onto what is free, node by node in order; they go from the last."""
+        self._report(now)
         running = self.core.running[allocation_id]
         each = running.job.request.devices
         more = size // each - len(running.grants)
@@ -104,10 +156,13 @@ class FleetScheduler:
                 return None
             grants = (*grants, found)
         self.core.apply(Resize(allocation_id, grants), now / 1000)
+        if allocation_id in self._metered:
+            self._meter.resized(allocation_id, grants, now / 1000)
         return self._slots_of(grants)
 
     def usable(self, slots: Sequence[Slot], usable: bool, now: int) -> None:
         """Marks slots as usable or not; an unusable slot is taken, by no job."""
+        self._report(now)
         for slot in slots:
             if usable == (slot in self._closed):
                 node, index = self._where[slot]
@@ -122,7 +177,7 @@ class FleetScheduler:
                 self.core.version += 1
 
     def decide(self, now: int) -> Sequence[Decided]:
-        self._report_waiting(now)
+        self._report(now)
         plan = self.core.plan(now / 1000)
         found = []
         for action in plan.actions:
@@ -137,6 +192,12 @@ class FleetScheduler:
             else:
                 raise AssertionError("no job of the fleet is elastic")
             self.core.apply(action, now / 1000)
+            if isinstance(action, Preempt):
+                self.core.gone(action.job_id)
+                self.core.drop(action.job_id)
+                self._over(action.job_id, now)
+            elif action.job_id in self._metered:
+                self._meter.started(action.job_id, action.grants, now / 1000)
             found.append(decided)
         return [*found, *self._changed(now)]
 
@@ -165,15 +226,32 @@ class FleetScheduler:
         return found
 
     def reported(self) -> Sequence[Row]:
-        self._report_waiting(self._end)
+        self._report(self._end)
         return self._reported
 
-    def _report_waiting(self, now: int) -> None:
-        """Reports the counts since the last decision, at each interval until now."""
+    def _report(self, now: int) -> None:
+        """Reports what is so since the last change, at each interval until now."""
         waiting = self._waiting() if now - self._reported_until >= REPORT_EVERY_MS else []
         while now - self._reported_until >= REPORT_EVERY_MS:
             self._reported_until += REPORT_EVERY_MS
-            self._reported += rows(waiting, self._cluster, self._reported_until / 1000, REPORT_EVERY_MS / 1000)
+            at = self._reported_until / 1000
+            in_full = at // 60 % 60 == ALL_AT_MINUTE or self._reported_until >= self._watched
+            found = [*waiting, *(self._gpus(at) if in_full else [])]
+            self._reported += rows(found, self._cluster, at, REPORT_EVERY_MS / 1000)
+
+    def _gpus(self, at: float) -> list[Series]:
+        """Quotas and fragmentation of the whole GPUs."""
+        self._meter.advance(at)
+        there = sum(len(found) for found in self._slots[: self._whole])
+        usable = there - sum(slot.kind not in self._partitioned for slot in self._closed)
+        fragmented = self._fragmentation.measure(self._whole).fragmented
+        return [
+            *quota_series(self._meter),
+            Series("held_gpus", "GPUs held by jobs", "gauge", self._meter.held_gpus, {}),
+            Series("capacity_gpus", "GPUs that are there", "gauge", usable, {}),
+            Series("fragmented_gpus", "GPUs that are idle and the demand cannot use", "gauge", fragmented, {}),
+            *shape_series(self.core.cluster, self._gangs),
+        ]
 
     def _waiting(self) -> list[Series]:
         """Pending jobs by queue and first reason, as in the scheduler's own metrics."""
@@ -204,3 +282,17 @@ class FleetScheduler:
 
     def _slots_of(self, grants: Sequence[Grant]) -> tuple[Slot, ...]:
         return tuple(self._slots[grant.node][index] for grant in grants for index in grant.devices)
+
+
+def _quotas(slots_of: Mapping[str, int]) -> list[Tenant]:
+    """The tenants' quotas of each pool that has some."""
+    return [
+        Tenant(
+            name,
+            pool=pool,
+            guaranteed=int(guaranteed * slots_of[pool]),
+            limit=None if limit is None else max(1, int(limit * slots_of[pool])),
+        )
+        for pool, those in QUOTAS.items()
+        for name, (guaranteed, limit) in those.items()
+    ]

@@ -139,7 +139,8 @@ def test_a_demo_balances_resumes_and_goes_on(store: Store, tmp_path: Path, monke
     assert first.report.document() == again.report.document()
     assert (first.story, first.month) == (again.story, "October 2026")
     assert [invoice.document for invoice in first.invoices] == [invoice.document for invoice in again.invoices]
-    assert len(list((tmp_path / "invoices").iterdir())) == 4 * len(first.invoices) > 0
+    assert [one.document for one in first.after if one.number] == [one.document for one in again.after if one.number]
+    assert len(list((tmp_path / "invoices").iterdir())) == 4 * (len(first.invoices) + len(first.after)) > 0
     assert store.value("SELECT count() FROM closed_hours FINAL") == 24 + 24 + 10
     for record in ("samples", "events", "devices"):
         assert store.value(f"SELECT max(ts) > {{end:DateTime64(3, 'UTC')}} FROM {record}", {"end": watched}) == 0
@@ -161,6 +162,7 @@ def test_a_demo_balances_resumes_and_goes_on(store: Store, tmp_path: Path, monke
     for record, rows in _recorded(first.story.plan).items():
         stored = store.value(
             f"SELECT uniqExact(tuple(* EXCEPT (batch, ingested_on, reported_otherwise))) FROM {record}"
+            " WHERE batch NOT IN (SELECT batch FROM ingest_batches WHERE endsWith(source, ', late'))"
         )
         assert stored == rows, record
 

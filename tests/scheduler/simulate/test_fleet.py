@@ -14,7 +14,7 @@ from collectors.simulated.fleet import Fleet, build, slots
 from collectors.simulated.jobs import jobs
 from collectors.simulated.placement import IMPOSSIBLE, Placed, place
 from scheduler.records.events import SOURCE
-from scheduler.simulate.fleet import FleetScheduler
+from scheduler.simulate.fleet import ALL_AT_MINUTE, FleetScheduler
 from tests.draws import seldom
 
 PLAN = FleetPlan(start=datetime(2026, 10, 5, tzinfo=UTC), days=6)
@@ -116,3 +116,33 @@ def test_what_waits_says_why() -> None:
     changes = [[reason for _, reason, message in sorted(rows) if "text" not in message] for rows in waits.values()]
     assert all(before != after for codes in changes for before, after in itertools.pairwise(codes))
     assert sum(len(codes) > 1 for codes in changes) > 5
+
+
+@seldom(3, "a fleet is simulated")
+def test_guarantees_are_lent_and_called_back() -> None:
+    _, found, scheduler = placed()
+    taken = [event for event in found.events if event.event == "preempted" and event.reason == "ReclaimLentQuota"]
+    assert len(taken) > 10
+    assert all(event.allocation.job.kind.preemptible for event in taken)
+    by_time: dict[datetime, dict[tuple[str, str, str], float]] = defaultdict(dict)
+    for row in scheduler.reported():
+        name, _, labels = row["metric"].partition("{")
+        pool = labels.split(",")[0]
+        by_time[row["ts"]][name, row["tenant"], pool] = row["value"]
+    full = {at: values for at, values in by_time.items() if ("held_gpus", "", "") in values}
+    *past, watched = sorted(full)
+    assert {at.minute for at in past} == {ALL_AT_MINUTE}
+    assert watched.timestamp() * 1000 == PLAN.end_ms
+    borrowed = [
+        values
+        for values in full.values()
+        for (name, tenant, pool), value in values.items()
+        if name == "tenant_held_gpus" and value > values["tenant_guaranteed_gpus", tenant, pool] > 0
+    ]
+    assert len(borrowed) > 20
+    for values in full.values():
+        held, usable = values["held_gpus", "", ""], values["capacity_gpus", "", ""]
+        assert 0 <= values["fragmented_gpus", "", ""] <= usable - held
+        pools = sum(value for (name, *_), value in values.items() if name == "tenant_held_gpus")
+        assert pools <= held
+    assert max(values["fragmented_gpus", "", ""] for values in full.values()) > 0

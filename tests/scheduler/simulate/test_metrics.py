@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.exposition import rows, series
 from scheduler.metrics import Meter
 from scheduler.model import Device, Grant, Job, Node, Queue, Reason, Request, Tenant
+from scheduler.placement.cluster import Cluster
+from scheduler.placement.fragmentation import Fragmentation
+from scheduler.setup import WHOLE_GPUS
+from warehouse.records import SERVICE_LEVELS
 
 NODES = [Node("n0", tuple(Device(f"n0/{gpu}", "A100") for gpu in range(8)))]
 TENANTS = [
@@ -160,3 +165,19 @@ def test_what_ended_is_counted_by_outcome_and_a_preemption_is_no_end() -> None:
     counted = {outcome: count for (_, outcome), count in m.outcomes.items()}
     assert counted == {"completed": 2, "failed": 1, "timeout": 1, "cancelled": 1, "preempted": 1}
     assert m.completion == 2 / 5
+
+
+def test_tenants_have_rows_of_their_own_in_the_ledger() -> None:
+    """Rows with one key are one row, and the key has no tenant."""
+    m = meter()
+    submit(m, job("a", "physics", 2), 0.0)
+    submit(m, job("b", 'o"brien\\', 2), 0.0)
+    m.started("b", grants(0, 1), 10.0)
+    m.preempted("b", "a", "ReclaimLentQuota", 1, True, 0.0)
+    m.ended("b", 20.0, "preempted")
+    found = rows(series(m, Fragmentation(Cluster(NODES), WHOLE_GPUS), [Request(1), Request(4)]), "c", 20.0, 60.0)
+    assert len(found) > 20
+    assert len({tuple(row.get(name) for name in SERVICE_LEVELS.key) for row in found}) == len(found)
+    metrics = {row["tenant"]: row["metric"] for row in found if row["metric"].startswith("tenant_held_gpus")}
+    assert metrics["physics"] == 'tenant_held_gpus{pool="",tenant="physics"}'
+    assert metrics['o"brien\\'] == 'tenant_held_gpus{pool="",tenant="o\\"brien\\\\"}'

@@ -1,0 +1,134 @@
+"""What the demo has to show, as a person finds it with commands."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gpuledger import demo
+from gpuledger.steps import Steps
+from tests.gpuledger.running import run
+from tests.stores import fresh_store
+
+WATCHED = datetime(2026, 11, 2, 10, 23, tzinfo=demo.ZONE)
+"""When the small demo of these tests was first watched; it invoiced October, of which it has a day."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A small demo, made twice as one that is started again: its store's URL, and the folder of its documents."""
+    folder = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("PAST", "BEFORE_THE_MONTH"):
+            patch.setattr(demo, name, timedelta(days=1))
+        patch.setattr(demo, "FLEET", {"days": 3, "scale": 0.2})
+        store = fresh_store(folder / "store")
+        steps = Steps(Console(file=io.StringIO()), threading.Event())
+        for started in (WATCHED, WATCHED + timedelta(hours=3)):
+            assert demo.build(store, 7, folder / "invoices", steps, started).proof.balanced
+        store.close()
+    yield f"chdb://{folder / 'store'}", folder / "invoices"
+
+
+def answered(made: tuple[str, Path], command: str, *more: str) -> Any:
+    """What a command answers as JSON."""
+    done = run(command, *more, "--store", made[0], "--format", "json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_the_books_of_the_demo_verify(made: tuple[str, Path]) -> None:
+    assert run("verify", "--store", made[0]).exit_code == 0
+
+
+def test_a_tenant_exceeds_its_budget_and_an_alert_says_so(made: tuple[str, Path]) -> None:
+    states = {row["tenant"]: row for row in answered(made, "budget status --period 2026-10")["budgets"]}
+    assert {name: row["state"] for name, row in states.items()} == {"nlp": "over", "vision": "warning", "physics": "ok"}
+    assert float(states["nlp"]["percent"]) > 100
+    fired = answered(made, "alerts list")
+    assert "nlp" in {row["labels"]["tenant"] for row in fired if row["rule"] == "budget-threshold"}
+    assert len(answered(made, "budget list")) == 6
+
+
+def test_a_late_record_corrects_an_invoice_on_the_next_draft(made: tuple[str, Path]) -> None:
+    invoices = {row["number"]: row for row in answered(made, "invoice list")}
+    drafts = [json.loads(path.read_text()) for path in made[1].glob("draft-2026-11-*.json")]
+    assert drafts
+    for draft in drafts:
+        tenant = draft["tenant"]
+        lines = [line for line in draft["lines"] if line["charge_class"] == "Correction"]
+        assert {invoices[line["reference"]["invoice"]]["tenant"] for line in lines} == {tenant}
+        assert sum(float(line["amount"]) for line in lines) < 0
+        (change,) = draft["changes"]
+        assert change["month"] == "2026-10"
+        assert change["allocations"] > 0
+        (asked,) = answered(made, "invoice draft --period 2026-11", "--tenant", tenant)
+        assert [line for line in asked["lines"] if line["charge_class"] == "Correction"] == lines
+
+
+def test_a_credit_note_stands_beside_the_invoices(made: tuple[str, Path]) -> None:
+    (note,) = [row for row in answered(made, "invoice list") if row["status"] == "credit note"]
+    assert note["tenant"] == "physics-lab"
+    assert float(note["total"]) < 0
+    assert {path.suffix for path in made[1].glob(f"{note['number']}-*")} == {".pdf", ".html", ".json", ".csv"}
+
+
+def test_the_month_has_its_carbon(made: tuple[str, Path]) -> None:
+    report = answered(made, "energy --period 2026-10 --by tenant")
+    total = {name: float(value) for name, value in report["total"].items()}
+    assert total["kwh_without_intensity"] == 0
+    assert total["kgco2e"] == pytest.approx(0.344 * 1.28 * total["kwh"])
+    assert {row["tenant"] for row in report["rows"]} >= {"nlp", "vision", "physics"}
+    assert all(float(row["kgco2e"]) > 0 for row in report["rows"])
+
+
+def test_a_neighbour_disturbs_another_again_and_again(made: tuple[str, Path]) -> None:
+    span = (
+        "since = toDateTime64('2026-10-30 00:00:00', 3, 'UTC'), until = toDateTime64('2026-11-03 00:00:00', 3, 'UTC')"
+    )
+    found = answered(made, "sql", f"SELECT * FROM interference_episodes({span}) WHERE grade = 'measured'")
+    episodes = found["data"]
+    assert len(episodes) > 5
+    assert {(row["identity"], row["tenant"]) for row in episodes} == {("tutor", "physics-lab")}
+    assert {name for row in episodes for name in row["neighbour_identities"]} == {"transcription"}
+    assert all(row["mean_slowdown"] == pytest.approx(1.45, abs=0.05) for row in episodes)
+
+
+def test_quota_is_borrowed_and_called_back_and_fragments_are_counted(made: tuple[str, Path]) -> None:
+    taken = "SELECT count() AS n FROM v_events WHERE event = 'preempted' AND reason = 'ReclaimLentQuota'"
+    assert answered(made, "sql", taken)["data"][0]["n"] > 0
+    reported = (
+        "SELECT ts, tenant, metric, value FROM service_levels WHERE service = 'scheduler'"
+        " AND (metric LIKE 'tenant_%' OR metric = 'fragmented_gpus')"
+    )
+    at: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for row in answered(made, "sql", reported)["data"]:
+        at[row["ts"]][row["tenant"], row["metric"].split(",")[0]] = row["value"]
+    pool = '{pool="a100"'
+    assert any(
+        values[tenant, f"tenant_held_gpus{pool}"] > values[tenant, f"tenant_guaranteed_gpus{pool}"] > 0
+        for values in at.values()
+        for tenant in ("physics", "vision", "nlp", "研发一部")
+    )
+    assert any(values["", "fragmented_gpus"] > 0 for values in at.values())
+
+
+def test_workloads_have_names_that_people_can_read(made: tuple[str, Path]) -> None:
+    found = answered(made, "sql", "SELECT DISTINCT workload_id, actor FROM v_events WHERE source != 'slurm'")["data"]
+    names = {row["workload_id"] for row in found}
+    assert len(names) > 50
+    assert {"notebook-1", "service-nlp-serving-0", "tutor-0", "transcription-burst-3"} <= names
+    by = {row["actor"] for row in found if row["actor"] in names}
+    assert by  # of preemptions: the workload that got the place
+    identifier = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
+    assert not [name for row in found for name in row.values() if identifier.search(name)]
