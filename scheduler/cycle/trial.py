@@ -255,17 +255,9 @@ class Trial:
             self._hold(promise)
         grants = place_gang(self.cluster, request, replicas, self.state.placement)
         self.cluster.rollback(mark)
-        self.kept_back = grants is None and (not self.cluster.shut or self._fits_unshut(request, replicas))
+        self.kept_back = grants is None
         self._take(grants, request)
         return grants
-
-    def _fits_unshut(self, request: Request, replicas: int) -> bool:
-        """Whether it fits without windows and promises, with what pools keep free then."""
-        mark = self.cluster.mark()
-        self.cluster.shut_nodes(frozenset())
-        grants = place_gang(self.cluster, request, replicas, self.state.placement)
-        self.cluster.rollback(mark)
-        return grants is not None
 
     def place_within(
         self, request: Request, replicas: int, tenant: str, until: float, units: int, entitled: bool = False

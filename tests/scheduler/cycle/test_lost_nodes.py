@@ -157,7 +157,6 @@ def test_what_outlasts_the_beginning_of_a_maintenance_window_is_held_and_takes_n
     assert state.accounts.tenants[""].available("a") == 0 and not state.cluster.shut
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("number", (208, 249, 251, *SEEDS))
 def test_nobody_starts_late_around_maintenance_windows_where_a_pool_reserves_a_part(number: int | None) -> None:
     """Jobs keep to their limits. 208, 249, 251: what a promise took on nodes that were in a window now was not counted
@@ -191,7 +190,8 @@ def test_nobody_starts_late_around_maintenance_windows_where_a_pool_reserves_a_p
         began = run(core(nodes(count, 4, pool="p"), (), [Queue("q")], policies, windows, False), jobs, lasts, watch)
         late = {name: (start, began.get(name)) for name, start in promised.items() if began.get(name, 1e9) > start}
         assert not late, f"seed {seed}: {late}"
-=======
+
+
 def test_a_window_that_new_settings_bring_begins_also_where_nothing_was_planned_before() -> None:
     """As many windows had begun or ended before as after: the nodes are others all the same."""
     tenants = [Tenant("a", guaranteed=8), Tenant("b")]
@@ -255,7 +255,6 @@ def test_only_what_counts_of_what_is_held_on_a_failed_node_is_said_to_be_used_up
     state.set_node(state.running["a1"].grants[0].node, "failed", 1)
     plan = decide(state, 2, job("firm", gpus=8, replicas=2, at=2, preemptible=False))
     assert "can take 12 (guaranteed 16, of it 4 used up on nodes that" in plan.waiting["firm"][0].text
->>>>>>> attack16b
 
 
 def test_whoever_may_be_preempted_never_waits_beside_free_devices_whatever_is_lost() -> None:
