@@ -238,11 +238,11 @@ class _Cycle:
         its guarantee may ignore promises to jobs that would borrow."""
         account, until, own = kind.account, self.trial.until(job.time_limit), self.promises.get(job.job_id)
         entitled, room = self.state.accounts.covers(account, kind.amount), self.state.accounts.room(account)
-        if not self.trial.leaves_limits(kind, until, entitled):
-            self.trial.kept_back = True
-            return False
-        grants = self.trial.place_within(kind.request, kind.replicas, account.tenant, until, room, entitled)
-        if grants is None and own is not None and own.start <= self.now and units_of(own.grants) <= room:
+        grants = self._place_now(kind, until, room, entitled)
+        is_due = own is not None and own.start <= self.now and units_of(own.grants) <= room
+        if grants is None and own is not None and is_due:
+            if not self.trial.leaves_limits(kind, units_of(own.grants), until, entitled):
+                return False
             grants = self.trial.place_at(own.grants, kind.request, account.tenant, until, entitled)
         if grants is None:
             return False
@@ -250,14 +250,26 @@ class _Cycle:
         self._commit(kind, job, grants, self.state.accounts.entitlement(account))
         return True
 
+    def _place_now(self, kind: JobClass, until: float, room: int, entitled: bool) -> tuple[Grant, ...] | None:
+        """Takes free capacity, of no more units than that, and what leaves limits to promised jobs."""
+        while self.trial.leaves_limits(kind, kind.least, until, entitled):
+            grants = self.trial.place_within(kind.request, kind.replicas, kind.account.tenant, until, room, entitled)
+            if grants is None or self.trial.leaves_limits(kind, units_of(grants), until, entitled):
+                return grants
+            self.trial.give_back(grants, kind.request)
+            room = units_of(grants) - 1
+        self.trial.kept_back = True
+        return None
+
     def _start_reserved(self, kind: JobClass, job: Job) -> bool:
         if not self.state.reservations:
             return False
         until = self.trial.until(job.time_limit)
-        if not self.trial.leaves_limits(kind, until):
-            return False
         grants = self.trial.place_reserved(job.request, kind.replicas, kind.account.tenant, until)
         if grants is None:
+            return False
+        if not self.trial.leaves_limits(kind, units_of(grants), until):
+            self.trial.give_back(grants, kind.request)
             return False
         self.trial.charge(kind, units_of(grants), len(grants))
         self._commit(kind, job, grants, "reserved")
@@ -479,7 +491,7 @@ class _Cycle:
                 late.append((kind.jobs[0], kind))
         for (_, job_id), kind in sorted(late, key=lambda one: one[0])[: self.state.policies.expected]:
             accounts, account = self.state.accounts, kind.account
-            if kind.amount <= accounts.allowed(account) and self._may_be_promised(kind, self.state.pending[job_id][0]):
+            if kind.least <= accounts.allowed(account) and self._may_be_promised(kind, self.state.pending[job_id][0]):
                 limit = self.state.pending[job_id][0].time_limit
                 at_once = kind.least <= accounts.room(account)
                 found = self.trial.promise(job_id, kind, limit, at_once)

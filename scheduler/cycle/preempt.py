@@ -277,12 +277,15 @@ class _Search:
             return False
         if int(self.trial.cluster.free[self._suits].sum()) < self.kind.least:
             return False
-        if not self.trial.leaves_limits(self.kind, self.until, self.entitled, charged=True):
+        if not self._leaves_limits(self.kind.least):
             return False
         mark = self.trial.cluster.mark()
         grants = self._place()
         self.trial.cluster.rollback(mark)
-        return grants is not None
+        return grants is not None and self._leaves_limits(units_of(grants))
+
+    def _leaves_limits(self, units: int) -> bool:
+        return self.trial.leaves_limits(self.kind, units, self.until, self.entitled, charged=True)
 
     def _is_short(self) -> bool:
         """Whether quotas leave less than the smallest devices that suit."""

@@ -53,6 +53,7 @@ class Trial:
         self._ends: list[Event] = []
         self._windows = [window for window in state.reservations if window.end > now]
         self._shut: dict[float, frozenset[int]] = {}
+        self._capacities: dict[frozenset[int], tuple[Mapping[str, int], Mapping[str, int] | None]] = {}
         self._limited: dict[Account, bool] = {}
         self._over: dict[tuple[float, int, int], dict[Account, tuple[int, int]]] = {}
 
@@ -97,35 +98,37 @@ class Trial:
             self.changes += 1
             (self.accounts.remove if added else self.accounts.add)(account, amount)
 
-    def leaves_limits(self, kind: JobClass, until: float, entitled: bool = False, charged: bool = False) -> bool:
-        """Whether a job of the class can start now and run until then without using quota that jobs with earlier
-        promises need.   charged: it is in the trees already."""
+    def leaves_limits(
+        self, kind: JobClass, units: int, until: float, entitled: bool = False, charged: bool = False
+    ) -> bool:
+        """Whether a job of the class can take so many units now until then without using quota that jobs with earlier
+        promises need.   charged: it is in the trees already, as the class's amount."""
         concerned = [p for p in self.promises if p.start < until and (p.entitled or not entitled)]
         if not concerned:
             return True
         if charged:
             self.accounts.remove(kind.account, Amount(kind.amount))
-        leaves = self._spares(kind, concerned)
+        leaves = self._spares(kind, units, concerned)
         if charged:
             self.accounts.add(kind.account, Amount(kind.amount))
         return leaves
 
-    def _within_limits(self, kind: JobClass, start: float, end: float) -> bool:
+    def _within_limits(self, kind: JobClass, units: int, start: float, end: float) -> bool:
         """As `leaves_limits`, for a job promised [start, end); and whether limits allow it at all then."""
         if self._has_limits(kind.account):
             others = [self._asks(other) for other in self.promises if other.start <= start < other.end]
-            if not self._allowed_at(start, kind.account, kind.amount, others):
+            if not self._allowed_at(start, kind.account, units, others):
                 return False
-        return self._spares(kind, [other for other in self.promises if start < other.start < end])
+        return self._spares(kind, units, [other for other in self.promises if start < other.start < end])
 
-    def _spares(self, kind: JobClass, concerned: Sequence[Promise]) -> bool:
-        """Whether limits still allow these promises if a job of the class runs at the same time."""
+    def _spares(self, kind: JobClass, units: int, concerned: Sequence[Promise]) -> bool:
+        """Whether limits still allow these promises if a job of the class holds so many units at the same time."""
         for one in concerned:
             account, amount = self._asks(one)
-            if not kind.amount or not self._has_limits(account):
+            if not units or not self._has_limits(account):
                 continue
             others = [self._asks(p) for p in self.promises if p is not one and p.start <= one.start < p.end]
-            with_it = [*others, (kind.account, kind.amount)]
+            with_it = [*others, (kind.account, units)]
             if not self._allowed_at(one.start, account, amount, with_it) and self._allowed_at(
                 one.start, account, amount, others
             ):
@@ -133,8 +136,7 @@ class Trial:
         return True
 
     def _asks(self, promise: Promise) -> tuple[Account, int]:
-        kind = self.state.pending[promise.job_id][1]
-        return kind.account, kind.amount
+        return self.state.pending[promise.job_id][1].account, units_of(promise.grants)
 
     def _has_limits(self, account: Account) -> bool:
         found = self._limited.get(account)
@@ -173,7 +175,7 @@ class Trial:
     def _capacity_at(self, at: float) -> Iterator[None]:
         """Lets the trees see the nodes that are capacity at a time, and what runs now on those that are not."""
         state, accounts = self.state, self.accounts
-        now, then = state.shut(self.now), state.shut(at)
+        now, then = self._shut_at(self.now), self._shut_at(at)
         if now == then:
             yield
             return
@@ -186,17 +188,22 @@ class Trial:
         for account, before, after in moved:
             accounts.remove(account, before)
             accounts.add(account, after)
-        mark = self.cluster.mark()
-        self.cluster.shut_nodes(then)
-        accounts.set_capacity(*state.capacity())
-        self.cluster.rollback(mark)
+        accounts.set_capacity(*self._capacity_without(then))
         try:
             yield
         finally:
             for account, before, after in moved:
                 accounts.remove(account, after)
                 accounts.add(account, before)
-            accounts.set_capacity(*state.capacity())
+            accounts.set_capacity(*self._capacity_without(now))
+
+    def _capacity_without(self, shut: frozenset[int]) -> tuple[Mapping[str, int], Mapping[str, int] | None]:
+        if shut not in self._capacities:
+            mark = self.cluster.mark()
+            self.cluster.shut_nodes(shut)
+            self._capacities[shut] = self.state.capacity()
+            self.cluster.rollback(mark)
+        return self._capacities[shut]
 
     def _over_by(self, at: float) -> Mapping[Account, tuple[int, int]]:
         """Units by account of jobs that run or start in this trial and will have ended by then, and of them those on
@@ -204,15 +211,15 @@ class Trial:
         key = (at, len(self.started_units), len(self.changed))
         found = self._over.get(key)
         if found is None:
-            found, shut = {}, self.state.shut(at)
+            found, shut = {}, self._shut_at(at)
             self._over[key] = found
-            lost = [node in shut or state not in USABLE for node, state in enumerate(self.cluster.states)]
+            states = self.cluster.states
             for end, job_id in self.state.ends:
                 if end > at:
                     break
                 account, grants = self.state.running[job_id].kind.account, self.grants(job_id)
                 units, unusable = found.get(account, (0, 0))
-                away = units_of([grant for grant in grants if lost[grant.node]])
+                away = units_of([one for one in grants if one.node in shut or states[one.node] not in USABLE])
                 found[account] = units + units_of(grants), unusable + away
             for end, account, started in self.started_units:
                 if end <= at:
@@ -489,7 +496,7 @@ class Trial:
         """A promise from an instant on, which the cluster represents, at these places or wherever the job fits; None if
         it does not fit for its duration.   ends: other jobs that end at that instant."""
         cluster, end = self.cluster, start + lasts
-        if not self._within_limits(kind, start, end):
+        if not self._within_limits(kind, kind.least, start, end):
             return None
         outer = cluster.mark()
         cluster.shut_nodes(self._shut_at(start))
@@ -502,9 +509,10 @@ class Trial:
             if start < other.start < end:
                 self._hold(other)
         if at is None:
-            grants = place_gang(cluster, kind.request, kind.replicas, self.state.placement)
+            grants = self._place_then(kind, start, end)
         else:
-            grants = at if self._is_free(at, kind.request, start) else None
+            fits = self._is_free(at, kind.request, start) and self._within_limits(kind, units_of(at), start, end)
+            grants = at if fits else None
         cluster.rollback(inner)
         found = None
         if grants is not None:
@@ -517,6 +525,20 @@ class Trial:
             found = self._promised(job_id, kind, grants, start, lasts, made_at)
         cluster.rollback(outer)
         return found
+
+    def _place_then(self, kind: JobClass, start: float, end: float) -> tuple[Grant, ...] | None:
+        """Takes a grant for each replica on the cluster, which is as of the start; on smaller devices, if limits do not
+        allow those that it chooses."""
+        request: Request | None = kind.request
+        while request is not None:
+            mark = self.cluster.mark()
+            grants = place_gang(self.cluster, request, kind.replicas, self.state.placement)
+            if grants is None or self._within_limits(kind, units_of(grants), start, end):
+                self.cluster.keep(mark)
+                return grants
+            self.cluster.rollback(mark)
+            request = self.state.within(kind.request, kind.replicas, units_of(grants) - 1)
+        return None
 
     def _is_free(self, grants: tuple[Grant, ...], request: Request, at: float) -> bool:
         """Whether the grants could be taken on the cluster, which is as of that time."""
