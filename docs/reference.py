@@ -43,6 +43,7 @@ EXAMPLES: Mapping[str, str] = {
     "scheduler resume": "JOB",
     "scheduler renew": "JOB",
     "scheduler cancel": "JOB",
+    "scheduler keep": "JOB",
     "simulate trace": "jobs.csv --machines 776x8:V100 --config fifo.yaml",
 }
 """Of commands that no other document shows."""

@@ -14,6 +14,8 @@
       - {name: chat, tenant: vision, queue: batch, request: {devices: 1}, target: 8, max_replicas: 4, idle: 10m}
     callbacks:                         # notified when jobs start and end (docs/scheduler-live.md)
       - {name: ci, url: "https://hooks.example.org/gpu", secret: {file: /run/secrets/hook}, queues: [batch]}
+    idle:                              # what happens to running jobs that are idle (docs/scheduler-live.md)
+      - {queues: [batch], warn: 30m, after: 2h, then: suspend}
     policies: {placement: bestfit, backfill: easy, reclaim: true}
 
 Amounts are device units of the pool, as in scheduler.model. A duration is seconds or text such as 90s, 15m, 12h, 7d.
@@ -52,7 +54,7 @@ from scheduler.model import (
 from scheduler.placement.headroom import HeadroomRule
 from scheduler.quota.tree import QuotaTree
 from scheduler.serverless import Service, Use, Window
-from warehouse.durations import seconds_of
+from warehouse.durations import format_duration, seconds_of
 from warehouse.errors import LedgerError
 from warehouse.hours import DAYS, Day, clock, zone
 from warehouse.written_files import first_error, read_yaml
@@ -405,6 +407,7 @@ CallbackEvent = Literal[
     "cancelled",
     "rejected",
     "ends_soon",
+    "idle",
 ]
 TOLD: tuple[CallbackEvent, ...] = ("started", "suspended", "preempted", "finished", "failed", "cancelled")
 
@@ -452,6 +455,47 @@ class CallbackPart(Part):
 
     def wants(self, event: str, tenant: str, queue: str) -> bool:
         return event in self.events and queue in (self.queues or (queue,)) and tenant in (self.tenants or (tenant,))
+
+
+LONGEST_IDLE = 3 * 3600.0
+"""Seconds for which the alert's query (alerts/rules/idle_holder.sql) can tell that a job was idle."""
+
+
+class IdlePart(Part):
+    """What happens to running jobs of these tenants and queues that are idle; none named = all.
+
+    warn, after: seconds of idleness.   then: what happens at `after`: shrink makes an elastic job its smallest gang.
+    approval: only if an operator says yes.
+    """
+
+    tenants: Names = ()
+    queues: Names = ()
+    warn: Duration
+    after: Duration
+    then: Literal["shrink", "suspend", "cancel"]
+    approval: bool = False
+
+    @model_validator(mode="after")
+    def _leaves_time(self) -> Self:
+        if not self.warn < self.after:
+            said = f"warn {format_duration(self.warn)} is not before after {format_duration(self.after)}"
+            raise ValueError(f"{said}: leave time to react")
+        if self.after > LONGEST_IDLE:
+            most = format_duration(LONGEST_IDLE)
+            raise ValueError(f"after {format_duration(self.after)} is beyond {most}, and more idleness is not measured")
+        return self
+
+    @property
+    def grace(self) -> float:
+        """Seconds between a warning and what it warns of, at least."""
+        return self.after - self.warn
+
+    def summary(self) -> str:
+        whom = (("tenants", self.tenants), ("queues", self.queues))
+        whose = [f"{what} {', '.join(names)}" for what, names in whom if names]
+        then = f"{self.then} if an operator says yes" if self.approval else self.then
+        when = f"warn after {format_duration(self.warn)}, after {format_duration(self.after)} {then}"
+        return f"{'; '.join(whose) or 'all jobs'}: {when}"
 
 
 class SpeedPart(Part):
@@ -536,6 +580,7 @@ class Settings(Part):
     reservations: Annotated[tuple[ReservationPart, ...], Field(strict=False)] = ()
     services: Annotated[tuple[ServicePart, ...], Field(strict=False)] = ()
     callbacks: Annotated[tuple[CallbackPart, ...], Field(strict=False)] = ()
+    idle: Annotated[tuple[IdlePart, ...], Field(strict=False)] = ()
     policies: PoliciesPart = PoliciesPart()
     nodes_vary: bool = False
 
@@ -569,6 +614,11 @@ class Settings(Part):
         for short in () if self.nodes_vary else self.shortfalls():
             raise ValueError(short.text)
         known = {tenant.name for tenant in self.tenants}
+        for number, one in enumerate(() if self.nodes_vary else self.idle):
+            for what, names, declared in (("queue", one.queues, {*queues}), ("tenant", one.tenants, known)):
+                missing = sorted(set(names) - declared)
+                if missing and declared:
+                    raise ValueError(f"idle[{number}]: no {what} {missing[0]} is declared")
         for place in self.pools:
             for what, names, declared in (
                 ("queue", place.reserved_for.queues, {*queues}),
@@ -697,7 +747,7 @@ class Settings(Part):
 
 def load_settings(path: Path | str) -> Settings:
     """Errors: SettingsError naming the key, what was found there and what fits."""
-    hint = "It has the keys pools, tenants, queues, reservations, services, callbacks and policies"
+    hint = "It has the keys pools, tenants, queues, reservations, services, callbacks, idle and policies"
     settings = parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
     if settings.nodes_vary:
         raise SettingsError(f"{path}: nodes_vary", "is for pools that come from a cluster", "Take it out")

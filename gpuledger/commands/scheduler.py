@@ -27,6 +27,7 @@ from warehouse.errors import LedgerError
 if TYPE_CHECKING:
     from collectors.kubernetes.connection import Connection
     from collectors.readings import Row
+    from gpuledger.idle_feed import IdleFeed
     from ingest.token_file import Reread
     from scheduler.kubernetes.declarations import Declarations
     from scheduler.kubernetes.leadership import Leadership
@@ -173,6 +174,23 @@ def serve(
     events_token_file: Annotated[
         Path | None, typer.Option("--events-token-file", help="Token for a server in --events.", dir_okay=False)
     ] = None,
+    idle_from: Annotated[
+        str,
+        typer.Option(
+            "--idle-from",
+            envvar="GPULEDGER_IDLE_FROM",
+            help="Address of the gpuledger server that knows which jobs are idle, for `idle` in the settings.",
+        ),
+    ] = "",
+    idle_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--idle-token-file",
+            envvar="GPULEDGER_IDLE_TOKEN_FILE",
+            help="Token for it, which sees the alerts of all tenants.",
+            dir_okay=False,
+        ),
+    ] = None,
     interval: Annotated[float, typer.Option("--interval", min=0.01, help="Maximum seconds between cycles.")] = 1.0,
     store: options.Store = "",
 ) -> None:
@@ -207,6 +225,7 @@ def serve(
         raise LedgerError("--pools-from cluster", "is for --executor kubernetes", "See docs/operator.md")
     if gated_pods and executor is not ExecutorKind.kubernetes:
         raise LedgerError("--gated-pods", "is for --executor kubernetes", "See docs/operator.md")
+    feed = _idle_feed(idle_from, idle_token_file, cluster, settings)
     with contextlib.ExitStack() as stack:
         kubernetes = _Kubernetes(executor, kubeconfig, kube_context, lease_namespace)
         leadership = stack.enter_context(_leading(kubernetes, data, host, port))
@@ -221,6 +240,7 @@ def serve(
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
         stack.enter_context(_serving(build_app(service, token, allowed, tokens), listener))
         stack.enter_context(_calling_back(service, interval))
+        stack.enter_context(_watching_idleness(service, feed))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
         say(f"  Log         {journal.path}, {journal.last:,} entries")
         apply = service.configure if declarations is None else partial(declarations.read_file, where=str(config))
@@ -414,6 +434,34 @@ def _calling_back(service: Service, interval: float) -> Iterator[None]:
             one.join(max(0.0, until - time.monotonic()))
 
 
+def _idle_feed(url: str, token_file: Path | None, cluster: str, settings: Settings) -> IdleFeed | None:
+    from gpuledger.idle_feed import IdleFeed
+
+    if settings.idle and not url:
+        log.warning("idle: nobody says which jobs are idle, so that these policies do nothing; give --idle-from URL")
+    if not url and token_file is not None:
+        raise LedgerError("--idle-token-file", "is for --idle-from", "Give --idle-from URL")
+    return IdleFeed(url, token_file, cluster, time.time) if url else None
+
+
+@contextlib.contextmanager
+def _watching_idleness(service: Service, feed: IdleFeed | None) -> Iterator[None]:
+    """Asks who is idle on a thread of its own, so that a slow server delays no decision."""
+    if feed is None:
+        yield
+        return
+    from gpuledger.idle_feed import follow
+
+    service.watches_idleness = True
+    stop = threading.Event()
+    thread = threading.Thread(target=follow, args=(feed, service.hear_idle, stop), name="idle", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+
+
 def _loop(
     service: Service,
     step: Callable[[], bool],
@@ -568,6 +616,11 @@ def explained(found: dict[str, Any]) -> list[str]:
         error = found["expected_start_error_seconds"]
         past = f"; past ones were off by p50 {error['p50']:.0f} s, p95 {error['p95']:.0f} s" if error["known"] else ""
         lines.append(f"  first expected to start by {found['expected_start']}{past}")
+    if "idle" in found:
+        one = found["idle"]
+        known = one["problem"] or f"idle since {one['idle_since']}"
+        at = f" at {one['next_at']}, if it stays so" if one["next_at"] else ""
+        lines.append(f"  idle: {known}; next: {one['next']}{at}")
     lines.append("history:")
     for entry in found["history"]:
         rest = {key: value for key, value in entry.items() if key not in ("at", "what", "sequence")}
@@ -629,6 +682,21 @@ def pools(
 ) -> None:
     """Capacity of each pool by state and model, in device units; the parts add up to the total."""
     print_rows(_client(url, token_file).pools(), POOL_COLUMNS, output)
+
+
+def idle(
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Running jobs that are idle, for how long, and what happens to them next by the policies in the settings."""
+    found = _client(url, token_file).idle()
+    if output is options.Format.json:
+        print_json(found)
+        return
+    print_rows(found["jobs"], IDLE_COLUMNS, output)
+    if found["problem"]:
+        say(f"nothing is known now, and nothing is done: {found['problem']}")
 
 
 def services(
@@ -754,6 +822,9 @@ def _print_document(row: dict[str, Any], output: options.Format) -> None:
 POOL_COLUMNS = (
     "pool", "model", "units_per_gpu", "total", "allocated", "available", "reserved", "unavailable",
 )  # fmt: skip
+IDLE_COLUMNS = (
+    "job_id", "tenant", "queue", "gpus", "idle_seconds", "idle_since", "step", "next", "next_at", "policy", "problem",
+)  # fmt: skip
 SERVICE_COLUMNS = (
     "service", "waiting", "working", "utilization", "desired", "pending", "cold", "warm", "cold_starts",
     "cold_unit_seconds", "why",
@@ -771,6 +842,13 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     ),
     "resume": _job_action("resume", "Let a suspended job wait again, in the place that its submission gives it."),
     "renew": _job_action("renew", "Renew the lease of a running job, which otherwise ends when it is over."),
+    "idle": idle,
+    "reclaim": _job_action(
+        "reclaim", "Say yes to what the settings have for an idle job: make it smaller, suspend or cancel it, at once."
+    ),
+    "keep": _job_action(
+        "keep", "Exempt a running attempt from what is done to idle jobs; one that was made smaller may grow again."
+    ),
     "finish": finish,
     "room": room,
     "ready": _job_action("ready", "Say that a service's replica has loaded and serves; until then it was cold."),

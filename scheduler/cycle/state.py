@@ -172,6 +172,7 @@ class State:
         cluster.shut_nodes(self.shut(now))
         self.given_back: dict[tuple[str, float], float] = {}
         self.left_at: dict[tuple[int, str], float] = {}
+        self.kept_small: set[str] = set()  # elastic jobs that do not grow, until they are used again
         self.queues = Queues(queues, self.policies.between_queues)
         self.declared = tuple(tenants)
         self._reserves = {reserve.pool: reserve for reserve in self.policies.reserves}
@@ -294,6 +295,11 @@ class State:
     def launched(self, job_id: str, at: float) -> None:
         """A started job has run since `at`."""
         self.running[job_id].began_at = at
+
+    def keep_small(self, job_id: str, keeps: bool) -> None:
+        """Whether a running elastic job stays at the size that it has."""
+        self.version += 1
+        (self.kept_small.add if keeps else self.kept_small.discard)(job_id)
 
     def gone(self, job_id: str) -> None:
         """A preempted or stopped job has left its devices."""
@@ -635,6 +641,7 @@ class State:
     def _release(self, job_id: str, now: float) -> None:
         running = self.running.pop(job_id)
         self.elastic.pop(job_id, None)
+        self.kept_small.discard(job_id)
         alike = self.running_by_class[running.kind.key]
         del alike[job_id]
         there = self.priorities[running.job.queue]

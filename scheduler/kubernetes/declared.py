@@ -39,7 +39,7 @@ PATHS: Mapping[Kind, str] = {
     "Queue": f"/apis/{API_VERSION}/queues",
     "Tenant": f"/apis/{API_VERSION}/tenants",
 }
-OF_FILE = ("reservations", "services", "callbacks", "policies")
+OF_FILE = ("reservations", "services", "callbacks", "idle", "policies")
 KEPT = ("reserved", "reserved_for", "dedicated")
 """What a pool's settings have besides its nodes."""
 INVALID, TOO_MUCH = "Invalid", "GuaranteesExceedCapacity"

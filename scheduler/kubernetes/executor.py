@@ -18,6 +18,7 @@ from collectors.kubernetes.objects import Object, child, condition, name, namesp
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.elastic_jobs import unfit, unplaceable
 from scheduler.live.executors import JUST_NOW, Launch, Over, Result
+from scheduler.live.idle import Holders
 from scheduler.live.ranks import Rank
 from scheduler.model import Job, Node, NodeState
 from warehouse.errors import LedgerError
@@ -211,6 +212,15 @@ class Pods:
             if attempt is not None:
                 self._open.add(attempt.uid)
 
+    def holders(self, job_id: str, attempt: int, world: int) -> Holders | None:
+        """Its pods, of which the books know each by its UID."""
+        with self._lock:
+            found = self._attempts.get((job_id, attempt))
+            if found is None or found.launch.world != world or found.result is not None:
+                return None
+            there = self._of_job.get(found.uid, {})
+            return pods.holders([there.get(at) for _, at in found.names()])
+
     def outage(self, node: str) -> NodeState | None:
         """What keeps pods from a node: it is gone or not ready, or it is cordoned or has left its pool."""
         if self._seen is None:
@@ -250,6 +260,11 @@ class Pods:
                     self._look(attempt, seen)
             self._open |= touched
             return touched
+
+    def pods_of(self, job: str) -> Sequence[Object]:
+        """The pods of an ElasticJob, by its UID."""
+        with self._lock:
+            return self._pods_of(job)
 
     def steps(self) -> list[Step]:
         """Steps towards the wanted pods. No pod of a world is created before all pods of the previous one are gone."""

@@ -220,7 +220,7 @@ def admission(pod: Object, node: str, job: str, tenant: str) -> dict[str, Any]:
     gates = [one for one in items(child(pod, "spec"), "schedulingGates") if one.get("name") != GATE]
     told = dict.fromkeys((REASON, MESSAGE, EXPECTED))
     return {
-        "metadata": _version(pod) | {"annotations": {**told, ALLOCATION: job, TENANT: tenant}},
+        "metadata": version(pod) | {"annotations": {**told, ALLOCATION: job, TENANT: tenant}},
         "spec": {"schedulingGates": gates, "affinity": bound_to(child(pod, "spec").get("affinity"), node)},
     }
 
@@ -230,10 +230,10 @@ def note(pod: Object, told: Mapping[str, str]) -> dict[str, Any]:
     now = child(pod, "metadata", "annotations")
     wanted = {key: told.get(key) for key in (REASON, MESSAGE, EXPECTED)}
     changed = {key: value for key, value in wanted.items() if now.get(key) != value}
-    return {"metadata": _version(pod) | {"annotations": changed}} if changed else {}
+    return {"metadata": version(pod) | {"annotations": changed}} if changed else {}
 
 
-def _version(pod: Object) -> dict[str, Any]:
+def version(pod: Object) -> dict[str, Any]:
     """Makes a patch of any other version a conflict, also of another pod of that name: no two objects share a version.
     Another UID would not be one, but be refused for good (422)."""
     return {"resourceVersion": text(child(pod, "metadata"), "resourceVersion")}
@@ -245,5 +245,5 @@ def eviction(pod: Object) -> dict[str, Any]:
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": name(pod), "namespace": namespace(pod)},
-        "deleteOptions": {"preconditions": {"uid": uid(pod)} | _version(pod)},
+        "deleteOptions": {"preconditions": {"uid": uid(pod)} | version(pod)},
     }

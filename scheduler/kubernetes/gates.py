@@ -18,6 +18,7 @@ from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.elastic_jobs import unplaceable
 from scheduler.kubernetes.executor import Pods
 from scheduler.live.executors import JUST_NOW, Launch, Over, Result
+from scheduler.live.idle import Holders
 from scheduler.model import Job, Node, NodeState
 
 EVICT_SECONDS = 60.0
@@ -144,6 +145,15 @@ class Gates:
         with self._lock:
             self._attempts.pop((over.job_id, over.attempt), None)
         self.elastic.confirm(over)
+
+    def holders(self, job_id: str, attempt: int, world: int) -> Holders | None:
+        with self._lock:
+            found = self._attempts.get((job_id, attempt))
+            if found is None:
+                return self.elastic.holders(job_id, attempt, world)
+            if found.launch.world != world or found.result is not None or self._seen is None:
+                return None
+            return pods.holders([self._seen.get(one) for one, _ in found.places() if one not in found.ended], False)
 
     def outage(self, node: str) -> NodeState | None:
         return self.elastic.outage(node)

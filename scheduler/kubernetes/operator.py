@@ -20,11 +20,13 @@ from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.declarations import Declarations
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id, job_of, path_of, tenant_of
 from scheduler.kubernetes.executor import Create, Pods, Seen, Step
+from scheduler.kubernetes.idle_events import IdleEvents
 from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, status_of
 from scheduler.live.executors import Result
 from scheduler.live.service import RefusedError, Service
 from scheduler.model import COMES_BACK, Reason
 from scheduler.records.book import Live
+from scheduler.records.ladder import RECLAIMED
 from warehouse.errors import LedgerError
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,7 @@ class Operator:
     ) -> None:
         self._service, self._executor, self._cluster, self._clock = service, executor, cluster, clock
         self._declarations, self._admission = declarations, admission
+        self._idle_events = IdleEvents(service, executor, annotates=admission is not None)
         self._submitted: set[str] = set()
         self._refused: dict[str, str] = {}
         self._said: dict[str, str] = {}
@@ -96,6 +99,7 @@ class Operator:
             if isinstance(step, Create):
                 self._touched.add(pods.job_uid(step.body))
         acted |= self._admission is not None and self._admit(self._admission, seen)
+        acted |= self._tell_of_idleness(seen)
         return self._report(seen) or acted or did
 
     def _admit(self, admission: Admission, seen: Seen) -> bool:
@@ -107,6 +111,13 @@ class Operator:
             self._log_problem(outcome, admission.carried(move, outcome))
             notes += admission.happened(move, outcome, now)
         return self._carry_out(notes) or any(not isinstance(outcome, Exception) for outcome in outcomes)
+
+    def _tell_of_idleness(self, seen: Seen) -> bool:
+        calls = self._idle_events.calls(seen)
+        did = self._carry_out(calls, self._idle_events.carried)
+        if calls:
+            self._idle_events.told()
+        return did
 
     # From ElasticJobs to the scheduler
 
@@ -154,13 +165,16 @@ class Operator:
         self._touched.add(identity)
 
     def _suspend_or_resume(self, job: Object, live: Live) -> None:
-        """Follows `spec.suspend`, which takes precedence over requests to the scheduler."""
+        """Follows `spec.suspend`, which takes precedence over requests to the scheduler. A job that was suspended for
+        being idle stays so while that is false; set and unset, it ends that."""
         wanted = child(job, "spec").get("suspend") is True
         ending = live.stop[0] if live.stop is not None else ""
         is_suspended = live.status == "suspended" or (ending == "suspended" and live.resumed is None)
-        if wanted and not is_suspended and live.status != "held" and ending in ("", "preempted"):
+        is_reclaimed = is_suspended and live.aside.reason == RECLAIMED
+        may_be = not is_suspended and live.status != "held" and ending in ("", "preempted")
+        if wanted and (is_reclaimed or may_be):
             self._asked(job_id(job), self._service.suspend)
-        elif not wanted and is_suspended:
+        elif not wanted and is_suspended and not is_reclaimed:
             self._asked(job_id(job), self._service.resume)
 
     def _asked(self, job_id_: str, what: Callable[[str, str], Any]) -> None:
@@ -214,9 +228,12 @@ class Operator:
         said: dict[str, Any] = self._service.measured(found)
         return said
 
-    def _carry_out(self, calls: Sequence[Call]) -> bool:
+    def _carry_out(
+        self, calls: Sequence[Call], carried: Callable[[Call, Outcome], None] = lambda call, outcome: None
+    ) -> bool:
         did = False
         for call, outcome in zip(calls, self._cluster.carry_out(calls), strict=True):
+            carried(call, outcome)
             did |= not isinstance(outcome, Exception)
             if isinstance(outcome, Exception) and not isinstance(outcome, Absent | Conflict):
                 self._reported_up_to = -1

@@ -7,12 +7,14 @@ scheduler one node, as for a DaemonSet's pods: so the pod waits while the node i
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collectors.kubernetes.objects import Object, at, child, condition, deletion_requested, items, mark, text
+from collectors.kubernetes.objects import Object, at, child, condition, deletion_requested, items, mark, text, uid
+from collectors.kubernetes.resources import requests
 from scheduler.kubernetes.elastic_jobs import API_VERSION, GROUP, KIND
 from scheduler.live.executors import Launch
+from scheduler.live.idle import Holders
 from scheduler.live.ranks import Rank
 
 JOB, WORLD, RANK, SIZE = (f"{GROUP}/{what}" for what in ("job", "world", "rank", "world-size"))
@@ -211,6 +213,23 @@ def has_finished(pod: Object) -> bool:
 
 def has_begun(pod: Object) -> bool:
     return phase(pod) in ("Running", "Succeeded", "Failed")
+
+
+def holders(found: Sequence[Object | None], comes_back: bool = True) -> Holders | None:
+    """The allocations of pods that run, as the books name them (collectors.kubernetes.pods); None: not all of them run,
+    or not since a time that is known."""
+    running = [pod for pod in found if pod is not None and has_begun(pod) and not is_over(pod)]
+    began = [when for pod in running if (when := at(child(pod, "status").get("startTime"))) is not None]
+    if not found or len(began) < len(found):
+        return None
+    allocations = [one for pod in running for one in _allocations(pod)]
+    return Holders(allocations, max(when.timestamp() for when in began), comes_back)
+
+
+def _allocations(pod: Object) -> list[str]:
+    """Its UID; of one with several partitions or replicas, UID/2 and so on for the others."""
+    each = sum(one.count if one.kind in ("partition", "replica") else 1 for one in requests(pod))
+    return [uid(pod) if number == 1 else f"{uid(pod)}/{number}" for number in range(1, max(1, each) + 1)]
 
 
 def was_disrupted(pod: Object) -> bool:

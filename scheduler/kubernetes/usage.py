@@ -49,6 +49,9 @@ def held(history: Sequence[Entry], job_id: str, nodes: Sequence[Node], now: floa
                     grants = action.grants
                 elif action.replicas < len(grants):
                     grants = grants[: -action.replicas]
+        elif entry.kind == "shrink":
+            until(entry.at)
+            grants = grants[: -entry.body["replicas"]]
         elif entry.kind == "launched":
             since = _ms(entry.body.get("began_at", entry.at))
         elif entry.kind in ("freed", "end"):

@@ -38,7 +38,8 @@ class Client:
         return answer
 
     def act(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Does an action on a job.   what: cancel, hold, release, suspend, resume, renew, ready or finish."""
+        """Does an action on a job.   what: cancel, hold, release, suspend, resume, renew, reclaim, keep, ready or
+        finish."""
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{_step(job_id)}/{what}", json=body or {})
         return answer
 
@@ -49,6 +50,11 @@ class Client:
 
     def pools(self) -> list[dict[str, Any]]:
         answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/pools")
+        return answer
+
+    def idle(self) -> dict[str, Any]:
+        """Running jobs that are idle."""
+        answer: dict[str, Any] = self._asked("GET", "/api/v1/idle")
         return answer
 
     def services(self) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from scheduler.live.idle import Holders
 from scheduler.live.ranks import Rank
 from scheduler.model import Job, Node, NodeState
 
@@ -71,6 +72,14 @@ class SeesNodes(Protocol):
 
     def outage(self, node: str) -> NodeState | None:
         """The node's state as the executor sees it; None: not known yet."""
+
+
+@runtime_checkable
+class NamesHolders(Protocol):
+    """An executor whose jobs the books know by other names than the scheduler's."""
+
+    def holders(self, job_id: str, attempt: int, world: int) -> Holders | None:
+        """The allocations of a running attempt, in that world; None: not all of it is there."""
 
 
 class Recorder:

@@ -11,6 +11,11 @@ from scheduler.model import Grant, Node
 from scheduler.records.events import instant
 from scheduler.records.log import Entry
 
+DETAILS = (
+    "actor", "why", "ending", "step", "seconds", "measured_at", "policy", "text", "replicas", "cause", "output",
+)  # fmt: skip
+"""Of an entry that concerns one job."""
+
 
 def ended(history: Sequence[Entry]) -> str:
     """How an ended job ended."""
@@ -34,7 +39,10 @@ def _lines(entry: Entry, job_id: str, nodes: Sequence[Node]) -> list[dict[str, A
         ]
     if entry.kind == "reasons":
         return [{**line, "what": "waits", "reasons": body[job_id]}]
-    return [line | {key: body[key] for key in ("actor", "why", "ending", "cause", "output") if key in body}]
+    found = {key: body[key] for key in DETAILS if key in body}
+    if "measured_at" in found:
+        found["measured_at"] = instant(found["measured_at"])
+    return [line | found]
 
 
 def _named(action: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, Any]:

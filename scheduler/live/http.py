@@ -3,6 +3,9 @@
 POST /api/v1/jobs                      submit            GET  /api/v1/jobs?status=&queue=    list
 GET  /api/v1/jobs/{id}                 explain
 POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume | renew
+POST /api/v1/jobs/{id}/reclaim         an operator's yes to what the policy says of a job that is idle
+POST /api/v1/jobs/{id}/keep            exempts the running attempt from that; one that was made smaller may grow again
+GET  /api/v1/idle                      running jobs that are idle, and what happens next
 POST /api/v1/jobs/{id}/finish          {"succeeded": true}: reported by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
@@ -47,6 +50,8 @@ VERBS: Mapping[str, Act] = {
     "suspend": Service.suspend,
     "resume": Service.resume,
     "renew": Service.renew,
+    "reclaim": Service.reclaim,
+    "keep": Service.keep,
 }
 """Actions on a job that need only its id."""
 
@@ -149,6 +154,10 @@ def _other_routes(app: FastAPI, service: Service) -> None:
     def pools() -> list[dict[str, Any]]:
         return service.pools()
 
+    @app.get("/api/v1/idle")
+    def idle() -> dict[str, Any]:
+        return service.idle()
+
     @app.get("/api/v1/services")
     def services() -> list[dict[str, Any]]:
         return service.services()
@@ -187,12 +196,13 @@ def _other_routes(app: FastAPI, service: Service) -> None:
     @app.get("/healthz")
     def healthz() -> Response:
         problem, callbacks = service.outbox.problem, service.callbacks.state()
-        found = {
+        found: dict[str, Any] = {
             "status": "degraded" if problem else "ok",
             "problem": problem,
             "events_waiting": service.outbox.waiting,
         }
-        return JSONResponse(found | ({"callbacks": callbacks} if callbacks else {}))
+        found |= {"callbacks": callbacks} if callbacks else {}
+        return JSONResponse(found | ({"idle": service.idle_problem()} if service.watches_idleness else {}))
 
 
 def _actor(request: Request) -> str:

@@ -26,8 +26,10 @@ from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.live.admission import misfit, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
-from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder, SeesNodes
+from scheduler.live.executors import JUST_NOW, Executor, Launch, NamesHolders, Over, Recorder, SeesNodes
 from scheduler.live.history import ended, lines
+from scheduler.live.idle import Feed, Holders, Idle, Unknown, one_holder
+from scheduler.live.idle_jobs import IdleJobs, Reclaim, obstacle, policy_of
 from scheduler.live.outbox import Deliver, Outbox
 from scheduler.live.ranks import ranks_of
 from scheduler.model import COMES_BACK, MOST_ASKED, Ending, Job, NodeState, Preempt, Reason
@@ -38,9 +40,10 @@ from scheduler.pools import PoolLine, pool_lines
 from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
 from scheduler.records.cycles import decisive, plan_cycle
-from scheduler.records.events import Cause, instant
+from scheduler.records.events import Cause, gpus_held, instant
+from scheduler.records.ladder import RECLAIMED
 from scheduler.records.log import Entry, Kind, Log
-from scheduler.settings import Settings
+from scheduler.settings import IdlePart, Settings
 from scheduler.setup import WHOLE_GPUS
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
@@ -105,6 +108,8 @@ class Service:
         self.book = self.restored.book
         self._node_states = {node.name: node.state for node in self.restored.setup.nodes}
         self._left: dict[str, NodeState] = {}
+        self._idle = IdleJobs()
+        self.watches_idleness = False
         for entry in log.of_kind("node"):
             self._note_node(entry)
         for live in list(self.book.jobs.values()):
@@ -204,7 +209,9 @@ class Service:
                 )
             was, ending = live.status, live.stop[0] if live.stop else ""
             comes_back = ending in ("", "preempted") or live.resumed is not None
-            if was in ("held", "suspended") or not comes_back:
+            is_reclaimed = live.aside.reason == RECLAIMED and live.resumed is None and "suspended" in (was, ending)
+            is_over = was in ("held", "suspended") or not comes_back
+            if is_over and not is_reclaimed:  # one that was reclaimed is suspended on somebody's behalf from now on
                 raise RefusedError(f"job {job_id}", f"is {was}{f' ({ending})' if ending else ''} already", status=409)
             self._happen("suspend", job_id, {"cause": records.cause_body(Cause("Suspended", "", actor))})
             if was in ("starting", "running"):
@@ -226,6 +233,86 @@ class Service:
                 raise RefusedError(f"job {job_id}", f"is {live.status}, not suspended", status=409)
             self._happen("resume", job_id, {"cause": records.cause_body(Cause("Resumed", "", actor))})
             return self.show(job_id)
+
+    def hear_idle(self, feed: Feed) -> None:
+        """Takes the answer of the server that measures which allocations are idle, or why there is none."""
+        with self._lock:
+            self.watches_idleness = True
+            self._idle.hear(feed, self._now())
+
+    def idle_problem(self) -> str:
+        """Why it is not known which jobs are idle; '' if it is."""
+        with self._lock:
+            return self._idle.problem(self._now())
+
+    def idle(self) -> dict[str, Any]:
+        """Running jobs that are idle, or that something was done to because they were.
+
+        Errors: RefusedError if nobody measures that.
+        """
+        with self._lock:
+            self._expect_feed()
+            now, heard = self._now(), self._idle.heard_at
+            jobs = [self._idle_job(live, now) for live in self.book.jobs.values()]
+            return {
+                "problem": self._idle.problem(now),
+                "heard_at": None if heard is None else instant(heard),
+                "jobs": [one for one in jobs if one is not None],
+            }
+
+    def _idle_job(self, live: Live, now: float) -> dict[str, Any] | None:
+        if live.status != "running":
+            return None
+        found = self._idle.shown(live, self._idle_policy(live), self._holders(live), now)
+        return None if found is None else {**found, "gpus": gpus_held(self.restored.setup.nodes, live.grants)}
+
+    def reclaim(self, job_id: str, actor: str) -> dict[str, Any]:
+        """An operator's yes to what the policy for an idle job says, at once.
+
+        Errors: RefusedError if no policy is for it, it is not known to be idle, it is kept, or nothing would be done.
+        """
+        with self._lock:
+            self._expect_feed()
+            self._expect(job_id, "running")
+            live, where = self.book.jobs[job_id], f"job {job_id}"
+            if live.idle is not None and live.idle.is_kept:
+                what = f"is kept by {live.idle.by or 'somebody'}, as long as this attempt runs"
+                raise RefusedError(where, what, status=409)
+            policy, holders = self._idle_policy(live), self._holders(live)
+            if policy is None:
+                raise RefusedError(where, "no policy is for it", "Add one under idle: in the settings", 409)
+            found = self._idle.evidence(holders, self._now())
+            if not isinstance(found, Idle):
+                what = (
+                    f"whether it is idle is unknown: {found.problem}" if isinstance(found, Unknown) else "is not idle"
+                )
+                raise RefusedError(where, what, "`gpuledger scheduler idle` lists those that are", 409)
+            problem = obstacle(policy, live, holders)
+            if problem:
+                raise RefusedError(where, problem, status=409)
+            self._reclaim(live, Reclaim(policy, found, actor))
+            return self.show(job_id)
+
+    def keep(self, job_id: str, actor: str) -> dict[str, Any]:
+        """Exempts the running attempt of a job from what is done to idle ones. One that was made smaller may grow
+        again.
+
+        Errors: RefusedError if it does not run, or is kept already.
+        """
+        with self._lock:
+            self._expect(job_id, "running")
+            live = self.book.jobs[job_id]
+            if live.job.service:
+                raise RefusedError(f"job {job_id}", f"is a replica of {live.job.service}", "Nothing touches it", 409)
+            if live.idle is not None and live.idle.is_kept:
+                raise RefusedError(f"job {job_id}", f"is kept by {live.idle.by or 'somebody'} already", status=409)
+            text = "not touched for being idle, as long as this attempt runs"
+            self._happen("idle", job_id, {"step": "kept", "text": text, "actor": actor})
+            return self.show(job_id)
+
+    def _expect_feed(self) -> None:
+        if not self.watches_idleness:
+            raise RefusedError("idle", "this scheduler does not know who is idle", "Start it with --idle-from URL", 409)
 
     def renew(self, job_id: str, actor: str) -> dict[str, Any]:
         """Renews the lease of a running job.
@@ -478,6 +565,9 @@ class Service:
                 document["expected_start"] = None if expected is None else instant(expected)
                 document["expected_interval"] = self._interval(job_id)
                 document["expected_start_error_seconds"] = self._past_errors()
+            idle = self._idle_job(live, self._now()) if live is not None else None
+            if idle is not None:
+                document["idle"] = {key: value for key, value in idle.items() if key not in document}
             document["history"] = lines(history, job_id, self.restored.setup.nodes)
             return document
 
@@ -520,6 +610,7 @@ class Service:
                 for number in range(len(self.restored.setup.nodes)):
                     self._watch_node(number, self.executor)
             self._enforce_limits()
+            self._watch_idleness()
             self._give_back_unused()
             self._scale()
             now = self._now()
@@ -669,6 +760,45 @@ class Service:
     def _heeds_warnings(self, live: Live) -> bool:
         return live.job.lease_seconds is not None or self.callbacks.wants("ends_soon")
 
+    def _watch_idleness(self) -> None:
+        """Takes the steps that are due about running jobs that are idle."""
+        now = self._now()
+        if not self._idle.looks(self.book.jobs, self.log.last, now):
+            return
+        for job_id, live in list(self.book.jobs.items()):
+            if live.status != "running" or live.job.service:
+                continue
+            holders = self._holders(live)
+            if live.idle is None and not self._idle.has_heard_of(holders):
+                continue
+            for step in self._idle.due(live, self._idle_policy(live), holders, now):
+                if isinstance(step, Reclaim):
+                    self._reclaim(live, step)
+                else:
+                    self._happen("idle", job_id, step.body, changes=step.body["step"] == "busy")
+
+    def _reclaim(self, live: Live, step: Reclaim) -> None:
+        job_id, then = live.job.job_id, step.policy.then
+        cause = records.cause_body(step.cause)
+        if then == "cancel":
+            self._stop(job_id, live, "cancelled", step.cause)
+        elif then == "suspend":
+            self._happen("suspend", job_id, {"cause": cause})
+            self.executor.stop(self._launch_of(live))
+        else:
+            body = {"replicas": len(live.grants) - live.job.min_replicas, **step.evidence, "cause": cause}
+            at = max(self._now(), round(max(self.restored.planned_at, live.reported_at) + 0.001, 3))  # see Book.decide
+            self._happen("shrink", job_id, body, at=at)
+            self._start(live)
+
+    def _holders(self, live: Live) -> Holders | None:
+        if isinstance(self.executor, NamesHolders):
+            return self.executor.holders(live.job.job_id, live.attempt, live.world)
+        return one_holder(live.job.job_id, live.attempt, live.since if live.started_at is None else live.started_at)
+
+    def _idle_policy(self, live: Live) -> IdlePart | None:
+        return policy_of(self.restored.settings.idle, live.job, self.restored.core.queues)
+
     def _give_back_unused(self) -> None:
         """Ends reservations that were idle too long."""
         for one in self.restored.core.unused(self._now()):
@@ -777,6 +907,7 @@ class Service:
             return (Reason("Held", f"held by {live.by or 'somebody'} since {_written(live.since)}; `release` ends it"),)
         if live.status == "suspended" or (live.stop is not None and live.stop[0] == "suspended"):
             text = f"suspended by {live.by} since {_written(live.since)}"
+            text += f": {live.aside.text}" if live.aside.reason == RECLAIMED else ""
             if live.status == "stopping":
                 text += "; it is being stopped" + (", then it waits again" if live.resumed else "")
             return (Reason("Suspended", f"{text}; `resume` ends it" if not live.resumed else text),)

@@ -28,6 +28,7 @@ from scheduler.model import (
     Start,
 )
 from scheduler.records.events import NO_CAUSE, READY, Cause, Writer, gpus_held
+from scheduler.records.ladder import Ladder, Step, climbed
 
 Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
 Emit = Callable[[str, Sequence[Row]], None]
@@ -61,6 +62,9 @@ class Core(Protocol):
         """A running job's grants are free. finished: what depends on it may run.   comes_back: it is set aside.
         leaves: it is still on its devices."""
 
+    def keep_small(self, job_id: str, keeps: bool) -> None:
+        """A running elastic job does not grow, or may again."""
+
     def gone(self, job_id: str) -> None:
         """It is no longer, nor one that was preempted."""
 
@@ -91,7 +95,8 @@ class Live:
     waits again as soon as a suspended attempt is gone.   renewed_at: since when its lease runs.   warned: of which end
     it was warned.   reshaped: while it starts, what it held before, until when, and why it holds something else since.
     followers: that were given devices on which it still stops.   follows: of which it is one; it begins when they are
-    over.   not_before: when those it followed were over.
+    over.   not_before: when those it followed were over.   idle: what was done because this attempt is idle.   aside:
+    why it was suspended.
     """
 
     job: Job
@@ -115,6 +120,8 @@ class Live:
     followers: list[Live] = field(default_factory=list, repr=False, compare=False)
     follows: set[str] = field(default_factory=set)
     not_before: float = 0.0
+    idle: Ladder | None = None
+    aside: Cause = NO_CAUSE
 
     @property
     def places(self) -> set[tuple[int, int]]:
@@ -190,9 +197,12 @@ class Book:
         live.status, live.since, live.by = "pending", now, ""
 
     def suspend(self, job_id: str, now: float, sequence: int, cause: Cause) -> None:
-        """The attempt ends, at once or when nothing of it runs any more; the next begins when the job is resumed."""
+        """The attempt ends, at once or when nothing of it runs any more; the next begins when the job is resumed. One
+        that is suspended stays so, on somebody else's behalf from now on."""
         live = self.jobs[job_id]
-        live.by = cause.actor
+        live.by, live.aside = cause.actor, cause
+        if live.status == "suspended" or (live.stop and live.stop[0] == "suspended" and live.resumed is None):
+            return
         if live.status == "pending":
             self.core.withdraw(job_id, now)
             self._set_aside(live, now, sequence, cause)
@@ -285,6 +295,29 @@ class Book:
         live.warned = ends_at
         if self._emit:
             self._emit("warnings", self.writer.ends_soon(live.job, now, ends_at, sequence, live.attempt, cause))
+
+    def idle(self, job_id: str, step: Step, now: float, sequence: int, cause: Cause, body: Mapping[str, Any]) -> None:
+        """A step about a running job that is idle, or is not any more, which is no event for the books."""
+        live = self.jobs[job_id]
+        live.idle = climbed(live.idle, step, now, body)
+        if step in ("busy", "kept"):
+            self.core.keep_small(job_id, False)
+        if self._emit:
+            self._emit("warnings", self.writer.idle(live.job, now, sequence, live.attempt, cause))
+
+    def shrink(
+        self, job_id: str, replicas: int, now: float, sequence: int, cause: Cause, body: Mapping[str, Any]
+    ) -> None:
+        """Takes so many replicas, not all, from a running elastic job that is idle; it does not grow until it is used
+        again. The books have the new size from now on."""
+        live = self.jobs[job_id]
+        if live.status != "running" or not 0 < replicas < len(live.grants):
+            raise ValueError(f"{live.status}, with {len(live.grants)} replicas")
+        self.core.apply(Preempt(job_id, replicas, "", cause.reason, cause.text), now)
+        self.core.keep_small(job_id, True)
+        live.grants, live.world = live.grants[:-replicas], sequence
+        live.idle = climbed(live.idle, "shrunk", now, body)
+        self._resized(live, now, sequence, cause)
 
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
         """Asks a starting or running job to stop; its quota is free from now on, its devices are not yet."""
@@ -390,7 +423,7 @@ class Book:
             released = over if live.grants and live.released_at is None else live.released_at
             self._emit("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
         live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
-        live.reshaped = []
+        live.reshaped, live.idle = [], None
 
     def _set_aside(self, live: Live, now: float, sequence: int, cause: Cause, ended_at: float | None = None) -> None:
         self._attempt_over(live, "suspended", now, sequence, cause, ended_at)
@@ -399,7 +432,7 @@ class Book:
     def _wait_again(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
         """Lets a job wait again, as its next attempt."""
         live.status, live.since, live.attempt, live.reported_at = "pending", now, live.attempt + 1, now
-        live.by, live.resumed = "", None
+        live.by, live.resumed, live.aside = "", None, NO_CAUSE
         self.core.submit(live.job, now)
         self._meter_waits(live.job, now)
         if self._emit:

@@ -125,6 +125,10 @@ class Writer:
         cause = replace(cause, text=f"ends at {written(ends_at)}, unless it is renewed or ends before")
         return [self._row("ends_soon", job, self._asked(job), now, attempt, cause, {"sequence": sequence})]
 
+    def idle(self, job: Job, now: float, sequence: int, attempt: int, cause: Cause) -> list[Row]:
+        """Not of the contract: for callbacks."""
+        return [self._row("idle", job, self._asked(job), now, attempt, cause, {"sequence": sequence})]
+
     def devices(self, numbers: Iterable[int], state: NodeState | Literal["removed"], now: float) -> list[Row]:
         """Rows of the devices contract: these nodes' devices are in that state from now on."""
         there = (

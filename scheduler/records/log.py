@@ -44,8 +44,10 @@ Kind = Literal[
     "node",
     "demand",
     "ready",
+    "idle",
+    "shrink",
 ]
-FREEING = ("configured", "node", "stop", "given_back")
+FREEING = ("configured", "node", "stop", "given_back", "shrink")
 FREED_AT_END = ("finished", "failed")
 """Kinds of entries, and endings, by which capacity or quota certainly comes free."""
 FORMAT = 1

@@ -22,6 +22,7 @@ from scheduler.model import Job, Node, NodeState, Plan
 from scheduler.records.book import Book, Emit
 from scheduler.records.cycles import decisive, plan_cycle, recall_cycle
 from scheduler.records.events import NO_CAUSE, Cause, Writer, instant
+from scheduler.records.ladder import REASONS
 from scheduler.records.log import FREED_AT_END, FREEING, Entry
 from scheduler.serverless import Services
 from scheduler.settings import Settings, SettingsError, parse_settings
@@ -40,8 +41,8 @@ WHOLE = "Take the log, or its snapshot, whole and as it was written"
 class Restored:
     """setup, settings: of the last configuration.   last, at: number and time of the last entry that went in.
 
-    known_nodes: how many the configurations so far named.   planned_at: when the last plan was made.   codes: of the
-    reasons that a waiting job was last given.
+    known_nodes: how many the configurations so far named.   planned_at: when something was last planned, or made
+    smaller.   codes: of the reasons that a waiting job was last given.
     """
 
     book: Book
@@ -97,6 +98,11 @@ class Restored:
                 book.renew(job_id, at)
             case "warn":
                 book.warn(job_id, body["ends_at"], at, number, Cause(**body["cause"]))
+            case "idle":
+                book.idle(job_id, body["step"], at, number, idle_cause(body), body)
+            case "shrink":
+                book.shrink(job_id, body["replicas"], at, number, Cause(**body["cause"]), body)
+                self.planned_at = at
             case "given_back":
                 self.core.give_back(body["reservation"], body["start"], at)
             case "launched":
@@ -165,6 +171,11 @@ def why_it_waits(found: Sequence[Mapping[str, Any]]) -> Cause:
     first = found[0]
     numbers = (f"{name.replace('_', ' ')} {count:,}" for name, count in first.get("counts", {}).items())
     return Cause(first["code"], first.get("text", "") if first["code"] in NAMES_NOBODY else ", ".join(numbers))
+
+
+def idle_cause(body: Mapping[str, Any]) -> Cause:
+    """As callbacks have a step about an idle job."""
+    return Cause(REASONS[body["step"]], body.get("text", ""), body.get("actor", ""))
 
 
 def cause_body(cause: Cause) -> dict[str, Any]:

@@ -86,6 +86,7 @@ READ: Mapping[tuple[str, str], Callable[[str, Path], None]] = {
     ("docs/scheduler-live.md", "pools:"): site_settings,
     ("docs/scheduler-live.md", "services:"): site_settings,
     ("docs/scheduler-live.md", "callbacks:"): site_settings,
+    ("docs/scheduler-live.md", "idle:"): site_settings,
     ("docs/scheduler-live.md", "agents:"): agents,
     ("docs/scheduler-live.md", "[sh, -c"): plain_yaml,
     ("docs/receivers.md", "exporters:"): plain_yaml,  # a collector's, which is not here

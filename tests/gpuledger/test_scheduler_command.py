@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import getpass
+import io
 import json
 import os
 import signal
@@ -18,10 +20,16 @@ import typer
 from typer.testing import CliRunner
 
 from gpuledger.commands import scheduler
+from gpuledger.idle_feed import IdleFeed
 from ingest.token_file import Reread
 from scheduler.live.client import Client
+from scheduler.live.http import build_app
+from scheduler.live.idle import Feed
+from scheduler.settings import parse_settings
+from tests.dashboards.site import running as serving
 from tests.patience import PATIENCE_SECONDS, until
 from tests.ports import free_port
+from tests.scheduler.live.idling import Idling
 from warehouse.errors import LedgerError
 
 RUN = """
@@ -163,6 +171,10 @@ def test_who_may_run_commands_needs_a_token_and_a_user(tmp_path: Path, monkeypat
         ask(*there, "--pools-from", "cluster")
     with pytest.raises(LedgerError, match="--gated-pods: is for --executor kubernetes"):
         ask(*there, "--gated-pods")
+    with pytest.raises(LedgerError, match=r"--idle-token-file: is for --idle-from\. Give --idle-from URL"):
+        ask(*there, "--idle-token-file", tmp_path / "token")
+    with pytest.raises(LedgerError, match="--idle-from books:9: is not the address of a server"):
+        ask(*there, "--idle-from", "books:9")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("collectors.jobs.launchers.others", lambda: {})
     with pytest.raises(LedgerError, match="--run-as: commands of others would run as root"):
@@ -196,6 +208,36 @@ def test_an_explanation_reads_as_text() -> None:
     assert lines[1] == "  X: short by 2 [nodes 3] (held by b)"
     assert "off by p50 5 s, p95 90 s" in lines[2]
     assert '{"actor": "ada"}' in lines[-1]
+
+
+def test_idle_jobs_are_listed_and_the_thread_that_asks_is_heard(tmp_path: Path) -> None:
+    living = Idling(tmp_path, {"warn": "30m", "after": "2h", "then": "suspend"})
+    living.run()
+    with scheduler._watching_idleness(living.service, IdleFeed("http://127.0.0.1:1", None, "c", lambda: living.now)):
+        until(lambda: "Is the server running?" in living.service.idle_problem())
+    living.at(50, a=40)
+    with serving(build_app(living.service)) as url:
+        (row,) = csv.DictReader(io.StringIO(ask("idle", "--url", url, "--format", "csv")))
+        assert (row["job_id"], row["idle_seconds"], row["step"], row["next"]) == ("a", "2400.0", "warned", "suspend")
+        assert "idle since 1970-01-02T03:56:40" in ask("explain", "a", "--url", url)
+        ask("reclaim", "a", "--url", url)
+        assert living.status("a") == "stopping"
+        with pytest.raises(LedgerError, match="is stopping, not running"):
+            ask("keep", "a", "--url", url)
+        living.service.hear_idle(Feed(living.now, problem="it is gone"))
+        assert json.loads(ask("idle", "--url", url, "--format", "json")) == {
+            "problem": "it is gone", "heard_at": None, "jobs": [],
+        }  # fmt: skip
+
+
+def test_policies_for_idle_jobs_need_a_server_to_ask(caplog: pytest.LogCaptureFixture) -> None:
+    settings = parse_settings({"idle": [{"warn": "30m", "after": "2h", "then": "suspend"}]})
+    assert scheduler._idle_feed("", None, "c", settings) is None
+    assert "these policies do nothing; give --idle-from URL" in caplog.text
+    caplog.clear()
+    assert scheduler._idle_feed("", None, "c", parse_settings({})) is None
+    assert scheduler._idle_feed("https://books.example", None, "c", settings) is not None
+    assert caplog.text == ""
 
 
 def test_settings_are_read_again_until_they_could_be_written_down(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from collectors.kubernetes.objects import child, condition
+from collectors.kubernetes.objects import child, condition, written
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.admission import Admission
 from scheduler.kubernetes.declarations import Declarations, first_settings
@@ -44,9 +45,10 @@ SETTINGS = {
 class Site:
     """An operator over a log, on a clock of the test's own, and the cluster that it acts on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: Any) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.now = folder, 1_790_000_000.0
+        self.settings = SETTINGS | settings
         self.cluster = StandIn()
         self.furnish()
         self.start()
@@ -59,7 +61,7 @@ class Site:
     def start(self) -> None:
         self.log = Log(self.folder / "log")
         executor = Pods(lambda: self.now)
-        self.service = Service(self.log, parse_settings(SETTINGS), "c", executor, lambda: self.now)
+        self.service = Service(self.log, parse_settings(self.settings), "c", executor, lambda: self.now)
         self.operator = Operator(self.service, executor, self.cluster, lambda: self.now)
 
     def restart(self) -> None:
@@ -117,7 +119,7 @@ class Site:
                 if ready and sum(map(gpus_of, on)) + gpus_of(pod) <= offered:
                     self.cluster.bind(pod)
             if pod["spec"].get("nodeName") and pods.phase(pod) == "Pending" and chance():
-                self.cluster.says(pod, "Running")
+                self.cluster.says(pod, "Running", startTime=written(datetime.fromtimestamp(self.now, UTC)))
 
 
 class GatedSite(Site):
@@ -127,7 +129,7 @@ class GatedSite(Site):
         self.log = Log(self.folder / "log")
         executor = Pods(lambda: self.now)
         gates = Gates(executor, lambda: self.now)
-        self.service = Service(self.log, parse_settings(SETTINGS), "c", gates, lambda: self.now)
+        self.service = Service(self.log, parse_settings(self.settings), "c", gates, lambda: self.now)
         admission = Admission(self.service, gates, labelled=False)
         self.operator = Operator(self.service, executor, self.cluster, lambda: self.now, admission=admission)
 

@@ -15,6 +15,7 @@ from scheduler.kubernetes import pods
 from scheduler.kubernetes.calls import Call
 from scheduler.kubernetes.elastic_jobs import ENDED
 from scheduler.kubernetes.executor import AGAIN_SECONDS
+from scheduler.live.idle import Feed, Reading
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.site import NODES, Site
 from tests.scheduler.kubernetes.standin import SPACE, StandIn, Thing, elastic_job, gpus_of, node, node_of, space
@@ -271,6 +272,12 @@ def test_nodes_that_take_nothing_get_nothing(tmp_path: Path) -> None:
     assert node_of(site.pods_of(job)[0]) == "p-1"
 
 
+IDLE = [
+    {"tenants": ["chem"], "warn": 1, "after": 2, "then": "suspend"},
+    {"tenants": ["vision"], "warn": 1, "after": 2, "then": "shrink"},
+]
+
+
 def histories() -> range:
     return range(int(os.environ.get("GPULEDGER_OPERATORS", "12")))
 
@@ -281,7 +288,7 @@ def test_pods_are_what_the_scheduler_decided_whatever_happens(tmp_path: Path, nu
     seed = os.environ.get("GPULEDGER_SEED", f"{keep_seed()} operator {number}")
     print(f"GPULEDGER_SEED={seed!r}")
     chance = random.Random(seed)
-    site = Site(tmp_path)
+    site = Site(tmp_path, idle=IDLE)
     for _ in range(60):
         _something(site, chance)
         _nothing_is_twice(site)
@@ -325,8 +332,8 @@ def _something(site: Site, chance: random.Random) -> None:
     cluster, jobs = site.cluster, site.cluster.jobs()
     noted = [one for one in cluster.alive() if _is_noted(site, one)]
     what = chance.choices(
-        ["create", "delete", "suspend", "run", "end", "take", "node", "step", "faults", "kill"],
-        [3, 1, 1, 6, 3, 2, 1, 8, 3, 2],
+        ["create", "delete", "suspend", "run", "end", "take", "node", "step", "faults", "kill", "idle", "resume"],
+        [3, 1, 1, 6, 3, 2, 1, 8, 3, 2, 4, 1],
     )[0]
     if what == "create" and len(jobs) < 12:
         least = chance.randint(1, 3)
@@ -369,6 +376,14 @@ def _something(site: Site, chance: random.Random) -> None:
     elif what == "kill":
         site.kill(chance.randrange(4))
         site.restart()
+    elif what == "idle":
+        used = {pods.job_uid(one) for one in cluster.alive() if chance.random() < 0.1}
+        idle = [one for one in cluster.alive() if pods.job_uid(one) not in used]
+        found = {one["metadata"]["uid"]: Reading.of(chance.randrange(20), site.now) for one in idle}
+        site.service.hear_idle(Feed(site.now, found))
+    elif what == "resume":
+        for one in site.service.list("suspended"):
+            site.service.resume(one["job_id"], "ada")
 
 
 def _is_noted(site: Site, pod: Thing) -> bool:

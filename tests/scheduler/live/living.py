@@ -39,8 +39,14 @@ class Slow(Recorder):
 
 
 class Living:
-    def __init__(self, folder: Path, settings: dict[str, Any] = SETTINGS, executor: Executor | None = None) -> None:
-        self.folder, self.now = folder, 1000.0
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, Any] = SETTINGS,
+        executor: Executor | None = None,
+        now: float = 1000.0,
+    ) -> None:
+        self.folder, self.now = folder, now
         self.rows: list[tuple[str, Row]] = []
         self.configured_by_restart = False
         self.executor: Executor = executor or Recorder()

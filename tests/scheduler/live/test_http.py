@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ import uvicorn
 from gpuledger.serve import listen, url_of
 from scheduler.live.client import Client, read_token
 from scheduler.live.http import MOST_BYTES, build_app
+from scheduler.live.idle import Feed, Reading
+from scheduler.settings import parse_settings
 from tests.patience import until
 from tests.prometheus import check_metrics
-from tests.scheduler.live.living import Living
+from tests.scheduler.live.living import SETTINGS, Living
 from warehouse.errors import LedgerError
 
 TOKEN = "a-token-of-the-tests"
@@ -87,6 +90,39 @@ def test_a_body_that_is_no_object_is_told_in_one_line(url: str, path: str, body:
     assert "\n" not in answer.json()["detail"]
     asked = httpx.get(f"{url}/api/v1/jobs?limit=abc", headers=kind)
     assert (asked.status_code, asked.json()["detail"][:11]) == (422, "query.limit")
+
+
+def test_idle_jobs_are_shown_kept_and_reclaimed_and_what_cannot_be_is_refused(url: str, living: Living) -> None:
+    client, headers = Client(url, TOKEN, "ada"), {"authorization": f"Bearer {TOKEN}"}
+    living.configure(parse_settings(SETTINGS | {"idle": [{"warn": "30m", "after": "1h", "then": "suspend"}]}))
+    client.submit(JOB)
+    living.settle()
+    for path in ("idle", "jobs/team/a/reclaim"):
+        ask = httpx.get if path == "idle" else functools.partial(httpx.post, json={})
+        answer = ask(f"{url}/api/v1/{path}", headers=headers)
+        assert answer.status_code == 409
+        assert answer.json()["detail"].endswith("does not know who is idle. Start it with --idle-from URL")
+        assert ask(f"{url}/api/v1/{path}").status_code == 401
+    assert "idle" not in httpx.get(url + "/healthz").json()
+    living.service.hear_idle(Feed(living.now, problem="the books do not answer"))
+    assert httpx.get(url + "/healthz").json()["idle"] == "the books do not answer"
+    assert client.idle() == {"problem": "the books do not answer", "heard_at": None, "jobs": []}
+    with pytest.raises(LedgerError, match="whether it is idle is unknown: the books do not answer"):
+        client.act("team/a", "reclaim")
+    living.now += 2400
+    living.service.hear_idle(Feed(living.now, {"team/a": Reading(1800.0, living.now)}))
+    living.settle()
+    (job,) = client.idle()["jobs"]
+    assert (job["job_id"], job["step"], job["next"], job["idle_seconds"]) == ("team/a", "warned", "suspend", 1800.0)
+    assert (job["gpus"], job["problem"]) == (4.0, "")
+    assert client.explain("team/a")["idle"]["next_at"] == job["next_at"] == "1970-01-01T01:26:40Z"
+    client.act("team/a", "keep")
+    with pytest.raises(LedgerError, match="is kept by ada already"):
+        client.act("team/a", "keep")
+    with pytest.raises(LedgerError, match="is kept by ada, as long as this attempt runs"):
+        client.act("team/a", "reclaim")
+    with pytest.raises(LedgerError, match="is neither pending nor running"):
+        client.act("nobody", "keep")
 
 
 def test_without_the_token_only_health_is_told(url: str) -> None:

@@ -1,0 +1,79 @@
+"""Asks a gpuledger server which allocations are idle, for the scheduler (scheduler.live.idle)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gpuledger.client import ApiError, Client
+from gpuledger.documents import Alert
+from ingest.prompt_client import PromptClient
+from scheduler.live.idle import RULE, Feed, Reading
+from warehouse.errors import LedgerError
+
+EVERY_SECONDS = 60.0
+
+
+class IdleFeed:
+    """url: of the server.   token_file: read anew each time, with a token that sees the alerts of all tenants.
+    cluster: as the books call it; alerts of others are left out.   clock: seconds since the epoch.
+
+    Errors: LedgerError if the address is none, or the file cannot be read.
+    """
+
+    def __init__(self, url: str, token_file: Path | None, cluster: str, clock: Callable[[], float]) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LedgerError(f"--idle-from {url}", "is not the address of a server", "Use https://server:8443")
+        self._url, self._token_file, self._cluster, self._clock = url, token_file, cluster, clock
+        self._token()
+
+    def ask(self) -> Feed:
+        """The server's answer now, or why there is none."""
+        try:
+            with Client(self._url, self._token(), http=PromptClient) as client:
+                found = {
+                    row.labels["allocation_id"]: reading_of(row)
+                    for row in client.alerts(["firing"], RULE)
+                    if row.labels.get("cluster", "") == self._cluster and "allocation_id" in row.labels
+                }
+        except (ApiError, LedgerError) as error:
+            return Feed(self._clock(), problem=str(error))
+        return Feed(self._clock(), found)
+
+    def _token(self) -> str:
+        if self._token_file is None:
+            return ""
+        try:
+            return self._token_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise LedgerError(
+                f"--idle-token-file {self._token_file}", f"cannot be read ({error})", "It holds an API token"
+            ) from error
+
+
+def reading_of(alert: Alert) -> Reading:
+    """What an alert says of its allocation. Its own `at` is that of its last change of state, but each evaluation that
+    knows renews its evidence. So the instant of the last one is where the idleness that it found ends."""
+    since = _instant(alert.evidence.get("idle_since"))
+    if alert.value is None or since is None or alert.keep_firing_since is not None:
+        return Reading(None, alert.at.timestamp())
+    return Reading.of(alert.value, since.timestamp() + alert.value)
+
+
+def _instant(said: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(said))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def follow(feed: IdleFeed, hear: Callable[[Feed], None], stop: threading.Event, seconds: float = EVERY_SECONDS) -> None:
+    """Asks until it is stopped."""
+    while not stop.is_set():
+        hear(feed.ask())
+        stop.wait(seconds)

@@ -1,0 +1,179 @@
+"""Idle jobs from end to end: a scheduler's events and a node's samples in a store, alerts that a server evaluates and
+answers, and what the scheduler does about that; then the books."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from access.opening import open_access
+from access.settings import AccessSettings
+from alerts.evaluate import evaluate
+from alerts.rule_files import load_rules
+from billing.close import close
+from billing.verify import verify
+from collectors.tables import schema
+from gpuledger.documents import Alert
+from gpuledger.idle_feed import IdleFeed, reading_of
+from ingest.pipeline import ingest_tables
+from scheduler.live.idle import RULE, Feed, Reading
+from tests.alerts.cases import QUIET
+from tests.alerts.facts import NOON, ago, put, sampled
+from tests.dashboards.site import serving, token_of
+from tests.scheduler.live.living import Living, Slow
+from warehouse.errors import LedgerError
+from warehouse.records import RECORD_TYPES
+from warehouse.store import Store
+
+SETTINGS = {
+    "pools": [{"name": "p", "hosts": {"n1": ["GPU-0", "GPU-1"]}, "model": "H100"}],
+    "tenants": [{"name": "vision"}, {"name": "speech"}],
+    "queues": [{"name": "batch"}],
+    "idle": [{"queues": ["batch"], "warn": "30m", "after": "1h", "then": "shrink"}],
+}
+BEGAN, USED_UNTIL = 300, 80
+"""Minutes before NOON."""
+
+
+class Served:
+    """A store with its server, and the scheduler that asks it."""
+
+    def __init__(self, store: Store, url: str, tokens: dict[str, Path], folder: Path) -> None:
+        self.store, self.url, self.tokens = store, url, tokens
+        self.living = Living(folder, SETTINGS, Slow(), ago(BEGAN).timestamp())
+        self.put = 0
+
+    def ingest(self) -> None:
+        """The scheduler's rows, by the pipeline that takes everybody's."""
+        rows, self.put = self.living.rows[self.put :], len(self.living.rows)
+        for record in ("devices", "events"):
+            kind = RECORD_TYPES[record]
+            of_record = [row for name, row in rows if name == record]
+            if of_record:
+                table = pa.Table.from_pylist(of_record, schema(kind))
+                assert not ingest_tables(self.store, kind, "scheduler", [table]).quarantined
+
+    def feed(self, role: str = "operator", cluster: str = "c") -> Feed:
+        return IdleFeed(self.url, self.tokens[role], cluster, lambda: self.living.now).ask()
+
+    def at(self, minutes: float) -> None:
+        """So many minutes before noon: alerts are evaluated, the scheduler asks, and acts."""
+        rules = [rule for rule in load_rules() if rule.name == RULE]
+        evaluate(self.store, rules, ago(minutes), delay=timedelta(0), live=False)
+        self.living.now = ago(minutes).timestamp()
+        self.living.service.hear_idle(self.feed())
+        self.living.settle()
+        self.ingest()
+
+    def steps(self) -> list[str]:
+        history = self.living.service.explain("train")["history"]
+        return [str(line.get("step", line["what"])) for line in history if line["what"] in ("idle", "shrink")]
+
+
+@pytest.fixture
+def served(own_store: Store, tmp_path: Path) -> Iterator[Served]:
+    with open_access(own_store) as people, serving(own_store, AccessSettings(sign_in=True)) as url:
+        tokens = {}
+        for role in ("operator", "speech"):
+            tokens[role] = tmp_path / role
+            tokens[role].write_text(token_of(people, role) + "\n")
+        found = Served(own_store, url, tokens, tmp_path)
+        found.living.submit("train", gpus=1, min_replicas=1, max_replicas=2)
+        found.living.settle()
+        found.ingest()
+        yield found
+
+
+def sample(store: Store, last: int) -> None:
+    """Both devices of the job were used, then idle, until so many minutes before noon."""
+    for device in ("GPU-0", "GPU-1"):
+        busy = sampled(device, BEGAN - 1, USED_UNTIL, 0.9, sm_active=0.8, power_watts=500.0)
+        put(store, [*busy, *sampled(device, USED_UNTIL - 1, last, 0.0, **QUIET)], "c")
+
+
+def test_a_job_that_a_server_measures_to_be_idle_is_warned_and_made_smaller(served: Served) -> None:
+    sample(served.store, 0)
+    assert len(served.living.service.book.jobs["train"].grants) == 2
+    for minutes in range(USED_UNTIL, -1, -5):
+        served.at(minutes)
+        idle_for = USED_UNTIL - minutes
+        expected = ["noticed"] * (idle_for >= 15) + ["warned"] * (idle_for >= 30) + ["shrink"] * (idle_for >= 60)
+        assert served.steps() == expected, f"idle for {idle_for} minutes"
+    (one,) = [line for line in served.living.service.explain("train")["history"] if line["what"] == "shrink"]
+    assert one["cause"]["text"].startswith(
+        "idle for 1h, as measured at 2026-10-06T11:40:00.000Z; so it is made smaller"
+    )
+    served.living.now = NOON.timestamp()
+    served.living.service.cancel("train", "ada")
+    served.living.executor.over("train", 1)  # type: ignore[attr-defined]
+    served.living.settle()
+    served.ingest()
+    close(served.store, now=NOON + timedelta(days=30))
+    assert verify(served.store).balanced
+    hours = served.store.value(
+        "SELECT sum(used_unit_ms + idle_unit_ms + unmetered_unit_ms) FROM ledger_entries WHERE workload_id = 'train'"
+    )
+    shrunk_at = datetime.fromisoformat(str(one["at"]))
+    began = ago(BEGAN)
+    wanted = 2 * (shrunk_at - began) + (NOON - shrunk_at)
+    assert int(hours) == pytest.approx(wanted.total_seconds() * 1000, abs=5)
+
+
+def test_an_alert_that_is_not_evaluated_anew_moves_nothing(served: Served) -> None:
+    """As where samples stop: the alert goes on firing, with what was known last."""
+    sample(served.store, 45)
+    for minutes in range(USED_UNTIL, -1, -5):
+        served.at(minutes)
+    (reading,) = served.feed().readings.values()
+    assert (reading.seconds, reading.at) == (35 * 60, ago(45).timestamp())
+    assert served.steps() == ["noticed", "warned"]
+    (job,) = served.living.service.idle()["jobs"]
+    assert job["idle_seconds"] is None
+    assert "last measured at" in job["problem"]
+
+
+def test_what_is_asked_is_of_its_own_cluster_and_needs_a_token_that_sees_all(served: Served) -> None:
+    sample(served.store, 0)
+    served.at(40)
+    assert set(served.feed().readings) == {"train"}
+    assert served.feed(cluster="another").readings == {}
+    assert served.feed("speech").readings == {}, "a tenant sees its own alerts"
+    served.tokens["operator"].write_text("not-a-token-of-anybody\n")
+    feed = IdleFeed(served.url, served.tokens["operator"], "c", lambda: served.living.now)
+    assert "token: unknown, expired or revoked" in feed.ask().problem
+    served.tokens["operator"].unlink()
+    assert "cannot be read" in feed.ask().problem
+
+
+def test_an_alert_that_says_less_than_it_should_is_unknown() -> None:
+    facts = dict.fromkeys(("keep_firing_since", "resolved_at", "fired_at"))
+    row = {
+        "rule": RULE, "fingerprint": "f", "state": "firing", "severity": "info", "at": NOON, "active_at": NOON,
+        "value": 60.0, "labels": {}, "evidence": {"idle_since": "2026-10-06 10:00:00+00:00"}, "annotations": {},
+        "held_back": "", **facts,
+    }  # fmt: skip
+    said = Alert.model_validate(row)
+    assert reading_of(said) == Reading(60.0, datetime(2026, 10, 6, 10, 1, tzinfo=UTC).timestamp())
+    for less in (
+        {"value": None},
+        {"value": -1.0},
+        {"evidence": {}},
+        {"evidence": {"idle_since": "2026-10-06 10:00:00"}},
+        {"evidence": {"idle_since": 7}},
+        {"keep_firing_since": NOON},
+    ):
+        assert reading_of(Alert.model_validate(row | less)).seconds is None, less
+
+
+def test_a_server_that_is_gone_is_a_problem_and_a_bad_address_is_refused() -> None:
+    feed = IdleFeed("http://127.0.0.1:1", None, "c", lambda: 7.0).ask()
+    assert (feed.heard_at, feed.readings) == (7.0, {})
+    assert "Is the server running?" in feed.problem
+    with pytest.raises(LedgerError, match="is not the address of a server"):
+        IdleFeed("store", None, "c", lambda: 7.0)
+    with pytest.raises(LedgerError, match=r"--idle-token-file /none: cannot be read"):
+        IdleFeed("https://x", Path("/none"), "c", lambda: 7.0)

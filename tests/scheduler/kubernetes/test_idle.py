@@ -1,0 +1,175 @@
+"""Idle ElasticJobs and gated pods: evidence by their pods, events on them, and how they come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.live.idle import Feed, Reading
+from scheduler.live.service import RefusedError
+from tests.scheduler.kubernetes.site import GatedSite, Site
+from tests.scheduler.kubernetes.standin import Thing
+from tests.scheduler.kubernetes.test_usage import hours_are_their_lives
+
+MINUTE = 60.0
+POLICY = {"warn": "30m", "after": "1h", "then": "suspend"}
+
+
+def hear(site: Site, pods: Iterable[Thing], minutes: float) -> None:
+    """These pods were idle for so long, as of now; nobody else was."""
+    found = {one["metadata"]["uid"]: Reading.of(minutes * MINUTE, site.now) for one in pods}
+    site.service.hear_idle(Feed(site.now, found))
+    site.settle()
+
+
+def running(site: Site, job: Thing) -> list[Thing]:
+    site.settle()
+    site.run()
+    site.settle()
+    assert job["status"]["state"] == "Running"
+    return site.pods_of(job)
+
+
+def idle_events(site: Site) -> list[tuple[str, str]]:
+    """(kind, reason), without the objects' names."""
+    found = [(one["involvedObject"]["kind"], one["reason"]) for one in site.cluster.events]
+    return [one for one in found if one[1].startswith("Idle")]
+
+
+def later(site: Site, minutes: float) -> None:
+    site.now += minutes * MINUTE
+
+
+def grow_idle(site: Site, pods: Sequence[Thing], upto: float, first: float = 20) -> None:
+    """They have run for some time, and idled since; measured every ten minutes."""
+    later(site, first + 20)
+    minutes = first
+    while minutes <= upto:
+        hear(site, pods, minutes)
+        later(site, 10)
+        minutes += 10
+
+
+def test_an_idle_elastic_job_is_told_of_each_step_and_suspended_until_it_is_resumed(tmp_path: Path) -> None:
+    site = Site(tmp_path, idle=[POLICY])
+    job = site.create("train", least=2, gpusPerReplica=1)
+    pods = running(site, job)
+    grow_idle(site, pods, 50)
+    each = ["ElasticJob", "Pod", "Pod"]
+    assert idle_events(site) == [(kind, reason) for reason in ("IdleNoticed", "IdleWarned") for kind in each]
+    warned = next(one for one in site.cluster.events if one["reason"] == "IdleWarned")
+    assert warned["type"] == "Warning"
+    assert "idle for 30m" in warned["message"]
+    assert "gpuledger.io/idle" not in pods[0]["metadata"]["annotations"], "these rights do not reach so far"
+    hear(site, pods, 60)
+    assert idle_events(site)[6:] == [(kind, "IdleReclaimed") for kind in each]
+    assert job["status"]["state"] == "Stopping"
+    site.run()
+    site.settle()
+    assert (job["status"]["state"], site.pods_of(job)) == ("Suspended", [])
+    assert "idle for 1h" in job["status"]["message"]
+    for _ in range(3):
+        later(site, 1)
+        site.restart()
+        site.settle()
+    assert job["status"]["state"] == "Suspended", "that spec.suspend is false does not resume it"
+    assert len(idle_events(site)) == 9, "each step is told once"
+    site.service.resume(site.service.list()[0]["job_id"], "ada")
+    assert running(site, job)
+    assert job["status"]["attempt"] == 2
+
+
+def test_suspending_and_unsuspending_an_elastic_job_resumes_one_that_was_reclaimed(tmp_path: Path) -> None:
+    site = Site(tmp_path, idle=[POLICY])
+    job = site.create("train", gpusPerReplica=1)
+    grow_idle(site, running(site, job), 60)
+    site.run()
+    site.settle()
+    assert job["status"]["state"] == "Suspended"
+    job["spec"]["suspend"] = True
+    site.cluster.put("elasticjobs", job, "chem")
+    site.settle()
+    assert "suspended by kubernetes" in job["status"]["message"]
+    job["spec"]["suspend"] = False
+    site.cluster.put("elasticjobs", job, "chem")
+    assert running(site, job)
+
+
+def test_a_job_is_idle_only_while_all_its_pods_are(tmp_path: Path) -> None:
+    site = Site(tmp_path, idle=[POLICY])
+    job = site.create("train", least=2, gpusPerReplica=1)
+    pods = running(site, job)
+    grow_idle(site, pods[:1], 180)
+    assert idle_events(site) == []
+    assert job["status"]["state"] == "Running"
+
+
+def test_a_job_that_is_made_smaller_stays_so_though_its_pods_are_new(tmp_path: Path) -> None:
+    site = Site(tmp_path, idle=[POLICY | {"then": "shrink"}])
+    job = site.create("train", least=1, most=2, gpusPerReplica=1)
+    pods = running(site, job)
+    assert len(pods) == 2
+    grow_idle(site, pods, 60)
+    for _ in range(4):
+        site.run()
+        site.settle()
+    (alone,) = site.pods_of(job)
+    assert (job["status"]["state"], job["status"]["replicas"]) == ("Running", 1)
+    assert alone["metadata"]["uid"] not in {one["metadata"]["uid"] for one in pods}
+    for _ in range(6):
+        later(site, 5)
+        hear(site, [], 0)
+    assert len(site.pods_of(job)) == 1, "a pod that is new cannot be known to be idle yet"
+    hear(site, [alone], 18)
+    later(site, 30)
+    hear(site, [alone], 48)
+    assert len(site.pods_of(job)) == 1
+    later(site, 5)
+    hear(site, [], 0)
+    assert idle_events(site)[-1] == ("Pod", "IdleBusy")
+    for _ in range(4):
+        site.run()
+        site.settle()
+    assert len(site.pods_of(job)) == 2, "it is used again"
+    for pod in site.pods_of(job):
+        site.cluster.ends(pod, 0)
+    site.settle()
+    assert "completionTime" in job["status"]
+    hours_are_their_lives(site)
+
+
+def test_gated_pods_are_marked_and_cannot_be_suspended(tmp_path: Path) -> None:
+    site = GatedSite(tmp_path, idle=[POLICY])
+    pod = site.submit("train", gpus=1)
+    site.settle()
+    site.run()
+    site.settle()
+    (job,) = site.service.list()
+    grow_idle(site, [pod], 180)
+    assert site.service.show(job["job_id"])["status"] == "running"
+    assert idle_events(site) == [("Pod", "IdleNoticed"), ("Pod", "IdleWarned")]
+    assert pod["metadata"]["annotations"]["gpuledger.io/idle"].startswith("IdleWarned: idle for 30m")
+    hear(site, [pod], 180)
+    with pytest.raises(RefusedError, match="not ours to make again"):
+        site.service.reclaim(job["job_id"], "ada")
+    site.service.keep(job["job_id"], "ada")
+    site.settle()
+    assert "gpuledger.io/idle" not in pod["metadata"]["annotations"]
+
+
+def test_gated_pods_are_evicted_where_a_policy_cancels(tmp_path: Path) -> None:
+    site = GatedSite(tmp_path, idle=[POLICY | {"then": "cancel"}])
+    pod = site.submit("train", gpus=1)
+    site.settle()
+    site.run()
+    site.settle()
+    (job,) = site.service.list()
+    grow_idle(site, [pod], 60)
+    site.run()
+    site.settle()
+    explained: dict[str, Any] = site.service.explain(job["job_id"])
+    assert explained["status"] == "cancelled"
+    assert idle_events(site)[-1] == ("Pod", "IdleReclaimed")
