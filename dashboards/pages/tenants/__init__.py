@@ -258,17 +258,17 @@ def _table(
     words: Language,
 ) -> Component:
     currency = filters.currency
-    has_budgets = any(name for name in budgets)
+    has_budgets, gpu_hours = any(name for name in budgets), words("unit.gpu_hours")
     columns = [
-        grids.link("name", words(f"tenants.{level.name}")),
+        grids.link("name", words(f"tenants.{level.name}"), minimum=120),
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
         grids.sparkline("trend", words("tenants.trend"), words(f"tenants.costs_{level.grain}")),
         grids.number(
-            "allocated", words("overview.allocated"), words("tenants.allocated_is"), unit=words("unit.gpu_hours")
+            "allocated", words("overview.allocated"), words("tenants.allocated_is"), minimum=104, unit=gpu_hours
         ),
         grids.percent("efficiency", words("tenants.efficiency"), words("tenants.efficiency_is")),
         grids.percent("coverage", words("overview.coverage"), words("part.coverage_why")),
-        grids.number("idle", words("kind.idle"), words("kind.idle_is"), unit=words("unit.gpu_hours")),
+        grids.number("idle", words("kind.idle"), words("kind.idle_is"), minimum=104, unit=gpu_hours),
         grids.money("idle_cost", words("tenants.idle_cost"), currency, words("tenants.idle_cost_is")),
         grids.sorted_by(grids.money("list_cost", words("account.cost"), currency)),
         grids.money("billed_cost", words("tenants.billed"), currency, words("tenants.billed_is")),
