@@ -422,7 +422,8 @@ def quota(world: World, rule: Rule, at: int) -> Verdicts:
     for name, gpus in quotas.items():
         over = held[name] - gpus
         missing = min(gpus, held[name] + asked[name]) - held[name]
-        found[(name,)] = (missing if rule.parameters["judge"] == "missing" else over) > 1e-6
+        value = missing if rule.parameters["judge"] == "missing" else over
+        found["", str(rule.parameters["by"]), name] = value > 1e-6
     return found
 
 

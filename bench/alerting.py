@@ -134,7 +134,7 @@ def _firing(rules: Sequence[Rule], changed: Sequence[Transition], end: int) -> d
     for one in changed:
         alert = one.alert
         if alert.rule in found:
-            identity = tuple(alert.labels[name] for name in identities[alert.rule])
+            identity = tuple(alert.labels.get(name, "") for name in identities[alert.rule])
             if alert.state == "firing":
                 open_at.setdefault((alert.rule, identity), epoch_ms(alert.at))
             elif alert.state == "resolved":

@@ -2,8 +2,8 @@
 
 Owns:      the connection (`connection`, `api`; of a person's single requests `direct`, `contexts`), following a
            resource without a gap (`follow`), what a pod requests (`resources`, `claims`), its lifecycle from its
-           object (`pods`, `endings`, `kueue`), a node's devices (`nodes`), where a watch left
-           off (`state`), and the loop (`watcher`).
+           object (`pods`, `endings`, `kueue`), a node's devices (`nodes`), what waits in other schedulers' queues and
+           their quotas (`waits`, `quotas`, `queues`), where a watch left off (`state`), and the loop (`watcher`).
 Owns not:  which device a pod got, if only the kubelet knows it (attribution, on the node); the store.
 Words:     Kubernetes' own: pod, node, claim, slice, condition. A pod is a workload, and its UID identifies it; its
            allocations carry the UID too.

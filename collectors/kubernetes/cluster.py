@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard, get_args
 
 from collectors.kubernetes import nodes
 from collectors.kubernetes.claims import Claims, SliceDevice
@@ -23,13 +23,14 @@ from collectors.kubernetes.pods import (
     share_rows,
     vanished,
 )
+from collectors.kubernetes.queues import Queues, QueueStream
 from collectors.kubernetes.resources import NodeFacts, node_facts, requests
 from collectors.kubernetes.settings import Settings
 from collectors.kubernetes.sharing import shares
 from collectors.kubernetes.state import Kind
 from collectors.readings import Collected, Row
 
-Stream = Literal["pods", "nodes", "claims", "slices", "workloads"]
+Stream = Literal["pods", "nodes", "claims", "slices"] | QueueStream
 Inventory = Mapping[str, Sequence[Row]]
 """Node -> the latest row of each device that others (its agent) reported."""
 
@@ -46,7 +47,7 @@ def relevant(pod: Object, settings: Settings) -> bool:
 
 
 class Cluster:
-    """The pods with accelerators, the nodes, claims, slices and Kueue's evictions.
+    """The pods with accelerators, the nodes, claims, slices, Kueue's evictions, and schedulers' queues.
 
     apply: what one item of a stream adds. changes: what to save since it was last asked.
     """
@@ -70,6 +71,8 @@ class Cluster:
         self._claims_of: dict[str, set[str]] = {}
         self._claims = Claims(settings.share_by)
         self._evictions = Evictions()
+        self._pending: dict[str, dict[str, datetime]] = {}
+        self._queues = Queues(settings, self._pending)
         self._listed: dict[Stream, set[Any]] = {}
         self._complained: set[tuple[Stream, str]] = set()
         self._dirty: set[tuple[Kind, str]] = set()
@@ -78,6 +81,7 @@ class Cluster:
             claims=self._claims.of,
             eviction=self._evictions.of,
             device=self._device,
+            queue=self._queues.queue_of,
         )
 
     def __len__(self) -> int:
@@ -100,6 +104,7 @@ class Cluster:
         pods: Mapping[str, Any],
         waiting: Mapping[str, Any],
         reported: Mapping[str, Any],
+        waits: Mapping[str, Any] | None = None,
     ) -> None:
         """Goes on from what was saved."""
         self.version, self.seen_at = version, seen_at
@@ -108,15 +113,21 @@ class Cluster:
         self._reported = {key: nodes.ReportedNode.of(plain) for key, plain in reported.items()}
         for key, known in sorted(self._pods.items(), key=lambda each: (each[1].earliest, each[0])):
             self._occupy(key, known)
+            self._queue(key, None, known)
+        self._queues.restore(waits or {})
 
     def changes(self) -> Iterator[tuple[Kind, str, Mapping[str, Any] | None]]:
         """What changed since the last time: kind, key and what to remember, None for nothing."""
+        self._dirty.update(("wait", key) for key in self._queues.dirty)
+        self._queues.dirty.clear()
         dirty, self._dirty = self._dirty, set()
         for kind, key in sorted(dirty):
             if kind == "pod":
                 yield kind, key, known.plain() if (known := self._pods.get(key)) else None
             elif kind == "node":
                 yield kind, key, reported.plain() if (reported := self._reported.get(key)) else None
+            elif kind == "wait":
+                yield kind, key, self._queues.remembered(key)
             else:
                 yield kind, key, self._waiting.get(key)
 
@@ -131,7 +142,12 @@ class Cluster:
             return self._apply_pods(item, now)
         if stream == "nodes":
             return self._apply_nodes(item, now)
-        return self._apply_others(stream, item, now)
+        collected = Collected()
+        if stream in ("claims", "slices", "workloads"):
+            collected += self._apply_others(stream, item, now)
+        if _of_queues(stream):
+            collected += self._apply_queues(stream, item, now)
+        return collected
 
     # pods
 
@@ -149,6 +165,8 @@ class Cluster:
             if not item.last:
                 return collected
             self._missed(seen, now, collected)
+        if not self._queues.ready:
+            collected += self._queues.start(now)
         if item.version:
             self.version = item.version
         if not (isinstance(item, Changed) and item.late):
@@ -199,6 +217,7 @@ class Cluster:
             else:
                 self._pods[key] = known
             self._occupy(key, known)
+            collected += self._queues.pods_changed(self._queue(key, before, known), now)
         if known is not None and holds and not held and self._shares_claims(known):
             mine = [row for row in rows if row["event"] == "started" and row["allocation_id"] == known.allocations[-1]]
             rows = [row for row in rows if row not in mine]
@@ -256,6 +275,22 @@ class Cluster:
         if node:
             self._holding.setdefault(node, set()).add(key)
             self._where[key] = node
+
+    def _queue(self, key: str, before: Known | None, known: Known | None) -> tuple[str, ...]:
+        """Keeps which pods wait, by their links; answers those of one that began to."""
+        was = before.links if before is not None and before.queued else ()
+        links = known.links if known is not None and known.queued else ()
+        if was == links:
+            return ()
+        for link in was:
+            if (pods := self._pending.get(link)) is not None:
+                pods.pop(key, None)
+                if not pods:
+                    del self._pending[link]
+        for link in links:
+            assert known is not None
+            self._pending.setdefault(link, {})[key] = datetime.fromisoformat(known.earliest)
+        return links
 
     # nodes
 
@@ -389,6 +424,23 @@ class Cluster:
             return set(self._claims.claims)
         return set(self._claims.slices) if stream == "slices" else set()
 
+    # queues of other schedulers
+
+    def _apply_queues(self, stream: QueueStream, item: Listed | Changed | Current, now: datetime) -> Collected:
+        if stream not in self._queues.streams:
+            return Collected()
+        if isinstance(item, Current):
+            return self._queues.current(stream, now)
+        if isinstance(item, Changed):
+            return (self._queues.drop if item.deleted else self._queues.put)(stream, item.object, now)
+        collected = Collected()
+        seen = self._seen(stream, item, (self._queues.key(stream, each) for each in item.objects))
+        for each in item.objects:
+            collected += self._queues.put(stream, each, now)
+        if item.last:
+            collected += self._queues.listed(stream, seen, self.seen_at or now)
+        return collected
+
     # all
 
     def _seen(self, stream: Stream, item: Listed, keys: Iterable[Any]) -> set[Any]:
@@ -404,6 +456,8 @@ class Cluster:
         collected = Collected()
         if item.forbidden:
             self._complain(collected, stream, "no_permission", f"{stream}: {item.what}", now)
+        elif _of_queues(stream):
+            collected += self._queues.listed(stream, set(), self.seen_at or now)
         return collected
 
     def _trouble(self, stream: Stream, item: Trouble, now: datetime) -> Collected:
@@ -427,6 +481,10 @@ class Cluster:
             "message": message,
             "source": self.settings.source,
         }
+
+
+def _of_queues(stream: Stream) -> TypeGuard[QueueStream]:
+    return stream in get_args(QueueStream)
 
 
 def _key(stream: Stream, object_: Object) -> Any:

@@ -41,8 +41,9 @@ from collectors.kubernetes.objects import (
     written,
 )
 from collectors.kubernetes.resources import NodeFacts, Part, Request, ShareBy, parts, quantity, requests, share_of
-from collectors.kubernetes.settings import Settings
+from collectors.kubernetes.settings import LOCAL_QUEUE_MARKS, Settings
 from collectors.kubernetes.sharing import Held, Shares, gpus, shares
+from collectors.kubernetes.waits import QueueOf, links_of_pod
 from collectors.readings import Row
 
 ESTIMATED = "end estimated"
@@ -67,6 +68,10 @@ def no_eviction(_: Object) -> Eviction | None:
     return None
 
 
+def same_queue(_: str, local_queue: str) -> str:
+    return local_queue
+
+
 @dataclass(frozen=True, slots=True)
 class Around:
     """What a pod's rows depend on besides the pod itself, as functions that are called only if needed."""
@@ -75,6 +80,7 @@ class Around:
     claims: Callable[[Object], Claimed | None] = no_claims
     eviction: Callable[[Object], Eviction | None] = no_eviction
     device: Callable[[str], DeviceFacts | None] = field(default=lambda _: None)
+    queue: QueueOf = same_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ class Known:
     lingers: bool = False
     held: tuple[Held, ...] = ()
     shares: tuple[tuple[Any, ...], ...] = ()
+    links: tuple[str, ...] = ()
     end_event: str = "cancelled"
     end_at: str = ""
     end_reason: str = ""
@@ -100,6 +107,11 @@ class Known:
     @property
     def ended(self) -> bool:
         return "ended" in self.reported
+
+    @property
+    def queued(self) -> bool:
+        """It waits, and is reported to."""
+        return "submitted" in self.reported and "started" not in self.reported and not self.ended
 
     @property
     def holds(self) -> bool:
@@ -116,6 +128,7 @@ class Known:
         known["held"] = tuple(Held(**each) for each in known.get("held", ()))
         reported = plain["reported"] if "reported" in plain else plain["told"]  # as states of November 2026 have it
         known["shares"] = tuple((tuple(place), units) for place, units in known.get("shares", ()))
+        known["links"] = tuple(known.get("links", ()))
         return Known(**{**known, "allocations": tuple(plain["allocations"]), "reported": tuple(reported)})
 
 
@@ -160,7 +173,8 @@ def observe(known: Known | None, pod: Object, around: Around, settings: Settings
     known = replace(
         known,
         node=text(child(pod, "spec"), "nodeName"),
-        base=_base(pod, identity, settings),
+        base=_base(pod, identity, settings, around.queue),
+        links=links_of_pod(pod) if settings.queues_of else (),
         allocations=tuple(identity if index == 0 else f"{identity}/{index + 1}" for index in range(len(placed))),
         waiting=False,
     )
@@ -272,7 +286,7 @@ def _admitted(pod: Object) -> bool:
     return bool(items(status, "containerStatuses") or items(status, "initContainerStatuses"))
 
 
-def _base(pod: Object, identity: str, settings: Settings) -> dict[str, Any]:
+def _base(pod: Object, identity: str, settings: Settings, queue_of: QueueOf) -> dict[str, Any]:
     """Columns common to all its rows."""
     where = namespace(pod)
     mirrored = mark(pod, ("kubernetes.io/config.mirror",)) and mark(pod, ("kubernetes.io/config.hash",))
@@ -283,7 +297,7 @@ def _base(pod: Object, identity: str, settings: Settings) -> dict[str, Any]:
         "workload_id": mirrored or identity,
         "tenant": mark(pod, settings.tenant_marks) or where,
         "project": mark(pod, settings.project_marks) or where,
-        "queue": mark(pod, settings.queue_marks),
+        "queue": _queue(pod, settings, queue_of),
     }
     priority = child(pod, "spec").get("priority")
     if isinstance(priority, int):
@@ -292,6 +306,13 @@ def _base(pod: Object, identity: str, settings: Settings) -> dict[str, Any]:
     if preemptible is not None:
         base["preemptible"] = preemptible
     return base
+
+
+def _queue(pod: Object, settings: Settings, queue_of: QueueOf) -> str:
+    for key in settings.queue_marks:
+        if found := mark(pod, (key,)):
+            return queue_of(namespace(pod), found) if key in LOCAL_QUEUE_MARKS else found
+    return ""
 
 
 def _preemptible(pod: Object) -> bool | None:

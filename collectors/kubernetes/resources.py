@@ -232,6 +232,24 @@ def quantity(value: Any) -> float:
     return float(number) * _SUFFIXES.get(suffix, 0.0)
 
 
+def strict_quantity(value: Any) -> float | None:
+    """A Kubernetes quantity as a number; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    match = _QUANTITY.fullmatch(str(value))
+    return float(match[1]) * _SUFFIXES[match[2]] if match is not None and match[2] in _SUFFIXES else None
+
+
+def gpus_of_each(resource: str, extra: Sequence[str] = ()) -> float | None:
+    """GPUs that one of a resource is, wherever it is; 0 if that depends on the node; None if it counts none."""
+    rule, profile = _match(resource, extra)
+    if rule is None:
+        return None
+    if rule.kind == "partition":
+        return partition_share(rule.vendor, profile) or 0.0
+    return 1.0 if rule.kind == "whole" else 0.0
+
+
 _QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,2})?)([numkMGTPE]?i?)")
 _SUFFIXES = {
     "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,

@@ -17,7 +17,8 @@ from typing import Any, Literal
 from collectors.errors import CollectorError
 from warehouse.sql import read_sql
 
-Kind = Literal["pod", "waiting", "node"]
+Kind = Literal["pod", "waiting", "node", "wait"]
+"""waiting: pods whose claims were not seen yet.   wait: workloads that wait in a queue without pods."""
 FORMAT = "1"
 
 

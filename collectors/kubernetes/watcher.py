@@ -16,6 +16,7 @@ from collectors.kubernetes.api import Api
 from collectors.kubernetes.claims import SLICE_PATHS
 from collectors.kubernetes.cluster import Cluster, Inventory, Stream, relevant
 from collectors.kubernetes.follow import Backoff, Changed, Current, Follow, Item, Listed, Trouble, Unserved, utc_now
+from collectors.kubernetes.queues import STREAMS, QueueStream
 from collectors.kubernetes.settings import Settings
 from collectors.kubernetes.state import State
 from collectors.readings import Collected
@@ -28,6 +29,13 @@ PATHS: dict[Stream, tuple[str, ...]] = {
     "pods": ("/api/v1/pods",),
 }
 """The pods come last: what their rows depend on is to be known before."""
+QUEUE_PATHS: dict[QueueStream, tuple[str, ...]] = {
+    "local_queues": tuple(f"/apis/kueue.x-k8s.io/{version}/localqueues" for version in ("v1beta2", "v1beta1")),
+    "cluster_queues": tuple(f"/apis/kueue.x-k8s.io/{version}/clusterqueues" for version in ("v1beta2", "v1beta1")),
+    "volcano_queues": ("/apis/scheduling.volcano.sh/v1beta1/queues",),
+    "pod_groups": ("/apis/scheduling.volcano.sh/v1beta1/podgroups",),
+}
+"""Followed where their scheduler is among `Settings.queues_of`."""
 REQUIRED: tuple[Stream, ...] = ("pods", "nodes")
 QUEUED = 8
 """Items read ahead; a page of a list is one."""
@@ -38,6 +46,13 @@ CURRENT_SECONDS = 1.0
 """Pods without accelerators update the watch's position at most this often."""
 READY_SECONDS = 60.0
 """How long the pods wait for the other streams before they start without."""
+
+
+def paths_of(settings: Settings) -> dict[Stream, tuple[str, ...]]:
+    """The streams to follow, the pods last."""
+    asked = [stream for of in settings.queues_of for stream in STREAMS[of] if stream in QUEUE_PATHS]
+    return {**{stream: QUEUE_PATHS[stream] for stream in asked}, **PATHS}
+
 
 Sink = Callable[[Collected], None]
 Say = Callable[[str], None]
@@ -66,6 +81,8 @@ class Watcher:
     backoff: Backoff = field(default_factory=Backoff)
     dropped: Counter[str] = field(default_factory=Counter)
     _reported_current: float = field(default=0.0, init=False)
+    _paths: dict[Stream, tuple[str, ...]] = field(default_factory=dict, init=False)
+    _unserved: set[Stream] = field(default_factory=set, init=False)
 
     async def run(self, once: bool = False) -> None:
         cluster = Cluster(self.settings)
@@ -75,14 +92,16 @@ class Watcher:
             self.state.objects("pod"),
             self.state.objects("waiting"),
             self.state.objects("node"),
+            self.state.objects("wait"),
         )
+        self._paths = paths_of(self.settings)
         queue: Queue = asyncio.Queue(QUEUED)
-        ready = {stream: asyncio.Event() for stream in PATHS}
+        ready = {stream: asyncio.Event() for stream in self._paths}
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self._follow(stream, "" if once else cluster.version, queue, ready, once))
-                    for stream in PATHS
+                    for stream in self._paths
                 ]
                 await self._consume(cluster, queue, tasks)
         except ExceptionGroup as failed:
@@ -97,13 +116,13 @@ class Watcher:
         once: bool,
     ) -> None:
         if stream == "pods":
-            others = [asyncio.ensure_future(ready[each].wait()) for each in PATHS if each != "pods"]
+            others = [asyncio.ensure_future(ready[each].wait()) for each in self._paths if each != "pods"]
             _, late = await asyncio.wait(others, timeout=READY_SECONDS)
             for each in late:
                 each.cancel()
         follow = Follow(
             self.api,
-            PATHS[stream],
+            self._paths[stream],
             version=version if stream == "pods" else "",
             required=stream in REQUIRED,
             backoff=self.backoff,
@@ -169,9 +188,20 @@ class Watcher:
     def _save(self, cluster: Cluster) -> None:
         self.state.save(cluster.version, cluster.seen_at, cluster.changes())
 
+    @property
+    def _asked(self) -> set[Stream]:
+        """Streams that somebody asked for."""
+        return {stream for of in self.settings.queues_of for stream in STREAMS[of]}
+
     def _apply(self, cluster: Cluster, stream: Stream, item: Item, heard_at: datetime) -> Collected:
         if isinstance(item, Trouble) and (item.failures in (1, 5) or item.failures % 20 == 0):
             self.say(f"{stream}: {item.what}; trying again")
+        if isinstance(item, Unserved) and stream in self._asked and stream not in self._unserved:
+            self._unserved.add(stream)
+            why = "may not be read" if item.forbidden else "is not served"
+            self.say(f"{stream}: {self._paths[stream][-1]} {why} ({item.what}); going on without")
+        elif isinstance(item, Listed):
+            self._unserved.discard(stream)
         return cluster.apply(stream, item, heard_at)
 
 

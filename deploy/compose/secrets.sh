@@ -15,7 +15,7 @@ done
 if [ ! -e secrets/senders.yaml ]; then
     random > secrets/watch-token
     printf 'senders:\n' > secrets/senders.yaml.new
-    printf '  - {name: watch, token_sha256: %s, records: [events, devices, findings], clusters: [%s], nodes: all, back: 366d, inventory: true}\n' \
+    printf '  - {name: watch, token_sha256: %s, records: [events, devices, findings, service_levels], services: [kueue/*, volcano/*], clusters: [%s], nodes: all, back: 366d, inventory: true}\n' \
         "$(hash secrets/watch-token)" "$cluster" >> secrets/senders.yaml.new
     mv secrets/senders.yaml.new secrets/senders.yaml
 fi

@@ -250,7 +250,12 @@ WATCH: Sequence[Edit] = (
     image("server"),
     CLUSTER,
     URL,
-    after("- --ca-file=", "{{- range .Values.watch.extraArgs }}\n- {{ . | quote }}\n{{- end }}"),
+    after(
+        "- --ca-file=",
+        "{{- if .Values.watch.kueue }}\n- --queues=kueue\n{{- end }}\n"
+        "{{- if .Values.watch.volcano }}\n- --queues=volcano\n{{- end }}\n"
+        "{{- range .Values.watch.extraArgs }}\n- {{ . | quote }}\n{{- end }}",
+    ),
     resources("watch"),
     CA,
     storage("watch", "2Gi"),
@@ -384,6 +389,15 @@ TEMPLATES = (
     ),
     Template("monitoring.yaml", ("components/monitoring/monitors.yaml",), ".Values.monitoring.enabled", MONITORING),
     Template("old-api-server.yaml", ("components/old-api-server/rbac.yaml",), ".Values.oldApiServer", ()),
+    *(
+        Template(
+            f"{scheduler}.yaml",
+            (f"components/{scheduler}/rbac.yaml",),
+            f"and .Values.watch.enabled .Values.watch.{scheduler}",
+            (),
+        )
+        for scheduler in ("kueue", "volcano")
+    ),
     Template(
         "maintenance.yaml",
         ("components/maintenance/pod.yaml",),

@@ -72,6 +72,11 @@ class ShareByOption(StrEnum):
     memory = "memory"
 
 
+class QueuesOption(StrEnum):
+    kueue = "kueue"
+    volcano = "volcano"
+
+
 def register(app: typer.Typer) -> None:
     group.command("kubernetes")(kubernetes)
     group.command("slurm")(slurm)
@@ -108,6 +113,11 @@ def kubernetes(
         typer.Option("--share-by", help="What part of a GPU a pod holds, and pays, that asks for parts of memory "
                      "and of cores."),
     ] = ShareByOption.larger,
+    queues: Annotated[
+        list[QueuesOption] | None,
+        typer.Option("--queues", help="Also read this scheduler's queues, quotas and waiting workloads; may be "
+                     "repeated.", show_default="none"),
+    ] = None,
     inventory: Annotated[
         Path | None,
         typer.Option("--inventory", help="Device rows of the nodes' agents as JSON lines; a store and a server have "
@@ -133,6 +143,7 @@ def kubernetes(
         pool_marks=tuple(pool_label or defaults.pool_marks),
         resources=tuple(resource or ()),
         share_by=share_by.value,
+        queues_of=tuple(dict.fromkeys(one.value for one in queues or ())),
     )
     where = state_file(state, "kubernetes", cluster, out, url, store)
     with destination(cluster, "kubernetes", out, url, token_file, ca_file, store) as to:

@@ -88,7 +88,7 @@ def test_a_quota_is_missed_or_breached_by_so_many_gpus(
     facts: Store, judge: str, gpus: float, value: float | None
 ) -> None:
     quotas(facts)
-    expected = {} if value is None else {("physics",): value}
+    expected = {} if value is None else {("", "tenant", "physics"): value}
     assert fires(facts, judge, quotas={"physics": gpus}) == expected
 
 
@@ -100,8 +100,41 @@ def test_a_guarantee_is_honoured_where_nothing_more_is_asked_for(facts: Store) -
 
 def test_quotas_may_be_by_queue_or_project_and_without_any_nothing_is_judged(facts: Store) -> None:
     quotas(facts)
-    assert fires(facts, "quota-breached", quotas={"train": 1.0}, by="queue") == {("train",): 1.5}
+    assert fires(facts, "quota-breached", quotas={"train": 1.0}, by="queue") == {("", "queue", "train"): 1.5}
     assert fires(facts, "quota-breached") == {}
+
+
+STATED = {("", "queue", "train"): 0.5}
+
+
+@pytest.mark.parametrize(
+    ("judge", "more", "expected"),
+    [
+        ("quota-breached", {}, STATED),
+        ("quota-guarantee-missed", {}, {("", "queue", "train"): 1.5}),
+        # One given by hand for the same queue counts in its place, and a tenant is no queue.
+        ("quota-breached", {"quotas": {"train": 1.0}, "by": "queue"}, {("", "queue", "train"): 1.5}),
+        ("quota-breached", {"quotas": {"physics": 2.5}}, STATED | {("", "tenant", "physics"): 2.0}),
+    ],
+)
+def test_quotas_that_kueue_and_volcano_state_need_no_list(
+    facts: Store, judge: str, more: dict[str, Any], expected: dict[tuple[str, ...], float]
+) -> None:
+    quotas(facts)
+    levels = [
+        *served(3, "queue_limit_gpus", 1.0, service="kueue/train"),  # it was raised since
+        *served(2, "queue_limit_gpus", 2.0, service="kueue/train"),
+        *served(2, "queue_guaranteed_gpus", 4.0, service="kueue/train"),
+        *served(2, "queue_guaranteed_gpus", 5.0, service="volcano/idle"),
+        *served(2, "queue_limit_gpus", 1.0, service="kueue/train", cluster="c2"),  # nothing of it runs there
+        *served(3, "queue_limit_gpus", 1.0, service="volcano/unbounded"),  # until a minute ago
+        *served(2, "queue_held_gpus", 9.0, service="volcano/unbounded"),
+        *served(20, "queue_limit_gpus", 0.0, service="kueue/long-gone"),
+        *served(2, "queue_limit_gpus", 0.0, service="scheduler/train"),
+    ]
+    held = [*started("theirs", 9, "d", queue="unbounded"), *started("old", 9, "e", queue="long-gone")]
+    put(facts, [*levels, *device("d"), *device("e"), *held])
+    assert fires(facts, judge, **more) == expected
 
 
 def requests(store: Store, errors_of_a_hundred: float, minutes: int, first: int = 400) -> None:

@@ -270,7 +270,8 @@ def test_the_secrets_that_are_made_are_read_and_stay(tmp_path: Path) -> None:
         assert stat_mode(secrets / f"agent-token-{node}") == 0o600
     watch = senders.of((secrets / "watch-token").read_text())
     assert watch is not None
-    assert set(watch.permissions.records) == {"events", "devices", "findings"}
+    assert set(watch.permissions.records) == {"events", "devices", "findings", "service_levels"}
+    assert set(watch.permissions.services) == {"kueue/*", "volcano/*"}, "quotas alone"
     assert (stat_mode(secrets), stat_mode(secrets / "watch-token")) == (0o700, 0o600)
     wrong = subprocess.run([tmp_path / "secrets.sh", "x: y"], capture_output=True, check=False)
     assert wrong.returncode == 2

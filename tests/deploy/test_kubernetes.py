@@ -22,6 +22,8 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from collectors.kubernetes.settings import Scheduler, Settings
+from collectors.kubernetes.watcher import paths_of
 from scheduler.kubernetes.election import NAME
 from scheduler.settings import parse_settings
 from tests.collectors.attribution.kubelet_server import PodResourcesServer
@@ -162,6 +164,25 @@ def test_roles_read_and_never_reach_into_a_node_but_with_old_kubelets() -> None:
         assert "nodes/pods" in {resource for rule in roles["gpuledger-agent"] for resource in rule["resources"]}
 
 
+@pytest.mark.parametrize("schedulers", [(), ("kueue",), ("volcano",), ("kueue", "volcano")], ids="+".join)
+def test_the_watcher_may_list_and_watch_what_it_follows_and_nothing_else(schedulers: tuple[Scheduler, ...]) -> None:
+    rendered = render(schedulers)
+    (deployment,) = [one for key, one in rendered.items() if key == ("Deployment", "gpuledger-watch")]
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [one for one in arguments if one.startswith("--queues")] == [f"--queues={one}" for one in schedulers]
+    bound = [
+        one["roleRef"]["name"]
+        for (kind, _), one in rendered.items()
+        if kind == "ClusterRoleBinding" and one["subjects"][0]["name"] == "gpuledger-watch"
+    ]
+    rules = [rule for name in bound for rule in rendered["ClusterRole", name]["rules"]]
+    assert all(rule["verbs"] == ["list", "watch"] for rule in rules)
+    may = {(group, one) for rule in rules for group in rule["apiGroups"] for one in rule["resources"]}
+    followed = {path for paths in paths_of(Settings(queues_of=schedulers)).values() for path in paths}
+    parts = [path.split("/") for path in followed]
+    assert may == {("", one[3]) if one[1] == "api" else (one[2], one[4]) for one in parts}
+
+
 def test_what_an_overlay_sets_reaches_the_server() -> None:
     rendered = render(())
     (name,) = (name for kind, name in rendered if kind == "ConfigMap" and name.startswith("gpuledger-server"))
@@ -196,7 +217,8 @@ def test_agent_and_watch_have_tokens_of_their_own_and_no_secret_between_them() -
     accounts = {one["account"]: one for one in reported["accounts"]}
     assert accounts["gpuledger/gpuledger-agent"]["nodes"] == "own"
     assert "events" not in accounts["gpuledger/gpuledger-agent"]["records"]
-    assert set(accounts["gpuledger/gpuledger-watch"]["records"]) == {"events", "devices", "findings"}
+    assert set(accounts["gpuledger/gpuledger-watch"]["records"]) == {"events", "devices", "findings", "service_levels"}
+    assert accounts["gpuledger/gpuledger-watch"]["services"] == ["kueue/*", "volcano/*"], "quotas alone"
     for name in ("gpuledger-agent", "gpuledger-watch"):
         found = pods(rendered)[name]
         assert f"gpuledger/{found['serviceAccountName']}" in accounts

@@ -160,7 +160,8 @@ USED = {
         (group, resource, verb)
         for group, resource in (
             ("", "pods"), ("", "nodes"), ("resource.k8s.io", "resourceclaims"), ("resource.k8s.io", "resourceslices"),
-            ("kueue.x-k8s.io", "workloads"),
+            ("kueue.x-k8s.io", "workloads"), ("kueue.x-k8s.io", "clusterqueues"), ("kueue.x-k8s.io", "localqueues"),
+            ("scheduling.volcano.sh", "queues"), ("scheduling.volcano.sh", "podgroups"),
         )
         for verb in ("list", "watch")
     },
@@ -174,7 +175,8 @@ EVERYBODYS = {
 
 
 def test_an_account_may_do_what_its_program_does_and_nothing_else(cluster: Cluster) -> None:
-    text = kustomize("namespace: gpuledger\nresources: [../base, ../operator]\n")
+    parts = "components: [../components/kueue, ../components/volcano]"
+    text = kustomize(f"namespace: gpuledger\nresources: [../base, ../operator]\n{parts}\n")
     done = cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
     assert done.returncode == 0, done.stderr
     used = {(account, namespace): USED.get(account, set()) for account in ACCOUNTS for namespace in ("gpuledger", "")}

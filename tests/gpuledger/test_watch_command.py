@@ -20,6 +20,14 @@ from billing.close import close
 from gpuledger.cli import run
 from gpuledger.commands import watch
 from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, node, pod, running
+from tests.collectors.kubernetes.make_queues import (
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    WORKLOADS,
+    cluster_queue,
+    local_queue,
+    workload,
+)
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
 from tests.collectors.kubernetes.test_claims import SHARED, claiming, consuming, slice_
 from tests.draws import seldom
@@ -88,6 +96,25 @@ def test_once_tells_what_is_new_since_the_last_time(
     assert [row["event"] for row in lines(out)] == ["submitted", "started", "finished"]
     assert command(*options) == 0
     assert "kubernetes: nothing new" in capsys.readouterr().err
+
+
+def test_queues_of_a_scheduler_are_read_where_they_are_asked_for(
+    cluster: tuple[ApiServer, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, options = cluster
+    server.apply(WORKLOADS, workload("w"))
+    server.apply(CLUSTER_QUEUES, cluster_queue())
+    server.apply(LOCAL_QUEUES, local_queue())
+    assert command(*options, "--once", "--out", str(tmp_path / "without")) == 0
+    assert not (tmp_path / "without").exists() or lines(tmp_path / "without") == []
+    assert command(*options, "--once", "--out", str(tmp_path / "with"), "--queues", "kueue", "--queues", "volcano") == 0
+    found = lines(tmp_path / "with")
+    assert [(row["queue"], row["gpus"]) for row in found if row["record"] == "events"] == [("gpus", 2.0)]
+    levels = {row["metric"] for row in found if row["record"] == "service_levels"}
+    assert levels == {"queue_guaranteed_gpus", "queue_held_gpus", "queue_limit_gpus"}
+    said = capsys.readouterr().err
+    for kind in ("queues", "podgroups"):
+        assert said.count(f"/apis/scheduling.volcano.sh/v1beta1/{kind} is not served") == 1
 
 
 def test_standard_output_gets_rows_alone_and_everything_each_time(

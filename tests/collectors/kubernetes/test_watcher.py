@@ -58,7 +58,9 @@ class Watching:
         state: Path | None = None,
         token: Callable[[], Connection] | None = None,
         clock: Clock | None = None,
+        settings: Settings = HERE,
     ) -> None:
+        self._settings = settings
         self.reached = self.kept = 0
         self._clock = clock
         self.rows: list[tuple[str, dict[str, Any]]] = []
@@ -99,7 +101,7 @@ class Watching:
         self._started.set()
         api, state = Api(self._connection, watch_seconds=5), State(self._state, "c1")
         now = self._clock.now if self._clock else utc_now
-        watcher = Seen(api, HERE, state, self._sink, say=self.said.append, backoff=QUICK, now=now)
+        watcher = Seen(api, self._settings, state, self._sink, say=self.said.append, backoff=QUICK, now=now)
         watcher.watching = self
         try:
             await watcher.run()

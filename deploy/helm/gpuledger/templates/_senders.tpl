@@ -16,7 +16,8 @@ kubernetes:
     {{- if .Values.watch.enabled }}
     # Who was given what, and which nodes are away. When it is first asked it tells of what runs from its beginning on.
     - account: {{ .Release.Namespace }}/gpuledger-watch
-      records: [events, devices, findings]
+      records: [events, devices, findings, service_levels]
+      services: [kueue/*, volcano/*]
       clusters: [{{ .Values.cluster | quote }}]
       nodes: all
       back: 366d
