@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,7 +26,7 @@ from collectors.exporters.fetching import Access, Fetcher
 from collectors.kubernetes import api, direct, token_review
 from collectors.kubernetes.connection import Connection
 from collectors.slurm.sources import Rest
-from gpuledger import books, client, destinations
+from gpuledger import books, client, destinations, idle_feed
 from gpuledger.commands import sql
 from ingest.http_post import Poster
 from ingest.reviews import ReviewError
@@ -76,6 +77,7 @@ def everybody(url: str, folder: Path) -> dict[str, Callable[[], object]]:
         "gpuledger/client.py": lambda: _me(url.rstrip("/")),
         "gpuledger/commands/sql.py": lambda: b"".join(sql._from_server(url, None, "SELECT 1", "CSV")),
         "gpuledger/destinations.py": lambda: _devices(url),
+        "gpuledger/idle_feed.py": lambda: _idle(url.rstrip("/")),
         "ingest/http_post.py": lambda: Poster(url, timeout_seconds=SECONDS).post("/", b"", {}),
         "scheduler/live/client.py": scheduler_client.Client(url).services,
     }
@@ -106,6 +108,11 @@ def _me(url: str) -> object:
 def _devices(url: str) -> object:
     found = destinations._ServedDevices("c", url, None, None)()
     raise LedgerError("devices", f"{len(found)} rows: what was known stands")
+
+
+def _idle(url: str) -> object:
+    found = idle_feed.IdleFeed(url, None, "c", time.time).ask()
+    raise LedgerError("idle jobs", found.problem or "there was an answer")
 
 
 @pytest.fixture
