@@ -39,7 +39,7 @@ BY_IDLENESS = "idle policy"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Note:
     """body: of the entry that says so."""
 
     body: dict[str, Any]
@@ -104,7 +104,7 @@ class IdleJobs:
     def evidence(self, holders: Holders | None, now: float) -> Evidence:
         return evidence(self._feed, holders, now)
 
-    def due(self, live: Live, policy: IdlePart | None, holders: Holders | None, now: float) -> Iterator[Told | Reclaim]:
+    def due(self, live: Live, policy: IdlePart | None, holders: Holders | None, now: float) -> Iterator[Note | Reclaim]:
         """The steps that are due about a running job. Each is to be taken before the next is asked for."""
         job_id, found = live.job.job_id, self.evidence(holders, now)
         if isinstance(found, Unknown):
@@ -114,12 +114,12 @@ class IdleJobs:
         self._say_once(job_id, "")
         if not isinstance(found, Idle):
             if live.idle is not None and not live.idle.is_kept:
-                yield _told("busy", "is used again")
+                yield _note("busy", "is used again")
             return
         attempt, last_at = self._seen.get(job_id, (0, 0.0))
         self._seen[job_id] = live.attempt, found.at
         if is_another_spell(live.idle, last_at if attempt == live.attempt else 0.0, found):
-            yield _told("busy", f"was used, or started anew, at {written(found.since)}")
+            yield _note("busy", f"was used, or started anew, at {written(found.since)}")
         while policy is not None:
             step = due(policy, live.idle, found, now, obstacle(policy, live, holders))
             if step is None:
@@ -127,7 +127,7 @@ class IdleJobs:
             if step == "act":
                 yield Reclaim(policy, found, BY_IDLENESS)
                 return
-            yield _told(step, words(step, policy, found), _evidence(policy, found))
+            yield _note(step, words(step, policy, found), _evidence(policy, found))
 
     def shown(self, live: Live, policy: IdlePart | None, holders: Holders | None, now: float) -> dict[str, Any] | None:
         """What is known of a running job, and what happens next; None: it is not idle, and nothing was done."""
@@ -180,8 +180,8 @@ def obstacle(policy: IdlePart, live: Live, holders: Holders | None) -> str:
     return ""
 
 
-def _told(step: Step, text: str, more: dict[str, Any] | None = None) -> Told:
-    return Told({"step": step, "text": text, "actor": BY_IDLENESS, **(more or {})})
+def _note(step: Step, text: str, more: dict[str, Any] | None = None) -> Note:
+    return Note({"step": step, "text": text, "actor": BY_IDLENESS, **(more or {})})
 
 
 def _evidence(policy: IdlePart, idle: Idle) -> dict[str, Any]:

@@ -134,11 +134,11 @@ def budgets(known: Series, words: Language) -> go.Figure:
 def _table(series: Series, filters: Filters, words: Language) -> Component:
     columns = [
         grids.link("name", words("slo.objective"), minimum=130),
-        grids.text("about", words("slo.about"), words("slo.about_is"), minimum=150, flex=1.6),
+        grids.text("about", words("slo.about"), words("slo.about_is"), minimum=126, flex=1.6),
         grids.text("state", words("slo.state"), minimum=76, flex=0.7),
         grids.percent("target", words("slo.target")),
-        grids.number("sli", "SLI", words("slo.sli_is"), ",.2f%", minimum=76),
-        grids.number("left", words("slo.left"), words("slo.left_is"), ",.0f%", minimum=76),
+        grids.number("sli", "SLI", words("slo.sli_is"), ",.2f%", minimum=90),
+        grids.number("left", words("slo.left"), words("slo.left_is"), ",.0f%", minimum=90),
         *[
             grids.number(f"burn_{key}", words(f"slo.burn_{key}"), words("slo.burn_is"), ",.2~f", minimum=72)
             for key in ("1h", "6h", "3d")

@@ -115,8 +115,8 @@ def _victims_card(
 
 def _aggressors_card(named: Sequence[Aggressor], of: Mapping[str, str], filters: Filters, words: Language) -> Component:
     columns = [
-        grids.link("name", words("slo.neighbour"), minimum=180),
-        grids.text("victim", words("slo.victim"), minimum=90),
+        grids.link("name", words("slo.neighbour"), minimum=140),
+        grids.text("victim", words("slo.victim"), minimum=120),
         grids.text("verdict", words("slo.verdict"), words("slo.verdict_is"), minimum=84, flex=0.8),
         grids.text("rose", words("slo.rose"), words("slo.rose_is"), minimum=72, flex=0.7),
         grids.number("effect", words("slo.effect"), words("slo.effect_is"), "+,.2f"),
