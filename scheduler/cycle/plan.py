@@ -218,13 +218,13 @@ class _Cycle:
         """The code for a job that cannot start: quota or devices. If the quota trees lack only capacity that all share,
         the reason is devices, unless a lending limit holds something back."""
         accounts, account = self.state.accounts, kind.account
-        room = accounts.room(account)
-        if kind.amount > room:
-            if kind.amount > accounts.allowed_ever(account):
+        room, asked = accounts.room(account), reasons.asked(accounts, kind)
+        if asked > room:
+            if asked > accounts.allowed_ever(account):
                 return reasons.EXCEEDS_QUOTA
             if kind.least <= room and self.trial.kept_back:
                 return reasons.KEPT  # small enough devices are there
-            if kind.amount > accounts.allowed(account):
+            if asked > accounts.allowed(account):
                 return reasons.WAITING_FOR_QUOTA
             mark = self.trial.cluster.mark()
             fits = self.trial.place(kind.request, kind.replicas, account.tenant, self.trial.until(job.time_limit))

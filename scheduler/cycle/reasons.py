@@ -14,6 +14,7 @@ from statistics import quantiles
 
 import numpy as np
 
+from scheduler.cycle.accounts import Accounts
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.promises import Promise
 from scheduler.cycle.state import Blocked, JobClass, State
@@ -125,11 +126,11 @@ def quota(state: State, kind: JobClass) -> Reason:
     """Which quota or limit blocks a class, with its arithmetic."""
     accounts, account = state.accounts, kind.account
     trees = accounts.trees(account)
-    ever = accounts.allowed_ever(account)
-    if kind.amount > ever:
+    ever, wanted = accounts.allowed_ever(account), asked(accounts, kind)
+    if wanted > ever:
         tree, name = min(trees, key=lambda pair: pair[0].allowed_ever(pair[1]))
     else:
-        limited = kind.amount > accounts.allowed(account)  # else what others hold is in the way, not a limit
+        limited = wanted > accounts.allowed(account)  # else what others hold is in the way, not a limit
         tree, name = min(trees, key=lambda one: (one[0].allowed if limited else one[0].available)(one[1]))
     branch, available = tree[name], tree.available(name)
     level, path = _kind_of(state, tree), tree.path_name(name)
@@ -151,7 +152,7 @@ def quota(state: State, kind: JobClass) -> Reason:
         "borrowed": borrowed,
     }
     asks = _asks(kind)
-    if kind.amount > ever:
+    if wanted > ever:
         text = f"{asks}, {level} {path} could never hold more than {max(0, ever)} ({own}{above})"
         return Reason(EXCEEDS_QUOTA, text, counts | {"potential": ever})
     firm = (*accounts.firm.values(), *accounts.ordinary.values())
@@ -161,6 +162,12 @@ def quota(state: State, kind: JobClass) -> Reason:
     if code == GUARANTEES_FIRST:
         text += "; a job that cannot be preempted may take only its own guarantee and what nobody is guaranteed"
     return Reason(code, text, counts, _holders(state, kind))
+
+
+def asked(accounts: Accounts, kind: JobClass) -> int:
+    """Units that quotas must leave a class: as on the largest devices that suit, or, where its limits never allow those
+    for the whole gang, on the smallest."""
+    return kind.amount if kind.amount <= accounts.allowed_ever(kind.account) else kind.least
 
 
 def _asks(kind: JobClass) -> str:

@@ -60,6 +60,15 @@ def test_what_its_tenant_holds_leaves_it_the_devices_that_are_small_enough() -> 
     assert state.running["any"].units == 1
 
 
+def test_a_gang_that_fits_on_small_devices_alone_never_may_have_large_ones_beside_them() -> None:
+    state = core(mixed("H100", "T4"), [Tenant("a", limit=10), Tenant("b")])
+    decide(state, 0, job("large", "b", request=Request(1, models=frozenset({"H100"}))))
+    plan = decide(state, 1, job("gang", replicas=2, request=WHOLE, at=1))
+    assert codes(plan, "gang")[0] == "InsufficientCapacity"
+    state.end("large", 2, True)
+    assert started(decide(state, 2)) == ["gang"] and state.running["gang"].units == 8
+
+
 def test_it_evicts_no_more_than_the_small_device_needs() -> None:
     state = core(mixed("H100", "T4"), [Tenant("a"), Tenant("b")], [Queue("q", "priority")])
     decide(state, 0, job("large", request=Request(1, models=frozenset({"H100"}))), job("small", request=ONE_SMALL))
