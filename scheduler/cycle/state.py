@@ -496,8 +496,9 @@ class State:
         return request.devices * replicas * self._sizes(request)[-1]
 
     def least(self, request: Request, replicas: int) -> int:
-        """As `amount`, on the smallest devices that suit."""
-        return request.devices * replicas * self._sizes(request)[0]
+        """As `amount`, on the smallest devices that could hold them."""
+        found = self.cluster.shape(request).least_units(replicas)
+        return found or request.devices * replicas * self._sizes(request)[0]
 
     def within(self, request: Request, replicas: int, units: int) -> Request | None:
         """The request limited to devices of which so many replicas take no more than that: of the largest such size, or

@@ -76,6 +76,7 @@ class Shape:
         self.instances = _instances(cluster, request) if request.profile else None
         self.columns: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._costs: IntArray | None = None
+        self._least: dict[int, int] = {}
 
     def usable(self, nodes: Nodes, freed: Freed | None = None) -> BoolArray:
         """By node and device: whether the device alone could be given now, or after that was freed."""
@@ -233,6 +234,22 @@ class Shape:
         if not needed.size or needed.min() == needed.max():
             return tuple(needed[:1].tolist())
         return tuple(np.unique(needed).tolist())
+
+    def least_units(self, replicas: int) -> int:
+        """Units of so many replicas on the smallest devices that hold them, if everything is free; no placement takes
+        less. Where they never fit, as on devices of the smallest size."""
+        if len(self.sizes) < 2:
+            return self.request.devices * replicas * self.sizes[0] if self.sizes else 0
+        if replicas not in self._least:
+            devices, ever = self.request.devices, self.devices_ever
+            costs: list[int] = []
+            for node in np.flatnonzero(self.suits & (ever.sum(axis=1) >= devices)).tolist():
+                needs = np.sort(np.repeat(self.need[node], ever[node]))[: devices * replicas]
+                whole = len(needs) // devices * devices
+                costs += needs[:whole].reshape(-1, devices).sum(axis=1).tolist()
+            fits = len(costs) >= replicas
+            self._least[replicas] = sum(sorted(costs)[:replicas]) if fits else devices * replicas * self.sizes[0]
+        return self._least[replicas]
 
     @cached_property
     def ever_fits(self) -> bool:

@@ -69,6 +69,13 @@ def test_a_gang_that_fits_on_small_devices_alone_never_may_have_large_ones_besid
     assert started(decide(state, 2)) == ["gang"] and state.running["gang"].units == 8
 
 
+def test_a_limit_below_what_any_placement_takes_is_said_to_be_exceeded() -> None:
+    state = core(mixed("H100 H100", "T4"), [Tenant("a", limit=10)])
+    plan = decide(state, 0, job("pair", request=Request(2)), job("two", replicas=2, request=WHOLE))
+    assert codes(plan, "pair")[0] == "ExceedsMaxQuota" and "asks for 14 units" in plan.waiting["pair"][0].text
+    assert started(plan) == ["two"]
+
+
 def test_it_evicts_no_more_than_the_small_device_needs() -> None:
     state = core(mixed("H100", "T4"), [Tenant("a"), Tenant("b")], [Queue("q", "priority")])
     decide(state, 0, job("large", request=Request(1, models=frozenset({"H100"}))), job("small", request=ONE_SMALL))
