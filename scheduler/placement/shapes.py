@@ -238,7 +238,7 @@ class Shape:
     def least_units(self, replicas: int) -> int:
         """Units of so many replicas on the smallest devices that hold them, if everything is free; no placement takes
         less. Where they never fit, as on devices of the smallest size."""
-        if len(self.sizes) < 2:
+        if not self.request.devices or len(self.sizes) < 2:
             return self.request.devices * replicas * self.sizes[0] if self.sizes else 0
         if replicas not in self._least:
             devices, ever = self.request.devices, self.devices_ever
