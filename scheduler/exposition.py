@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from collectors.agent.exposition import escaped
 from collectors.readings import Row
 from scheduler.metrics import Meter
 from scheduler.model import Request
@@ -217,10 +218,5 @@ def rows(found: Sequence[Series], cluster: str, now: float, interval_seconds: fl
 def _others(labels: Mapping[str, str]) -> str:
     """All labels that neither `service` nor `quantile` has, the tenant last."""
     names = sorted((name for name in labels if name not in ("queue", "quantile")), key=lambda name: name == "tenant")
-    rest = [f'{name}="{_escaped(labels[name])}"' for name in names]
+    rest = [f'{name}="{escaped(labels[name])}"' for name in names]
     return "{" + ",".join(rest) + "}" if rest else ""
-
-
-def _escaped(value: str) -> str:
-    """A label's value as Prometheus' text format has it."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -38,15 +38,16 @@ def render(families: Iterable[Family]) -> str:
     for family in families:
         if not family.series:
             continue
-        lines.append(f"# HELP {family.name} {_escaped(family.help, quotes=False)}")
+        lines.append(f"# HELP {family.name} {escaped(family.help, quotes=False)}")
         lines.append(f"# TYPE {family.name} {family.kind}")
         for labels, value in family.series.items():
-            reported = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels if text)
+            reported = ",".join(f'{name}="{escaped(text)}"' for name, text in labels if text)
             lines.append(f"{family.name}{f'{{{reported}}}' if reported else ''} {_number(value)}")
     return "".join(line + "\n" for line in lines)
 
 
-def _escaped(text: str, quotes: bool = True) -> str:
+def escaped(text: str, quotes: bool = True) -> str:
+    """A label's value; without `quotes`, a help text."""
     text = text.replace("\\", "\\\\").replace("\n", "\\n")
     return text.replace('"', '\\"') if quotes else text
 

@@ -58,6 +58,11 @@ class Known:
         return Known(**{each.name: plain[each.name] for each in fields(Known) if each.name in plain})
 
 
+def streams_of(settings: Settings) -> tuple[QueueStream, ...]:
+    """Those of the schedulers whose queues are read."""
+    return tuple(stream for of in settings.queues_of for stream in STREAMS[of])
+
+
 class Queues:
     """Waits and quotas.   apply, drop, listed: what an object, its end or a complete list adds.   ready: the pods are
     known, so that none of their workloads is reported beside them."""
@@ -79,7 +84,7 @@ class Queues:
 
     @property
     def streams(self) -> tuple[QueueStream, ...]:
-        return tuple(stream for of in self.settings.queues_of for stream in STREAMS[of])
+        return streams_of(self.settings)
 
     def restore(self, waits: Mapping[str, Any]) -> None:
         self._known = {key: Known.of(plain) for key, plain in waits.items()}

@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, name, text
-from collectors.kubernetes.resources import gpus_of_each, strict_quantity
+from collectors.kubernetes.resources import Sum, gpus_of_each, strict_quantity
 from collectors.kubernetes.settings import Settings
 from collectors.readings import Row
 
@@ -50,24 +50,6 @@ class Quota:
                 "metric": metric,
                 "value": value,
             }
-
-
-class Sum:
-    """GPUs added up.   known: all parts of it are; `value` is None if they are not, or if there was none."""
-
-    def __init__(self) -> None:
-        self.total, self.parts, self.known = 0.0, 0, True
-
-    def add(self, gpus: float | None) -> None:
-        self.parts += 1
-        if gpus is None:
-            self.known = False
-        else:
-            self.total += gpus
-
-    @property
-    def value(self) -> float | None:
-        return round(self.total, 9) if self.parts and self.known else None
 
 
 def of_cluster_queue(queue: Object, settings: Settings) -> Quota:

@@ -225,19 +225,33 @@ def quantity(value: Any) -> float:
 
     Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
     """
-    match = _QUANTITY.fullmatch(str(value))
-    if match is None:
-        return 0.0
-    number, suffix = match.groups()
-    return float(number) * _SUFFIXES.get(suffix, 0.0)
+    return strict_quantity(value) or 0.0
 
 
 def strict_quantity(value: Any) -> float | None:
-    """A Kubernetes quantity as a number; None if it is none."""
+    """As `quantity`; None if it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     match = _QUANTITY.fullmatch(str(value))
     return float(match[1]) * _SUFFIXES[match[2]] if match is not None and match[2] in _SUFFIXES else None
+
+
+class Sum:
+    """GPUs added up.   known: all parts of it are; `value` is None if they are not, or if there was none."""
+
+    def __init__(self) -> None:
+        self.total, self.parts, self.known = 0.0, 0, True
+
+    def add(self, gpus: float | None) -> None:
+        self.parts += 1
+        if gpus is None:
+            self.known = False
+        else:
+            self.total += gpus
+
+    @property
+    def value(self) -> float | None:
+        return round(self.total, 9) if self.parts and self.known else None
 
 
 def gpus_of_each(resource: str, extra: Sequence[str] = ()) -> float | None:

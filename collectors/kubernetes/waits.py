@@ -34,7 +34,7 @@ from collectors.kubernetes.objects import (
     text,
     uid,
 )
-from collectors.kubernetes.resources import NodeFacts, gpus_of_each, parts, requests, strict_quantity
+from collectors.kubernetes.resources import NodeFacts, Sum, gpus_of_each, parts, requests, strict_quantity
 from collectors.kubernetes.settings import Settings
 
 ADMITTED, PODS_WAIT = "Admitted", "PodsWait"
@@ -140,8 +140,7 @@ def _asked(spec: Object, settings: Settings) -> tuple[float | None, bool, tuple[
     given = spec.get("podSets")
     if given is not None and (not isinstance(given, list) or not all(isinstance(one, dict) for one in given)):
         return None, False, ("spec.podSets is not a list of objects",)
-    total, asks, problems = 0.0, False, []
-    known = True
+    total, asks, problems = Sum(), False, []
     for pod_set in items(spec, "podSets"):
         template, count = child(pod_set, "template"), pod_set.get("count", 1)
         asked = requests(template, settings.resources, settings.share_by)
@@ -152,13 +151,15 @@ def _asked(spec: Object, settings: Settings) -> tuple[float | None, bool, tuple[
             problems.append(
                 f"count of pod set {text(pod_set, 'name') or '?'} is {str(count)[:40]!r}, not a number from 0"
             )
-            known, asks = False, True
+            total.add(None)
+            asks = True
             continue
-        each = [part.gpus for part in parts(asked, NodeFacts())]
-        known = known and not claims and None not in each
-        total += count * sum(part or 0.0 for part in each)
+        for part in parts(asked, NodeFacts()):
+            total.add(None if part.gpus is None else count * part.gpus)
+        if claims:
+            total.add(None)
         asks = asks or count > 0
-    return (round(total, 9) if known else None), asks, tuple(problems)
+    return total.value, asks, tuple(problems)
 
 
 def _why_kueue(workload: Object) -> tuple[str, str, datetime | None]:
@@ -203,7 +204,7 @@ def of_pod_group(group: Object, settings: Settings) -> Read:
     given = spec.get("minResources")
     if given is not None and not isinstance(given, dict):
         return Read(problems=("spec.minResources is not an object",))
-    total, known, asks, problems = 0.0, True, False, []
+    total, asks, problems = Sum(), False, []
     for resource, amount in sorted(child(spec, "minResources").items()):
         # Of jobs it is made as a quota would count them.
         bare = resource.removeprefix("requests.")
@@ -213,11 +214,11 @@ def of_pod_group(group: Object, settings: Settings) -> Read:
         found = strict_quantity(amount)
         if found is None or found < 0:
             problems.append(f"minResources of {bare} is {str(amount)[:40]!r}, not a quantity from 0")
-            known, asks = False, True
+            total.add(None)
+            asks = True
             continue
         asks = asks or found > 0
-        known = known and (each > 0 or found == 0)
-        total += found * each
+        total.add(found * each if each or not found else None)
     if not asks:
         return Read(problems=tuple(problems))
     base = _base(group, (group,), settings)
@@ -232,7 +233,7 @@ def of_pod_group(group: Object, settings: Settings) -> Read:
         since = at(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
         end = End("started", since, ADMITTED, f"phase {phase}")
     wait = Wait(
-        identity, made, base, round(total, 9) if known else None, _links(group, "podgroup"), True,
+        identity, made, base, total.value, _links(group, "podgroup"), True,
         reason or ("Unschedulable" if waits else ""), message, at(blocked.get("lastTransitionTime")),
         _title(group, "PodGroup"), False, phase == "Completed", end,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from collectors.kubernetes.api import Api
 from collectors.kubernetes.claims import SLICE_PATHS
 from collectors.kubernetes.cluster import Cluster, Inventory, Stream, relevant
 from collectors.kubernetes.follow import Backoff, Changed, Current, Follow, Item, Listed, Trouble, Unserved, utc_now
-from collectors.kubernetes.queues import STREAMS, QueueStream
+from collectors.kubernetes.queues import QueueStream, streams_of
 from collectors.kubernetes.settings import Settings
 from collectors.kubernetes.state import State
 from collectors.readings import Collected
@@ -50,8 +50,7 @@ READY_SECONDS = 60.0
 
 def paths_of(settings: Settings) -> dict[Stream, tuple[str, ...]]:
     """The streams to follow, the pods last."""
-    asked = [stream for of in settings.queues_of for stream in STREAMS[of] if stream in QUEUE_PATHS]
-    return {**{stream: QUEUE_PATHS[stream] for stream in asked}, **PATHS}
+    return {**{each: QUEUE_PATHS[each] for each in streams_of(settings) if each in QUEUE_PATHS}, **PATHS}
 
 
 Sink = Callable[[Collected], None]
@@ -188,15 +187,10 @@ class Watcher:
     def _save(self, cluster: Cluster) -> None:
         self.state.save(cluster.version, cluster.seen_at, cluster.changes())
 
-    @property
-    def _asked(self) -> set[Stream]:
-        """Streams that somebody asked for."""
-        return {stream for of in self.settings.queues_of for stream in STREAMS[of]}
-
     def _apply(self, cluster: Cluster, stream: Stream, item: Item, heard_at: datetime) -> Collected:
         if isinstance(item, Trouble) and (item.failures in (1, 5) or item.failures % 20 == 0):
             self.say(f"{stream}: {item.what}; trying again")
-        if isinstance(item, Unserved) and stream in self._asked and stream not in self._unserved:
+        if isinstance(item, Unserved) and stream in streams_of(self.settings) and stream not in self._unserved:
             self._unserved.add(stream)
             why = "may not be read" if item.forbidden else "is not served"
             self.say(f"{stream}: {self._paths[stream][-1]} {why} ({item.what}); going on without")

@@ -128,21 +128,21 @@ class Accounts:
 
     def add(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            if amount.unusable and tree in self._usable_only:
-                tree.add(name, amount.units - amount.unusable, amount.surplus_units)
-            else:
-                tree.add(name, amount.units, amount.surplus_units, amount.unusable)
+            tree.add(name, *self._charged(tree, amount))
         self._lose(account, amount.unusable)
         self._add_host(account, amount, 1)
 
     def remove(self, account: Account, amount: Amount) -> None:
         for tree, name in self.trees(account):
-            if amount.unusable and tree in self._usable_only:
-                tree.remove(name, amount.units - amount.unusable, amount.surplus_units)
-            else:
-                tree.remove(name, amount.units, amount.surplus_units, amount.unusable)
+            tree.remove(name, *self._charged(tree, amount))
         self._lose(account, -amount.unusable)
         self._add_host(account, amount, -1)
+
+    def _charged(self, tree: QuotaTree, amount: Amount) -> tuple[int, int, int]:
+        """Units, those of surpluses and unusable ones of an amount, as that tree counts them."""
+        if amount.unusable and tree in self._usable_only:
+            return amount.units - amount.unusable, amount.surplus_units, 0
+        return amount.units, amount.surplus_units, amount.unusable
 
     def _lose(self, account: Account, units: int) -> None:
         for kind in (self.firm, self.ordinary) if units else ():

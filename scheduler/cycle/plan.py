@@ -239,8 +239,7 @@ class _Cycle:
         account, until, own = kind.account, self.trial.until(job.time_limit), self.promises.get(job.job_id)
         entitled, room = self.state.accounts.covers(account, kind.amount), self.state.accounts.room(account)
         grants = self._place_now(kind, until, room, entitled)
-        is_due = own is not None and own.start <= self.now and units_of(own.grants) <= room
-        if grants is None and own is not None and is_due:
+        if grants is None and own is not None and own.start <= self.now and units_of(own.grants) <= room:
             if not self.trial.leaves_limits(kind, units_of(own.grants), until, entitled):
                 return False
             grants = self.trial.place_at(own.grants, kind.request, account.tenant, until, entitled)

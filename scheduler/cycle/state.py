@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
@@ -179,7 +179,7 @@ class State:
         rules = {pool: reserve.rule for pool, reserve in self._reserves.items()}
         if rules or cluster.headroom is not None:
             cluster.keep_free(rules)
-        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity(), self._reserved_units())
+        self.accounts = Accounts(self.declared, self.queues.values(), *self.capacity())
         self.pools_with_quota = frozenset(tenant.pool for tenant in self.declared) - {""}
         self.usage = {
             queue.name: DecayedUsage(queue.half_life, now, self.policies.entry_penalty_seconds)
@@ -212,7 +212,7 @@ class State:
         self._standings: dict[tuple[Account, int], int] = {}
         self._dependents: dict[str, list[str]] = {}
         self._wholes = self._units_of_a_whole()
-        self._lost = self._not_there()
+        self._lost = {number for number in range(len(cluster.nodes)) if not cluster.is_there(number)}
         self.bounded = any(queue.wait_bound is not None for queue in self.queues.values())
         self.hosts = (int(cluster.cpu.sum()), int(cluster.host_memory.sum()))
 
@@ -698,17 +698,15 @@ class State:
             there = self.on_node[grant.node]
             (there.discard if out else there.add)(running.job.job_id)
 
-    def _not_there(self) -> set[int]:
-        return {number for number in range(len(self.cluster.nodes)) if not self.cluster.is_there(number)}
-
-    def _change_nodes(self, nodes: Iterable[int], change: Callable[[], None]) -> None:
+    def _change_nodes(self, nodes: Collection[int], change: Callable[[], None]) -> None:
         """Changes whether nodes are capacity; jobs there are charged for what they hold on such, and elsewhere."""
         names = {job_id for node in nodes for job_id in self.on_node.get(node, ())}
         there = [self.running[job_id] for job_id in names]
         for running in there:
             self.accounts.remove(running.kind.account, self._held(running))
         change()
-        self._lost = self._not_there()
+        for node in nodes:
+            (self._lost.discard if self.cluster.is_there(node) else self._lost.add)(node)
         for running in there:
             self.accounts.add(running.kind.account, self._held(running))
         self.accounts.set_capacity(*self.capacity())

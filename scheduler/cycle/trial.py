@@ -318,7 +318,7 @@ class Trial:
 
     def closed_now(self, tenant: str) -> Mapping[int, NodeState]:
         """Available nodes that windows close to the tenant now, with the state that they are in for it."""
-        shut = self.state.shut(self.now)
+        shut = self._shut_at(self.now)
         return {
             node: "maintenance" if node in shut else "reserved"
             for window in self._windows

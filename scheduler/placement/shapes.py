@@ -241,14 +241,13 @@ class Shape:
         if not self.request.devices or len(self.sizes) < 2:
             return self.request.devices * replicas * self.sizes[0] if self.sizes else 0
         if replicas not in self._least:
-            devices, ever = self.request.devices, self.devices_ever
-            costs: list[int] = []
-            for node in np.flatnonzero(self.suits & (ever.sum(axis=1) >= devices)).tolist():
-                needs = np.sort(np.repeat(self.need[node], ever[node]))[: devices * replicas]
-                whole = len(needs) // devices * devices
-                costs += needs[:whole].reshape(-1, devices).sum(axis=1).tolist()
+            devices, ever = self.request.devices, np.where(self.suits[:, None], self.devices_ever, 0)
+            there = np.arange(ever.max()) < ever[..., None]
+            needs = np.sort(np.where(there, self.need[..., None], NEVER).reshape(len(ever), -1), axis=1)
+            of_replica = needs[:, : needs.shape[1] // devices * devices].reshape(len(ever), -1, devices)
+            costs = np.sort(of_replica.sum(axis=2, dtype=np.int64)[of_replica[..., -1] != NEVER])
             fits = len(costs) >= replicas
-            self._least[replicas] = sum(sorted(costs)[:replicas]) if fits else devices * replicas * self.sizes[0]
+            self._least[replicas] = int(costs[:replicas].sum()) if fits else devices * replicas * self.sizes[0]
         return self._least[replicas]
 
     @cached_property
