@@ -99,7 +99,7 @@ class Service:
         configurations = log.of_kind("configured")
         wanted = settings.model_dump(mode="json")
         if not configurations or configurations[-1].body["settings"] != wanted:
-            at = max(clock(), configurations[-1].at if configurations else 0.0)
+            at = max(clock(), log.entry(log.last).at if log.last else 0.0)
             trial = Entry("configured", at, body={"settings": wanted})
             settings.check(records.check_nodes([*configurations, trial]))  # the log cannot be undone
             configurations += log.append([trial])

@@ -202,6 +202,8 @@ def one_history(seed: int, folder: Path) -> tuple[int, int]:
         for done in replays(entries, plans, explain=explain):
             assert done.same, f"history {seed}, entry {done.sequence}: {done.recorded} was made, now {done.again}"
     for of in (steady, killed):
+        times = [entry.at for entry in of.log.entries()]
+        assert times == sorted(times), f"history {seed}"
         reckon(of, f"history {seed}")
     assert killed.service.services() == nearly(steady.service.services()), f"history {seed}"
     for of in (steady, killed):
@@ -264,6 +266,8 @@ def _promises(plan: Entry) -> bool:
 
 
 def test_killed_at_any_moment_or_never_or_replayed_the_same_is_decided(tmp_path: Path) -> None:
+    """686008135: a start with other settings was recorded before the plan that preceded it."""
+    one_history(686008135, tmp_path / "other settings")
     asked, promised = seeds(8), 0
     for seed in range(asked.start, asked.stop + 100):
         promised += one_history(seed, tmp_path / str(seed))[1]
