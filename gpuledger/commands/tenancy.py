@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,10 @@ from warehouse.errors import LedgerError
 
 if TYPE_CHECKING:
     from collectors.kubernetes.direct import Cluster
+    from scheduler.kubernetes.tenancy import Enforcer
+
+ESTABLISHED_SECONDS = 30.0
+"""Within which Gatekeeper makes a template's kind."""
 
 
 def register(app: typer.Typer) -> None:
@@ -49,52 +54,78 @@ def kubernetes(
         )
     settings = load_settings(config)
     cluster = Cluster(kubeconfig, context)
-    policies = _has_policies(cluster, tenancy.POLICIES_GROUP)
-    wanted = tenancy.wanted(settings, cluster.list("/api/v1/namespaces"), resource, policies)
+    enforcer = _enforcer(cluster)
+    wanted = tenancy.wanted(settings, cluster.list("/api/v1/namespaces"), resource, enforcer)
     say(*wanted.notes) if wanted.notes else None
     if not check and not apply:
         yaml.safe_dump_all(wanted.objects, sys.stdout, sort_keys=False, width=120)
         return
     if apply:
         _apply(cluster, wanted.objects, force)
-    if lines := tenancy.drift(wanted.objects, _there(cluster, policies, wanted.objects)):
+    if lines := tenancy.drift(wanted.objects, _there(cluster, enforcer, wanted.objects)):
         print_lines(*lines)
         raise typer.Exit(1)
 
 
-def _has_policies(cluster: Cluster, group: str) -> bool:
+def _enforcer(cluster: Cluster) -> Enforcer:
     from collectors.kubernetes.direct import NotThere
     from collectors.kubernetes.objects import items
+    from scheduler.kubernetes.tenancy import POLICIES_GROUP, TEMPLATES_GROUP, Enforcer
 
-    try:
-        served = items(cluster.get(f"/apis/{group}"), "resources")
-    except NotThere:
-        return False
-    return any(one.get("name") == "validatingadmissionpolicies" for one in served)
+    for group, resource, found in (
+        (POLICIES_GROUP, "validatingadmissionpolicies", Enforcer.ADMISSION_POLICY),
+        (TEMPLATES_GROUP, "constrainttemplates", Enforcer.GATEKEEPER),
+    ):
+        try:
+            served = items(cluster.get(f"/apis/{group}"), "resources")
+        except NotThere:
+            continue
+        if any(one.get("name") == resource for one in served):
+            return found
+    return Enforcer.NONE
 
 
 def _apply(cluster: Cluster, wanted: Sequence[dict[str, Any]], force: bool) -> None:
-    from collectors.kubernetes.direct import FieldConflict
+    from collectors.kubernetes.direct import FieldConflict, NotThere
     from scheduler.kubernetes import tenancy
 
+    deadline = time.monotonic() + ESTABLISHED_SECONDS
     for one in wanted:
-        try:
-            cluster.apply(tenancy.path_of(one), one, tenancy.MANAGER, force)
-        except FieldConflict as error:
-            next_step = "See who has it (kubectl get -o yaml --show-managed-fields), or overrule them: --force"
-            raise LedgerError(tenancy.described(one), error.what, next_step) from None
+        while True:
+            try:
+                cluster.apply(tenancy.path_of(one), one, tenancy.MANAGER, force)
+                break
+            except FieldConflict as error:
+                next_step = "See who has it (kubectl get -o yaml --show-managed-fields), or overrule them: --force"
+                raise LedgerError(tenancy.described(one), error.what, next_step) from None
+            except NotThere as error:
+                if one["kind"] != tenancy.CONSTRAINT or not error.resource:
+                    raise
+                if time.monotonic() > deadline:
+                    what = f"Gatekeeper did not make its kind of the template within {ESTABLISHED_SECONDS:g} s"
+                    next_step = f"See the status of constrainttemplate {tenancy.CONSTRAINT.lower()}, and apply again"
+                    raise LedgerError(tenancy.described(one), what, next_step) from None
+                time.sleep(0.5)
     say(f"applied {len(wanted)} objects")
 
 
-def _there(cluster: Cluster, policies: bool, wanted: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _there(cluster: Cluster, enforcer: Enforcer, wanted: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the cluster has of our objects, and of those that bear our names."""
+    from collectors.kubernetes.direct import NotThere
     from collectors.kubernetes.objects import child, name, namespace
     from scheduler.kubernetes import tenancy
 
     named = {(one["kind"], namespace(one), name(one)) for one in wanted}
     found = []
-    for path, (version, kind) in tenancy.lists(policies).items():
-        for one in cluster.list(path):
+    for path, (version, kind) in tenancy.lists(enforcer).items():
+        try:
+            listed = cluster.list(path)
+        except NotThere:
+            if kind != tenancy.CONSTRAINT:
+                raise
+            # Gatekeeper makes this kind when the template is applied.
+            listed = []
+        for one in listed:
             ours = child(one, "metadata", "labels").get(tenancy.MARK) == tenancy.MANAGER
             if ours or (kind, namespace(one), name(one)) in named:
                 # Items of a list do not say what they are.

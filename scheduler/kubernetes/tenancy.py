@@ -3,7 +3,8 @@ name which tenant; and where a cluster differs from them. Pure.
 
 Source: https://kubernetes.io/docs/concepts/policy/resource-quotas/, .../policy/limit-range/,
         .../scheduling-eviction/pod-priority-preemption/,
-        https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+        https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/,
+        https://open-policy-agent.github.io/gatekeeper/website/docs/constrainttemplates/
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, mark, name, namespace
@@ -26,6 +29,10 @@ ALL = ""
 """Of tenants whose amounts are of all pools together."""
 TENANT = "gpuledger.io/tenant"
 POLICIES_GROUP = "admissionregistration.k8s.io/v1"
+TEMPLATES_GROUP = "templates.gatekeeper.sh/v1"
+CONSTRAINTS_GROUP = "constraints.gatekeeper.sh/v1beta1"
+CONSTRAINT = "GpuledgerTenants"
+REGO = Path(__file__).with_name("gatekeeper.rego")
 _DNS = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _ALLOWED = (
     f"(has(namespaceObject.metadata.annotations) && '{TENANTS}' in namespaceObject.metadata.annotations"
@@ -33,6 +40,14 @@ _ALLOWED = (
 )
 _OR_ITS_NAME = "variables.written.size() > 0 ? variables.written : [namespaceObject.metadata.name]"
 _MESSAGE = f"'this namespace may name the tenants ' + variables.allowed.join(', ') + ' (its annotation {TENANTS})'"
+
+
+class Enforcer(StrEnum):
+    """What a cluster has to refuse pods and ElasticJobs that name another's tenant."""
+
+    ADMISSION_POLICY = "ValidatingAdmissionPolicy"
+    GATEKEEPER = "Gatekeeper"
+    NONE = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +64,9 @@ def tenants_of(home: Object) -> list[str]:
     return [one for one in written if one] or [name(home)]
 
 
-def wanted(settings: Settings, namespaces: Iterable[Object], resource: str, policies: bool) -> Wanted:
-    """What the settings ask for. resource: in which nodes offer their GPUs.   policies: the cluster has
-    ValidatingAdmissionPolicy."""
+def wanted(settings: Settings, namespaces: Iterable[Object], resource: str, enforcer: Enforcer) -> Wanted:
+    """What the settings ask for. resource: in which nodes offer their GPUs.   enforcer: what the cluster has."""
+    namespaces = sorted(namespaces, key=name)
     notes: list[str] = []
     objects = list(_priorities(settings, notes))
     capacity = _capacity(settings)
@@ -64,7 +79,7 @@ def wanted(settings: Settings, namespaces: Iterable[Object], resource: str, poli
     ]
     if not widest:
         notes.append(f"settings: no pool says launcher: {LAUNCHER}, so no namespace gets quotas or limits")
-    for home in sorted(namespaces, key=name) if widest else ():
+    for home in namespaces if widest else ():
         named = tenants_of(home)
         known = [one for one in named if one in most]
         if mark(home, (TENANTS,)):
@@ -75,12 +90,14 @@ def wanted(settings: Settings, namespaces: Iterable[Object], resource: str, poli
             ]
         if known:
             objects += _of_namespace(name(home), min(there, sum(most[one] for one in known)), widest, resource)
-    if policies:
+    if enforcer == Enforcer.ADMISSION_POLICY:
         objects += _policies()
+    elif enforcer == Enforcer.GATEKEEPER:
+        objects += _gatekeeper(namespaces)
     else:
         notes.append(
-            "cluster: no ValidatingAdmissionPolicy (Kubernetes 1.30), so pods may bear any tenant's mark; "
-            "the operator checks ElasticJobs"
+            "cluster: neither ValidatingAdmissionPolicy (Kubernetes 1.30) nor Gatekeeper, so pods may bear any "
+            "tenant's mark; the operator checks ElasticJobs"
         )
     return Wanted(objects, notes)
 
@@ -188,13 +205,39 @@ def _policy(resource: str, group: str, expressions: Sequence[str]) -> list[dict[
     ]
 
 
+def _gatekeeper(namespaces: Sequence[Object]) -> list[dict[str, Any]]:
+    """The same by Gatekeeper, which shows a policy no namespace: the constraint has their annotations."""
+    stated = [{"name": name(home), "tenants": tenants_of(home)} for home in namespaces if mark(home, (TENANTS,))]
+    text = {"type": "string"}
+    one = {"type": "object", "properties": {"name": text, "tenants": {"type": "array", "items": text}}}
+    schema = {"type": "object", "properties": {"namespaces": {"type": "array", "items": one}}}
+    crd = {"spec": {"names": {"kind": CONSTRAINT}, "validation": {"openAPIV3Schema": schema}}}
+    target = {"target": "admission.k8s.gatekeeper.sh", "rego": REGO.read_text(encoding="utf-8")}
+    kinds = [{"apiGroups": [""], "kinds": ["Pod"]}, {"apiGroups": ["gpuledger.io"], "kinds": ["ElasticJob"]}]
+    spec = {"enforcementAction": "deny", "match": {"kinds": kinds}, "parameters": {"namespaces": stated}}
+    return [
+        # Gatekeeper wants a template's name to be its kind's in lower case.
+        _object(TEMPLATES_GROUP, "ConstraintTemplate", CONSTRAINT.lower(), spec={"crd": crd, "targets": [target]}),
+        _object(CONSTRAINTS_GROUP, CONSTRAINT, f"{NAME}-tenants", spec=spec),
+    ]
+
+
 # Where a cluster differs -------------------------------------------------------------------------------------------
 
 _PLURALS = {
     "ResourceQuota": "resourcequotas", "LimitRange": "limitranges", "PriorityClass": "priorityclasses",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "ConstraintTemplate": "constrainttemplates", CONSTRAINT: CONSTRAINT.lower(),
 }  # fmt: skip
+_ENFORCED = {
+    Enforcer.ADMISSION_POLICY: dict.fromkeys(
+        ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), POLICIES_GROUP
+    ),
+    Enforcer.GATEKEEPER: {"ConstraintTemplate": TEMPLATES_GROUP, CONSTRAINT: CONSTRAINTS_GROUP},
+    Enforcer.NONE: {},
+}
+"""Kinds and their apiVersions."""
 
 
 def path_of(of: Object) -> str:
@@ -203,10 +246,10 @@ def path_of(of: Object) -> str:
     return f"{_root(str(of['apiVersion']))}{home}/{_PLURALS[str(of['kind'])]}/{name(of)}"
 
 
-def lists(policies: bool) -> dict[str, tuple[str, str]]:
+def lists(enforcer: Enforcer) -> dict[str, tuple[str, str]]:
     """(apiVersion, kind) by the path that lists all of a kind."""
     versions = {"ResourceQuota": "v1", "LimitRange": "v1", "PriorityClass": "scheduling.k8s.io/v1"}
-    versions |= {kind: POLICIES_GROUP for kind in _PLURALS if policies and kind.startswith("Validating")}
+    versions |= _ENFORCED[enforcer]
     return {f"{_root(version)}/{_PLURALS[kind]}": (version, kind) for kind, version in versions.items()}
 
 

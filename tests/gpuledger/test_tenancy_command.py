@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.collectors.kubernetes.reviewing import Scripted
 from tests.deploy.helm import kubectl, no_kustomize
 from tests.gpuledger.running import refused, run
 from tests.gpuledger.test_kubectl import api, config, kubeconfig
+from tests.patience import until
 
 __all__ = ["api", "config"]
 
@@ -36,10 +38,12 @@ def site(tmp_path: Path) -> str:
 
 def answers(api: Scripted, site: str) -> list[dict[str, Any]]:
     """Those of a cluster with ValidatingAdmissionPolicy that has all that is wanted."""
-    objects = list(tenancy.wanted(load_settings(site), [HOME], "nvidia.com/gpu", True).objects)
+    objects = list(
+        tenancy.wanted(load_settings(site), [HOME], "nvidia.com/gpu", tenancy.Enforcer.ADMISSION_POLICY).objects
+    )
     resources = {"resources": [{"name": "validatingadmissionpolicies"}]}
     api.pods = {"/api/v1/namespaces": (200, {"items": [HOME]}), f"/apis/{tenancy.POLICIES_GROUP}": (200, resources)}
-    for path, (_, kind) in tenancy.lists(True).items():
+    for path, (_, kind) in tenancy.lists(tenancy.Enforcer.ADMISSION_POLICY).items():
         api.pods[path] = (200, {"items": [one for one in objects if one["kind"] == kind]})
     return objects
 
@@ -148,3 +152,43 @@ def test_a_real_api_server_takes_them_tells_drift_and_who_has_a_field(
         Path(site).write_text(SITE.replace("name: vision", "name: speech"))
         done = run(COMMAND, site, "--check", *of)
         assert "ResourceQuota vision/gpuledger: is not wanted any more" in done.stdout
+
+        # Where Gatekeeper is, it makes a constraint's kind when it sees the template: the command waits for that.
+        Path(site).write_text(SITE)
+        crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        plane.post(crds, crd("templates.gatekeeper.sh", "v1", "ConstraintTemplate", "constrainttemplates"))
+        until(lambda: plane.api.get(TEMPLATES).status_code == 200)
+        done = run(COMMAND, site, "--check", *of)
+        assert {line for line in done.stdout.splitlines() if "enants: is missing" in line} == {
+            "ConstraintTemplate gpuledgertenants: is missing",
+            "GpuledgerTenants gpuledger-tenants: is missing",
+        }, done.output
+
+        def gatekeeper() -> None:
+            until(lambda: plane.api.get(TEMPLATES).json()["items"])
+            plane.post(crds, crd("constraints.gatekeeper.sh", "v1beta1", "GpuledgerTenants", "gpuledgertenants"))
+
+        controller = threading.Thread(target=gatekeeper)
+        controller.start()
+        done = run(COMMAND, site, "--apply", *of)
+        controller.join()
+        assert (done.exit_code, done.stdout) == (0, ""), done.output
+        assert "Gatekeeper" not in done.stderr
+        annotated = {"metadata": {"annotations": {"gpuledger.io/tenants": "vision"}}}
+        plane.api.patch(
+            "/api/v1/namespaces/vision", json=annotated, headers={"Content-Type": "application/merge-patch+json"}
+        )
+        done = run(COMMAND, site, "--check", *of)
+        assert done.stdout.startswith("GpuledgerTenants gpuledger-tenants: spec.parameters.namespaces is "), done.output
+
+
+TEMPLATES = "/apis/templates.gatekeeper.sh/v1/constrainttemplates"
+
+
+def crd(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
+    """A kind as Gatekeeper has it, of which only the names are checked."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
+    names = {"kind": kind, "plural": plural, "singular": kind.lower()}
+    spec = {"group": group, "scope": "Cluster", "names": names, "versions": versions}
+    return {"metadata": {"name": f"{plural}.{group}"}, "spec": spec}

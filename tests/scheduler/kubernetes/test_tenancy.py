@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from scheduler.kubernetes.tenancy import MANAGER, MARK, drift, path_of, tenants_of, wanted
+from scheduler.kubernetes.tenancy import MANAGER, MARK, Enforcer, drift, lists, path_of, tenants_of, wanted
 from scheduler.settings import parse_settings
 from tests.deploy.kubernetes_schemas import schema_of
 
@@ -39,9 +39,9 @@ def home(name: str, tenants: str = "") -> dict[str, Any]:
 
 
 def objects(
-    *namespaces: dict[str, Any], policies: bool = False, **more: Any
+    *namespaces: dict[str, Any], enforcer: Enforcer = Enforcer.NONE, **more: Any
 ) -> dict[tuple[str, str, str], dict[str, Any]]:
-    made = wanted(parse_settings({**SITE, **more}), namespaces, GPU, policies).objects
+    made = wanted(parse_settings({**SITE, **more}), namespaces, GPU, enforcer).objects
     return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in made}
 
 
@@ -76,14 +76,19 @@ def test_quotas_of_several_pools_add_up() -> None:
 
 
 def test_a_namespace_of_nobody_gets_nothing_and_an_unknown_tenant_is_named() -> None:
-    made = wanted(parse_settings(SITE), [home("kube-system"), home("x", "visoin"), home("elsewhere")], GPU, True)
+    made = wanted(
+        parse_settings(SITE),
+        [home("kube-system"), home("x", "visoin"), home("elsewhere")],
+        GPU,
+        Enforcer.ADMISSION_POLICY,
+    )
     assert not [one for one in made.objects if "namespace" in one["metadata"]]
     assert "namespace x: may name tenant visoin, which the settings do not have" in made.notes
     assert not [note for note in made.notes if "kube-system" in note]
 
 
 def test_priorities_are_of_queues_that_jobs_stand_in() -> None:
-    made = wanted(parse_settings(SITE), [], GPU, True)
+    made = wanted(parse_settings(SITE), [], GPU, Enforcer.ADMISSION_POLICY)
     (one,) = (one for one in made.objects if one["kind"] == "PriorityClass")
     assert (one["metadata"]["name"], one["value"], one["preemptionPolicy"]) == ("gpuledger-batch", -5, "Never")
     assert [note for note in made.notes if "Big_Jobs" in note]
@@ -91,36 +96,56 @@ def test_priorities_are_of_queues_that_jobs_stand_in() -> None:
 
 def test_without_a_pool_of_the_operators_there_are_no_quotas() -> None:
     others = {**SITE, "pools": SITE["pools"][1:], "tenants": [{"name": "vision"}]}
-    made = wanted(parse_settings(others), [home("vision")], GPU, True)
+    made = wanted(parse_settings(others), [home("vision")], GPU, Enforcer.ADMISSION_POLICY)
     assert not [one for one in made.objects if one["kind"] in ("ResourceQuota", "LimitRange")]
     assert [note for note in made.notes if "launcher: kubernetes" in note]
 
 
 def test_a_pool_of_shares_is_in_no_quota() -> None:
     shares = {"name": "mig", "launcher": "kubernetes", "units": 7, "hosts": {"m1": ["m0"]}}
-    made = wanted(parse_settings({**SITE, "pools": [*SITE["pools"], shares]}), [home("free")], GPU, True)
+    made = wanted(
+        parse_settings({**SITE, "pools": [*SITE["pools"], shares]}), [home("free")], GPU, Enforcer.ADMISSION_POLICY
+    )
     (quota,) = (one for one in made.objects if one["kind"] == "ResourceQuota")
     assert quota["spec"]["hard"] == {f"requests.{GPU}": "10"}
     assert [note for note in made.notes if "pool mig" in note]
 
 
 def test_policies_are_made_where_the_cluster_has_them() -> None:
-    kinds = {kind for kind, _, _ in objects(policies=True)}
+    kinds = {kind for kind, _, _ in objects(enforcer=Enforcer.ADMISSION_POLICY)}
     assert kinds == {"PriorityClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    kinds = {kind for kind, _, _ in objects(enforcer=Enforcer.GATEKEEPER)}
+    assert kinds == {"PriorityClass", "ConstraintTemplate", "GpuledgerTenants"}
     assert {kind for kind, _, _ in objects()} == {"PriorityClass"}
-    assert [note for note in wanted(parse_settings(SITE), [], GPU, False).notes if "1.30" in note]
+    assert [note for note in wanted(parse_settings(SITE), [], GPU, Enforcer.NONE).notes if "1.30" in note]
 
 
 def test_every_object_is_one_that_kubernetes_knows() -> None:
-    found = objects(home("vision"), policies=True)
+    found = objects(home("vision"), enforcer=Enforcer.ADMISSION_POLICY)
     assert len({kind for kind, _, _ in found}) == 5
     for (kind, _, name), one in found.items():
         assert [mistake.message for mistake in jsonschema_rs.iter_errors(schema_of(kind), one)] == [], (kind, name)
         assert one["metadata"]["labels"] == {MARK: MANAGER}
 
 
+def test_gatekeeper_s_constraint_has_the_annotations_of_namespaces() -> None:
+    found = objects(home("a", " b , c,"), home("vision"), home("d", "speech"), enforcer=Enforcer.GATEKEEPER)
+    template = found["ConstraintTemplate", "", "gpuledgertenants"]
+    named = template["spec"]["crd"]["spec"]["names"]["kind"]
+    constraint = found[named, "", "gpuledger-tenants"]
+    assert constraint["spec"]["parameters"] == {
+        "namespaces": [{"name": "a", "tenants": ["b", "c"]}, {"name": "d", "tenants": ["speech"]}]
+    }
+    schema = template["spec"]["crd"]["spec"]["validation"]["openAPIV3Schema"]
+    assert jsonschema_rs.is_valid(schema, constraint["spec"]["parameters"])
+    listed = lists(Enforcer.GATEKEEPER)
+    for one in (template, constraint):
+        path = path_of(one).rpartition("/")[0]
+        assert listed[path] == (one["apiVersion"], one["kind"])
+
+
 def test_paths_are_the_apis() -> None:
-    found = objects(home("vision"), policies=True)
+    found = objects(home("vision"), enforcer=Enforcer.ADMISSION_POLICY)
     assert (
         path_of(found["ResourceQuota", "vision", "gpuledger"]) == "/api/v1/namespaces/vision/resourcequotas/gpuledger"
     )
@@ -135,7 +160,7 @@ def test_the_first_tenant_is_the_namespaces_own_without_an_annotation() -> None:
 
 
 def test_drift_is_a_line_for_each_difference_and_what_the_cluster_adds_is_none() -> None:
-    ours = list(objects(home("vision"), policies=True).values())
+    ours = list(objects(home("vision"), enforcer=Enforcer.ADMISSION_POLICY).values())
     there = copy.deepcopy(ours)
     for one in there:
         one["metadata"] |= {"uid": "u", "creationTimestamp": "now"}
