@@ -204,7 +204,7 @@ OTHERS = set(
     GR_ENGINE_ACTIVE SM_ACTIVE HOSTNAME slim bookworm lsm MPSCompute Graphics
     latform debootstrapped allowlist regex e3b0c442 o17 gpu_cpx RunningProcesses_v3
     nvmlDeviceGet partial_success param_name Tag
-    RmProfilingAdminOnly dmon pmon ReplicatedMergeTree ReadWriteMany REMOTE db3""",
+    RmProfilingAdminOnly validatingWebhookFailurePolicy dmon pmon ReplicatedMergeTree ReadWriteMany REMOTE db3""",
     )
 )
 """Words of other programs and of examples, which ours need not have."""
