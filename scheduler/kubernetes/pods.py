@@ -88,6 +88,9 @@ def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
         "containers": [_container(launch, rank, one, number) for number, one in enumerate(spec["containers"])],
     }
     spec.pop("nodeName", None)
+    if rank.devices and isinstance(spec.get("tolerations") or [], list):
+        # Of the devices' own taint, as the admission plugin ExtendedResourceToleration does.
+        spec["tolerations"] = [*(spec.get("tolerations") or []), {"key": payload["resource"], "operator": "Exists"}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

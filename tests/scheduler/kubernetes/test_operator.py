@@ -22,6 +22,20 @@ from tests.scheduler.kubernetes.standin import SPACE, StandIn, Thing, elastic_jo
 from tests.scheduler.kubernetes.test_usage import hours_are_their_lives
 
 
+def test_pods_with_gpus_tolerate_the_taint_of_their_gpus(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    own = {"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}
+    gpus = {"key": "nvidia.com/gpu", "operator": "Exists"}
+    for name, more, wanted in (
+        ("plain", {}, [gpus]), ("own", {"tolerations": [own]}, [own, gpus]), ("none", {"tolerations": None}, [gpus]),
+    ):  # fmt: skip
+        spec = {"containers": [{"name": "main", "image": "train"}], **more}
+        job = site.create(name, gpusPerReplica=1, template={"metadata": {}, "spec": spec})
+        site.settle()
+        (pod,) = site.pods_of(job)
+        assert pod["spec"]["tolerations"] == wanted
+
+
 def test_a_job_becomes_pods_on_its_nodes_and_its_end_is_told(tmp_path: Path) -> None:
     site = Site(tmp_path)
     job = site.create("train", least=2, gpusPerReplica=4, tenant="vision", project="ocr")
