@@ -7,7 +7,8 @@ is `tenant`, because its column is not part of the rows' key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -141,6 +142,24 @@ def pools_series(lines: Sequence[PoolLine]) -> list[Series]:
             text = "GPUs of the pool: allocated, available, reserved or unavailable"
             found.append(Series("pool_gpus", text, "gauge", line.gpus(part), {**labels, "state": part}))
     return found
+
+
+def idle_series(jobs: Iterable[tuple[str, str]]) -> list[Series]:
+    """jobs: (queue, step) of each running job that has been idle (scheduler.records.ladder)."""
+    text = "Running jobs that were noticed to be idle, by the last step: noticed, warned, proposed, shrunk or kept"
+    return [
+        Series("idle_jobs", text, "gauge", count, {"queue": queue, "step": step})
+        for (queue, step), count in sorted(Counter(jobs).items())
+    ]
+
+
+def gated_series(reasons: Iterable[str]) -> list[Series]:
+    """reasons: of each pod at the gate that is no job."""
+    text = "Pods at the scheduling gate that are no job yet, by reason"
+    return [
+        Series("gated_pods_without_job", text, "gauge", count, {"cause": reason})
+        for reason, count in sorted(Counter(reasons).items())
+    ]
 
 
 def services_series(services: Services) -> list[Series]:

@@ -69,6 +69,7 @@ class Admission:
             problem = gang.problem or self._submit(gang.pods, seen, pools)
             if problem is not None:
                 self._problems |= dict.fromkeys(map(uid, gang.pods), problem)
+        self._service.gated_without_job = [problem.code for problem in self._problems.values()]
         self._looked = (self._service.log.last, seen.number)
 
     def _live(self) -> dict[str, Live]:

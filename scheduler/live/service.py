@@ -22,7 +22,7 @@ from collectors.readings import Row
 from scheduler.codec import plain, read
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.reasons import EXPECTED
-from scheduler.exposition import Series, pools_series, series, services_series
+from scheduler.exposition import Series, gated_series, idle_series, pools_series, series, services_series
 from scheduler.live.admission import misfit, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
@@ -92,6 +92,8 @@ class Service:
         self.outbox = Outbox(log, deliver)
         self.callbacks = Callbacks(log, cluster, clock)
         self.waiting: Mapping[str, tuple[Reason, ...]] = {}
+        self.gated_without_job: Sequence[str] = ()
+        """Reasons of pods that wait at the operator's gate and are no job."""
         self._planned_at = float("-inf")
         self._due = True
         self.cycles = 0
@@ -594,8 +596,15 @@ class Service:
             requests = [live.job.request for live in self.book.jobs.values()]
             demand = typical_demand(requests) if requests else WHOLE_GPUS
             shapes = [task.request for task in demand.tasks if task.request.devices]
-            found = series(self.book.meter, Fragmentation(self.restored.core.cluster, demand), shapes)
-            return [*found, *pools_series(self._pool_lines()), *services_series(self.restored.services)]
+            running = [live for live in self.book.jobs.values() if live.status == "running"]
+            idle = [(live.job.queue, live.idle.step) for live in running if live.idle is not None]
+            return [
+                *series(self.book.meter, Fragmentation(self.restored.core.cluster, demand), shapes),
+                *pools_series(self._pool_lines()),
+                *services_series(self.restored.services),
+                *idle_series(idle),
+                *gated_series(self.gated_without_job),
+            ]
 
     # The loop
 

@@ -113,6 +113,8 @@ def test_what_cannot_be_one_job_says_so(tmp_path: Path) -> None:
     assert "excludes nodes of every pool" in notes(picky)["message"]
     assert {notes(pod)["reason"] for pod in (*uneven, *unsure, both, lost, picky)} == {"Misconfigured"}
     assert site.service.list() == []
+    waiting = [(one.labels, one.value) for one in site.service.series() if one.name == "gated_pods_without_job"]
+    assert waiting == [({"cause": "Misconfigured"}, 6), ({"cause": "UnknownQueue"}, 1)]
 
 
 def test_a_preempted_pod_is_evicted_and_deleted_where_a_budget_forbids_that(tmp_path: Path) -> None:

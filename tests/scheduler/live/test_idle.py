@@ -27,6 +27,9 @@ def test_an_idle_job_is_noticed_warned_and_suspended_and_comes_back_when_it_is_r
     for minutes in range(400):
         living.at(minutes, **({"a": minutes - 10} if minutes >= 25 else {}))
         found[len(living.steps())] = found.get(len(living.steps()), minutes)
+        counted = [(one.labels, one.value) for one in living.service.series() if one.name == "idle_jobs"]
+        last = living.steps()[-1:]
+        assert counted == ([({"queue": "batch", "step": last[0]}, 1)] if last and last[0] != "suspend" else [])
         if living.status("a") != "running":
             break
     assert living.steps() == ["noticed", "warned", "suspend"]
