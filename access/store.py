@@ -47,6 +47,7 @@ from sqlalchemy.types import TypeDecorator
 from access.roles import AccessError
 from billing import audit
 from warehouse.errors import LedgerError
+from warehouse.sql import numbered_statements
 from warehouse.store import Store, split_statements
 
 log = logging.getLogger(__name__)
@@ -350,8 +351,7 @@ def _postgresql(url: URL, password_file: Path | None) -> Engine:
 
 def migrations() -> list[tuple[int, str, str]]:
     """The numbered migrations: (number, name, text), in order."""
-    folder = Path(__file__).parent / "migrations"
-    return [(int(path.name[:4]), path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.sql"))]
+    return numbered_statements(Path(__file__).parent / "migrations")
 
 
 def _migrate(access: AccessStore) -> None:

@@ -27,7 +27,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from alerts.matchers import Match, fits
 from alerts.templates import compiled
-from warehouse.durations import Seconds, is_duration, parse_duration, seconds_of
+from warehouse.durations import Seconds, is_duration, parse_duration, parse_if_duration, seconds_of
 
 Severity = Literal["info", "warning", "critical"]
 ParameterValue = bool | int | float | str | list[str] | list[int] | dict[str, float]
@@ -189,7 +189,7 @@ class Rule(Part):
 
         asked = {name for name in _placeholders(self.sql) if name != self.own}
         return {
-            name: dumps(value, ensure_ascii=False) if isinstance(value, dict) else parse_duration_if_one(value)
+            name: dumps(value, ensure_ascii=False) if isinstance(value, dict) else parse_if_duration(value)
             for name, value in self.parameters.items()
             if name in asked or not self.sql
         }
@@ -218,12 +218,8 @@ def _placeholders(sql: str) -> Mapping[str, str]:
     return {name: kind.replace(" ", "") for name, kind in _PLACEHOLDER.findall(sql)}
 
 
-def parse_duration_if_one(value: object) -> object:
-    return parse_duration(value) if is_duration(value) else value
-
-
 def _number_of(parameters: Mapping[str, ParameterValue], name: str) -> float:
-    value = parse_duration_if_one(parameters.get(name))
+    value = parse_if_duration(parameters.get(name))
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"condition: {name!r} is not a number, a duration or a parameter with one")
     return float(value)

@@ -12,19 +12,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from alerts.errors import AlertError
-from alerts.rule import Condition, Override, PrometheusRule, Rule
+from alerts.rule import Rule
 from alerts.sources import ENGINE, SOURCES
 from warehouse.written_files import first_error, read_yaml
 
 SHIPPED = Path(__file__).parent / "rules"
-_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "condition": {"*": Condition},
-    "overrides": {"*": Override},
-    "prometheus": {"*": PrometheusRule},
-}
 
 
 def load_rules(folder: Path | None = None) -> list[Rule]:

@@ -19,17 +19,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from alerts.xid_advice import advice
 from billing.money import minor_digits
-from warehouse.durations import format_duration, is_duration, parse_duration
+from warehouse.durations import format_duration, parse_if_duration
 
 
 def _bytes(value: float) -> str:
     """Bytes as GiB, the usual unit for GPU memory."""
     return f"{value / 2**30:.1f} GiB"
-
-
-def _seconds(value: Any) -> Any:
-    """A parameter such as `3h` as the query has it."""
-    return parse_duration(value) if is_duration(value) else value
 
 
 def _duration(value: float, window: Any = None) -> str:
@@ -43,7 +38,7 @@ def _or_longer(value: float | None, window: Any) -> str:
 
 
 def _reaches(value: float | None, window: Any) -> bool:
-    return bool(value) and window is not None and value >= _seconds(window)
+    return bool(value) and window is not None and value >= parse_if_duration(window)
 
 
 def _percent(value: float) -> str:
@@ -78,7 +73,7 @@ _ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoesca
 _ENVIRONMENT.filters.update(
     duration=_duration,
     or_longer=_or_longer,
-    seconds=_seconds,
+    seconds=parse_if_duration,
     bytes=_bytes,
     percent=_percent,
     number=_number,

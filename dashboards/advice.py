@@ -123,10 +123,11 @@ def _table(found: Sequence[Recommendation], filters: Filters, words: Language, c
         grids.text("confidence", words("advice.confidence"), minimum=90, flex=0.6),
         grids.sorted_by(grids.money("saves", words("advice.saves"), currency, words("advice.saves_is"))),
     ]
-    return grids.grid(columns, [_row(one, filters, words) for one in found], words, "tenants-advice-grid")
+    return grids.grid(columns, [recommendation_row(one, filters, words) for one in found], words, "tenants-advice-grid")
 
 
-def _row(one: Recommendation, filters: Filters, words: Language) -> dict[str, Any]:
+def recommendation_row(one: Recommendation, filters: Filters, words: Language) -> dict[str, Any]:
+    """A row of a table of recommendations."""
     first, *more = one.workloads
     return {
         "name": f"{first} +{len(more)}" if more else first,

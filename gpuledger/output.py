@@ -10,7 +10,6 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,7 +17,7 @@ import typer
 
 from gpuledger.options import Format
 from warehouse.csv_cells import write_csv
-from warehouse.instants import rfc3339
+from warehouse.json_values import as_json
 from warehouse.printable import printable
 
 if TYPE_CHECKING:
@@ -106,25 +105,12 @@ def figures_of(closed: Closed | None, which: str = "") -> Period | None:
     return closed.period if closed.closed_hours else None
 
 
-def plain(value: Any) -> Any:
-    """A value for JSON: decimals as strings, instants in UTC with milliseconds."""
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, datetime):
-        return rfc3339(value)
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
-
-
 def print_json(document: Any) -> None:
-    sys.stdout.write(json.dumps(plain(document), indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(as_json(document), indent=2, ensure_ascii=False) + "\n")
 
 
 def print_csv(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    write_csv(sys.stdout, [columns, *([plain(row.get(c)) for c in columns] for row in rows)])
+    write_csv(sys.stdout, [columns, *([as_json(row.get(c)) for c in columns] for row in rows)])
 
 
 def print_rows(
@@ -237,7 +223,12 @@ def two_decimals(value: Any) -> Any:
     return round(value, 2) if isinstance(value, Decimal) else value
 
 
+def percent(part: Decimal | float | None, digits: int = 1) -> str | None:
+    """A share for people, such as `12.5 %`; None stays unknown."""
+    return None if part is None else f"{part * 100:.{digits}f} %"
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, Lines):
         return "\n".join(map(printable, value))
-    return "-" if value is None else printable(str(plain(value)))
+    return "-" if value is None else printable(str(as_json(value)))

@@ -28,7 +28,7 @@ from warehouse.records import RECORD_TYPES, USABLE_STATES, Column, RecordType
 from warehouse.store import DATABASE, ONE_BLOCK, identifier, read_sql
 
 LONGEST_ASKED_SECONDS = 3600.0
-"""That are waited because the other side, or something before it, asks for it: it may have been wrong."""
+"""The longest wait that a server, or a proxy before it, can ask for: it may be mistaken."""
 
 
 class Outcome(StrEnum):
@@ -110,14 +110,18 @@ class ReceiverTarget:
             if self._token_file is not None:
                 headers["Authorization"] = f"Bearer {secret(self._token_file)}"
             response = self._poster.post(f"{PATH}/{group.record}", group.body, headers)
-        except IngestError as error:
-            return Answer(Outcome.WAIT, str(error))
-        except (OSError, http.client.HTTPException) as error:
-            return Answer(Outcome.WAIT, f"{self.url}: {type(error).__name__}: {error}")
+        except (IngestError, OSError, http.client.HTTPException) as error:
+            return _unsent(self.url, error)
         return judged(response, group.rows)
 
     def close(self) -> None:
         self._poster.close()
+
+
+def _unsent(url: str, error: Exception) -> Answer:
+    return Answer(
+        Outcome.WAIT, str(error) if isinstance(error, IngestError) else f"{url}: {type(error).__name__}: {error}"
+    )
 
 
 def judged(response: Response, rows: int) -> Answer:
@@ -215,10 +219,8 @@ class ClickHouseTarget:
         try:
             headers = {"Content-Encoding": "gzip", "X-ClickHouse-User": self._user, "X-ClickHouse-Key": self._key()}
             response = self._poster.post("/?" + urlencode(settings), body, headers)
-        except IngestError as error:
-            return Answer(Outcome.WAIT, str(error))
-        except (OSError, http.client.HTTPException) as error:
-            return Answer(Outcome.WAIT, f"{self.url}: {type(error).__name__}: {error}")
+        except (IngestError, OSError, http.client.HTTPException) as error:
+            return _unsent(self.url, error)
         return judged_insert(response, quarantined)
 
     def close(self) -> None:

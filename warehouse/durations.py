@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
@@ -29,6 +29,11 @@ def parse_duration(value: object) -> object:
 
 def is_duration(value: object) -> bool:
     return isinstance(value, str) and _WHOLE.fullmatch(value) is not None
+
+
+def parse_if_duration(value: Any) -> Any:
+    """Seconds of a text that is a duration; anything else unchanged."""
+    return parse_duration(value) if is_duration(value) else value
 
 
 def format_duration(seconds: float) -> str:

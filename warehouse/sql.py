@@ -26,6 +26,11 @@ def composed(beside: str, name: str, /, **sources: str) -> str:
     return _SOURCE.sub(lambda found: f"\n{sources.get(found[1]) or read_sql(beside, found[1])}", text)
 
 
+def numbered_statements(folder: Path) -> list[tuple[int, str, str]]:
+    """The .sql files of a folder of migrations, in order: (number, name, text)."""
+    return [(int(path.name[:4]), path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.sql"))]
+
+
 def identifier(name: str) -> str:
     """The name, if it is a plain identifier."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):

@@ -30,7 +30,7 @@ from warehouse.errors import StoreError, StoreHeldError
 from warehouse.leftovers import drop_leftovers
 from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
-from warehouse.sql import instant_text, text_literal
+from warehouse.sql import instant_text, numbered_statements, text_literal
 from warehouse.sql import read_sql as read_sql
 from warehouse.turns import Held, Turns, TurnsBetween
 
@@ -574,8 +574,7 @@ class ServedStore(ServerStore):
 
 def migrations() -> Sequence[tuple[int, str, str]]:
     """The numbered migrations: (number, name, text), in order."""
-    folder = Path(__file__).parent / "migrations"
-    return [(int(path.name[:4]), path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.sql"))]
+    return numbered_statements(Path(__file__).parent / "migrations")
 
 
 def migrate(store: Store, cluster: str = "") -> list[str]:

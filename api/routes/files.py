@@ -10,8 +10,8 @@ from pydantic import Field
 from api import applied_files
 from api.caller import Caller, SetBudgets, SetPrices
 from api.strict import Body, StrictRoute
-from api.values import plain
 from gpuledger import documents
+from warehouse.json_values import as_json
 
 router = APIRouter(route_class=StrictRoute)
 Text = Annotated[str, Field(max_length=applied_files.FILE_CHARACTERS)]
@@ -105,7 +105,7 @@ def _apply(caller: Caller, kind: applied_files.Kind, file: AppliedFile) -> docum
 
 def _compare(caller: Caller, kind: applied_files.Kind, file: AppliedFile) -> documents.Compared:
     found = applied_files.compare(caller.store, kind, applied_files.read(kind, file.yaml))
-    effect = [plain(dict(row)) for row in found.effect]
+    effect = [as_json(dict(row)) for row in found.effect]
     return documents.Compared(
         version=found.version, before=found.before, new=found.new, diff=list(found.diff), changes=list(found.changes),
         effect=effect,

@@ -12,7 +12,6 @@ from api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
 from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import Body, ReasonText, StrictRoute
-from api.values import plain
 from billing.accounts.credits import parse_amount
 from billing.documents.invoice_files import RENDER, file_stem
 from billing.invoicing import invoices
@@ -23,6 +22,7 @@ from billing.invoicing.month import platform_costs
 from billing.invoicing.month_states import month_states
 from billing.invoicing.rederive import rederive
 from gpuledger import documents
+from warehouse.json_values import as_json
 
 router = APIRouter(tags=["invoices"], route_class=StrictRoute)
 MEDIA = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "csv": "text/csv; charset=utf-8",
@@ -85,7 +85,7 @@ def prove(caller: SeeFleet, number: str) -> documents.InvoiceProof:
         number=number, same=found.same, is_credit_note=found.is_credit_note, cutoff=found.cutoff,
         hours=found.hours, digest=found.digest, chain_failures=[str(one) for one in found.chain_failures],
         differences=[
-            documents.InvoiceDifference(where=one.where, stored=plain(one.stored), computed=plain(one.computed))
+            documents.InvoiceDifference(where=one.where, stored=as_json(one.stored), computed=as_json(one.computed))
             for one in found.differences
         ],
     )  # fmt: skip
@@ -114,11 +114,11 @@ def explain_line(caller: See, number: str, line: int, by_hour: bool = False) -> 
         raise NotFoundError(f"invoice {number}, line {line}", "no such line", f"It has lines 1 to {len(one.lines)}")
     found = explain(caller.store, one, line, by_hour)
     return documents.Explanation(
-        line=plain(dict(found.line)),
+        line=as_json(dict(found.line)),
         formula=found.formula,
         rate_card=found.rate_card,
-        rules=[plain(dict(rule)) for rule in found.rules],
-        rows=[plain(dict(row)) for row in found.rows],
+        rules=[as_json(dict(rule)) for rule in found.rules],
+        rows=[as_json(dict(row)) for row in found.rows],
     )
 
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from api.caller import By, PeriodText, See, Tenant, dimensions
 from api.paging import Limit, Offset, next_page, part
 from api.strict import StrictRoute
-from api.values import closed_span, plain
+from api.values import closed_span
 from billing.energy.report import energy_report
 from billing.insights.anomalies import THRESHOLD, anomalies
 from billing.insights.changes import changes
@@ -22,6 +22,7 @@ from billing.insights.savings import savings, summary
 from billing.ledger_report import ledger_report
 from gpuledger import documents
 from warehouse.errors import LedgerError
+from warehouse.json_values import as_json
 
 router = APIRouter(tags=["ledger"], route_class=StrictRoute)
 
@@ -128,7 +129,7 @@ def savings_(
         period=closed_span(report.closed),
         currency=report.currency,
         recommendations=[
-            documents.Recommendation(**{**one.document(), "evidence": plain(dict(one.evidence))})
+            documents.Recommendation(**{**one.document(), "evidence": as_json(dict(one.evidence))})
             for one in _of(report.recommendations, tenant)
         ],
         by_tenant=[documents.TenantSavings(**vars(one)) for one in _of(report.by_tenant, tenant)],

@@ -10,10 +10,10 @@ from api.caller import Caller, PeriodText, See, Tenant
 from api.paging import Limit, Offset, Page, next_page
 from api.problems import NotFoundError
 from api.strict import StrictRoute
-from api.values import plain
 from billing.ledger_report import billing_timezone
 from billing.periods import PeriodError
 from gpuledger import documents
+from warehouse.json_values import as_json
 from warehouse.store import identifier, read_sql
 
 router = APIRouter(tags=["views"], route_class=StrictRoute)
@@ -82,7 +82,7 @@ def rows(
     chosen = {"columns": ", ".join(map(identifier, wanted)), "order": order}
     sql = read_sql(__file__, "view_rows", **source, **chosen)
     found = caller.store.rows(sql, {**params, "limit": limit, "offset": offset})
-    return Page(rows=[plain(row) for row in found], total=total, next=next_page(request, total, limit, offset))
+    return Page(rows=[as_json(row) for row in found], total=total, next=next_page(request, total, limit, offset))
 
 
 def _readable(caller: Caller) -> dict[str, str]:

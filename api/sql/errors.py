@@ -30,8 +30,8 @@ STATUS = {
 OUR_OWN = frozenset({49, 1000, 1001, 1002})
 """Codes of faults that no statement should reach: 500."""
 
-
 _AGREEMENT = re.compile(r": In scope SELECT ifNull\(formatQuerySingleLine.*?(?=\. \([A-Z_0-9]+\)|$)", re.DOTALL)
+"""What the engine's message quotes of the question in agreement_sql, which no client asked."""
 
 
 class SqlError(LedgerError):
@@ -56,10 +56,7 @@ class SqlError(LedgerError):
 def of_engine(message: str) -> SqlError:
     """The engine's own error, with its code."""
     text = message.strip().removeprefix("Streaming query failed: ")
-    # Where it is the text in `agreement_sql` that it cannot take, that question is none of the asker's.
-    text = re.sub(
-        r": In scope SELECT ifNull\(formatQuerySingleLine.*?(?=\. \([A-Z_0-9]+\)|$)", "", text, flags=re.DOTALL
-    )
+    text = _AGREEMENT.sub("", text)
     found = re.search(r"Code: (\d+)", text)
     return SqlError(int(found[1]) if found else 1002, text[:4000])
 

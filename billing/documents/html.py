@@ -12,6 +12,8 @@ from billing.invoicing.documents import Invoice
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+TEMPLATES = Path(__file__).parent / "templates"
+
 
 def as_html(invoice: Invoice) -> str:
     """The invoice or credit note as one page."""
@@ -20,16 +22,17 @@ def as_html(invoice: Invoice) -> str:
 
 def render(template: str, page: Any, **more: Any) -> str:
     """The page set by `templates/<template>.html`, with whatever else that template asks for."""
-    return _templates().get_template(f"{template}.html").render(page=page, **more)
+    return templates(TEMPLATES).get_template(f"{template}.html").render(page=page, **more)
 
 
 @functools.cache
-def _templates() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def templates(folder: Path) -> Environment:
+    """The folder's templates; those of HTML escape what is put into them."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     return Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
+        loader=FileSystemLoader(folder),
+        autoescape=select_autoescape(("html",)),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

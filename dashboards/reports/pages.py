@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from billing.accounts.budgets import BudgetState
 from billing.documents.figures import DASH, HELD, hours, money, percent
+from billing.documents.html import templates
 from billing.documents.pdf import compiled
 from billing.documents.statement_page import chart_of
 from billing.insights.savings import Recommendation
@@ -22,9 +22,7 @@ from dashboards.languages import Language
 from dashboards.reports.report import ADVISED, Report
 from warehouse.printable import printable
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
+TEMPLATES = Path(__file__).parent / "templates"
 PIXELS_PER_INCH = 144.0
 COLOURS = {"used": "#1f6f78", "idle": "#e0a03b", "unmetered": "#b4bec7"}
 """As the chart's (billing/documents/templates/design.typ)."""
@@ -41,12 +39,12 @@ def chart(report: Report, words: Language) -> bytes:
 
 def as_html(report: Report, words: Language, image: str) -> str:
     """One page. image: where the chart is, such as cid:chart or a data: URI."""
-    return _templates().get_template("report.html").render(**_said(report, words), image=image)
+    return templates(TEMPLATES).get_template("report.html").render(**_said(report, words), image=image)
 
 
 def as_text(report: Report, words: Language) -> str:
     """For readers without HTML; a name in it makes no line of its own."""
-    names = _templates().overlay(finalize=lambda value: printable(value) if isinstance(value, str) else value)
+    names = templates(TEMPLATES).overlay(finalize=lambda value: printable(value) if isinstance(value, str) else value)
     return names.get_template("report.txt").render(**_said(report, words), padded=padded)
 
 
@@ -164,16 +162,3 @@ def _row(row: Mapping[str, Any], title: str, report: Report, words: Language) ->
         "cost": _amount(row["billed_cost"], "", words),
         **{f"{kind}_width": width for kind, width in widths.items()},
     }
-
-
-@functools.cache
-def _templates() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-
-    return Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=select_autoescape(("html",)),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )

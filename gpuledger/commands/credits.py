@@ -12,9 +12,10 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store, refuse_served, served
-from gpuledger.output import complain, plain, print_rows, say
+from gpuledger.output import complain, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
+from warehouse.json_values import as_json
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def add(
             )  # fmt: skip
             new = add_credit(books.store, credit, books.now)
             _warn_of_unknown_tenant(books.store, tenant)
-            what = f"credit {credit.id}: {plain(credit.amount)} {credit.currency}"
+            what = f"credit {credit.id}: {as_json(credit.amount)} {credit.currency}"
     say(f"{what} for {tenant} in {month}{'' if new else ' already exists'}")
 
 
@@ -144,7 +145,7 @@ def reverse(
             done = books.server.reverse_credit(credit, reason)
         else:
             done = reverse_credit(books.store, credit, books.author, reason, books.now)
-    say(f"credit {done.id}: {plain(done.amount)} {done.currency} for {done.tenant} in {done.month}")
+    say(f"credit {done.id}: {as_json(done.amount)} {done.currency} for {done.tenant} in {done.month}")
 
 
 @credits_.command("grant")
@@ -180,7 +181,7 @@ def grant(
         else:
             new = add_grant(books.store, given, now)
         _warn_of_unknown_tenant(books.store, tenant)
-    what = f"grant {given.id}: {plain(given.amount)} {given.currency} for {tenant}"
+    what = f"grant {given.id}: {as_json(given.amount)} {given.currency} for {tenant}"
     say(
         f"{what}, from {rfc3339(given.starts_at)} until {rfc3339(given.expires_at)}"
         if new

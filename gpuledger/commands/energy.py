@@ -11,7 +11,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store
-from gpuledger.output import figures_of, print_json, print_rows, say
+from gpuledger.output import figures_of, percent, print_json, print_rows, say
 from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
@@ -160,5 +160,5 @@ def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
         HEADINGS.get(name, name): round(value, 3) if isinstance(value, Decimal) else value
         for name, value in row.items()
     }
-    shown["measured"] = None if row["coverage"] is None else f"{row['coverage'] * 100:.1f} %"
+    shown["measured"] = percent(row["coverage"])
     return shown

@@ -9,7 +9,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import opened_store
-from gpuledger.output import figures_of, print_json, print_rows, say, two_decimals
+from gpuledger.output import figures_of, percent, print_json, print_rows, say, two_decimals
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
 from warehouse.store import Store
@@ -172,8 +172,8 @@ def _print_efficiency(report: EfficiencyReport) -> None:
         {
             **{name: row.get(name) for name in report.by},
             **{text: two_decimals(row[name]) for name, text in names.items()},
-            "efficiency": _percent(row["efficiency"]),
-            "metered": _percent(row["coverage"]),
+            "efficiency": percent(row["efficiency"]),
+            "metered": percent(row["coverage"]),
         }
         for row in ((*report.rows, total) if report.by else (total,))
     ]
@@ -227,7 +227,7 @@ def _print_savings(report: SavingsReport) -> None:
             "project": one.project,
             "workload": " ".join(one.workloads),
             "what": one.what,
-            "metered": _percent(one.evidence["coverage"]),
+            "metered": percent(one.evidence["coverage"]),
             "confidence": one.confidence,
         }
         for one in report.recommendations
@@ -271,7 +271,3 @@ def _print_anomalies(report: AnomalyReport) -> None:
     say(f"{report.judged} days of a tenant or the platform judged, {len(report.flagged)} flagged")
     for reason, count in report.reasons().items():
         say(f"not judged: {count} ({reason})")
-
-
-def _percent(part: Decimal | None) -> str | None:
-    return None if part is None else f"{part * 100:.1f} %"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -52,9 +54,7 @@ def status(
     """Measure interference and list episodes, ongoing ones first."""
     from alerts.interference.episodes import episodes
 
-    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with opened_store(store) as opened:
-        _measured(opened, moment)
+    with _measured(store, at) as (opened, moment):
         found = episodes(opened, moment - timedelta(days=days), moment)
     _print([asdict(one) for one in found], EPISODE_COLUMNS, fmt, "nobody was disturbed, as far as is known")
     if check and any(one.ended_at is None for one in found):
@@ -68,9 +68,7 @@ def victims(
     """Victims: how much slower they ran, through which channels, and the GPU time lost."""
     from alerts.interference.ranking import victims as ranked
 
-    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with opened_store(store) as opened:
-        _measured(opened, moment)
+    with _measured(store, at) as (opened, moment):
         found = ranked(opened, moment - timedelta(days=days), moment)
     _print([asdict(one) for one in found], VICTIM_COLUMNS, fmt, "nobody was disturbed, as far as is known")
 
@@ -82,9 +80,7 @@ def aggressors(
     """Aggressors: workloads whose start slowed others down at least three times."""
     from alerts.interference.ranking import aggressors as ranked
 
-    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with opened_store(store) as opened:
-        _measured(opened, moment)
+    with _measured(store, at) as (opened, moment):
         found = ranked(opened, moment - timedelta(days=days), moment)
     _print([asdict(one) for one in found], AGGRESSOR_COLUMNS, fmt, "nobody was measured beside anybody")
 
@@ -100,9 +96,7 @@ def speeds(
     """Speed of each class beside another (1: as alone), as input of the scheduler's anti-interference score."""
     from alerts.interference.factors import colocation_factors
 
-    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
-    with opened_store(store) as opened:
-        _measured(opened, moment)
+    with _measured(store, at) as (opened, moment):
         found = colocation_factors(opened, moment - timedelta(days=days), moment, model)
     rows = [
         {
@@ -147,13 +141,18 @@ def version(
     say(f"{identity or 'everything'} runs {name} since {moment:%Y-%m-%d %H:%M}Z")
 
 
-def _measured(store: Store, at: datetime) -> None:
+@contextmanager
+def _measured(store: str, at: str) -> Iterator[tuple[Store, datetime]]:
+    """The store, with interference measured up to the instant; one that a server holds is as that last measured it."""
     from alerts.interference.measure import measure
 
-    if isinstance(store, ServedStore):
-        say("as it was last measured: a server holds this store")
-    else:
-        measure(store, at)
+    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
+    with opened_store(store) as opened:
+        if isinstance(opened, ServedStore):
+            say("as it was last measured: a server holds this store")
+        else:
+            measure(opened, moment)
+        yield opened, moment
 
 
 def _print(rows: list[dict[str, Any]], columns: tuple[str, ...], fmt: options.Format, nothing: str) -> None:

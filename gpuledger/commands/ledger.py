@@ -10,7 +10,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import opened_store
-from gpuledger.output import figures_of, print_json, print_rows, say, two_decimals
+from gpuledger.output import figures_of, percent, print_json, print_rows, say, two_decimals
 from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _print_table(report: LedgerReport) -> None:
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     shown = {HEADINGS.get(name, name): two_decimals(value) for name, value in row.items()}
-    shown["metered"] = None if row["coverage"] is None else f"{row['coverage'] * 100:.1f} %"
+    shown["metered"] = percent(row["coverage"])
     return shown
 
 

@@ -21,8 +21,9 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import refuse_records
-from gpuledger.output import plain, print_json, print_lines, print_rows, say
+from gpuledger.output import print_json, print_lines, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.json_values import as_json
 
 if TYPE_CHECKING:
     from collectors.kubernetes.connection import Connection
@@ -767,7 +768,7 @@ def replay(
     rows = [
         {
             "sequence": done.sequence,
-            "at": plain(done.instant),
+            "at": as_json(done.instant),
             "actions": len(done.recorded["actions"]),
             "same": done.same,
             "recorded": json.dumps(done.recorded),

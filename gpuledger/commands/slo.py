@@ -11,7 +11,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store
-from gpuledger.output import print_csv, print_json, print_rows, say
+from gpuledger.output import percent, print_csv, print_json, print_rows, say
 from warehouse.store import ServedStore
 
 if TYPE_CHECKING:
@@ -143,10 +143,10 @@ def _print_table(series: list[SeriesStatus]) -> None:
             "objective": one.objective,
             "tenant": one.tenant,
             "of": one.subject,
-            "target": _percent(one.target),
-            "kept": _percent(one.sli),
-            "known": _percent(one.coverage),
-            "budget left": _percent(one.budget_left),
+            "target": percent(one.target, 2),
+            "kept": percent(one.sli, 2),
+            "known": percent(one.coverage, 2),
+            "budget left": percent(one.budget_left, 2),
             "burn 1h": _rate(one.burn_1h),
             "6h": _rate(one.burn_6h),
             "3d": _rate(one.burn_3d),
@@ -159,10 +159,6 @@ def _print_table(series: list[SeriesStatus]) -> None:
     for one in series:
         if one.measured_until is None:
             say(f"{one.objective}: not measured yet; what it is measured from is not there")
-
-
-def _percent(part: float | None) -> str | None:
-    return None if part is None else f"{part * 100:.2f} %"
 
 
 def _rate(burn: float | None) -> str | None:

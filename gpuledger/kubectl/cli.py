@@ -89,13 +89,7 @@ def explain(
 def cost(
     url: Url = "",
     token_file: TokenFile = None,
-    period: Annotated[
-        str,
-        typer.Option(
-            help="A month (2026-10), a day (2026-10-05) or START..END, in the billing time zone.",
-            show_default="all that is closed",
-        ),
-    ] = "",
+    period: options.Period = "",
     by: Annotated[By, typer.Option(help="A namespace is a project of the books.")] = By.namespace,
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="This one alone.", show_default="all")] = "",
     cluster: Annotated[str, typer.Option("--cluster", help="Its name in the books.", show_default="all")] = "",

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from api.values import plain
 from gpuledger import documents
 from gpuledger.client import Client
 from gpuledger.mcp import queries
 from warehouse.errors import LedgerError
+from warehouse.json_values import as_json
 
 MOST = 20
 """Maximum rows of evidence in an answer."""
@@ -55,8 +55,8 @@ def idle_holders(client: Client, tenant: Tenant = "", queue: str = "") -> Answer
         answer=f"As of {_at(now.at)}, {now.rows_in_all} allocations hold {total.gpus:.4g} GPUs, of which"
         f" {total.idle_gpus:.4g} did nothing for 5 minutes. Idle ones cost {_money(total.idle_hour, now.currency)} an"
         f" hour at list price; {_money(total.waste, now.currency)} were wasted so far.",
-        figures=plain(vars(total)) | {"currency": now.currency, "as_of": documents.instant(now.at)},
-        evidence=[plain(one.model_dump()) for one in now.allocations],
+        figures=as_json(vars(total)) | {"currency": now.currency, "as_of": documents.instant(now.at)},
+        evidence=[as_json(one.model_dump()) for one in now.allocations],
         evidence_in_all=now.rows_in_all,
         sql=queries.allocations_at(now.at, tenant=tenant or None, queue=queue or None),
         notes=notes,
@@ -80,9 +80,9 @@ def gpu_waste(client: Client, period: Period = "", tenant: Tenant = "") -> Answe
     return Answer(
         answer=f"{_name(tenant)} had {allocated:,.2f} GPU-hours allocated {_in(found.period)} and used {used:,.2f};"
         f" {idle:,.2f} were idle, at {_money(cost, currency)}.",
-        figures=plain({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
+        figures=as_json({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
                         "unmetered_gpu_hours": unmetered, "idle_cost": cost, "currency": currency}),
-        evidence=[plain(row.model_dump(exclude_none=True)) for row in rows[:MOST]],
+        evidence=[as_json(row.model_dump(exclude_none=True)) for row in rows[:MOST]],
         evidence_in_all=len(rows),
         sql=queries.usage(span, ("tenant", "project"), tenant=tenant or None) if span else "",
         notes=notes,
@@ -102,8 +102,8 @@ def right_sizing(client: Client, period: Period = "", tenant: Tenant = "", workl
     return Answer(
         answer=f"{len(advised)} recommendations for {_name(tenant)} {_in(found.period)}, worth"
         f" {_money(monthly, found.currency)} a month." + (f" The largest: {advised[0].what}." if advised else ""),
-        figures=plain(figures),
-        evidence=[plain(one.model_dump()) for one in advised[:MOST]],
+        figures=as_json(figures),
+        evidence=[as_json(one.model_dump()) for one in advised[:MOST]],
         evidence_in_all=len(advised),
         sql=advised[0].reproduce if advised else "",
         notes=[note for note in notes if not note.startswith("0 ")],
@@ -124,8 +124,8 @@ def cost_anomalies(client: Client, period: Period = "", tenant: Tenant = "") -> 
     return Answer(
         answer=f"{len(rows)} of {found.judged} days judged {_in(found.period)} are anomalies"
         f"{': ' if listed else ''}{listed}.",
-        figures=plain({"anomalies": len(rows), "judged": found.judged, "not_judged": found.not_judged}),
-        evidence=[plain(one.model_dump(mode="json")) for one in rows[:MOST]],
+        figures=as_json({"anomalies": len(rows), "judged": found.judged, "not_judged": found.not_judged}),
+        evidence=[as_json(one.model_dump(mode="json")) for one in rows[:MOST]],
         evidence_in_all=len(rows),
         sql=queries.daily(span, found.timezone, tenant=tenant or None) if span else "",
         notes=[f"{found.not_judged} days could not be judged: too little history."] if found.not_judged else [],
@@ -149,8 +149,8 @@ def efficiency_score(client: Client, period: Period = "", tenant: Tenant = "") -
         answer="No allocated GPU-hour was measured: there is no score." if score is None else
         f"{_name(tenant)} scored {score} of 100 {_in(found.period)}: {used:,.2f} of {measured:,.2f} measured GPU-hours"
         f" were used. Lowest: {', '.join(worst)}.",
-        figures=plain({"score": score, "used_gpu_hours": used, "measured_gpu_hours": measured, "coverage": coverage}),
-        evidence=[plain(row.model_dump(exclude_none=True)) for row in scored[:MOST]],
+        figures=as_json({"score": score, "used_gpu_hours": used, "measured_gpu_hours": measured, "coverage": coverage}),
+        evidence=[as_json(row.model_dump(exclude_none=True)) for row in scored[:MOST]],
         evidence_in_all=len(scored),
         sql=queries.usage(span, ("tenant",), tenant=tenant or None) if span else "",
         notes=unmeasured,
@@ -180,10 +180,10 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
     return Answer(
         answer=f"{tenant}'s bill went from {_money(totals[0], currency)} in {before} to {_money(totals[1], currency)}"
         f" in {month} ({_money(difference, currency, sign=True)}){': ' if causes else ''}{causes}.",
-        figures=plain({"before": totals[0], "now": totals[1], "difference": difference, "currency": currency,
+        figures=as_json({"before": totals[0], "now": totals[1], "difference": difference, "currency": currency,
                         "by_hours": sum((one["by_quantity"] or 0 for one in effects), Decimal(0)),
                         "by_price": sum((one["by_price"] or 0 for one in effects), Decimal(0))}),
-        evidence=[plain(one) for one in effects[:MOST]],
+        evidence=[as_json(one) for one in effects[:MOST]],
         evidence_in_all=len(effects),
         sql=queries.charges(_months(bills), ("sku", "project"), tenant=tenant),
         notes=notes,
@@ -207,11 +207,11 @@ def why_waiting(client: Client, workload: str = "", tenant: Tenant = "", queue: 
         answer=f"{first.workload_id or first.allocation_id} has waited {_length(first.waited_seconds)} for"
         f" {_count(first.gpus)} in queue {first.queue or '(none)'}, as number {first.rank} of {first.queued}:"
         f" {first.text or first.reason or 'its scheduler gives no reason'}.{expected}",
-        figures=plain({"waiting": found.rows_in_all, "rank": first.rank, "queued": first.queued, "gpus": first.gpus,
+        figures=as_json({"waiting": found.rows_in_all, "rank": first.rank, "queued": first.queued, "gpus": first.gpus,
                         "waited_seconds": first.waited_seconds, "reason": first.reason,
                         "earliest_start": first.earliest_start, "latest_start": first.latest_start}),
-        evidence=[plain(one.model_dump()) for one in found.jobs]
-        + [plain({"holds": one.model_dump(include={"allocation_id", "tenant", "gpus", "since", "used_60"})})
+        evidence=[as_json(one.model_dump()) for one in found.jobs]
+        + [as_json({"holds": one.model_dump(include={"allocation_id", "tenant", "gpus", "since", "used_60"})})
            for one in holders],
         evidence_in_all=found.rows_in_all + len(holders),
         sql=queries.events(allocation_id=first.allocation_id, cluster=first.cluster),
@@ -233,7 +233,7 @@ def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
         answer=f"{len(found)} budgets in {month}, {len(over)} of them expected to be exceeded"
         f"{': ' if listed else ''}{listed}.",
         figures={"budgets": len(found), "expected_over": len(over)},
-        evidence=[plain(one.model_dump(mode="json")) for one in found[:MOST]],
+        evidence=[as_json(one.model_dump(mode="json")) for one in found[:MOST]],
         evidence_in_all=len(found),
         sql=queries.charges(span, ("tenant", "project"), tenant=tenant or None) if span else "",
         notes=sorted({f"{one.tenant}: no forecast yet." for one in found if one.forecast is None}),
@@ -246,8 +246,8 @@ def invoice_line(client: Client, number: str, line: int) -> Answer:
     return Answer(
         answer=f"Line {line} of {number}: {found.line.get('description') or found.line['kind']}, amount"
         f" {found.line.get('amount')}. {found.formula}",
-        figures=plain({name: found.line.get(name) for name in ("kind", "quantity", "unit", "amount", "sku")}),
-        evidence=[plain(one) for one in found.rows[:MOST]],
+        figures=as_json({name: found.line.get(name) for name in ("kind", "quantity", "unit", "amount", "sku")}),
+        evidence=[as_json(one) for one in found.rows[:MOST]],
         evidence_in_all=len(found.rows),
         sql=queries.invoice_lines(number),
         notes=[f"Rate card {found.rate_card}."],
@@ -264,7 +264,7 @@ def firing_alerts(client: Client, rule: str = "") -> Answer:
     return Answer(
         answer=f"{len(found)} alerts fire{': ' if listed else ''}{listed}.",
         figures={"firing": len(found), "by_rule": dict(by_rule)},
-        evidence=[plain(one.model_dump(mode="json")) for one in found[:MOST]],
+        evidence=[as_json(one.model_dump(mode="json")) for one in found[:MOST]],
         evidence_in_all=len(found),
     )
 

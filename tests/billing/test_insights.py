@@ -21,7 +21,6 @@ from billing.insights.savings import Recommendation, SavingsReport, savings
 from billing.insights.waste import Waste
 from billing.periods import Period, parse_period
 from billing.rates import apply_rate_card, parse_rate_card
-from gpuledger.output import plain
 from tests.billing.account_books import NO_PRICES
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.billing.hand_ledger import close as close_hours
@@ -40,6 +39,7 @@ from tests.billing.small_fleet import (
 from tests.draws import drawn, drawn_seed, seldom
 from tests.stores import emptied
 from warehouse.errors import LedgerError
+from warehouse.json_values import as_json
 from warehouse.store import Store
 
 
@@ -49,7 +49,7 @@ def only(report: SavingsReport) -> Recommendation:
 
 
 def amounts(report: SavingsReport) -> list[tuple[str, str | None, str | None]]:
-    return [plain((one.kind, one.monthly_amount, one.past_amount)) for one in report.recommendations]
+    return [as_json((one.kind, one.monthly_amount, one.past_amount)) for one in report.recommendations]
 
 
 # Efficiency
@@ -61,7 +61,7 @@ NOON = at("2026-10-05 12:00")
 def test_an_8_gpu_job_at_full_use_is_1(books: Store) -> None:
     fill(books, [Row(NOON, "physics", device=f"gpu-{n}", used=str(HOUR_MS)) for n in range(8)])
     (row,) = efficiency(books, None, ["tenant"]).rows
-    assert plain((row["efficiency"], row["coverage"], row["allocated_gpu_hours"])) == plain(
+    assert as_json((row["efficiency"], row["coverage"], row["allocated_gpu_hours"])) == as_json(
         (Decimal("1.000000000"), Decimal("1.000000000"), Decimal("8.000000000"))
     )
 
@@ -79,13 +79,13 @@ def test_unmetered_time_lowers_the_coverage_and_not_the_efficiency(books: Store)
     )
     report = efficiency(books, None, ["tenant"])
     names = ("tenant", "efficiency", "coverage", "idle_cost", "unmetered_cost", "list_cost", "billed_cost")
-    assert [plain([row[name] for name in names]) for row in report.rows] == [
+    assert [as_json([row[name] for name in names]) for row in report.rows] == [
         ["chem", "0.142857143", "1.000000000", "1.714285714", "0.000000000", "2.000000000", "2.000000000"],
         ["physics", "0.666666667", "0.750000000", "0.400000000", "0.400000000", "2.000000000", "1.600000000"],
         ["dark", None, "0.000000000", "0.000000000", "2.000000000", "2.000000000", "2.000000000"],
     ]
     # (1/2 + 1/7) of (3/4 + 1) metered hours, of 3 allocated
-    assert plain((report.total["efficiency"], report.total["coverage"])) == ["0.367346939", "0.583333333"]
+    assert as_json((report.total["efficiency"], report.total["coverage"])) == ["0.367346939", "0.583333333"]
 
 
 def test_a_holder_is_what_it_was_last(books: Store) -> None:
@@ -312,19 +312,19 @@ def test_who_still_holds_an_idle_device_is_told_to_give_it_back(saved: Saved) ->
     assert (one.kind, one.confidence, one.still_held, one.priced_by) == (
         "reclaim", "high", True, "the price of the idle hours",
     )  # fmt: skip
-    assert plain((one.past_amount, one.monthly_amount)) == [
+    assert as_json((one.past_amount, one.monthly_amount)) == [
         "252.00",
         "252.00",
     ]  # 90 h x 2.80: no week, so it is not scaled up
     assert "idle for up to 90 consecutive hours, with 10.0 GiB of memory in use" in one.what
-    assert plain(one.evidence["idle"]) == {
+    assert as_json(one.evidence["idle"]) == {
         "hours": 90,
         "longest_hours": 90,
         "stretches": 1,
         "since": "2026-10-01T10:00:00.000Z",
         "until": "2026-10-05T04:00:00.000Z",
     }
-    assert plain([one.evidence[name] for name in ("hours", "p50", "p95", "max_memory_bytes", "coverage")]) == [
+    assert as_json([one.evidence[name] for name in ("hours", "p50", "p95", "max_memory_bytes", "coverage")]) == [
         "100.000", "0.000", "0.900", 10 * GIB, "1.000000",
     ]  # fmt: skip
 
@@ -334,7 +334,7 @@ def test_a_device_that_nobody_measured_is_never_idle(saved: Saved) -> None:
     (unknown,) = [one for one in saved.whole.not_judged if one.tenant == "dark"]
     assert unknown.document()["reason"] == unknown.reason
     assert "said" not in unknown.document()
-    assert plain((unknown.workload, unknown.hours, unknown.coverage, unknown.cost)) == plain(
+    assert as_json((unknown.workload, unknown.hours, unknown.coverage, unknown.cost)) == as_json(
         ("dark", Decimal("100.000"), Decimal("0.100000"), Decimal("280.00"))
     )
     assert unknown.reason == "metered for 10.0 % of the allocated time, less than 90 %"
@@ -344,8 +344,8 @@ def test_who_has_ended_is_told_nothing_and_its_waste_is_named(saved: Saved) -> N
     assert saved.of("ended") == ()
     assert saved.why_not("ended") == []
     waste = saved.waste("ended")
-    assert plain((waste.idle_cost, waste.covered)) == ["30.80", "0.00"]  # ten hours, and a tenth of ten, at 2.80
-    assert plain(waste.document()["not_covered"]) == [
+    assert as_json((waste.idle_cost, waste.covered)) == ["30.80", "0.00"]  # ten hours, and a tenth of ten, at 2.80
+    assert as_json(waste.document()["not_covered"]) == [
         {"reason": "ended", "what": "from workloads that ended and did not recur", "amount": "28.00"},
         {"reason": "in_use", "what": "alongside usage, too little for a recommendation", "amount": "2.80"},
     ]
@@ -353,12 +353,12 @@ def test_who_has_ended_is_told_nothing_and_its_waste_is_named(saved: Saved) -> N
 
 def test_a_missing_price_leaves_the_amounts_and_not_the_hours(saved: Saved) -> None:
     waste = saved.waste("free")
-    assert plain((waste.idle_gpu_hours, waste.idle_cost, waste.unpriced_gpu_hours)) == ["100.000", "0.00", "100.000"]
+    assert as_json((waste.idle_gpu_hours, waste.idle_cost, waste.unpriced_gpu_hours)) == ["100.000", "0.00", "100.000"]
 
 
 def test_unmetered_time_is_beside_the_waste_and_never_in_it(saved: Saved) -> None:
     waste = saved.waste("dark")  # ten hours at 0.9, then none measured
-    assert plain((waste.idle_cost, waste.unmetered_gpu_hours, waste.unmetered_cost)) == ["2.80", "90.000", "252.00"]
+    assert as_json((waste.idle_cost, waste.unmetered_gpu_hours, waste.unmetered_cost)) == ["2.80", "90.000", "252.00"]
     assert waste.not_covered == {"not_judged": waste.idle_cost}
 
 
@@ -368,12 +368,12 @@ def test_near_idle_is_not_idle(saved: Saved) -> None:
 
 def test_six_hours_at_1_percent_are_idle(saved: Saved) -> None:
     one = saved.only("six-hours")
-    assert plain((one.past_amount, one.monthly_amount)) == ["5.94", "5.94"]  # 6 h x 0.99 idle at 1.00
+    assert as_json((one.past_amount, one.monthly_amount)) == ["5.94", "5.94"]  # 6 h x 0.99 idle at 1.00
 
 
 def test_a_time_slice_is_not_reclaimed_and_a_mig_instance_is(saved: Saved) -> None:
     one = saved.only("parts")
-    assert (one.workloads, plain(one.past_amount)) == (("instance",), "11.20")  # 28 h x 2.80 / 7
+    assert (one.workloads, as_json(one.past_amount)) == (("instance",), "11.20")  # 28 h x 2.80 / 7
     assert "no memory in use" in one.what
 
 
@@ -381,14 +381,14 @@ def test_of_a_gang_only_the_idle_devices_count(saved: Saved) -> None:
     one = saved.only("gang")
     assert [device["device_id"] for device in one.devices] == ["gang GPU-1"]
     assert one.what.startswith(f"release 1 of 2 {H100}")
-    assert plain((one.past_amount, one.monthly_amount)) == ["280.00", "280.00"]
+    assert as_json((one.past_amount, one.monthly_amount)) == ["280.00", "280.00"]
 
 
 def test_without_a_price_the_amount_is_unknown_and_comes_last(saved: Saved) -> None:
     assert saved.only("free").monthly_amount is None
     assert [one.tenant for one in saved.whole.recommendations if one.monthly_amount is None] == ["free"]
     assert saved.whole.recommendations[-1].tenant == "free"
-    sums = {one.tenant: (plain(one.monthly_amount), one.unpriced) for one in saved.whole.by_tenant}
+    sums = {one.tenant: (as_json(one.monthly_amount), one.unpriced) for one in saved.whole.by_tenant}
     assert (sums["six-hours"], sums["free"]) == (("5.94", 0), ("0", 1))
     assert [*sums][-1] == "free"
 
@@ -402,7 +402,7 @@ def test_low_use_and_little_memory_fit_a_smaller_instance(saved: Saved) -> None:
         "smaller_profile", "medium", "in proportion: 1/7 of the device",
     )  # fmt: skip
     assert one.what.startswith(f"a 1g.10gb MIG instance of {H100} instead of the whole device: p99 10 % of it")
-    assert plain((one.past_amount, one.monthly_amount)) == ["240.00", "240.00"]  # 6/7 of 100 h x 2.80
+    assert as_json((one.past_amount, one.monthly_amount)) == ["240.00", "240.00"]  # 6/7 of 100 h x 2.80
 
 
 def test_the_smallest_profile_that_fits_is_taken(saved: Saved) -> None:
@@ -418,7 +418,7 @@ def test_memory_that_nobody_knows_is_not_taken_to_fit(saved: Saved) -> None:
 def test_the_rate_cards_own_price_of_a_profile_is_used(saved: Saved) -> None:
     one = saved.only("own-price")
     assert one.priced_by == "the rate card's h100-1g-own-price at 4.9 per GPU-hour, 1/7 of it"
-    assert plain((one.past_amount, one.monthly_amount)) == ["210.00", "210.00"]  # 0.70 an hour instead of 2.80
+    assert as_json((one.past_amount, one.monthly_amount)) == ["210.00", "210.00"]  # 0.70 an hour instead of 2.80
 
 
 def test_a_profile_that_costs_more_is_not_recommended(saved: Saved) -> None:
@@ -429,7 +429,7 @@ def test_an_instance_is_measured_by_what_it_is(saved: Saved) -> None:
     one = saved.only("third")  # a fifth of three slices is less than one
     assert "1g.10gb" in one.what
     assert "instead of 3g.40gb" in one.what
-    assert plain(one.past_amount) == "80.00"  # 2 of 3 sevenths of 100 h x 2.80
+    assert as_json(one.past_amount) == "80.00"  # 2 of 3 sevenths of 100 h x 2.80
 
 
 def test_profiles_of_models() -> None:
@@ -480,7 +480,7 @@ def test_fewer_replicas_of_one_name(saved: Saved) -> None:
     one = saved.only("replicas")
     assert (one.kind, one.workloads) == ("fewer_gpus", ("vllm-0", "vllm-1"))
     assert one.what.startswith(f"1 instead of 2 workloads vllm* on {L40S}: their p95 values add up to 0.70 GPUs")
-    assert plain((one.past_amount, one.monthly_amount)) == ["100.00", "100.00"]
+    assert as_json((one.past_amount, one.monthly_amount)) == ["100.00", "100.00"]
 
 
 def test_what_are_no_replicas_of_each_other_stays(saved: Saved) -> None:
@@ -497,7 +497,7 @@ def test_replicas_are_told_by_their_names() -> None:
 def test_low_use_of_one_tenant_can_share_a_device(saved: Saved) -> None:
     one = saved.only("sharers")
     assert (one.kind, one.workloads, one.confidence) == ("time_slicing", ("alpha", "beta"), "low")
-    assert plain((one.past_amount, one.monthly_amount)) == ["92.00", "92.00"]  # one of two, for 92 hours in common
+    assert as_json((one.past_amount, one.monthly_amount)) == ["92.00", "92.00"]  # one of two, for 92 hours in common
 
 
 def test_who_cannot_share_stays(saved: Saved) -> None:
@@ -514,7 +514,7 @@ def test_a_workload_gets_its_best_recommendation_alone(saved: Saved) -> None:
     report = saved.tenants["best"]
     assert amounts(report) == [["smaller_profile", "240.00", "240.00"], ["reclaim", "82.00", "82.00"]]
     (tenant,) = report.by_tenant
-    assert plain((tenant.monthly_amount, tenant.past_amount)) == ["322.00", "322.00"]
+    assert as_json((tenant.monthly_amount, tenant.past_amount)) == ["322.00", "322.00"]
     named = [workload for one in saved.whole.recommendations for workload in one.workloads]
     assert len(named) == len({*named})
 
@@ -522,7 +522,7 @@ def test_a_workload_gets_its_best_recommendation_alone(saved: Saved) -> None:
 def test_an_id_is_the_same_in_another_period_and_for_another_amount(saved: Saved) -> None:
     first, second = (only(report) for report in saved.periods)
     assert first.id == second.id
-    assert plain((first.past_amount, second.past_amount)) == ["57.60", "115.20"]
+    assert as_json((first.past_amount, second.past_amount)) == ["57.60", "115.20"]
 
 
 def test_the_statement_computes_the_evidence_again(saved: Saved) -> None:
@@ -530,7 +530,7 @@ def test_the_statement_computes_the_evidence_again(saved: Saved) -> None:
     (row,) = saved.reproduced
     assert (row["hours"], row["coverage"]) == (evidence["hours"], evidence["coverage"])
     assert (row["p50"], row["p95"], row["p99"]) == tuple(float(evidence[name]) for name in ("p50", "p95", "p99"))
-    assert plain([evidence["p50"], evidence["p95"], evidence["p99"]]) == ["0.000", "0.000", "0.900"]
+    assert as_json([evidence["p50"], evidence["p95"], evidence["p99"]]) == ["0.000", "0.000", "0.900"]
     assert (row["idle_hours"], row["max_memory_bytes"]) == (56, evidence["max_memory_bytes"])
     assert row["idle_cost"] == pytest.approx(56 * 2.8 + 2.5 * 0.1 * 2.8)  # and a tenth of the busy hours
     assert row["cost"] == pytest.approx(58.5 * 2.8)
@@ -576,11 +576,11 @@ def flags(report: AnomalyReport) -> list[tuple[str, str, str]]:
 def test_a_day_far_above_the_fortnight_before_is_flagged(books: Store) -> None:
     report = judged(books, history([*["100"] * 14, "300"]), 15)
     (one,) = report.flagged
-    assert plain((one.cost, one.expected, one.low, one.high, one.score)) == [
+    assert as_json((one.cost, one.expected, one.low, one.high, one.score)) == [
         "300.000000000", "100.000000000", "82.500000000", "117.500000000", "40.00",
     ]  # fmt: skip
     assert (str(one.day), one.direction, one.basis) == ("2026-09-15", "high", "14 of the 14 days before")
-    assert [(part.name, plain(part.cost)) for part in one.contributors] == [("physics-15", "300.000000000")]
+    assert [(part.name, as_json(part.cost)) for part in one.contributors] == [("physics-15", "300.000000000")]
     # Seven days each of a tenant and the platform come first.
     assert report.reasons() == {"fewer than 7 days of history": 14}
     assert report.judged == 16
@@ -616,7 +616,7 @@ def test_a_new_tenants_first_days_are_not_judged_by_days_before_it_came(books: S
 def test_a_tenant_that_leaves_is_flagged_low_at_zero(books: Store) -> None:
     report = judged(books, history(["100"] * 14), 15)
     (one,) = report.flagged
-    assert plain((str(one.day), one.direction, one.cost)) == ["2026-09-15", "low", "0.000000000"]
+    assert as_json((str(one.day), one.direction, one.cost)) == ["2026-09-15", "low", "0.000000000"]
 
 
 def test_a_sunday_is_compared_to_sundays(books: Store) -> None:
@@ -626,7 +626,7 @@ def test_a_sunday_is_compared_to_sundays(books: Store) -> None:
     assert [one for one in flags(unchanged) if one[0] >= "2026-10-05"] == []
     loud = judged(books, history([*week * 4, *["100"] * 6, "60"], first), 35, first, run=8)
     (one,) = [one for one in loud.flagged if one.day >= date(2026, 10, 11)]
-    assert (str(one.day), plain(one.expected), one.basis) == ("2026-10-11", "20.000000000", "4 earlier Sundays")
+    assert (str(one.day), as_json(one.expected), one.basis) == ("2026-10-11", "20.000000000", "4 earlier Sundays")
 
 
 def test_a_day_that_is_not_closed_is_neither_judged_nor_looked_back_to(books: Store) -> None:
@@ -659,7 +659,7 @@ def test_a_day_of_25_hours_may_cost_a_25th_more(books: Store) -> None:
     cheap = [*hours[: 24 * 14], *hours[24 * 14 : 24 * 14 + 24]]  # an hour of the long day free: flagged at that width
     fill(books, [Row(hour, "physics", used=str(HOUR_MS), price="10") for hour in cheap], run=8, closed=hours)
     (one,) = anomalies(books, threshold=Decimal("0.5")).flagged
-    assert plain((str(one.day), one.cost, one.expected)) == ["2026-10-25", "240.000000000", "250.000000000"]
+    assert as_json((str(one.day), one.cost, one.expected)) == ["2026-10-25", "240.000000000", "250.000000000"]
 
 
 def test_unallocated_capacity_is_judged_like_a_tenant(books: Store) -> None:
@@ -668,8 +668,8 @@ def test_unallocated_capacity_is_judged_like_a_tenant(books: Store) -> None:
         for day in range(1, 16)
     ]
     (one,) = judged(books, rows, 15).flagged
-    assert (one.subject, one.tenant, plain(one.cost)) == ("unallocated", "", "90.000000000")
-    assert [(part.name, plain(part.cost)) for part in one.contributors] == [("H100", "90.000000000")]
+    assert (one.subject, one.tenant, as_json(one.cost)) == ("unallocated", "", "90.000000000")
+    assert [(part.name, as_json(part.cost)) for part in one.contributors] == [("H100", "90.000000000")]
 
 
 def test_the_five_workloads_that_cost_most_are_named(books: Store) -> None:

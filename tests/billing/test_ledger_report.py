@@ -10,10 +10,10 @@ import pytest
 
 from billing.ledger_report import ledger_report
 from billing.periods import Period, parse_period
-from gpuledger.output import plain
 from tests.billing.account_books import NO_PRICES
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from warehouse.errors import LedgerError
+from warehouse.json_values import as_json
 from warehouse.store import Store
 
 THIRD = HOUR_MS // 3
@@ -32,7 +32,7 @@ TWO_TENANTS_AND_A_PLATFORM = [
 
 def test_hours_and_costs_by_tenant(books: Store) -> None:
     fill(books, TWO_TENANTS_AND_A_PLATFORM)
-    report = plain(ledger_report(books, None, ["tenant"]).document())
+    report = as_json(ledger_report(books, None, ["tenant"]).document())
     assert report == {
         "period": {
             "start": "2026-10-05T12:00:00.000Z",
@@ -115,7 +115,7 @@ def test_an_unknown_price_is_not_zero(books: Store) -> None:
         ],
     )
     report = ledger_report(books, None, ["tenant"])
-    costs = {r["tenant"]: (r["list_cost"], r["billed_cost"], r["unpriced_gpu_hours"]) for r in plain(report.rows)}
+    costs = {r["tenant"]: (r["list_cost"], r["billed_cost"], r["unpriced_gpu_hours"]) for r in as_json(report.rows)}
     assert costs == {
         "priced": ("2.000000000", "2.000000000", "0.000000000"),
         "some": ("0.666666667", "0.666666667", "1.000000000"),
@@ -123,7 +123,7 @@ def test_an_unknown_price_is_not_zero(books: Store) -> None:
     }
     assert report.platform["unallocated_cost"] is None
     assert report.platform["unavailable_cost"] == 0
-    assert plain(report.capacity) == {
+    assert as_json(report.capacity) == {
         "gpu_hours": "4.333333333",
         "cost": "2.666666667",
         "unpriced_gpu_hours": "3.000000000",
@@ -157,7 +157,7 @@ def test_days_are_local_and_a_row_after_a_half_hour_midnight_belongs_to_the_next
     )
     assert [row["day"] for row in ledger_report(books, None, ["day"]).rows] == ["2026-10-05", "2026-10-06"]
     sixth = ledger_report(books, parse_period("2026-10-06", "Asia/Kolkata"), ["tenant"])
-    assert plain(sixth.rows[0]["allocated_gpu_hours"]) == "0.500000000"
+    assert as_json(sixth.rows[0]["allocated_gpu_hours"]) == "0.500000000"
 
 
 def test_a_to_c_is_a_to_b_and_b_to_c(books: Store) -> None:

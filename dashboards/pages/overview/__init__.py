@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from dashboards import exports, figures, parts
+from dashboards import exports, figures, headline_figures, parts
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent
@@ -69,7 +69,6 @@ def by_tenant(rows: Sequence[Mapping[str, Any]]) -> Tenants:
 def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
     assert filters.period is not None
     currency, closed = filters.currency, filters.period.hours_closed
-    idle = total.costs["idle"] if total.costs else None
     shown = [
         Figure(
             words("overview.allocated"),
@@ -84,20 +83,8 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
             words("overview.of_metered", share=percent(total.efficiency)),
             "used",
         ),
-        Figure(
-            words("overview.cost"),
-            money(total.list_cost, currency),
-            "",
-            words("overview.billed", amount=money(total.billed_cost, currency)),
-        ),
-        Figure(
-            words("overview.waste"),
-            money(idle, currency),
-            "",
-            words("overview.waste_is", share=percent(idle, total.allocated_cost)),
-            "idle",
-            filters.href("/savings"),
-        ),
+        headline_figures.cost(total, currency, words),
+        headline_figures.waste(total, currency, words, filters.href("/savings")),
         Figure(
             words("overview.coverage"),
             percent(total.coverage),

@@ -16,7 +16,7 @@ from access.current import current
 from access.roles import Action
 from billing.insights.savings import READS, Recommendation, SavingsReport, savings
 from dashboards import exports, grids, parts, states
-from dashboards.advice import looked_at, sentence
+from dashboards.advice import looked_at, recommendation_row
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent
 from dashboards.languages import Language
@@ -127,18 +127,8 @@ def _card(
 
 
 def _row(one: Recommendation, filters: Filters, words: Language) -> dict[str, Any]:
-    first, *more = one.workloads
-    return {
-        "name": f"{first} +{len(more)}" if more else first,
-        "href": filters.href("/workloads", workload=first),
-        "tenant": one.tenant or words("no_name"),
-        "kind": words.of(f"advice.{one.kind}", one.kind),
-        "why": sentence(one.sentence, words),
-        "runs": one.runs,
-        "confidence": words.of(f"confidence.{one.confidence}", one.confidence),
-        "past": one.past_amount,
-        "saves": one.monthly_amount,
-    }
+    row = recommendation_row(one, filters, words)
+    return {**row, "tenant": one.tenant or words("no_name"), "runs": one.runs, "past": one.past_amount}
 
 
 def _waste_card(report: SavingsReport, filters: Filters, words: Language) -> Component:

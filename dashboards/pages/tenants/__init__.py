@@ -17,7 +17,7 @@ from dash.development.base_component import Component
 
 from billing.accounts.budget_file import current_budgets
 from billing.money import minor_digits
-from dashboards import exports, figures, grids, parts, states
+from dashboards import exports, figures, grids, headline_figures, parts, states
 from dashboards.advice import of_tenant
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
@@ -137,30 +137,12 @@ def budgets_of(store: Store, filters: Filters, level: Level) -> dict[str, Decima
 def _headline(
     filters: Filters, total: Amounts, in_all: int, level: Level, budgets: Mapping[str, Decimal], words: Language
 ) -> Component:
-    idle = total.costs["idle"] if total.costs else None
     currency = filters.currency
     shown = [
         Figure(words(f"tenants.{level.name}s"), f"{in_all:,}", "", words("tenants.that_held")),
-        Figure(
-            words("overview.cost"),
-            money(total.list_cost, currency),
-            "",
-            words("overview.billed", amount=money(total.billed_cost, currency)),
-        ),
-        Figure(
-            words("tenants.efficiency"),
-            percent(total.efficiency),
-            words("tenants.of_metered"),
-            words("part.coverage", share=percent(total.coverage)),
-            "used",
-        ),
-        Figure(
-            words("overview.waste"),
-            money(idle, currency),
-            "",
-            words("overview.waste_is", share=percent(idle, total.allocated_cost)),
-            "idle",
-        ),
+        headline_figures.cost(total, currency, words),
+        headline_figures.efficiency(total, words),
+        headline_figures.waste(total, currency, words),
         Figure(words("overview.allocated"), hours(total.allocated), words("unit.gpu_hours"), ""),
     ]
     own = budgets.get("") if level.name == "project" else None

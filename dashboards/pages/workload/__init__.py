@@ -10,11 +10,11 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from dashboards import exports, grids, parts, states
+from dashboards import exports, grids, headline_figures, parts, states
 from dashboards.advice import of_workload
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, hours, money, percent, symbol
+from dashboards.format import UNKNOWN, duration, hours, money, symbol
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
@@ -176,7 +176,6 @@ def _trail(lifecycle: Lifecycle, filters: Filters, above: tuple[str, str]) -> li
 
 def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Language) -> Component:
     currency = filters.currency
-    idle = total.costs["idle"] if total.costs else None
     last = lifecycle.events[-1] if lifecycle.events else None
     state = words.of(f"event.{last['event']}", last["event"]) if last else UNKNOWN
     since = words.moment(filters.local(last["ts"])) if last else ""
@@ -190,26 +189,9 @@ def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Lan
                 "",
                 words.count("workload.on", lifecycle.devices),
             ),
-            Figure(
-                words("tenants.efficiency"),
-                percent(total.efficiency),
-                words("tenants.of_metered"),
-                words("part.coverage", share=percent(total.coverage)),
-                "used",
-            ),
-            Figure(
-                words("overview.cost"),
-                money(total.list_cost, currency),
-                "",
-                words("overview.billed", amount=money(total.billed_cost, currency)),
-            ),
-            Figure(
-                words("overview.waste"),
-                money(idle, currency),
-                "",
-                words("overview.waste_is", share=percent(idle, total.allocated_cost)),
-                "idle",
-            ),
+            headline_figures.efficiency(total, words),
+            headline_figures.cost(total, currency, words),
+            headline_figures.waste(total, currency, words),
         ]
     )
 
