@@ -5,8 +5,8 @@
     name              from 20 failures on, from any address, each (name, address) has only 1: slows down a botnet
     device            5 failures, and none of the limits above: a browser that the user has signed in with before
 
-A browser keeps a signed cookie for that (its *device*), so that guesses by others never lock a user out, not even
-guesses from the same address.
+The *device* is a signed cookie of a browser. Thanks to it, other people's guesses never lock a user out, not even those
+from the same address.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Key = tuple[str, ...]
 
 
 class Attempts:
-    """Failures of the last minutes, in memory. `now` is any clock that goes on, in seconds; device: '' = none known."""
+    """Recent failures, in memory. now: seconds of a monotonic clock.   device: '' if the browser is not known."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._failures: OrderedDict[Key, deque[float]] = OrderedDict()
 
     def wait_seconds(self, name: str, address: str, device: str, now: float) -> float:
-        """How long until the next attempt is looked at; 0 = now."""
+        """How long until another attempt is allowed; 0 = now."""
         with self._lock:
             if device:
                 return self._wait(("device", device), FAILURES, now)
@@ -54,7 +54,7 @@ class Attempts:
                 self._failures.popitem(last=False)
 
     def succeeded(self, name: str, address: str, device: str) -> None:
-        """Takes back the last failure, which was none, and those before of the same name from the same place."""
+        """Uncounts this attempt, counted as a failure before, and earlier failures of the name from the same place."""
         with self._lock:
             for key in _keys(name, address, device):
                 if key[0] in ("both", "device"):

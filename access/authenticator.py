@@ -49,7 +49,7 @@ class Authenticator:
 
         None: the request has no token.   Errors: AccessError for an invalid one.
         """
-        text = brought(headers)
+        text = token_in(headers)
         if not text:
             return None
         token = token_of(self.access, text, now)
@@ -68,11 +68,12 @@ class Authenticator:
         person = self.sessions.known(cookie, now) if cookie else None
         return None if person is None or not self._admits(person) else person.principal()
 
-    def nobody_in_particular(self) -> Principal | None:
+    def without_sign_in(self) -> Principal | None:
+        """The principal of a request without token and session; None where sign-in is required."""
         return None if self.settings.sign_in else ANYBODY
 
     def _admits(self, person: Person) -> bool:
-        """Whether people of that kind are let in as this server is set."""
+        """Whether the server's settings let people of that kind in."""
         if person.kind is Kind.sso:
             return self.settings.oidc is not None and person.issuer == self.settings.oidc.issuer
         return person.kind is Kind.service or self.settings.local_users
@@ -81,7 +82,7 @@ class Authenticator:
         return person.seen_at is not None and now - person.seen_at <= self.settings.owner_seen
 
 
-def brought(headers: Mapping[str, str]) -> str:
+def token_in(headers: Mapping[str, str]) -> str:
     """The token in a request; empty: none."""
     scheme, _, text = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":

@@ -1,5 +1,5 @@
-"""The principal of the current request and the access store; set by the gate, readable wherever the request is handled,
-also on worker threads.
+"""The current request's principal and access store: set by the gate, available wherever the request is handled, also
+on worker threads.
 """
 
 from __future__ import annotations

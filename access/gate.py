@@ -1,14 +1,14 @@
-"""The gate before every route: who asks, whether another site made them ask, and the headers of every answer.
+"""The gate before every route: authenticates the caller, refuses cross-site requests, adds the security headers.
 
     token ─▶ principal      session cookie ─▶ same site? ─▶ principal      neither ─▶ /sign-in, or 401
-    principal ─▶ may they do what this door is for (`Doors`)? ─▶ the route, which asks again for its own action
+    principal ─▶ may they do what the path is for (`ActionOf`)? ─▶ the route, which checks its own action again
 
-Who asks is looked up with each request, and again every few seconds while one goes on: a websocket, a long answer or a
-live page ends soon after its session, its token, or what its owner may.
+The caller is looked up with each request, and every few seconds while one lasts: a websocket, a long answer or a live
+page ends soon after its session or token does, or after its owner loses a right.
 
-Requests that change something and come with a cookie (or where no sign-in is needed) have to come from our own pages:
-browsers say so in Sec-Fetch-Site and Origin, which no page can forge. So do websockets. A token is no cookie: no other
-site can make a browser send it.
+Requests that change something and come with a cookie (or need no sign-in) must come from our own pages: browsers say so
+in Sec-Fetch-Site and Origin, which no page can forge. The same goes for websockets. Requests with a token are exempt,
+because no other site can make a browser send one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from access.authenticator import Authenticator, brought
+from access.authenticator import Authenticator, token_in
 from access.current import set_current
 from access.principal import ANYBODY, ForbiddenError, Principal
 from access.roles import AccessError, Action
@@ -52,19 +52,19 @@ HEADERS = {
 TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 
 
-AGAIN_SECONDS = 2.0
-"""After which it is asked again who a request that still goes on is from."""
-Doors = Callable[[Scope], Action | None]
-"""What a request takes, whatever else its route asks for; None: its route alone decides."""
+RECHECK_SECONDS = 2.0
+"""How often the caller of a request that is still being answered is looked up again."""
+ActionOf = Callable[[Scope], Action | None]
+"""The least that the caller of a path must be allowed, whatever its route requires; None: the route alone decides."""
 
 
 class Gate:
     """ASGI middleware. page_policy: the Content-Security-Policy of pages, asked for when one is answered."""
 
     def __init__(
-        self, app: ASGIApp, authenticator: Authenticator, page_policy: Callable[[], str], doors: Doors
+        self, app: ASGIApp, authenticator: Authenticator, page_policy: Callable[[], str], action_of: ActionOf
     ) -> None:
-        self._app, self._authenticator, self._page_policy, self._doors = app, authenticator, page_policy, doors
+        self._app, self._authenticator, self._page_policy, self._action_of = app, authenticator, page_policy, action_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -78,12 +78,12 @@ class Gate:
             if not begun:
                 begun.append(message["type"])
             if message["type"] == "http.response.start":
-                self._dress(MutableHeaders(raw=message["headers"]), tls, scope["path"])
+                self._add_headers(MutableHeaders(raw=message["headers"]), tls, scope["path"])
                 message = {**message, "headers": message["headers"]}
             await send(message)
 
         try:
-            refusal = self._foreign(scope, headers)
+            refusal = self._cross_site(scope, headers)
             principal = None if refusal else await self._principal(scope, headers)
         except AccessError as error:
             refusal, principal = (401, str(error)), None
@@ -93,7 +93,7 @@ class Gate:
         if refusal is None and principal is None and not _public(scope["path"]):
             refusal = (401, "sign in, or send Authorization: Bearer TOKEN")
         if refusal is None and principal is not None and not _public(scope["path"]):
-            refusal = self._shut(scope, principal)
+            refusal = self._forbidden(scope, principal)
         if refusal is not None:
             await self._refuse(scope, headers, refusal)(scope, receive, send_with_headers)
             return
@@ -102,21 +102,21 @@ class Gate:
         scope["state"]["tls"] = tls
         set_current(principal, self._authenticator.access)
         answering = asyncio.ensure_future(self._app(scope, receive, send_with_headers))
-        if await self._until_over(answering, scope, headers, principal):
+        if await self._answer_while_authorized(answering, scope, headers, principal):
             return
         ended = self._refuse(scope, {}, (401, "you are signed out, or may do other things than before"))
         if not begun or scope["type"] == "websocket":
-            await ended(scope, _nothing_more, send_with_headers)
-        # Else half of an answer stays half: no last piece follows, and the connection is closed.
+            await ended(scope, _disconnected, send_with_headers)
+        # Else the answer stays incomplete: no last piece follows, and the connection is closed.
 
-    async def _until_over(
+    async def _answer_while_authorized(
         self, answering: asyncio.Future[None], scope: Scope, headers: Headers, principal: Principal | None
     ) -> bool:
-        """Waits for the answer; False: it was broken off, as who asks is somebody else by now than at its beginning."""
+        """Waits for the answer; False: cut off, because the caller is no longer who they were when it began."""
         try:
-            while not (await asyncio.wait({answering}, timeout=AGAIN_SECONDS))[0]:
-                lasts = principal in (None, ANYBODY) or _signs(scope["path"])
-                if not lasts and not await self._is_still(principal, scope, headers):
+            while not (await asyncio.wait({answering}, timeout=RECHECK_SECONDS))[0]:
+                lasts = principal in (None, ANYBODY) or _signs_in_or_out(scope["path"])
+                if not lasts and not await self._is_unchanged(principal, scope, headers):
                     return False
             answering.result()
             return True
@@ -125,15 +125,15 @@ class Gate:
                 answering.cancel()
                 await asyncio.gather(answering, return_exceptions=True)
 
-    async def _is_still(self, principal: Principal | None, scope: Scope, headers: Headers) -> bool:
+    async def _is_unchanged(self, principal: Principal | None, scope: Scope, headers: Headers) -> bool:
         try:
             return await self._principal(scope, headers) == principal
         except LedgerError as error:
             log.info("gate: a request is broken off: %s", error)
             return False
 
-    def _shut(self, scope: Scope, principal: Principal) -> tuple[int, str] | None:
-        action = self._doors(scope)
+    def _forbidden(self, scope: Scope, principal: Principal) -> tuple[int, str] | None:
+        action = self._action_of(scope)
         try:
             if action is not None:
                 principal.require(action)
@@ -143,21 +143,21 @@ class Gate:
 
     async def _principal(self, scope: Scope, headers: Headers) -> Principal | None:
         now = datetime.now(UTC)
-        if brought(headers):
+        if token_in(headers):
             return await asyncio.to_thread(self._authenticator.by_token, headers, now)
         cookie = session_cookie(headers, is_tls(scope, self._authenticator.settings))
         found = await asyncio.to_thread(self._authenticator.by_session, cookie, now) if cookie else None
-        return found or self._authenticator.nobody_in_particular()
+        return found or self._authenticator.without_sign_in()
 
-    def _foreign(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
-        """Whether a page of somebody else's made the browser ask for something that changes, or listens."""
-        if brought(headers) or (scope["type"] == "http" and scope["method"] in SAFE):
+    def _cross_site(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+        """A refusal, if another site's page made the browser change something or open a websocket."""
+        if token_in(headers) or (scope["type"] == "http" and scope["method"] in SAFE):
             return None
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if site in ("same-origin", "none"):
             return None
         if site is None and origin is None:
-            # No browser. Without sign-in there is nothing that it could have been lent.
+            # Not a browser. Where no sign-in is needed, there is no session that it could abuse.
             settings = self._authenticator.settings
             needs = settings.sign_in and session_cookie(headers, is_tls(scope, settings))
             return (403, "a request with a session comes from our own pages alone") if needs else None
@@ -176,7 +176,7 @@ class Gate:
             return RedirectResponse(f"/sign-in?next={quote(asked, safe='')}", 303)
         return problem(status, detail)
 
-    def _dress(self, headers: MutableHeaders, tls: bool, path: str) -> None:
+    def _add_headers(self, headers: MutableHeaders, tls: bool, path: str) -> None:
         for name, value in {**HEADERS, **(TLS_HEADERS if tls else {})}.items():
             headers.setdefault(name, value)
         if "content-security-policy" not in headers:
@@ -217,7 +217,7 @@ def cookie_of(headers: Mapping[str, str], name: str) -> str:
 
 
 def cookie_name(name: str, tls: bool) -> str:
-    """Over TLS such that no other host or path of the domain can set it."""
+    """With the prefix __Host- over TLS, so that no other host or path of the domain can set it."""
     return f"__Host-{name}" if tls else name
 
 
@@ -225,12 +225,12 @@ def _public(path: str) -> bool:
     return path in PUBLIC or path.startswith("/assets/")
 
 
-def _signs(path: str) -> bool:
+def _signs_in_or_out(path: str) -> bool:
     """Signing in or out: it ends the session that it came with."""
     return path in PUBLIC or path == "/sign-out"
 
 
-async def _nothing_more() -> Message:
+async def _disconnected() -> Message:
     return {"type": "http.disconnect"}
 
 

@@ -1,16 +1,16 @@
-"""The leader: of several servers on one ClickHouse store the one that does the background work.
+"""Elects the leader: of several servers on one ClickHouse store, the one that does the background work.
 
     with leading(store, settings) as leads:     # warehouse.leads.Leads; an embedded store's only server always leads
         ...
 
-The lease is a row of the access store (0004_leases.sql), which its holder renews. No two clocks are compared. A holder
-counts from before it asked for a renewal, and stops `MARGIN` before the lease is over: what it began by then (the call
-of a notification) is over, too. Others count from when they saw that renewal, which is later. Each counts seconds of
-its own machine that nobody sets and that go on while the process or the machine stands still; a process that wakes up
-from a longer pause therefore knows that it no longer leads.
+The lease is a row of the access store (0004_leases.sql), which its holder renews. Clocks of two machines are never
+compared. The holder counts from before it asked for the renewal, and stops leading `MARGIN` before the lease ends, so
+that whatever it began (such as sending a notification) is finished by then. Other servers count from when they saw the
+renewal, which is later. Each uses its own monotonic clock, which runs on while the process or the machine is suspended,
+so a process that wakes up from a long pause knows that it no longer leads.
 
-It is not a lock: between the last look at one's own clock and an effect elsewhere a process can be paused. What such a
-straggler may write is fenced where it is written: turns (warehouse/turns.py), chains and run numbers.
+A lease is not a lock: a process can be paused between checking its clock and writing. Such late writes are fenced where
+they are made: by turns (warehouse/turns.py), chains and run numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import select, update
 
-from access.opening import open_access, peeking
+from access.opening import open_access, opened_read_only
 from access.settings import AccessSettings
 from access.store import AccessStore, AccessStoreError, leases
 from warehouse.elapsed import elapsed
@@ -38,21 +38,21 @@ log = logging.getLogger(__name__)
 NAME = "background work"
 LEASE_SECONDS = 45.0
 MARGIN = 0.5
-"""Part of a lease: a holder no longer acts, others do not take over yet. It is longer than a call of a notification."""
+"""The part of a lease in which its holder no longer acts and nobody takes over yet; longer than sending takes."""
 RENEWALS = 10
-"""In a lease; as often the others look."""
+"""Renewals in the time of a lease; other servers check as often."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who leads. renewed_at: by its own clock."""
+    """The server that leads. renewed_at: by its own clock."""
 
     who: str
     renewed_at: datetime
 
 
 class Leadership:
-    """One server's part in it. clock: seconds that go on by themselves."""
+    """One server's part in the election. clock: monotonic seconds (warehouse.elapsed)."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class Leadership:
         clock: Callable[[], float] = elapsed,
     ) -> None:
         self._access, self._lease, self._clock = access, lease_seconds, clock
-        self._mine, self._who = secrets.token_hex(16), f"process {os.getpid()} on {socket.gethostname()}"
+        self._id, self._who = secrets.token_hex(16), f"process {os.getpid()} on {socket.gethostname()}"
         self._until = clock()
-        self._led = False
+        self._was_leading = False
         self._seen: tuple[str, int] | None = None
         self._seen_at = 0.0
         self._gained: list[Callable[[], None]] = []
@@ -74,33 +74,33 @@ class Leadership:
     def when_gained(self, call: Callable[[], None]) -> None:
         self._gained.append(call)
 
-    def look(self) -> None:
+    def renew(self) -> None:
         """Renews the lease, or takes it if nobody does. Errors: AccessStoreError; the lease is as it was."""
         asked_at = self._clock()
         with self._access.reading() as connection:
             row = connection.execute(select(leases).where(leases.c.name == NAME)).mappings().one()
         found = (row["holder"], row["renewals"])
-        if row["holder"] not in ("", self._mine):
+        if row["holder"] not in ("", self._id):
             self._until = min(self._until, asked_at)
             if found != self._seen:
                 self._seen, self._seen_at = found, self._clock()
             if self._clock() - self._seen_at <= self._lease:
-                self._tell()
+                self._note_changes()
                 return
-        if self._swap(found, self._mine):
+        if self._replace(found, self._id):
             self._until = asked_at + self._lease * (1 - MARGIN)
-        self._tell()
+        self._note_changes()
 
     def release(self) -> None:
-        """Lets another one lead at once. Nothing that only the leader does may be going on."""
+        """Lets another server lead at once. Background work must have stopped."""
         self._until = self._clock()
         with self._access.reading() as connection:
             row = connection.execute(select(leases).where(leases.c.name == NAME)).mappings().one()
-        if row["holder"] == self._mine:
-            self._swap((row["holder"], row["renewals"]), "")
+        if row["holder"] == self._id:
+            self._replace((row["holder"], row["renewals"]), "")
 
-    def _swap(self, found: tuple[str, int], holder: str) -> bool:
-        """Writes who holds it, if it still is as it was found."""
+    def _replace(self, found: tuple[str, int], holder: str) -> bool:
+        """Writes the new holder, unless the lease has changed since it was read."""
         holder_found, renewals = found
         return self._access.swap(
             update(leases)
@@ -108,25 +108,25 @@ class Leadership:
             .values(holder=holder, who=self._who if holder else "", renewals=renewals + 1, renewed_at=datetime.now(UTC))
         )
 
-    def _tell(self) -> None:
-        led, self._led = self._led, self.leading()
-        if self._led and not led:
+    def _note_changes(self) -> None:
+        led, self._was_leading = self._was_leading, self.leading()
+        if self._was_leading and not led:
             log.info("this server leads: it closes the books, evaluates alerts and sends")
             for call in self._gained:
                 call()
-        elif led and not self._led:
+        elif led and not self._was_leading:
             log.warning("this server no longer leads")
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Looks now, and again and again in a thread; released at the end."""
+    def renewing(self) -> Iterator[None]:
+        """Renews the lease now and regularly, on a thread; releases it at the end."""
         over = threading.Event()
 
         def keep() -> None:
             while not over.wait(self._lease / RENEWALS):
-                self._look_anyway()
+                self._try_to_renew()
 
-        self._look_anyway()
+        self._try_to_renew()
         keeper = threading.Thread(target=keep, name="leader", daemon=True)
         keeper.start()
         try:
@@ -139,30 +139,30 @@ class Leadership:
             except AccessStoreError as error:
                 log.warning("the lease cannot be released, another server leads in %.0f s: %s", self._lease, error)
 
-    def _look_anyway(self) -> None:
+    def _try_to_renew(self) -> None:
         try:
-            self.look()
+            self.renew()
         except AccessStoreError as error:
-            self._tell()
+            self._note_changes()
             log.error("the leader's lease cannot be renewed or taken: %s", error)
 
 
 @contextlib.contextmanager
 def leading(store: Store, settings: AccessSettings | None = None) -> Iterator[Leads]:
-    """Takes part while the server runs. Errors: AccessError if the access store cannot be opened."""
+    """Takes part in the election while the server runs. Errors: AccessError if the access store cannot be opened."""
     if isinstance(store, EmbeddedStore):
         yield ALONE
         return
     with open_access(store, settings) as access:
         leadership = Leadership(access, LEASE_SECONDS)
-        with leadership.kept():
+        with leadership.renewing():
             yield leadership
 
 
 def holder_of(store: Store, settings: AccessSettings | None = None) -> Holder | None:
     """Who led last and has not released it; None: nobody, or no server has opened the access store yet. Changes
     nothing.   Errors: AccessError."""
-    with peeking(store, settings) as access:
+    with opened_read_only(store, settings) as access:
         if access is None or not access.has(leases):
             return None
         with access.reading() as connection:

@@ -2,8 +2,8 @@
 
     browser ─▶ /sign-in/oidc ─▶ provider ─▶ /sign-in/oidc/callback?code ─▶ (code for ID token) ─▶ session
 
-Signatures and claims are checked with joserfc; asymmetric algorithms alone are taken, so that no public key passes for
-a shared secret.
+Signatures and claims are checked with joserfc. Only asymmetric algorithms are accepted, so that a public key cannot be
+passed off as a shared secret.
 Source: https://openid.net/specs/openid-connect-core-1_0.html sections 3.1 and 3.1.3.7; RFC 7636 (PKCE), RFC 9207 (iss).
 """
 
@@ -32,9 +32,10 @@ from ingest.prompt_client import ask
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519")
 LEEWAY_SECONDS = 60
-KEPT_SECONDS = 3600.0
-"""How long the provider's document and keys are kept; an unknown key is asked for at once, at most each minute."""
-AGAIN_SECONDS = 60.0
+CACHED_SECONDS = 3600.0
+"""How long the provider's document and keys are cached."""
+NEW_KEYS_SECONDS = 60.0
+"""A token with an unknown key makes us read the keys again, but not more often than this."""
 TIMEOUT_SECONDS = 10.0
 LONGEST_SUBJECT = 255
 
@@ -45,8 +46,8 @@ class OidcError(AccessError):
 
 @dataclass(frozen=True)
 class Identity:
-    """Who the provider says it is. subject: by which the provider knows them, for good; name: as they are shown; roles:
-    none where no group of theirs means one."""
+    """Who signed in, as the provider says. subject: the provider's permanent id.   name: for display.   roles: none if
+    no group of theirs is mapped to one."""
 
     issuer: str
     subject: str
@@ -56,17 +57,17 @@ class Identity:
 
 
 class Provider:
-    """An OpenID provider; asked on worker threads."""
+    """Talks to an OpenID provider; blocking, for worker threads."""
 
     def __init__(self, settings: Oidc, client_secret: str, redirect_url: str) -> None:
         self._settings, self._secret, self._redirect = settings, client_secret, redirect_url
         self._lock = threading.Lock()
         self._document: Mapping[str, Any] = {}
         self._keys = KeySet([])
-        self._read_at = self._keys_at = -KEPT_SECONDS
+        self._read_at = self._keys_at = -CACHED_SECONDS
 
     def begin(self) -> tuple[str, dict[str, str]]:
-        """Where the browser goes, and the note that has to come back with it."""
+        """The provider's address to send the browser to, and the note that must come back with it."""
         note = {name: secrets.token_urlsafe(32) for name in ("state", "nonce", "verifier")}
         challenge = base64.urlsafe_b64encode(hashlib.sha256(note["verifier"].encode()).digest()).decode().rstrip("=")
         query = {
@@ -83,7 +84,7 @@ class Provider:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}", note
 
     def finish(self, query: Mapping[str, str], note: Mapping[str, str], now: datetime) -> Identity:
-        """Who came back. Errors: OidcError in one line if anything does not fit."""
+        """Who signed in. Errors: OidcError, in one line, if anything is wrong with the provider's answer."""
         if "error" in query:
             raise self._error(f"says {query['error'][:100]} {query.get('error_description', '')[:300]}".strip())
         if not secrets.compare_digest(query.get("state", "").encode(), note.get("state", "").encode()):
@@ -164,7 +165,7 @@ class Provider:
 
     def _discovered(self) -> Mapping[str, Any]:
         with self._lock:
-            if time.monotonic() - self._read_at >= KEPT_SECONDS:
+            if time.monotonic() - self._read_at >= CACHED_SECONDS:
                 document = self._asked("GET", f"{self._settings.issuer}/.well-known/openid-configuration")
                 if str(document.get("issuer", "")).rstrip("/") != self._settings.issuer:
                     raise self._error(f"calls itself {str(document.get('issuer'))[:200]}")
@@ -175,7 +176,7 @@ class Provider:
         endpoint = self._endpoint("jwks_uri")
         with self._lock:
             age = time.monotonic() - self._keys_at
-            if age >= KEPT_SECONDS or (newer and age >= AGAIN_SECONDS):
+            if age >= CACHED_SECONDS or (newer and age >= NEW_KEYS_SECONDS):
                 document = self._asked("GET", endpoint)
                 usable = [key for key in document.get("keys", ()) if key.get("kty") != "oct"]
                 self._keys, self._keys_at = KeySet.import_key_set({"keys": usable}), time.monotonic()

@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from access.settings import AccessSettings
-from access.store import AccessStore, connect, unchanged
-from access.upgrade import take_over
+from access.store import AccessStore, connect, connect_unmigrated
+from access.upgrade import move_from_warehouse
 from warehouse.store import EmbeddedStore, Store
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def open_access(warehouse: Store, settings: AccessSettings | None = None) -> Acc
     warehouse."""
     access = connect(*_address(warehouse, settings or AccessSettings()), warehouse)
     try:
-        take_over(access, datetime.now(UTC))
+        move_from_warehouse(access, datetime.now(UTC))
         access.send_notes()
     except BaseException:
         access.close()
@@ -36,9 +36,9 @@ def open_access(warehouse: Store, settings: AccessSettings | None = None) -> Acc
 
 
 @contextlib.contextmanager
-def peeking(warehouse: Store, settings: AccessSettings | None = None) -> Iterator[AccessStore | None]:
+def opened_read_only(warehouse: Store, settings: AccessSettings | None = None) -> Iterator[AccessStore | None]:
     """The access store as it is, to read from; None: no server has made it yet."""
-    access = unchanged(*_address(warehouse, settings or AccessSettings()), warehouse)
+    access = connect_unmigrated(*_address(warehouse, settings or AccessSettings()), warehouse)
     try:
         yield access
     finally:
@@ -49,11 +49,11 @@ def peeking(warehouse: Store, settings: AccessSettings | None = None) -> Iterato
 def _address(warehouse: Store, settings: AccessSettings) -> tuple[str, Path | None]:
     """Where it is, and the file of its password."""
     named = os.environ.get(PASSWORD_FILE_VARIABLE, "")
-    address = os.environ.get(VARIABLE, "") or settings.access_store or _usual(warehouse)
+    address = os.environ.get(VARIABLE, "") or settings.access_store or _default_address(warehouse)
     return address, Path(named) if named else settings.access_store_password_file
 
 
-def _usual(warehouse: Store) -> str:
+def _default_address(warehouse: Store) -> str:
     """The default address of the access store."""
     parts = urlsplit(warehouse.url)
     if isinstance(warehouse, EmbeddedStore):

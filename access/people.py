@@ -1,7 +1,7 @@
-"""People: local users, who have a password here; those of single sign-on; service accounts, which own tokens alone.
+"""People: local users with a password here, users of single sign-on, and service accounts, which only own tokens.
 
-Somebody is an issuer and a subject: `local` or `service` and a name, or a provider's address and what it calls them.
-The shown name is a label; two people with the same one are two people.
+A person is identified by issuer and subject: `local` or `service` and a name, or a provider's address and its subject
+for them. The displayed name is only a label: two people may have the same one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, or_, select
 
 from access import store as access_store
-from access.principal import LOCAL, SERVICE, Principal, shown
+from access.principal import LOCAL, SERVICE, Principal, label_of
 from access.roles import AccessError, Role, roles_of
-from access.secrets import LONGEST_PASSWORD, fits, hash_password
+from access.secrets import LONGEST_PASSWORD, hash_password, matches
 from access.store import AccessStore
 
 SHORTEST_PASSWORD = 12
@@ -27,7 +27,7 @@ _people = access_store.people
 
 
 class Kind(StrEnum):
-    """local: signs in with a password; sso: at the provider; service: not at all."""
+    """local: signs in with a password; sso: signs in at the provider; service: cannot sign in."""
 
     local = "local"
     sso = "sso"
@@ -56,8 +56,8 @@ class Person:
 
     @property
     def label(self) -> str:
-        """As they stand in the audit."""
-        return shown(self.issuer, self.subject, self.name)
+        """Their name in the audit."""
+        return label_of(self.issuer, self.subject, self.name)
 
     def principal(self) -> Principal:
         return Principal(self.name, self.roles, self.tenants, issuer=self.issuer, subject=self.subject)
@@ -77,7 +77,7 @@ def add_person(
 
     Errors: AccessError if the name is taken, the password too short or the roles invalid.
     """
-    person = made(actor, now, name, roles_of(roles), frozenset(tenants), kind)
+    person = new_person(actor, now, name, roles_of(roles), frozenset(tenants), kind)
     hashed = _hashed(password) if kind is Kind.local else ""
     with access.writing() as connection:
         write_new(connection, person, hashed)
@@ -85,7 +85,9 @@ def add_person(
     return person
 
 
-def made(actor: str, now: datetime, name: str, roles: frozenset[Role], tenants: frozenset[str], kind: Kind) -> Person:
+def new_person(
+    actor: str, now: datetime, name: str, roles: frozenset[Role], tenants: frozenset[str], kind: Kind
+) -> Person:
     """A new local user or service account that is not stored yet. Errors: AccessError for an invalid name or roles."""
     usable = name.strip() and len(name) <= LONGEST_NAME and name.isprintable() and not name.endswith(")")
     if not usable:
@@ -120,12 +122,12 @@ def change_person(
 ) -> Person:
     """Changes what is given and leaves the rest; a new password and disabling end all sessions.
 
-    name, issuer: as for `find`.   Errors: AccessError as for `add_person`, or if there is nobody of that name, for
-    what is the provider's to say, or if no admin who can sign in would be left.
+    name, issuer: as for `find_person`.   Errors: AccessError as for `add_person`, or if nobody has that name, for what
+    only the provider decides, or if no admin who can sign in would be left.
     """
     hashed = None if password is None else _hashed(password)
     with access.writing() as connection:
-        before = find(connection, name, issuer)
+        before = find_person(connection, name, issuer)
         if before.kind is Kind.sso and (roles is not None or tenants is not None):
             what = "has the roles and tenants that their provider tells at each sign-in"
             raise AccessError(f"user {name!r}", what, "Change their groups there, or disable them here")
@@ -156,7 +158,7 @@ def list_people(access: AccessStore) -> list[Person]:
         return _everybody(connection)
 
 
-def find(connection: Connection, name: str, issuer: str = "") -> Person:
+def find_person(connection: Connection, name: str, issuer: str = "") -> Person:
     """The person with a name or a subject, of that issuer or of any."""
     if issuer and (exact := person_at(connection, (issuer, name))) is not None:
         return exact
@@ -182,21 +184,21 @@ class UnknownPersonError(AccessError):
 
 
 def checked_password(access: AccessStore, name: str, password: str) -> tuple[Person, str] | None:
-    """The local user whose password that is, with its hash. Takes as long for a name that nobody has."""
+    """The local user with that name and password, and its hash; None otherwise. Unknown names take as long."""
     with access.reading() as connection:
         row = _row(connection, (LOCAL, name))
     stored = "" if row is None or row["disabled"] else row["password"]
-    right = fits(password, stored)
+    right = matches(password, stored)
     return (person_of(row), stored) if row is not None and right else None
 
 
-def still_has(connection: Connection, person: Person, hashed: str) -> bool:
-    """Whether that is still their password, and they may sign in."""
+def has_password(connection: Connection, person: Person, hashed: str) -> bool:
+    """Whether that is still the hash of their password, and they are not disabled."""
     row = _row(connection, person.id)
     return row is not None and not row["disabled"] and row["password"] == hashed
 
 
-def renew(
+def update_from_provider(
     connection: Connection,
     issuer: str,
     subject: str,
@@ -205,8 +207,7 @@ def renew(
     tenants: frozenset[str],
     now: datetime,
 ) -> Person:
-    """Somebody of single sign-on as their provider described them just now. Whether they are disabled is ours to
-    say."""
+    """Adds or updates a user of single sign-on as the provider just described them; who is disabled stays so."""
     row = _row(connection, (issuer, subject))
     if row is None:
         person = Person(issuer, subject, name, Kind.sso, roles, tenants, False, now, now, "sign-in", now)
@@ -217,7 +218,7 @@ def renew(
     return person
 
 
-def seen(connection: Connection, person: Person, now: datetime) -> None:
+def record_sign_in(connection: Connection, person: Person, now: datetime) -> None:
     connection.execute(_people.update().where(*_is(person.id)).values(seen_at=now))
 
 

@@ -17,9 +17,9 @@ class ForbiddenError(AccessError):
 
 @dataclass(frozen=True)
 class Principal:
-    """name: a label; who it is, say issuer and subject.   tenants: what the role tenant sees; others see all of them.
-    scopes: what the token may be used for; a session may be used for all.   how: `open`, `session` or `token`.
-    subject: empty: the name.
+    """name: a label; issuer and subject identify the caller (an empty subject is the name).   tenants: those that the
+    role tenant sees; other roles see all.   scopes: what the token may be used for; a session has all.   how: `open`
+    (no sign-in), `session` or `token`.
     """
 
     name: str
@@ -32,17 +32,17 @@ class Principal:
 
     @property
     def id(self) -> tuple[str, str]:
-        """Who it is, whatever name they go by."""
+        """Identifies the caller, whatever their name."""
         return self.issuer, self.subject or self.name
 
     @property
     def actor(self) -> str:
-        """As they stand in the audit."""
-        return shown(self.issuer, self.subject, self.name)
+        """Their name in the audit."""
+        return label_of(self.issuer, self.subject, self.name)
 
     @property
     def sees_all(self) -> bool:
-        """Whether all tenants and the platform's own time are theirs to see."""
+        """Whether they see all tenants and the platform's own time."""
         return bool(self.roles - {Role.tenant})
 
     def sees(self, tenant: str) -> bool:
@@ -61,17 +61,17 @@ class Principal:
         raise ForbiddenError(self.name, f"may not do this; it requires the role {able}", "Ask an admin")
 
     def params(self) -> dict[str, Any]:
-        """Typed parameters of SQL that keeps the scope itself: WHERE {all_tenants:Bool} OR has({tenants:Array(String)},
+        """Parameters for SQL that filters by scope itself: WHERE {all_tenants:Bool} OR has({tenants:Array(String)},
         tenant)."""
         return {"all_tenants": int(self.sees_all), "tenants": sorted(self.tenants)}
 
 
-def shown(issuer: str, subject: str, name: str) -> str:
-    """A name with its issuer, if it is not a local user's. No local name ends like that (see people)."""
+def label_of(issuer: str, subject: str, name: str) -> str:
+    """A name, with its issuer unless it is a local user's. No local name can look like that (access/people.py)."""
     if issuer in (LOCAL, OPEN):
         return name
     return f"{name} ({issuer})" if issuer == SERVICE else f"{name} ({issuer}#{subject})"
 
 
 ANYBODY = Principal("anybody on this machine", frozenset({Role.admin}), how="open", issuer=OPEN)
-"""Who asks where no sign-in is needed: whoever reaches this machine's own address."""
+"""The caller where no sign-in is needed: anybody who reaches the server's loopback address."""

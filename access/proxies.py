@@ -13,19 +13,19 @@ _PEER = "gpuledger.peer"
 
 
 class Proxies:
-    """ASGI middleware: the outer address and scheme, where a trusted proxy tells them. What is said and is no address
-    is not believed: then it is the proxy's own."""
+    """ASGI middleware: the client's address and scheme as a trusted proxy forwards them. If what it forwards is not an
+    address, the proxy's own counts."""
 
     def __init__(self, app: ASGIApp, trusted: Sequence[str]) -> None:
         self._app = app
-        self._outer: Any = ProxyHeadersMiddleware(cast("Any", self._believed), trusted_hosts=list(trusted))
+        self._outer: Any = ProxyHeadersMiddleware(cast("Any", self._checked), trusted_hosts=list(trusted))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
             scope[_PEER] = scope.get("client")
         await self._outer(scope, receive, send)
 
-    async def _believed(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
         peer = scope.pop(_PEER, None)
         client = scope.get("client")
         if client is not None and not _is_address(client[0]):

@@ -27,8 +27,7 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """What a route does. `see` is what each tenant may of its own; `own_tokens` makes and ends one's own tokens; the
-    rest is not for tenants."""
+    """What a route does. Tenants may only `see` what is theirs, and manage their own tokens (`own_tokens`)."""
 
     see = "see"
     see_fleet = "see_fleet"
@@ -86,12 +85,12 @@ SCOPE_OF: dict[Action, Scope] = {
 
 
 def covers(mine: Collection[Role], theirs: Collection[Role]) -> bool:
-    """Whether everything that the second may do, the first may do."""
+    """Whether the first may do everything that the second may."""
     return _may(theirs) <= _may(mine)
 
 
-def meet(one: Collection[Role], other: Collection[Role]) -> frozenset[Role]:
-    """The roles with rights that both have; roles that are included in another of them are left out."""
+def common_roles(one: Collection[Role], other: Collection[Role]) -> frozenset[Role]:
+    """The roles whose rights both have; without those that another of them includes."""
     both = [role for role in Role if covers(one, {role}) and covers(other, {role})]
     return frozenset(role for role in both if not any(MAY[role] < MAY[more] for more in both))
 

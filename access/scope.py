@@ -1,11 +1,11 @@
 """The store as a principal may see it: connections on which the engine itself leaves out the rows of other tenants.
 
-Pages, API and exports ask with SQL that knows nothing of scopes, over what `Stores.lend` gives them. A principal who
-sees all tenants gets a connection of the store; any other one a connection whose `additional_table_filters` keep each
-table to their tenants. A table that nobody thought of shows them nothing.
+Pages, API and exports query through `Stores.scoped_to`, with SQL that knows nothing of scopes. A principal who sees all
+tenants gets a plain connection; any other gets one whose setting `additional_table_filters` limits each table to their
+tenants. A table without a rule here shows them nothing.
 
-This holds for SQL that we wrote, which asks tables by name. It is no fence for SQL from outside (table functions that
-read tables behind the engine's back exist): that is refused to tenants altogether (see api.sql).
+This holds for our own SQL, which reads tables by name. It does not contain SQL from outside, because some table
+functions bypass the filters: tenants may not run SQL at all (see api.sql).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 IDLE_CONNECTIONS = 4
-"""That are kept for one scope."""
-SCOPES_KEPT = 32
-OPEN = frozenset(
+"""Idle connections of one scope that stay open."""
+POOLED_SCOPES = 32
+UNSCOPED_TABLES = frozenset(
     {"close_runs", "closed_hours", "rate_cards", "tenant_mappings", "energy_settings", "budgets", "devices",
      "voided_invoices", "alert_runs", "summed_days", "slo_files", "slo_hours", "slo_measured", "interference_hours"}
 )  # fmt: skip
@@ -37,13 +37,13 @@ _MINE = "tenant IN ({tenants})"
 _HELD = "SELECT cluster, device_id FROM allocations WHERE tenant IN ({tenants})"
 _PAID = f"SELECT cluster, allocation_id FROM allocations WHERE {_MINE}"
 _ALL = "merge(currentDatabase(), '^allocations$')"
-"""By way of `merge`, which no filter reaches: under its own, `allocations` would hold nobody else's."""
+"""All tenants' allocations: filters do not apply through `merge`, but would to `allocations` itself."""
 _OTHERS = f"SELECT cluster, allocation_id FROM {_ALL} WHERE NOT ({_MINE})"
 _RUN = f"SELECT cluster, workload_id FROM allocations WHERE {_MINE}"
 _NOT_OTHERS = f"(workload_id = '' OR (cluster, workload_id) IN ({_RUN}))"
 _RUN_BY_OTHERS = f"SELECT cluster, workload_id FROM {_ALL} WHERE NOT ({_MINE})"
-_TOLD_AS = "if(reported_tenant = '', tenant, reported_tenant)"
-_TOLD_AS_MINE = f"({_MINE} OR tenant IN (SELECT {_TOLD_AS} FROM allocations WHERE {_MINE}))"
+_REPORTED_TENANT = "if(reported_tenant = '', tenant, reported_tenant)"
+_REPORTED_AS_MINE = f"({_MINE} OR tenant IN (SELECT {_REPORTED_TENANT} FROM allocations WHERE {_MINE}))"
 _NAMED = "JSONExtractString(labels, 'tenant') IN ({tenants})"
 FILTERS: Mapping[str, str] = {
     "samples": f"(cluster, device_id) IN ({_HELD}) AND {_NOT_OTHERS}",
@@ -52,10 +52,10 @@ FILTERS: Mapping[str, str] = {
     "alert_transitions": _NAMED,
     "alert_evidence": _NAMED,
     "interference_samples":
-        f"{_TOLD_AS_MINE} AND "
+        f"{_REPORTED_AS_MINE} AND "
         f"((cluster, workload_id) IN ({_RUN}) OR (cluster, workload_id) NOT IN ({_RUN_BY_OTHERS}))",
     "slo_points":
-        f"{_TOLD_AS_MINE} AND tenant NOT IN (SELECT {_TOLD_AS} FROM {_ALL} WHERE NOT ({_MINE}))",
+        f"{_REPORTED_AS_MINE} AND tenant NOT IN (SELECT {_REPORTED_TENANT} FROM {_ALL} WHERE NOT ({_MINE}))",
     "slo_definitions":
         "definition IN (SELECT definition FROM slo_points) "
         "OR (NOT match('', tenant) AND arrayExists(mine -> match(mine, tenant), [{tenants}]))",
@@ -109,7 +109,7 @@ def table_filters(store: Store, tenants: frozenset[str]) -> str:
     filters = {}
     for row in rows:
         table = identifier(row["name"])
-        if table in OPEN:
+        if table in UNSCOPED_TABLES:
             continue
         rule = FILTERS.get(table) or (_MINE if row["has_tenant"] else "0")
         filters[table] = rule.replace("{tenants}", names)
@@ -118,58 +118,58 @@ def table_filters(store: Store, tenants: frozenset[str]) -> str:
 
 
 class Stores:
-    """A pool of connections to one store; a connection of one scope is never lent to another."""
+    """A pool of connections to one store. A connection is reused within its scope only."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._idle: OrderedDict[frozenset[str] | None, list[Store]] = OrderedDict()
-        self._keeping = False
+        self._is_pooling = False
 
     @contextlib.contextmanager
-    def lend(self, principal: Principal) -> Iterator[Store]:
-        """A connection of their own for as long as they need it, which sees what they may."""
-        with self._leased(None if principal.sees_all else principal.tenants) as store:
+    def scoped_to(self, principal: Principal) -> Iterator[Store]:
+        """A connection that sees what the principal may see, for the time of the block."""
+        with self._connection(None if principal.sees_all else principal.tenants) as store:
             yield store
 
     @contextlib.contextmanager
-    def lend_whole(self) -> Iterator[Store]:
-        """One that sees everything, for what is computed from all of it; the asker gives out a principal's part."""
-        with self._leased(None) as store:
+    def unscoped(self) -> Iterator[Store]:
+        """A connection that sees everything, for figures computed from all tenants; the caller limits what it shows."""
+        with self._connection(None) as store:
             yield store
 
     @contextlib.contextmanager
-    def _leased(self, scope: frozenset[str] | None) -> Iterator[Store]:
-        store = self._taken(scope)
+    def _connection(self, scope: frozenset[str] | None) -> Iterator[Store]:
+        store = self._take(scope)
         sound = False
         try:
             yield store
             sound = True
         except LedgerError as error:
-            # A question that was refused leaves the connection as it was; who knows what anything else leaves.
+            # A refused question leaves the connection as it was; after any other error its state is unknown.
             sound = not isinstance(error, StoreError)
             raise
         finally:
             if sound:
-                self._give_back(scope, store)
+                self._put_back(scope, store)
             else:
                 store.close()
 
     @contextlib.asynccontextmanager
-    async def kept(self, _: object = None) -> AsyncIterator[None]:
-        """For as long as the server lives: connections stay open between requests. At the end all are closed."""
-        self._keeping = True
+    async def lifespan(self, _: object = None) -> AsyncIterator[None]:
+        """The server's lifespan (ASGI): until it ends, idle connections stay open between requests."""
+        self._is_pooling = True
         try:
             yield
         finally:
             with self._lock:
-                self._keeping = False
+                self._is_pooling = False
                 idle, self._idle = self._idle, OrderedDict()
             for stores in idle.values():
                 for store in stores:
                     store.close()
 
-    def _taken(self, scope: frozenset[str] | None) -> Store:
+    def _take(self, scope: frozenset[str] | None) -> Store:
         with self._lock:
             idle = self._idle.get(scope)
             if idle:
@@ -182,16 +182,16 @@ class Stores:
             own.close()
             raise
 
-    def _give_back(self, scope: frozenset[str] | None, store: Store) -> None:
+    def _put_back(self, scope: frozenset[str] | None, store: Store) -> None:
         surplus: list[Store] = []
         with self._lock:
             idle = self._idle.setdefault(scope, [])
             self._idle.move_to_end(scope)
-            if not self._keeping or len(idle) >= IDLE_CONNECTIONS:
+            if not self._is_pooling or len(idle) >= IDLE_CONNECTIONS:
                 surplus.append(store)
             else:
                 idle.append(store)
-            while len(self._idle) > SCOPES_KEPT:
+            while len(self._idle) > POOLED_SCOPES:
                 surplus += self._idle.popitem(last=False)[1]
         for one in surplus:
             one.close()

@@ -43,7 +43,7 @@ def hash_password(password: str) -> str:
     return "$".join(("scrypt", str(SCRYPT_N), str(SCRYPT_R), str(SCRYPT_P), *texts))
 
 
-def fits(password: str, stored: str) -> bool:
+def matches(password: str, stored: str) -> bool:
     """Whether the password matches the hash. With an empty hash (no such user) it takes as long, and is False."""
     kind, *parts = stored.split("$")
     if kind != "scrypt" or len(parts) != 5 or len(password) > LONGEST_PASSWORD:

@@ -1,7 +1,7 @@
-"""Sessions, each a row of the access store that its cookie names; and short notes to ourselves, as signed text in
-cookies: all can read one, nobody can make one.
+"""Sessions, each a row of the access store that a cookie names; and signed notes in cookies, which anybody can read but
+only we can write.
 
-A session says who signed in, and no more: what they may is read with it each time.
+A session only says who signed in: their rights are read again with each request.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from access.people import (
     Person,
     checked_password,
     end_sessions,
+    has_password,
     person_at,
     person_of,
-    renew,
-    seen,
-    still_has,
+    record_sign_in,
+    update_from_provider,
 )
 from access.roles import AccessError, Role
 from access.secrets import digest
@@ -46,22 +46,22 @@ _KNOWN = (
 
 
 class Signer:
-    """Signs and verifies notes. Each has a purpose, so that none can be used for another, and an expiry."""
+    """Signs and verifies notes. Each has an expiry and a purpose, and is not valid for any other purpose."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def seal(self, purpose: str, note: Mapping[str, Any], until: datetime) -> str:
         content = json.dumps({**note, "until": until.timestamp()}, separators=(",", ":"), ensure_ascii=False).encode()
-        return f"{_text(content)}.{_text(self._mark(purpose, content))}"
+        return f"{_encoded(content)}.{_encoded(self._mark(purpose, content))}"
 
     def open(self, purpose: str, sealed: str, now: datetime) -> dict[str, Any] | None:
-        """None for what we did not seal for this purpose, or what is over."""
+        """The note; None if we did not seal it for this purpose, or it has expired."""
         content, _, mark = sealed.partition(".")
         if len(sealed) > LONGEST_NOTE:
             return None
         try:
-            sealed_text, given = _bytes(content), _bytes(mark)
+            sealed_text, given = _decoded(content), _decoded(mark)
         except ValueError:
             return None
         if not hmac.compare_digest(self._mark(purpose, sealed_text), given):
@@ -87,10 +87,10 @@ class Sessions:
             return None
         person, hashed = found
         with self._access.writing() as connection:
-            # A hash takes its time, and what was right before it may be over.
-            if not still_has(connection, person, hashed):
+            # Hashing takes a while: meanwhile the password may have changed, or the user been disabled.
+            if not has_password(connection, person, hashed):
                 return None
-            seen(connection, person, now)
+            record_sign_in(connection, person, now)
             self._note(connection, person, now, "access.sign_in", {"address": address, "how": "password"})
             return person, self._begin(connection, person, now)
 
@@ -104,10 +104,10 @@ class Sessions:
         now: datetime,
         address: str,
     ) -> tuple[Person, str]:
-        """Somebody of single sign-on, as their provider sealed_text them, and the cookie of their new session.
+        """Somebody of single sign-on, as the provider described them, and the cookie of their new session.
 
-        Errors: AccessError if they are disabled, or may nothing here; what they may is renewed all the same, for their
-        tokens and sessions of before.
+        Errors: AccessError if they are disabled or have no rights here. Their rights are updated in any case, for the
+        tokens and sessions that they have already.
         """
         may = {"roles": sorted(roles), "tenants": sorted(tenants)}
         enough = roles - {Role.tenant} or (roles and tenants)
@@ -115,7 +115,7 @@ class Sessions:
         with self._access.writing() as connection:
             if lacks and person_at(connection, (issuer, subject)) is None:
                 raise AccessError(name, f"has {lacks} here", "Ask an admin: the sign-in settings map groups")
-            person = renew(connection, issuer, subject, name, roles, tenants, now)
+            person = update_from_provider(connection, issuer, subject, name, roles, tenants, now)
             if lacks:
                 end_sessions(connection, person.id)
                 self._note(connection, person, now, "access.lost", may)
@@ -129,13 +129,13 @@ class Sessions:
         return person, cookie
 
     def known(self, cookie: str, now: datetime) -> Person | None:
-        """Whose it is, as they are now. None for a session that is over, or was ended, or of somebody disabled."""
+        """The session's person with their current rights; None if it expired or was ended, or they are disabled."""
         with self._access.reading() as connection:
             row = connection.execute(_KNOWN, {"cookie": digest(cookie), "now": now}).mappings().first()
         return None if row is None else person_of(row)
 
     def end(self, cookie: str, now: datetime) -> None:
-        """Ends a session; nothing else where there is none."""
+        """Ends a session; if there is none, does nothing."""
         with self._access.writing() as connection:
             row = connection.execute(_KNOWN, {"cookie": digest(cookie), "now": now}).mappings().first()
             connection.execute(_sessions.delete().where(_sessions.c.digest == digest(cookie)))
@@ -155,9 +155,9 @@ class Sessions:
         return cookie
 
 
-def _text(content: bytes) -> str:
+def _encoded(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
-def _bytes(text: str) -> bytes:
+def _decoded(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -4,8 +4,8 @@ url: https://gpuledger.example.org          # how browsers reach us; the provide
 session_hours: 8
 session_key_file: /etc/gpuledger/session.key  # 32 bytes or more; absent: one that the access store keeps
 local_users: true                           # those of `gpuledger users`
-owner_seen_days: 90                         # tokens of single-sign-on people who did not sign in for longer stop
-trusted_proxies: [10.0.0.0/8]               # whose X-Forwarded-For and X-Forwarded-Proto are believed
+owner_seen_days: 90                         # tokens of single-sign-on users who have not signed in for longer stop
+trusted_proxies: [10.0.0.0/8]               # whose X-Forwarded-For and X-Forwarded-Proto are trusted
 access_store: postgresql://gpuledger@db.example.org/access   # absent: a file of SQLite
 access_store_password_file: /etc/gpuledger/access.password
 oidc:
@@ -107,11 +107,11 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class AccessSettings:
-    """sign_in False: whoever reaches us may do everything (for a server that this machine alone reaches).
+    """sign_in False: anybody who reaches the server may do everything (for a server on loopback).
 
-    url: how browsers reach us; empty: as they say.   key: of signed cookies; None: the access store has one.
-    owner_seen: how long tokens of single-sign-on people live on after their last sign-in.
-    trusted_proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
+    url: how browsers reach us; empty: as their requests say.   key: of signed cookies; None: one in the access store.
+    owner_seen: how long tokens of single-sign-on users stay valid after their owner's last sign-in.
+    trusted_proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are trusted.
     access_store: its address; empty: a file.
     """
 
@@ -154,7 +154,7 @@ def load_access(path: Path) -> AccessSettings:
     )
 
 
-def believing(settings: AccessSettings, proxies: Sequence[str]) -> AccessSettings:
+def with_trusted_proxies(settings: AccessSettings, proxies: Sequence[str]) -> AccessSettings:
     """The settings with further trusted proxies. Errors: AccessError for what is no address and no network."""
     try:
         more = tuple(network(one) for one in proxies)

@@ -66,14 +66,14 @@ async def sign_in(request: Request) -> Response:
         return answer
     if authenticator.passwords.is_full(address):
         return _busy(request, then, name)
-    # Counted before it is looked at: many at once are as many.
+    # Counted before it is checked, so that parallel attempts count too.
     authenticator.attempts.failed(name, address, device, time.monotonic())
     found = await authenticator.passwords.run(address, authenticator.sessions.by_password, name, password, now, address)
     if found is None:
         await _refused(authenticator, now, name, {"address": address, "how": "password"})
         return _page(request, then, "refused", 401, name)
     _, cookie = found
-    await _end_the_old_one(request, now)
+    await _end_previous_session(request, now)
     authenticator.attempts.succeeded(name, address, device)
     answer = _signed_in(request, cookie, then)
     sealed = authenticator.signer.seal(f"device of {name}", {"id": device or secrets.token_hex(8)}, now + DEVICE)
@@ -82,15 +82,15 @@ async def sign_in(request: Request) -> Response:
 
 
 async def sign_out(request: Request) -> Response:
-    await _end_the_old_one(request, datetime.now(UTC))
+    await _end_previous_session(request, datetime.now(UTC))
     answer = RedirectResponse("/sign-in", 303)
     name = cookie_name(COOKIE, _tls(request))
     answer.delete_cookie(name, path="/", secure=_tls(request), httponly=True, samesite="lax")
     return answer
 
 
-async def _end_the_old_one(request: Request, now: datetime) -> None:
-    """The session that this browser had: it is about to forget its cookie."""
+async def _end_previous_session(request: Request, now: datetime) -> None:
+    """Ends the browser's earlier session, whose cookie is about to be replaced."""
     if before := session_cookie(request.headers, _tls(request)):
         await asyncio.to_thread(_authenticator(request).sessions.end, before, now)
 
@@ -133,14 +133,14 @@ async def from_provider(request: Request) -> Response:
         await _refused(authenticator, now, error.where, {"address": address, "how": "oidc"})
         answer: Response = _page(request, "/", "provider", 403)
     else:
-        await _end_the_old_one(request, now)
+        await _end_previous_session(request, now)
         answer = _signed_in(request, cookie, note["next"])
     answer.delete_cookie(FLOW_COOKIE, path="/sign-in")
     return answer
 
 
 def local_path(text: str) -> str:
-    """A path of ours to go on to; `/` for anything that a browser might take for another host."""
+    """A path on this server to continue at; `/` for anything that a browser might take for another host."""
     local = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() and "\\" not in text
     return text if local else "/"
 
@@ -196,21 +196,21 @@ def _busy(request: Request, then: str, name: str = "") -> Response:
 
 
 async def _refused(authenticator: Authenticator, now: datetime, who: str, inputs: Mapping[str, Any]) -> None:
-    """Nothing was changed by it: it goes to the audit by itself."""
+    """Records a refused sign-in in the audit; there is no change of the access store to record it with."""
     await asyncio.to_thread(
         audit.record, authenticator.access.warehouse, now, "nobody", "access.refused", who, "", inputs
     )
 
 
-def _page(request: Request, then: str, said: str = "", status: int = 200, name: str = "") -> Response:
-    authenticator, say = _authenticator(request), words(request.headers.get("accept-language", ""))
-    message = f'<p role="alert" class="gl-sign-in-said">{escape(say[said])}</p>' if said else ""
+def _page(request: Request, then: str, message_key: str = "", status: int = 200, name: str = "") -> Response:
+    authenticator, texts = _authenticator(request), words(request.headers.get("accept-language", ""))
+    message = f'<p role="alert" class="gl-sign-in-said">{escape(texts[message_key])}</p>' if message_key else ""
     local = _FORM.format(
-        next=escape(then), name=escape(name), **{key: escape(say[key]) for key in ("user", "password", "enter")}
+        next=escape(then), name=escape(name), **{key: escape(texts[key]) for key in ("user", "password", "enter")}
     )
-    other = f'<p><a href="/sign-in/oidc?next={escape(then)}">{escape(say["single"])}</a></p>'
+    other = f'<p><a href="/sign-in/oidc?next={escape(then)}">{escape(texts["single"])}</a></p>'
     ways = (local if authenticator.settings.local_users else "") + (other if authenticator.provider is not None else "")
-    page = _PAGE.format(language=say["language"], title=escape(say["title"]), message=message, ways=ways)
+    page = _PAGE.format(language=texts["language"], title=escape(texts["title"]), message=message, ways=ways)
     return HTMLResponse(page, status)
 
 

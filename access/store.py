@@ -3,10 +3,9 @@
     sqlite:////var/lib/gpuledger/access.sqlite     one server
     postgresql://gpuledger@db.example.org/access   several servers; the password is in a file
 
-The analytics engine holds none of it, so that no statement can reach it there. The audit of what is done to it stays in
-the warehouse, with every other audit: an entry is committed here with the change that it tells of (`note`), in an
-outbox, and goes to the warehouse right after; what a kill or a warehouse that does not answer leaves behind goes with
-the next one.
+None of it is in the analytics engine, so that no SQL statement can reach it. Its audit is in the warehouse with all
+others: the entry is committed here together with the change (`note`), in an outbox, and sent to the warehouse right
+after. Entries that a kill or an unreachable warehouse leaves in the outbox are sent with the next one.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class Words(TypeDecorator[frozenset[str]]):
 
 
 _METADATA = MetaData()
-"""As the migrations make them (`schema_migrations` is made from here); keys and types are theirs to say."""
+"""The columns as the migrations create them, which also define keys and types; `schema_migrations` is created here."""
 people = Table(
     "people", _METADATA,
     Column("issuer", String), Column("subject", String),
@@ -145,13 +144,13 @@ _versions = Table(
 
 
 class AccessStore:
-    """A database of access data beside a warehouse, whose audit says what was done to it. Safe to use from threads."""
+    """A database of access data, whose changes are recorded in the warehouse's audit. Safe to use from threads."""
 
     def __init__(self, url: str, engine: Engine, warehouse: Store) -> None:
         self.url, self.warehouse = url, warehouse
         self._engine = engine
         self._postgres = engine.dialect.name == "postgresql"
-        # One connection is all of a database in memory: threads take turns on it.
+        # A database in memory lives in its only connection, so threads take turns on it.
         self._turns: contextlib.AbstractContextManager[Any] = (
             threading.RLock() if isinstance(engine.pool, StaticPool) else contextlib.nullcontext()
         )
@@ -159,14 +158,13 @@ class AccessStore:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection to ask. Errors: AccessStoreError, also in what is done with it."""
+        """A connection for queries. Errors: AccessStoreError, also for errors within the block."""
         with self._turns, self._errors(), self._reader.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction: all of it happens or nothing, and while it lasts nobody else writes. What it noted is in the
-        audit afterwards."""
+        """A transaction that excludes all other writers. Its notes are sent to the audit afterwards."""
         with self._transaction() as connection:
             yield connection
         self.send_notes()
@@ -182,8 +180,8 @@ class AccessStore:
                 yield connection
 
     def swap(self, statement: Update) -> bool:
-        """Runs one statement by itself, beside whoever writes; whether it changed a row. No lock of PostgreSQL outlives
-        it, so that a process which stands still between two statements keeps nobody waiting."""
+        """Runs one statement outside of the writers' transactions; True if it changed a row. It leaves no lock in
+        PostgreSQL, so a process that is paused afterwards blocks nobody."""
         if not self._postgres:
             with self._transaction() as connection:
                 return connection.execute(statement).rowcount > 0
@@ -191,7 +189,7 @@ class AccessStore:
             return connection.execute(statement).rowcount > 0
 
     def has(self, table: Table) -> bool:
-        """Whether its migration has run."""
+        """Whether the migration that creates the table has run."""
         with self.reading() as connection:
             return inspect(connection).has_table(table.name)
 
@@ -205,13 +203,13 @@ class AccessStore:
         reason: str = "",
         inputs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Notes for the audit, in the transaction that does it, what was done."""
+        """Puts an audit entry into the outbox, in the transaction that makes the change."""
         row = {"at": at, "actor": actor, "action": action, "object": what, "reason": reason}
-        kept = audit.as_json(inputs or {})
-        connection.execute(_outbox.insert().values(**row, inputs=kept, id=secrets.token_hex(16)))
+        values = {**row, "inputs": audit.as_json(inputs or {})}
+        connection.execute(_outbox.insert().values(**values, id=secrets.token_hex(16)))
 
     def send_notes(self) -> None:
-        """Sends the warehouse what is noted. What it does not take waits here and is sent with the next."""
+        """Sends the outbox to the warehouse; what that does not accept stays for the next time."""
         with self.reading() as connection:
             if connection.scalar(select(_outbox.c.id).limit(1)) is None:
                 return
@@ -229,7 +227,7 @@ class AccessStore:
                 connection.execute(_outbox.delete().where(_outbox.c.id == row["id"]))
 
     def key(self, name: str, now: datetime) -> bytes:
-        """The key of that name; made when it is first asked for, and the same for every server on this store."""
+        """The key of that name, created on first use; the same for all servers on this store."""
         wanted = select(keys.c.value).where(keys.c.name == name)
         with self.reading() as connection:
             found = connection.scalar(wanted)
@@ -264,7 +262,7 @@ class AccessStore:
 
 def connect(address: str, password_file: Path | None, warehouse: Store) -> AccessStore:
     """The access store at an address, with the schema in it. Errors: AccessStoreError."""
-    access = _at(address, password_file, warehouse)
+    access = _opened(address, password_file, warehouse)
     try:
         _migrate(access)
     except BaseException:
@@ -273,15 +271,15 @@ def connect(address: str, password_file: Path | None, warehouse: Store) -> Acces
     return access
 
 
-def unchanged(address: str, password_file: Path | None, warehouse: Store) -> AccessStore | None:
-    """The same as it is, without the schema's migrations; None: a file that is not there. Errors: AccessStoreError."""
+def connect_unmigrated(address: str, password_file: Path | None, warehouse: Store) -> AccessStore | None:
+    """The same without applying migrations; None: the file does not exist. Errors: AccessStoreError."""
     path = address.removeprefix("sqlite:///")
     if path != address and not Path(path).exists():
         return None
-    return _at(address, password_file, warehouse)
+    return _opened(address, password_file, warehouse)
 
 
-def _at(address: str, password_file: Path | None, warehouse: Store) -> AccessStore:
+def _opened(address: str, password_file: Path | None, warehouse: Store) -> AccessStore:
     try:
         url = make_url(address)
     except ArgumentError as error:

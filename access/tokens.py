@@ -17,21 +17,21 @@ from access.people import (
     Kind,
     Person,
     UnknownPersonError,
-    find,
+    find_person,
     inputs,
-    made,
+    new_person,
     person_at,
     person_of,
     write_new,
 )
 from access.principal import SERVICE, Principal
-from access.roles import AccessError, Action, Role, Scope, covers, meet, roles_of, scopes_of
+from access.roles import AccessError, Action, Role, Scope, common_roles, covers, roles_of, scopes_of
 from access.secrets import digest, new_token, same
 from access.store import AccessStore
 
 LONGEST = timedelta(days=366)
 _tokens, _people = access_store.tokens, access_store.people
-_NOBODY = "0" * 64
+_NO_DIGEST = "0" * 64
 """No token's digest."""
 
 
@@ -54,8 +54,8 @@ class Token:
         return not self.revoked and now < self.expires_at and not self.owner.disabled
 
     def principal(self) -> Principal | None:
-        """Who asks with it: its owner as they are now, cut to what it was made for. None: that is nothing."""
-        roles, owner = meet(self.roles, self.owner.roles), self.owner.principal()
+        """The caller that it stands for: its owner's current rights, limited to the token's. None: none are left."""
+        roles, owner = common_roles(self.roles, self.owner.roles), self.owner.principal()
         made_for = Principal(owner.name, self.roles, self.tenants)
         tenants = self.tenants if owner.sees_all else owner.tenants
         seen = tenants if made_for.sees_all else tenants & self.tenants
@@ -63,9 +63,9 @@ class Token:
             return None
         return replace(owner, roles=roles, tenants=seen, scopes=self.scopes, how="token")
 
-    def is_of(self, who: Principal) -> bool:
-        """Whether it is theirs to see and to end. To a token, one that may more than it is not, although its owner is
-        the same: a tenant's token that an admin made in their own name does not reach the admin's others."""
+    def may_be_managed_by(self, who: Principal) -> bool:
+        """Whether the caller may see and revoke it. A caller with a token cannot manage tokens with more rights, even
+        of the same owner: a tenant's token that an admin made for themselves does not reach the admin's others."""
         no_more = covers(who.roles, self.roles) and (who.sees_all or self.tenants <= who.tenants)
         return Role.admin in who.roles or (self.owner.id == who.id and (no_more or who.how != "token"))
 
@@ -89,18 +89,20 @@ def create_token(
     _check(maker, wanted, seen, asked, name, lasts)
     public, text = new_token()
     with access.writing() as connection:
-        whose, is_new = _owner(connection, maker, now, name, owner, issuer, wanted, seen)
-        if not covers(whose.roles, wanted) or not all(whose.principal().sees(tenant) for tenant in seen):
-            may = f"may {', '.join(sorted(whose.roles))} {' '.join(sorted(whose.tenants))}".strip()
-            raise AccessError(f"token for {whose.label}", f"would have more rights than its owner, who {may}",
+        person, is_new = _owner(connection, maker, now, name, owner, issuer, wanted, seen)
+        if not covers(person.roles, wanted) or not all(person.principal().sees(tenant) for tenant in seen):
+            may = f"may {', '.join(sorted(person.roles))} {' '.join(sorted(person.tenants))}".strip()
+            raise AccessError(f"token for {person.label}", f"would have more rights than its owner, who {may}",
                               "Leave out what is too much, or: gpuledger users set")  # fmt: skip
-        token = Token(public, name, whose, wanted, seen, asked, now, maker.actor, now + lasts, False)
-        kept = {name: value for name, value in vars(token).items() if name != "owner"}
+        token = Token(public, name, person, wanted, seen, asked, now, maker.actor, now + lasts, False)
+        columns = {name: value for name, value in vars(token).items() if name != "owner"}
         connection.execute(
-            _tokens.insert().values(**kept, digest=digest(text), issuer=whose.issuer, subject=whose.subject)
+            _tokens.insert().values(**columns, digest=digest(text), issuer=person.issuer, subject=person.subject)
         )
         if is_new:
-            access.note(connection, now, maker.actor, "user.add", whose.label, f"owns the token {name}", inputs(whose))
+            access.note(
+                connection, now, maker.actor, "user.add", person.label, f"owns the token {name}", inputs(person)
+            )
         access.note(connection, now, maker.actor, "token.create", public, name, _inputs(token))
     return token, text
 
@@ -110,7 +112,7 @@ def list_tokens(access: AccessStore, who: Principal | None = None) -> list[Token
     with access.reading() as connection:
         rows = connection.execute(_with_owner().order_by(_tokens.c.created_at.desc(), _tokens.c.id)).mappings().all()
     found = [_token(row) for row in rows]
-    return [one for one in found if who is None or one.is_of(who)]
+    return [one for one in found if who is None or one.may_be_managed_by(who)]
 
 
 def revoke_token(access: AccessStore, who: Principal, now: datetime, token_id: str, reason: str = "") -> Token:
@@ -118,7 +120,7 @@ def revoke_token(access: AccessStore, who: Principal, now: datetime, token_id: s
     with access.writing() as connection:
         row = connection.execute(_BY_ID, {"public": token_id}).mappings().first()
         token = _token(row) if row is not None else None
-        if token is None or not token.is_of(who):
+        if token is None or not token.may_be_managed_by(who):
             raise AccessError(f"token {token_id!r}", "is not one of yours", "See: gpuledger tokens list")
         if token.revoked:
             return token
@@ -134,7 +136,7 @@ def token_of(access: AccessStore, text: str, now: datetime) -> Token | None:
     public = parts[1] if len(parts) == 3 else ""
     with access.reading() as connection:
         row = connection.execute(_BY_ID, {"public": public}).mappings().first()
-    if not same(row["digest"] if row is not None else _NOBODY, digest(text)) or row is None:
+    if not same(row["digest"] if row is not None else _NO_DIGEST, digest(text)) or row is None:
         return None
     token = _token(row)
     return token if token.usable(now) else None
@@ -156,12 +158,12 @@ def _owner(
         # Whoever opened the store, or came where no sign-in is needed, is nobody whom we know.
         owner, issuer = name, SERVICE
     try:
-        found = itself or find(connection, owner, issuer)
+        found = itself or find_person(connection, owner, issuer)
     except UnknownPersonError:
         if issuer not in ("", SERVICE):
             raise
         maker.require(Action.manage_access)
-        person = made(maker.actor, now, owner, roles, tenants, Kind.service)
+        person = new_person(maker.actor, now, owner, roles, tenants, Kind.service)
         write_new(connection, person)
         return person, True
     if found.id != maker.id:

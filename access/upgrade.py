@@ -1,9 +1,9 @@
 """Moves access data that earlier versions kept in the warehouse: copied into the access store in one transaction, then
 dropped from the warehouse.
 
-A kill does no harm: before the commit nothing is copied; after it, the tables are known by their UUID as copied, and
-only dropped. Names on old tokens and saved queries become people: the local user of that name, else a service account
-with the rights of that name's tokens.
+A kill does no harm: before the commit, nothing is copied; after it, the copied tables are known by their UUID and only
+dropped. The owners of old tokens and saved queries, which were plain names, become people: the local user of that name,
+else a service account with the rights of that name's tokens.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from warehouse.store import MOVED_OUT, identifier, read_sql, split_statements
 log = logging.getLogger(__name__)
 ACTOR = "upgrade"
 RENAMED_COLUMNS = "0003_renamed_columns"
-"""The migration that brings saved queries to the names that columns have now; for those that are copied, too."""
+"""The migration that renames columns in saved queries; applied to copied ones too."""
 
 
-def take_over(access: AccessStore, now: datetime) -> None:
+def move_from_warehouse(access: AccessStore, now: datetime) -> None:
     """Copies and drops old tables, if there are any."""
     listed = read_sql(__file__, "old_tables")
     if not access.warehouse.rows(listed, {"names": list(MOVED_OUT)}):

@@ -48,7 +48,7 @@ class Caller:
 
         Whoever asks it gives out what `principal.sees` alone.
         """
-        with self.stores.lend_whole() as store:
+        with self.stores.unscoped() as store:
             yield store
 
     @contextlib.contextmanager
@@ -75,7 +75,7 @@ class Asks:
         principal.require(self.action)
         refuse_unknown(request)
         stores: Stores = request.app.state.stores
-        with stores.lend(principal) as store:
+        with stores.scoped_to(principal) as store:
             yield Caller(principal, store, datetime.now(UTC), stores, request.app.state.access)
 
 

@@ -29,7 +29,7 @@ def add_routes(server: FastAPI, stores: Stores, leads: Leads) -> None:
     def text(principal: Principal) -> Response:
         try:
             principal.require(Action.see_fleet)
-            with stores.lend(principal) as store:
+            with stores.scoped_to(principal) as store:
                 return PlainTextResponse(
                     render([leader(leads), *families(store), *metrics.families(store)]), media_type=MEDIA_TYPE
                 )

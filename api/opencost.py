@@ -70,7 +70,7 @@ def add_routes(server: FastAPI, stores: Stores) -> None:
 
     def scoped(ask: Answer, params: dict[str, str]) -> tuple[int, dict[str, Any]]:
         current().require(Action.see)
-        with stores.lend(current()) as store:
+        with stores.scoped_to(current()) as store:
             return answer(ask, store, params, datetime.now(UTC))
 
     def route(ask: Answer) -> Callable[[Request], Any]:

@@ -79,7 +79,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     stores, health = Stores(store), Health(store)
     server = FastAPI(
         title=settings.title, version=settings.version or "0", openapi_url=None, docs_url=None, redoc_url=None,
-        lifespan=stores.kept,
+        lifespan=stores.lifespan,
     )  # fmt: skip
 
     @server.get("/healthz")
@@ -124,7 +124,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     server.add_middleware(CallbackDoor, pages=app)
     server.add_middleware(SqlDoor, engine=Engine(store, Limits()))
     server.add_middleware(
-        Gate, authenticator=authenticator, page_policy=functools.partial(page_policy, app), doors=action_of
+        Gate, authenticator=authenticator, page_policy=functools.partial(page_policy, app), action_of=action_of
     )
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
     if settings.access.trusted_proxies:

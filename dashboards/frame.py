@@ -107,7 +107,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
 
     def with_store(action: Action, answer: Callable[..., Any], *arguments: Any) -> Any:
         current().require(action)
-        with stores.lend(current()) as store:
+        with stores.scoped_to(current()) as store:
             return answer(store, *arguments)
 
     memory = Memory()

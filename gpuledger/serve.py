@@ -68,9 +68,9 @@ def access_settings(sign_in: Path | None, trusted_proxies: Sequence[str] | None 
 
     trusted_proxies: addresses and networks to trust in addition to the file's.   Errors: AccessError.
     """
-    from access.settings import AccessSettings, believing, load_access
+    from access.settings import AccessSettings, load_access, with_trusted_proxies
 
-    return believing(load_access(sign_in) if sign_in else AccessSettings(), trusted_proxies or ())
+    return with_trusted_proxies(load_access(sign_in) if sign_in else AccessSettings(), trusted_proxies or ())
 
 
 def dashboard(store: Store, listener: socket.socket, access: AccessSettings, leads: Leads = ALONE) -> FastAPI:

@@ -13,7 +13,7 @@ from datetime import datetime
 from sqlalchemy import Connection, select
 
 from access import store as access_store
-from access.people import find
+from access.people import find_person
 from access.principal import ForbiddenError, Principal
 from access.roles import Role
 from access.store import AccessStore
@@ -161,7 +161,7 @@ def _owner(connection: Connection, who: Principal, owner: str, issuer: str) -> t
     """Whose a new query is, and what they are called."""
     if _is_own(who, owner, issuer):
         return who.id, who.name
-    person = find(connection, owner, issuer)
+    person = find_person(connection, owner, issuer)
     return person.id, person.name
 
 

@@ -74,7 +74,7 @@ def tenant_report(store: Store, tenant: str, period: Period, now: datetime) -> R
         raise ReportError(
             title_of(period, zone, language("en")), "nothing of it is closed", "Close the books first: gpuledger close"
         )
-    with Stores(store).lend(owner) as scoped:
+    with Stores(store).scoped_to(owner) as scoped:
         whole = efficiency(scoped, period, ())
         projects = sorted(efficiency(scoped, period, ("project",)).rows, key=_dearest)[:RANKED]
         workloads = sorted(efficiency(scoped, period, ("project", "workload")).rows, key=_dearest)[:RANKED]

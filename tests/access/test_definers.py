@@ -34,19 +34,19 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_a_view_with_a_definer_is_found_before_it_shows_a_tenant_another_s_rows(store: Store) -> None:
-    with Stores(store).lend(VISION) as mine:
+    with Stores(store).scoped_to(VISION) as mine:
         assert mine.rows(TENANTS) == [{"tenant": "vision"}]
         for statement in OF_NOBODY:
             store.command(statement)
-        with Stores(store).lend(VISION) as another:
+        with Stores(store).scoped_to(VISION) as another:
             assert another.rows(TENANTS) == [{"tenant": "vision"}]
         store.command("ALTER TABLE v_charges MODIFY DEFINER = default SQL SECURITY DEFINER")
         # As it is why: the engine does not carry the setting into such a view.
         assert mine.rows(TENANTS) == [{"tenant": "speech"}, {"tenant": "vision"}]
-    with pytest.raises(StoreError, match=r"views with a definer .* v_charges"), Stores(store).lend(VISION):
+    with pytest.raises(StoreError, match=r"views with a definer .* v_charges"), Stores(store).scoped_to(VISION):
         pytest.fail("it was lent")
-    with Stores(store).lend(ANALYST) as whole:
+    with Stores(store).scoped_to(ANALYST) as whole:
         assert len(whole.rows(TENANTS)) == 2
     store.command("ALTER TABLE v_charges MODIFY SQL SECURITY INVOKER")
-    with Stores(store).lend(VISION) as mine:
+    with Stores(store).scoped_to(VISION) as mine:
         assert mine.rows(TENANTS) == [{"tenant": "vision"}]

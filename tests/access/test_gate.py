@@ -16,9 +16,9 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from access import gate
-from access.authenticator import Authenticator, brought
+from access.authenticator import Authenticator, token_in
 from access.current import current, current_access
-from access.gate import AGAIN_SECONDS, Gate, cookie_of, problem
+from access.gate import RECHECK_SECONDS, Gate, cookie_of, problem
 from access.principal import ANYBODY, Principal
 from access.roles import AccessError, Action, Role
 from access.settings import AccessSettings
@@ -41,10 +41,10 @@ class People:
         self.gone = False
 
     def by_token(self, headers: Any, now: datetime) -> Principal | None:
-        self.was_asked.append((brought(headers), now))
+        self.was_asked.append((token_in(headers), now))
         if self.failing:
             raise self.failing
-        if brought(headers) != "gpl_right":
+        if token_in(headers) != "gpl_right":
             raise AccessError("token", "unknown", "Make one")
         return ANALYST
 
@@ -54,7 +54,7 @@ class People:
             raise self.failing
         return ANALYST if cookie == "right" and not self.gone else None
 
-    def nobody_in_particular(self) -> Principal | None:
+    def without_sign_in(self) -> Principal | None:
         return None if self.settings.sign_in else ANYBODY
 
 
@@ -318,7 +318,7 @@ def basic(text: str) -> str:
     ],
 )
 def test_a_token_is_brought_in_one_of_three_ways(headers: dict[str, str], token: str) -> None:
-    assert brought(headers) == token
+    assert token_in(headers) == token
 
 
 class Lasting(Asked):
@@ -333,7 +333,7 @@ class Lasting(Asked):
             await send({**ASGI, "headers": []})
         self.people.gone = True
         try:
-            await asyncio.sleep(self.rounds * gate.AGAIN_SECONDS)
+            await asyncio.sleep(self.rounds * gate.RECHECK_SECONDS)
         except asyncio.CancelledError:
             self.was_cancelled = True
             raise
@@ -342,7 +342,7 @@ class Lasting(Asked):
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(gate, "RECHECK_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("often")
@@ -391,7 +391,7 @@ def test_what_needs_nobody_and_what_ends_a_session_itself_is_not_broken_off(sign
 
 
 def test_it_is_asked_again_as_often_as_the_documents_say() -> None:
-    assert AGAIN_SECONDS == 2
+    assert RECHECK_SECONDS == 2
 
 
 @pytest.mark.usefixtures("often")
@@ -407,5 +407,5 @@ def test_what_a_route_raises_goes_on_to_the_server() -> None:
 
 def test_nobody_is_at_hand_where_no_request_is_answered() -> None:
     nobody: Any = SimpleNamespace(settings=AccessSettings(sign_in=True))
-    assert Authenticator.nobody_in_particular(nobody) is None
-    assert Authenticator.nobody_in_particular(SimpleNamespace(settings=AccessSettings())) is ANYBODY  # type: ignore[arg-type]
+    assert Authenticator.without_sign_in(nobody) is None
+    assert Authenticator.without_sign_in(SimpleNamespace(settings=AccessSettings())) is ANYBODY  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from access.authenticator import Authenticator
 from access.people import Kind, add_person, change_person
 from access.principal import Principal
-from access.roles import MAY, SCOPE_OF, AccessError, Action, Role, Scope, covers, meet
+from access.roles import MAY, SCOPE_OF, AccessError, Action, Role, Scope, common_roles, covers
 from access.settings import AccessSettings, Oidc
 from access.store import _METADATA, AccessStore, connect
 from access.tokens import create_token, revoke_token
@@ -310,7 +310,7 @@ SETS = [frozenset(roles) for size in range(len(Role) + 1) for roles in itertools
 @pytest.mark.parametrize("one", SETS, ids=lambda roles: "+".join(sorted(roles)) or "none")
 def test_roles_that_meet_may_what_both_may_and_nothing_else(one: frozenset[Role]) -> None:
     for other in SETS:
-        both = meet(one, other)
+        both = common_roles(one, other)
         for action in Action:
             allowed = [any(action in MAY[role] for role in roles) for roles in (one, other, both)]
             assert allowed[2] == (allowed[0] and allowed[1]), (one, other, action)

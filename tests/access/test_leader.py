@@ -63,23 +63,23 @@ def test_one_leads_until_it_is_silent_for_a_lease(connected: Callable[[], Access
     gained: list[str] = []
     first.when_gained(lambda: gained.append("first"))
     second.when_gained(lambda: gained.append("second"))
-    first.look()
-    second.look()
+    first.renew()
+    second.renew()
     assert (first.leading(), second.leading()) == (True, False)
     for _ in range(20):  # it renews
         later(machines, LEASE / 4)
-        first.look()
-        second.look()
+        first.renew()
+        second.renew()
     assert (first.leading(), second.leading()) == (True, False)
     later(machines, LEASE * (1 - MARGIN))
-    second.look()
+    second.renew()
     assert (first.leading(), second.leading()) == (False, False), "it stops before others begin"
     with pytest.raises(NotLeadingError, match="does not lead any more"):
         check(first)
     later(machines, LEASE)
-    second.look()
+    second.renew()
     assert (first.leading(), second.leading()) == (False, True)
-    first.look()  # awake again
+    first.renew()  # awake again
     assert (first.leading(), second.leading()) == (False, True)
     assert gained == ["first", "second"]
 
@@ -87,13 +87,13 @@ def test_one_leads_until_it_is_silent_for_a_lease(connected: Callable[[], Access
 def test_a_server_that_ends_hands_over_at_once(connected: Callable[[], AccessStore]) -> None:
     machines = [Machine(connected(), 0.0), Machine(connected(), 0.0)]
     first, second = (one.leadership for one in machines)
-    first.look()
-    second.look()
+    first.renew()
+    second.renew()
     second.release()  # it has nothing to release
-    second.look()
+    second.renew()
     assert (first.leading(), second.leading()) == (True, False)
     first.release()
-    second.look()
+    second.renew()
     assert (first.leading(), second.leading()) == (False, True)
 
 
@@ -123,7 +123,7 @@ def test_in_drawn_histories_no_two_lead_at_once(connected: Callable[[], AccessSt
             elif dice.random() < 0.01:
                 machines[number].leadership.release()
             elif dice.random() < 0.8:
-                machines[number].leadership.look()
+                machines[number].leadership.renew()
         leading = [number for number, one in enumerate(machines) if one.leadership.leading()]
         assert len(leading) <= 1, f"seed {seed}: {leading} at {now}"
         if leading:

@@ -14,7 +14,7 @@ import pytest
 from access import scope
 from access.principal import Principal
 from access.roles import AccessError, Role
-from access.scope import FILTERS, OPEN, ScopedStore, Stores, table_filters
+from access.scope import FILTERS, UNSCOPED_TABLES, ScopedStore, Stores, table_filters
 from warehouse.errors import StoreError
 from warehouse.store import ServerStore, Store
 
@@ -78,7 +78,7 @@ def test_a_connection_is_lent_to_one_at_a_time_and_only_again_for_the_same_tenan
         who = dice.choice([ANALYST, of("a"), of("a"), of(str(dice.randrange(40)))])
         whole = dice.random() < 0.1
         tenants = None if whole or who is ANALYST else who.tenants
-        lease = stores.lend_whole() if whole else stores.lend(who)
+        lease = stores.unscoped() if whole else stores.scoped_to(who)
         found = cast("Connection", lease.__enter__())
         assert found.tenants == tenants
         assert found.number not in {one.number for _, one, _ in out} and found.number not in engine.closed
@@ -114,10 +114,10 @@ def test_a_connection_is_lent_to_one_at_a_time_and_only_again_for_the_same_tenan
             assert engine.closed == closed
 
     async def serve() -> None:
-        async with stores.kept():
+        async with stores.lifespan():
             go_on(True, 1500)
             for _ in range(7):
-                lease = stores.lend(of("a"))
+                lease = stores.scoped_to(of("a"))
                 out.append((lease, cast("Connection", lease.__enter__()), of("a").tenants))
                 if idle.get(of("a").tenants):
                     idle[of("a").tenants].pop()
@@ -132,7 +132,7 @@ def test_a_connection_is_lent_to_one_at_a_time_and_only_again_for_the_same_tenan
     asyncio.run(serve())
     assert sorted(engine.closed) == sorted(closed) == list(range(len(engine.made))), "each is closed, and once"
     for who in (ANALYST, of("a")):
-        with stores.lend(who):
+        with stores.scoped_to(who):
             assert len(engine.closed) == len(engine.made) - 1
         assert len(engine.closed) == len(engine.made), "nothing is kept any more"
 
@@ -143,7 +143,7 @@ def test_a_connection_that_cannot_be_made_a_tenants_is_closed(monkeypatch: pytes
 
     monkeypatch.setattr(scope, "ScopedStore", fails)
     engine = Engine()
-    with pytest.raises(KeyboardInterrupt), Stores(cast("Store", engine)).lend(of("a")):
+    with pytest.raises(KeyboardInterrupt), Stores(cast("Store", engine)).scoped_to(of("a")):
         pytest.fail("it was lent")
     assert engine.closed == [0]
 
@@ -210,7 +210,7 @@ def test_each_table_is_kept_to_the_tenants_and_no_name_can_be_quoted(tenants: tu
         "samples": FILTERS["samples"].replace("{tenants}", names),
         "events": FILTERS["events"].replace("{tenants}", names),
     }
-    assert {"close_runs", "devices"} <= OPEN
+    assert {"close_runs", "devices"} <= UNSCOPED_TABLES
 
 
 def test_views_with_a_definer_are_named_and_nothing_is_lent() -> None:

@@ -153,8 +153,8 @@ def test_no_page_callback_or_document_shows_a_tenant_anything_of_another(served_
             assert word not in text, (asked, word, text[:2000])
     own = [path for path in OPENCOST_PATHS if not path.endswith(("/compute", "/getConfigs"))]
     assert all(tenant in found[path] for path in own)
-    shown = [text for asked, text in found.items() if asked.startswith("callback") and tenant in text]
-    assert shown, "no page shows the tenant's own"
+    label_of = [text for asked, text in found.items() if asked.startswith("callback") and tenant in text]
+    assert label_of, "no page shows the tenant's own"
     with served_site.client("analyst") as client:
         everybodys = "".join(text for _, text in callbacks(client))
     assert all(other in everybodys for other in OTHERS)

@@ -32,7 +32,7 @@ def asked(client: httpx.Client, path: str) -> list[dict[str, Any]]:
 
 
 def tenants_store(site: Site, *tenants: str) -> Any:
-    return Stores(site.store).lend(Principal("somebody", frozenset({Role.tenant}), frozenset(tenants)))
+    return Stores(site.store).scoped_to(Principal("somebody", frozenset({Role.tenant}), frozenset(tenants)))
 
 
 @pytest.mark.parametrize("tenant", OWN)

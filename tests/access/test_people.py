@@ -19,16 +19,16 @@ from access.people import (
     add_person,
     change_person,
     checked_password,
-    find,
+    find_person,
+    has_password,
     list_people,
-    made,
+    new_person,
     person_at,
-    renew,
-    still_has,
+    update_from_provider,
 )
-from access.principal import ANYBODY, LOCAL, OPEN, SERVICE, Principal, shown
+from access.principal import ANYBODY, LOCAL, OPEN, SERVICE, Principal, label_of
 from access.roles import AccessError, Action, Role, Scope
-from access.sessions import LONGEST_NOTE, Sessions, Signer, _bytes, _text
+from access.sessions import LONGEST_NOTE, Sessions, Signer, _decoded, _encoded
 from access.settings import AccessSettings, Oidc
 from access.store import AccessStore, connect, keys, people, sessions, tokens
 from access.tokens import create_token, list_tokens, revoke_token, token_of
@@ -82,7 +82,7 @@ def test_whoever_is_added_stands_there_and_in_the_audit(house: House) -> None:
          {"kind": "service", "roles": ["analyst"], "tenants": [], "disabled": False}),
     ]  # fmt: skip
     with house.access.writing() as connection:
-        eve = renew(connection, ISSUER, "1", "eve", ANALYST, NONE, NOW)
+        eve = update_from_provider(connection, ISSUER, "1", "eve", ANALYST, NONE, NOW)
     for one in (ada, bot, eve):
         who = one.principal()
         assert (who.name, who.roles, who.tenants, who.id) == (one.name, one.roles, one.tenants, one.id)
@@ -145,10 +145,10 @@ def test_a_password_has_twelve_to_1024_characters(house: House, length: int, fit
 )
 def test_a_name_has_up_to_200_characters_that_can_be_printed(name: str, fits: bool) -> None:
     if fits:
-        assert made("root", NOW, name, ANALYST, NONE, Kind.local).name == name
+        assert new_person("root", NOW, name, ANALYST, NONE, Kind.local).name == name
         return
     with pytest.raises(AccessError, match="is not a valid name") as error:
-        made("root", NOW, name, ANALYST, NONE, Kind.local)
+        new_person("root", NOW, name, ANALYST, NONE, Kind.local)
     assert error.value.where == f"user {name[:50]!r}"
 
 
@@ -190,7 +190,7 @@ def test_people_are_listed_by_name_then_by_whose_they_are(house: House) -> None:
     who = [(ISSUER, "2", "ada"), (ISSUER, "1", "ada"), ("https://a.org", "9", "ada"), (ISSUER, "0", "bob")]
     with house.access.writing() as connection:
         for issuer, subject, name in who:
-            renew(connection, issuer, subject, name, ANALYST, NONE, NOW)
+            update_from_provider(connection, issuer, subject, name, ANALYST, NONE, NOW)
     add_person(house.access, "root", NOW, "ada", PASSWORD, ["admin"])
     listed = [one.id for one in list_people(house.access)]
     assert listed == [("https://a.org", "9"), (ISSUER, "1"), (ISSUER, "2"), (LOCAL, "ada"), (ISSUER, "0")]
@@ -200,7 +200,7 @@ def test_a_name_or_a_subject_means_one_person_or_it_is_asked_which(house: House)
     add_person(house.access, "root", NOW, "ada", PASSWORD, ["admin"])
     with house.access.writing() as connection:
         for issuer, subject, name in ((ISSUER, "1", "ada"), (ISSUER, "ada", "eve"), ("https://b.org", "7", "bob")):
-            renew(connection, issuer, subject, name, ANALYST, NONE, NOW)
+            update_from_provider(connection, issuer, subject, name, ANALYST, NONE, NOW)
     meant: dict[tuple[str, str], Any] = {
         ("ada", LOCAL): (LOCAL, "ada"), ("ada", ISSUER): (ISSUER, "ada"), ("1", ""): (ISSUER, "1"),
         ("eve", ""): (ISSUER, "ada"), ("bob", ""): ("https://b.org", "7"),
@@ -210,24 +210,24 @@ def test_a_name_or_a_subject_means_one_person_or_it_is_asked_which(house: House)
     with house.access.reading() as connection:
         for (name, issuer), who in meant.items():
             if who:
-                assert find(connection, name, issuer).id == who, (name, issuer)
+                assert find_person(connection, name, issuer).id == who, (name, issuer)
                 assert person_at(connection, who) is not None
             else:
                 with pytest.raises(UnknownPersonError, match="is not known"):
-                    find(connection, name, issuer)
+                    find_person(connection, name, issuer)
         with pytest.raises(AccessError, match=f"may be 1 of {ISSUER}, ada of {ISSUER}, ada of local"):
-            find(connection, "ada")
+            find_person(connection, "ada")
         assert person_at(connection, (LOCAL, "1")) is None
 
 
 def test_who_comes_back_from_the_provider_is_as_it_says_and_as_disabled_as_before(house: House) -> None:
     later = NOW + DAY
     with house.access.writing() as connection:
-        first = renew(connection, ISSUER, "1", "eve", VIEWER, frozenset({"vision"}), NOW)
+        first = update_from_provider(connection, ISSUER, "1", "eve", VIEWER, frozenset({"vision"}), NOW)
         assert (first.created_at, first.changed_at, first.changed_by, first.seen_at) == (NOW, NOW, "sign-in", NOW)
         assert (first.kind, first.disabled, first.tenants) == (Kind.sso, False, {"vision"})
         connection.execute(people.update().values(disabled=True))
-        again = renew(connection, ISSUER, "1", "Eve", ANALYST, NONE, later)
+        again = update_from_provider(connection, ISSUER, "1", "Eve", ANALYST, NONE, later)
     assert again == replace(first, name="Eve", roles=ANALYST, tenants=NONE, seen_at=later, disabled=True)
     assert list_people(house.access) == [again]
     with house.access.reading() as connection:
@@ -241,11 +241,11 @@ def test_a_password_that_was_right_still_is_if_nothing_changed(house: House) -> 
     assert right is not None
     person, hashed = right
     with house.access.writing() as connection:
-        assert still_has(connection, person, hashed)
-        assert not still_has(connection, person, hashed + "x")
-        assert not still_has(connection, replace(person, subject="bob"), hashed)
+        assert has_password(connection, person, hashed)
+        assert not has_password(connection, person, hashed + "x")
+        assert not has_password(connection, replace(person, subject="bob"), hashed)
         connection.execute(people.update().values(disabled=True))
-        assert not still_has(connection, person, hashed)
+        assert not has_password(connection, person, hashed)
 
 
 def test_a_name_that_nobody_has_takes_as_long_as_one_that_is_there(
@@ -266,9 +266,9 @@ def test_a_name_that_nobody_has_takes_as_long_as_one_that_is_there(
 
 @pytest.mark.parametrize("stored", ["", "md5$1$2$3$4$5", "scrypt$16$8$1$AAAA", "scrypt$16$8$1$AAAA$AAAA$AAAA"])
 def test_nothing_fits_what_is_no_hash(stored: str) -> None:
-    from access.secrets import fits
+    from access.secrets import matches
 
-    assert not fits("", stored)
+    assert not matches("", stored)
 
 
 NOTES: list[dict[str, Any]] = [{}, {"id": "x"}, {"state": "ü", "n": 7, "deep": {"a": [1, 2]}}]
@@ -289,7 +289,7 @@ def test_a_note_opens_for_its_purpose_until_its_end_and_for_nobody_who_changed_i
         touched = sealed[:place] + other + sealed[place + 1 :]
         last = place in (len(content) - 1, len(sealed) - 1)
         assert signer.open("oidc", touched, NOW) is None or (last and _same(touched, sealed)), place
-    assert b" " not in _bytes(content).replace(b" \xc3", b""), "as short as it can be: browsers keep 4,096 bytes"
+    assert b" " not in _decoded(content).replace(b" \xc3", b""), "as short as it can be: browsers keep 4,096 bytes"
     for wrong in ("", ".", content, f"{content}.", f".{mark}", f"{content}.{mark}A", f"{content}.{mark}.x", "ü.ü",
                   "a.b", f"{content[:-1]}.{mark}", f"{content}!.{mark}"):  # fmt: skip
         assert signer.open("oidc", wrong, NOW) is None, wrong
@@ -297,7 +297,7 @@ def test_a_note_opens_for_its_purpose_until_its_end_and_for_nobody_who_changed_i
 
 def _same(one: str, other: str) -> bool:
     """A last letter has bits that count for nothing."""
-    return [_bytes(part) for part in one.split(".")] == [_bytes(part) for part in other.split(".")]
+    return [_decoded(part) for part in one.split(".")] == [_decoded(part) for part in other.split(".")]
 
 
 def test_a_note_that_no_browser_would_keep_is_not_read() -> None:
@@ -315,8 +315,8 @@ def test_any_bytes_are_text_of_a_cookie_and_back() -> None:
     print("seed", seed)
     for size in range(60):
         content = dice.randbytes(size)
-        assert _bytes(_text(content)) == content
-        assert not set(_text(content)) & set("+/=")
+        assert _decoded(_encoded(content)) == content
+        assert not set(_encoded(content)) & set("+/=")
 
 
 def test_a_session_lives_until_its_end_and_is_deleted_by_the_next_one(house: House) -> None:
@@ -425,7 +425,7 @@ def test_who_comes_from_the_provider_gets_in_with_what_they_may_now(
      (ISSUER, "1", "eve", f"eve ({ISSUER}#1)")],
 )  # fmt: skip
 def test_the_audit_says_whose_a_name_is(issuer: str, subject: str, name: str, label: str) -> None:
-    assert shown(issuer, subject, name) == label
+    assert label_of(issuer, subject, name) == label
     who = Principal(name, ANALYST, issuer=issuer, subject=subject)
     assert (who.actor, who.id) == (label, (issuer, subject or name))
 

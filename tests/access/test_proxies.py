@@ -15,7 +15,7 @@ import pytest
 from access.opening import open_access
 from access.people import add_person
 from access.roles import AccessError
-from access.settings import AccessSettings, believing, load_access
+from access.settings import AccessSettings, load_access, with_trusted_proxies
 from billing.audit import history
 from tests.dashboards.site import NOW, PASSWORD, Site, serving
 from tests.stores import fresh_store
@@ -161,10 +161,10 @@ def test_a_browser_that_its_owner_used_before_is_let_in_from_an_address_of_guess
 def test_settings_name_addresses_and_networks_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "sign-in.yaml"
     path.write_text("trusted_proxies: [10.0.0.0/8, '::1']\n")
-    assert believing(load_access(path), ["192.0.2.1"]).trusted_proxies == ("10.0.0.0/8", "::1", "192.0.2.1")
+    assert with_trusted_proxies(load_access(path), ["192.0.2.1"]).trusted_proxies == ("10.0.0.0/8", "::1", "192.0.2.1")
     for wrong in ("*", "proxy.example.org", "10.0.0.1/8", ""):
         path.write_text(f"trusted_proxies: ['{wrong}']\n")
         with pytest.raises(AccessError, match="neither an address nor a network"):
             load_access(path)
         with pytest.raises(AccessError, match="neither an address nor a network"):
-            believing(AccessSettings(), [wrong])
+            with_trusted_proxies(AccessSettings(), [wrong])

@@ -29,8 +29,10 @@ c1 a-named  w-n     vision guests GPU-a
 """
 """cluster, allocation, workload, who pays, as whom it was told (-: not), device."""
 MINE, HELD, PAID, RUN = (getattr(scope, f"_{name}") for name in ("MINE", "HELD", "PAID", "RUN"))
-OTHERS, RUN_BY_OTHERS, TOLD_AS = (getattr(scope, f"_{name}") for name in ("OTHERS", "RUN_BY_OTHERS", "TOLD_AS"))
-NOT_OTHERS, TOLD_AS_MINE, ALL = (getattr(scope, f"_{name}") for name in ("NOT_OTHERS", "TOLD_AS_MINE", "ALL"))
+OTHERS, RUN_BY_OTHERS, REPORTED_TENANT = (
+    getattr(scope, f"_{name}") for name in ("OTHERS", "RUN_BY_OTHERS", "REPORTED_TENANT")
+)
+NOT_OTHERS, REPORTED_AS_MINE, ALL = (getattr(scope, f"_{name}") for name in ("NOT_OTHERS", "REPORTED_AS_MINE", "ALL"))
 EVERYTHING = "1"
 
 COLUMNS = {
@@ -135,9 +137,9 @@ HALVES: dict[str, list[tuple[str, str]]] = {
     "alert_transitions": HALVES_OF_ALERTS,
     "alert_evidence": HALVES_OF_ALERTS,
     "interference_samples": [
-        (f"{TOLD_AS_MINE} AND ", ""),
+        (f"{REPORTED_AS_MINE} AND ", ""),
         (f"({MINE} OR ", "("),
-        (f" OR tenant IN (SELECT {TOLD_AS} FROM allocations WHERE {MINE})", ""),
+        (f" OR tenant IN (SELECT {REPORTED_TENANT} FROM allocations WHERE {MINE})", ""),
         (f"(cluster, workload_id) IN ({RUN}) OR ", ""),
         (f" OR (cluster, workload_id) NOT IN ({RUN_BY_OTHERS})", ""),
         (f"(cluster, workload_id) IN ({RUN}) OR", f"workload_id IN ({RUN.replace('cluster, ', '')}) OR"),
@@ -146,11 +148,11 @@ HALVES: dict[str, list[tuple[str, str]]] = {
         (ALL, "allocations"),
     ],
     "slo_points": [
-        (f"{TOLD_AS_MINE} AND ", ""),
-        (f" AND tenant NOT IN (SELECT {TOLD_AS} FROM {ALL} WHERE NOT ({MINE}))", ""),
-        (f" OR tenant IN (SELECT {TOLD_AS} FROM allocations WHERE {MINE})", ""),
-        (f"SELECT {TOLD_AS} FROM {ALL}", f"SELECT reported_tenant FROM {ALL}"),
-        (f"SELECT {TOLD_AS} FROM {ALL}", f"SELECT tenant FROM {ALL}"),
+        (f"{REPORTED_AS_MINE} AND ", ""),
+        (f" AND tenant NOT IN (SELECT {REPORTED_TENANT} FROM {ALL} WHERE NOT ({MINE}))", ""),
+        (f" OR tenant IN (SELECT {REPORTED_TENANT} FROM allocations WHERE {MINE})", ""),
+        (f"SELECT {REPORTED_TENANT} FROM {ALL}", f"SELECT reported_tenant FROM {ALL}"),
+        (f"SELECT {REPORTED_TENANT} FROM {ALL}", f"SELECT tenant FROM {ALL}"),
         (f" WHERE NOT ({MINE})", ""),
         (ALL, "allocations"),
     ],
@@ -191,7 +193,7 @@ def _insert(store: Store, table: str, columns: tuple[str, ...], rows: Iterable[s
 
 def seen(store: Store, table: str) -> set[str]:
     who = Principal("vera", frozenset({Role.tenant}), frozenset({"vision", "fresh"}))
-    with Stores(store).lend(who) as own:
+    with Stores(store).scoped_to(who) as own:
         rows = own.rows(f"SELECT {', '.join(COLUMNS[table])} FROM {table}")
     return {" ".join(str(value) or "-" for value in row.values()) for row in rows}
 
@@ -227,17 +229,17 @@ def test_there_is_a_rule_for_each_table_of_this_database_that_holds_rows_and_for
     known = house.rows("SELECT name, engine, database = currentDatabase() AS here FROM system.tables")
     tables = {row["name"] for row in known if row["here"] and "View" not in row["engine"]}
     found = dict(re.findall(r"'(\w+)': '((?:[^'\\]|\\.)*)'", text))
-    assert found.keys() == tables - scope.OPEN
+    assert found.keys() == tables - scope.UNSCOPED_TABLES
     assert {"quarantine", "schema_migrations"} <= {name for name, rule in found.items() if rule == "0"}
     columns = house.rows("SELECT table FROM system.columns WHERE name = 'tenant' AND database = currentDatabase()")
     assert {name for name, rule in found.items() if rule.startswith("tenant IN")} == (
-        {row["table"] for row in columns} - scope.OPEN - FILTERS.keys()
+        {row["table"] for row in columns} - scope.UNSCOPED_TABLES - FILTERS.keys()
     ) & tables
 
 
 def test_a_table_without_a_rule_is_kept_by_its_tenant_and_one_without_a_tenant_is_shut(house: Store) -> None:
     who = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
-    with Stores(house).lend(who) as own:
+    with Stores(house).scoped_to(who) as own:
         assert own.value("SELECT count() AS n FROM quarantine") == 0
         assert {row["tenant"] for row in own.rows("SELECT DISTINCT tenant FROM allocations")} == {"vision"}
     assert house.value("SELECT count() AS n FROM quarantine") == 1

@@ -14,9 +14,9 @@ from sqlalchemy import make_url
 
 from access import opening
 from access import store as access_store
-from access.opening import PASSWORD_FILE_VARIABLE, VARIABLE, _usual, open_access
+from access.opening import PASSWORD_FILE_VARIABLE, VARIABLE, _default_address, open_access
 from access.roles import AccessError, Role
-from access.settings import AccessSettings, Oidc, believing, load_access
+from access.settings import AccessSettings, Oidc, load_access, with_trusted_proxies
 from access.store import AccessStoreError, connect
 from tests.conftest import REPO
 from warehouse.store import EmbeddedStore, Store
@@ -175,12 +175,12 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
 
 def test_more_proxies_come_after_those_of_the_file() -> None:
     configured = AccessSettings(trusted_proxies=("10.0.0.1",), session=timedelta(hours=1))
-    assert believing(configured, ["::1", "10.0.0.0/8"]) == replace(
+    assert with_trusted_proxies(configured, ["::1", "10.0.0.0/8"]) == replace(
         configured, trusted_proxies=("10.0.0.1", "::1", "10.0.0.0/8")
     )
-    assert believing(configured, []) == configured
+    assert with_trusted_proxies(configured, []) == configured
     with pytest.raises(AccessError, match="--trusted-proxy: 'x' is neither an address nor a network"):
-        believing(configured, ["10.0.0.1", "x"])
+        with_trusted_proxies(configured, ["10.0.0.1", "x"])
 
 
 GROUPS = Oidc(
@@ -230,10 +230,10 @@ def test_each_ledger_on_a_server_has_an_access_store_of_its_own_name(
     name: str,
 ) -> None:
     monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}:/other")
-    assert _usual(store_at(url, database)) == f"sqlite:///{tmp_path}/access-{name}.sqlite"
+    assert _default_address(store_at(url, database)) == f"sqlite:///{tmp_path}/access-{name}.sqlite"
     monkeypatch.delenv("STATE_DIRECTORY")
     monkeypatch.setenv("HOME", "/home/x")
-    assert _usual(store_at(url, database)) == f"sqlite:////home/x/.local/share/gpuledger/access-{name}.sqlite"
+    assert _default_address(store_at(url, database)) == f"sqlite:////home/x/.local/share/gpuledger/access-{name}.sqlite"
     said = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert len(said) == 2
     assert f"access-{name}.sqlite" in said[0] and f"set {VARIABLE}=postgresql://" in said[0]
@@ -241,9 +241,9 @@ def test_each_ledger_on_a_server_has_an_access_store_of_its_own_name(
 
 def test_an_embedded_ledger_has_its_own_beside_it_and_one_in_memory_none(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    assert _usual(store_at(f"chdb://{tmp_path}", embedded=True)) == f"sqlite:///{tmp_path}/access.sqlite"
+    assert _default_address(store_at(f"chdb://{tmp_path}", embedded=True)) == f"sqlite:///{tmp_path}/access.sqlite"
     assert tmp_path.stat().st_mode & 0o777 == 0o700
-    assert _usual(store_at("chdb://memory", embedded=True)) == "sqlite://"
+    assert _default_address(store_at("chdb://memory", embedded=True)) == "sqlite://"
 
 
 class Opened:
@@ -265,7 +265,7 @@ def test_where_it_is_says_the_environment_then_the_file_then_the_warehouse(
 ) -> None:
     taken: list[Any] = []
     monkeypatch.setattr(opening, "connect", Opened)
-    monkeypatch.setattr(opening, "take_over", lambda access, now: taken.append((access, now.tzinfo)))
+    monkeypatch.setattr(opening, "move_from_warehouse", lambda access, now: taken.append((access, now.tzinfo)))
     for name in (VARIABLE, PASSWORD_FILE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     warehouse = store_at(f"chdb://{tmp_path}", embedded=True)
@@ -297,7 +297,7 @@ def test_an_access_store_that_cannot_be_brought_up_to_date_is_closed(monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(opening, "connect", connected)
-    monkeypatch.setattr(opening, "take_over", fails)
+    monkeypatch.setattr(opening, "move_from_warehouse", fails)
     with pytest.raises(KeyboardInterrupt):
         open_access(store_at("chdb://memory", embedded=True))
     assert made[0].done == ["closed"]

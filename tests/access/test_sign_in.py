@@ -168,7 +168,7 @@ def test_a_guess_at_a_password_costs_what_owasp_asks_for(monkeypatch: pytest.Mon
     stored = secrets.hash_password(PASSWORD)
     _, n, r, p, salt, _ = stored.split("$")
     assert (int(n), int(r), int(p)) in {(1 << 17, 8, 1), (1 << 16, 8, 2), (1 << 15, 8, 3)}
-    assert secrets.fits(PASSWORD, stored)
+    assert secrets.matches(PASSWORD, stored)
     assert secrets.hash_password(PASSWORD).split("$")[4] != salt
 
 
@@ -176,8 +176,8 @@ def test_a_password_that_a_version_before_stored_fits() -> None:
     """Of RFC 7914's second vector the first 32 bytes."""
     key = "fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b373162"
     salt, kept = (base64.b64encode(part).decode() for part in (b"NaCl", bytes.fromhex(key)))
-    assert secrets.fits("password", f"scrypt$1024$8$16${salt}${kept}")
-    assert not secrets.fits("passwort", f"scrypt$1024$8$16${salt}${kept}")
+    assert secrets.matches("password", f"scrypt$1024$8$16${salt}${kept}")
+    assert not secrets.matches("passwort", f"scrypt$1024$8$16${salt}${kept}")
     *_, made = secrets.hash_password(PASSWORD).split("$")
     assert len(base64.b64decode(made)) == 32
 

@@ -25,8 +25,8 @@ from sqlalchemy import inspect, make_url, select
 
 from access import store as access_store
 from access.current import current_access
-from access.opening import FILE, PASSWORD_FILE_VARIABLE, VARIABLE, _usual, open_access
-from access.people import Kind, add_person, list_people, made, write_new
+from access.opening import FILE, PASSWORD_FILE_VARIABLE, VARIABLE, _default_address, open_access
+from access.people import Kind, add_person, list_people, new_person, write_new
 from access.roles import AccessError, roles_of
 from access.settings import AccessSettings, load_access
 from access.store import AccessStore, AccessStoreError, connect, keys
@@ -64,7 +64,7 @@ def opener(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Iter
 def test_two_servers_see_the_same_and_have_the_same_key(opener: Opener) -> None:
     one, other = opener(), opener()
     with one.writing() as connection:
-        write_new(connection, made("test", NOW, "ada", ANALYST, frozenset({"ü", "a b"}), Kind.local))
+        write_new(connection, new_person("test", NOW, "ada", ANALYST, frozenset({"ü", "a b"}), Kind.local))
     (ada,) = list_people(other)
     assert (ada.name, ada.roles, ada.tenants, ada.created_at, ada.seen_at) == ("ada", ANALYST, {"ü", "a b"}, NOW, None)
     assert one.key("notes", NOW) == other.key("notes", NOW) != other.key("others", NOW)
@@ -73,7 +73,7 @@ def test_two_servers_see_the_same_and_have_the_same_key(opener: Opener) -> None:
 def test_a_transaction_that_fails_leaves_nothing(opener: Opener) -> None:
     access = opener()
     with pytest.raises(ZeroDivisionError), access.writing() as connection:
-        write_new(connection, made("test", NOW, "ada", ANALYST, frozenset(), Kind.local))
+        write_new(connection, new_person("test", NOW, "ada", ANALYST, frozenset(), Kind.local))
         raise ZeroDivisionError
     assert list_people(access) == []
 
@@ -229,7 +229,7 @@ def test_an_embedded_store_has_it_in_its_folder_and_one_in_memory_in_memory(stor
     with connect("sqlite://", None, store) as access:
         add_person(access, "test", NOW, "robot", "", ["analyst"], kind=Kind.service)
         assert [one.name for one in list_people(access)] == ["robot"]
-    assert _usual(memory) == "sqlite://"
+    assert _default_address(memory) == "sqlite://"
 
 
 def test_a_clickhouse_store_has_it_in_this_machine_s_state_and_says_so(
@@ -237,7 +237,8 @@ def test_a_clickhouse_store_has_it_in_this_machine_s_state_and_says_so(
 ) -> None:
     monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}:/other")
     found = {
-        _usual(Store(f"clickhouse://u@{host}/db", None, name)) for host, name in (("a", "x"), ("a", "y"), ("b", "x"))
+        _default_address(Store(f"clickhouse://u@{host}/db", None, name))
+        for host, name in (("a", "x"), ("a", "y"), ("b", "x"))
     }
     assert len(found) == 3, "each ledger has its own"
     assert all(one.startswith(f"sqlite:///{tmp_path}/access-") for one in found)
@@ -420,7 +421,7 @@ def test_who_reads_does_not_wait_for_who_writes(opener: Opener) -> None:
 def test_somebody_is_of_a_kind_that_there_is(opener: Opener) -> None:
     access = opener()
     for number, kind in enumerate([*Kind, "robot"]):
-        person = {**vars(made("test", NOW, f"n{number}", ANALYST, frozenset(), Kind.local)), "kind": str(kind)}
+        person = {**vars(new_person("test", NOW, f"n{number}", ANALYST, frozenset(), Kind.local)), "kind": str(kind)}
         is_refused = kind not in set(Kind)
         with pytest.raises(AccessStoreError) if is_refused else ExitStack(), access.writing() as connection:
             connection.execute(access_store.people.insert().values(**person, password=""))

@@ -16,7 +16,7 @@ from access import store
 from access.people import Kind, add_person
 from access.principal import ANYBODY
 from access.store import AccessStore, AccessStoreError, connect
-from access.upgrade import take_over
+from access.upgrade import move_from_warehouse
 from warehouse.store import MOVED_OUT, Store
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
@@ -151,7 +151,7 @@ def test_all_of_it_is_copied_once_and_dropped(notes: list[tuple[Any, ...]], capl
         caplog.clear()
         warehouse = Warehouse(dict(tables))
         with opened(warehouse) as access:
-            take_over(access, NOW)
+            move_from_warehouse(access, NOW)
             for name, rows in reckoned(tables).items():
                 assert alike(all_of(access, store._METADATA.tables[name]), rows), (name, tables)
             sources = [{"source": f"{name} 0", "name": name, "copied_at": NOW} for name in sorted(tables)]
@@ -162,7 +162,7 @@ def test_all_of_it_is_copied_once_and_dropped(notes: list[tuple[Any, ...]], capl
             assert [one.levelno for one in caplog.records] == ([logging.WARNING] if any(counts.values()) else [])
             assert access.url in caplog.text or not any(counts.values())
             assert (sorted(warehouse.asked), warehouse.dropped) == (sorted(tables), list(MOVED_OUT))
-            take_over(access, NOW)
+            move_from_warehouse(access, NOW)
             assert (len(warehouse.asked), len(warehouse.dropped)) == (3, 3), "nothing is there any more"
 
 
@@ -170,10 +170,10 @@ def test_what_was_copied_and_not_dropped_is_dropped_and_not_copied_again(notes: 
     for tables in cases():
         warehouse = Warehouse(dict(tables))
         with opened(warehouse) as access:
-            take_over(access, NOW)
+            move_from_warehouse(access, NOW)
             said, before = list(notes), all_of(access, store.people)
             warehouse.tables = {name: tables[name] for name in ("access_users", "saved_queries")}
-            take_over(access, NOW + timedelta(days=1))
+            move_from_warehouse(access, NOW + timedelta(days=1))
             assert all_of(access, store.people) == before
             assert len(all_of(access, store.copied)) == 3
             assert (notes, len(warehouse.asked), warehouse.tables) == (said, 3, {})
@@ -192,7 +192,7 @@ def test_one_that_another_server_has_just_copied_is_not_copied_again(
             return writing()
 
         monkeypatch.setattr(access, "writing", waits)
-        take_over(access, NOW)
+        move_from_warehouse(access, NOW)
         assert (warehouse.asked, all_of(access, store.copied), notes) == ([], [], [])
 
 
@@ -202,7 +202,7 @@ def test_tokens_of_a_service_account_that_is_there_already_are_its_own(notes: li
     with opened(Warehouse({"access_tokens": [row, {**row, "id": "u", "owner": "ada"}]})) as access:
         add_person(access, "root", NOW, "bot", "", ["analyst"], kind=Kind.service)
         add_person(access, "root", NOW, "ada", "correct horse battery", ["analyst"])
-        take_over(access, NOW)
+        move_from_warehouse(access, NOW)
         assert {(one["issuer"], one["subject"], one["roles"]) for one in all_of(access, store.people)} == {
             ("service", "bot", frozenset({"analyst"})), ("local", "ada", frozenset({"analyst"})),
         }  # fmt: skip
@@ -223,7 +223,7 @@ def test_an_access_store_that_has_users_of_those_names_is_somebody_elses(notes: 
             add_person(access, "root", NOW, name, "correct horse battery", ["admin"])
         add_person(access, "root", NOW, "ada", "", ["admin"], kind=Kind.service)
         with pytest.raises(AccessStoreError, match="has a user 'bob' already, and so has the warehouse") as error:
-            take_over(access, NOW)
+            move_from_warehouse(access, NOW)
         assert error.value.where == access.url
         assert (len(all_of(access, store.people)), all_of(access, store.copied), warehouse.dropped) == (3, [], [])
     assert [note[2] for note in notes] == ["user.add"] * 3

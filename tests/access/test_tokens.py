@@ -21,8 +21,8 @@ from access.people import (
     add_person,
     change_person,
     checked_password,
-    made,
-    renew,
+    new_person,
+    update_from_provider,
     write_new,
 )
 from access.principal import LOCAL, ForbiddenError, Principal
@@ -87,16 +87,16 @@ def test_a_token_reaches_those_of_its_owner_that_may_no_more_than_itself() -> No
     viewer, vision, both = frozenset({Role.tenant}), frozenset({"vision"}), frozenset(TENANTS)
     one = token(finance, frozenset(), person(finance))
     asks = Principal("ada", finance, how="token")
-    assert one.is_of(asks)
-    assert not one.is_of(replace(asks, roles=analyst))
-    assert one.is_of(replace(asks, roles=analyst, how="session"))
-    assert not one.is_of(replace(asks, subject="another"))
-    assert not one.is_of(replace(asks, issuer=ISSUER))
-    assert one.is_of(Principal("root", frozenset({Role.admin})))
+    assert one.may_be_managed_by(asks)
+    assert not one.may_be_managed_by(replace(asks, roles=analyst))
+    assert one.may_be_managed_by(replace(asks, roles=analyst, how="session"))
+    assert not one.may_be_managed_by(replace(asks, subject="another"))
+    assert not one.may_be_managed_by(replace(asks, issuer=ISSUER))
+    assert one.may_be_managed_by(Principal("root", frozenset({Role.admin})))
     of_two = token(viewer, both, person(viewer, both))
-    assert of_two.is_of(Principal("ada", viewer, both, how="token"))
-    assert not of_two.is_of(Principal("ada", viewer, vision, how="token"))
-    assert of_two.is_of(Principal("ada", analyst, how="token"))
+    assert of_two.may_be_managed_by(Principal("ada", viewer, both, how="token"))
+    assert not of_two.may_be_managed_by(Principal("ada", viewer, vision, how="token"))
+    assert of_two.may_be_managed_by(Principal("ada", analyst, how="token"))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def access(monkeypatch: pytest.MonkeyPatch) -> Iterator[AccessStore]:
         with opened.writing() as connection:
             for name, roles in (("vera", {Role.tenant}), ("ann", {Role.analyst}), ("root", {Role.admin})):
                 tenants = frozenset({"vision"}) if name == "vera" else frozenset[str]()
-                write_new(connection, made("test", NOW, name, frozenset(roles), tenants, Kind.local))
+                write_new(connection, new_person("test", NOW, name, frozenset(roles), tenants, Kind.local))
         yield opened
 
 
@@ -296,7 +296,7 @@ def test_what_somebody_of_single_sign_on_may_is_the_providers_to_say(
     access: AccessStore, change: dict[str, list[str]]
 ) -> None:
     with access.writing() as connection:
-        renew(connection, ISSUER, "7", "sso", frozenset({Role.analyst}), frozenset(), NOW)
+        update_from_provider(connection, ISSUER, "7", "sso", frozenset({Role.analyst}), frozenset(), NOW)
     with pytest.raises(AccessError, match="that their provider tells"):
         change_person(access, "root", NOW, "7", issuer=ISSUER, **change)
 
@@ -320,7 +320,7 @@ def test_names_that_can_be_taken_for_another_are_refused_and_their_plain_form_is
         if one == plain and (not one or one.endswith(")") or not one.isprintable()):
             continue
         try:
-            made("root", NOW, one, frozenset({Role.analyst}), frozenset(), kind)
+            new_person("root", NOW, one, frozenset({Role.analyst}), frozenset(), kind)
             assert one == plain
         except AccessError as error:
             assert one != plain
@@ -330,5 +330,7 @@ def test_names_that_can_be_taken_for_another_are_refused_and_their_plain_form_is
 def test_people_of_single_sign_on_are_named_as_their_provider_does(access: AccessStore) -> None:
     with access.writing() as connection:
         for subject, name in (("7", " ada"), ("8", "\u212aim")):
-            person = renew(connection, ISSUER, subject, name, frozenset({Role.analyst}), frozenset(), NOW)
+            person = update_from_provider(
+                connection, ISSUER, subject, name, frozenset({Role.analyst}), frozenset(), NOW
+            )
             assert person.name == name

@@ -44,7 +44,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def test_a_tenant_is_not_told_whose_job_took_its_place(store: Store) -> None:
-    with Stores(store).lend(VISION) as own:
+    with Stores(store).scoped_to(VISION) as own:
         for source in ("visible_events", "v_events"):
             rows = own.rows(f"SELECT actor, message FROM {source} WHERE event = 'preempted' ORDER BY ts")
             assert [tuple(row.values()) for row in rows] == [("", ""), ("w-vision", "for w-vision"), ("", "")]
@@ -53,7 +53,7 @@ def test_a_tenant_is_not_told_whose_job_took_its_place(store: Store) -> None:
         assert "for w-vision" in page
         told_of_others = own.rows("SELECT event, actor FROM visible_events WHERE workload_id != 'w-vision'")
         assert {row["event"] for row in told_of_others} == {"submitted"}
-    with Stores(store).lend(ANYBODY) as all_of_it:
+    with Stores(store).scoped_to(ANYBODY) as all_of_it:
         rows = all_of_it.rows("SELECT actor FROM visible_events WHERE event = 'preempted' ORDER BY ts")
         assert [row["actor"] for row in rows] == ["w-speech", "w-vision", ""]
 
@@ -85,7 +85,7 @@ def test_what_anothers_job_may_have_caused_names_nobody(store: Store) -> None:
         )
     asked = "SELECT actor, message FROM {} WHERE cluster = 'c2' ORDER BY ts"
     for source in ("visible_events", "v_events"):
-        with Stores(store).lend(VISION) as own:
+        with Stores(store).scoped_to(VISION) as own:
             seen = [tuple(row.values()) for row in own.rows(asked.format(source))]
         assert seen == [(actor, f"by {actor}") if is_told else ("", "") for _, _, actor, is_told in EVENTS]
         assert [row["actor"] for row in store.rows(asked.format(source))] == [actor for _, _, actor, _ in EVENTS]
@@ -102,14 +102,14 @@ def test_a_tenant_is_not_told_the_number_of_the_schedulers_decision(store: Store
             {"n": number, "text": text},
         )
     asked = "SELECT message FROM v_events WHERE cluster = 'c2' AND ts >= '2026-10-04' ORDER BY ts"
-    with Stores(store).lend(VISION) as own:
+    with Stores(store).scoped_to(VISION) as own:
         said = [row["message"] for row in own.rows(asked)]
     assert said == ['{"entitlement":"borrowed"}', "{}", '{"state":"cold"}']
     assert "5219" in store.rows(asked)[0]["message"]
 
 
 def test_a_tenant_sees_no_processes_of_others_on_a_device_that_it_held(store: Store) -> None:
-    with Stores(store).lend(VISION) as own:
+    with Stores(store).scoped_to(VISION) as own:
         assert {row["w"] for row in own.rows("SELECT workload_id AS w FROM samples")} == {"", "w-vision"}
         assert own.value("SELECT count() AS n FROM metrics") == 0
     assert store.value("SELECT uniqExact(workload_id) AS n FROM samples") == 3

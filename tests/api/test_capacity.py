@@ -248,7 +248,7 @@ def test_who_sees_some_tenants_sees_their_demand_and_nothing_that_is_free(
     books: Store, drawn: Sequence[Cluster]
 ) -> None:
     vision = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
-    with Stores(books).lend(vision) as store:
+    with Stores(books).scoped_to(vision) as store:
         ask = asking(store, Period(*PERIOD))
         rows, found = demand(ask), capacity(ask)
     ours = [job for cluster in drawn for job in cluster.jobs if job.tenant == "vision"]

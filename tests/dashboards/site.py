@@ -15,7 +15,7 @@ import yaml
 from starlette.types import ASGIApp
 
 from access.opening import open_access
-from access.people import Kind, add_person, made, person_at, write_new
+from access.people import Kind, add_person, new_person, person_at, write_new
 from access.principal import ANYBODY, LOCAL
 from access.roles import Scope, roles_of
 from access.settings import AccessSettings
@@ -181,7 +181,7 @@ def token_of(people: AccessStore, name: str, scopes: Iterable[str] = tuple(Scope
     roles = ["admin"] if name == SPARE else roles
     with people.writing() as connection:
         if person_at(connection, (LOCAL, name)) is None:
-            write_new(connection, made("test", NOW, name, roles_of(roles), frozenset(tenants), Kind.local))
+            write_new(connection, new_person("test", NOW, name, roles_of(roles), frozenset(tenants), Kind.local))
     return create_token(people, ANYBODY, datetime.now(UTC), name, DAY, name, roles, tenants, scopes)[1]
 
 

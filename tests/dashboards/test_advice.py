@@ -64,7 +64,7 @@ def test_a_tenants_recommendations_are_summed_and_lead_to_their_workloads(books:
 
 def test_a_tenant_gets_no_advice_about_another(books: Store) -> None:
     chem = Principal("c", frozenset({Role.tenant}), frozenset({"chem"}))
-    with Stores(books).lend(chem) as store:
+    with Stores(books).scoped_to(chem) as store:
         assert "Nothing to recommend" in reported(store, f"{MONTH}&tenant=physics")
         own = reported(store, f"{MONTH}&tenant=chem")
         stolen = str(advice.of_workload(store, filters_of(store, MONTH), EN, "idle"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from access.opening import _usual
+from access.opening import _default_address
 from billing.close import close
 from billing.verify import verify
 from gpuledger.commands.doctor import needs
@@ -233,7 +233,7 @@ def test_the_access_store_of_a_cluster_is_the_same_whichever_node_is_named_first
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     for url in (node[0], node[0].replace("/gpuledger", ",127.0.0.1:1/gpuledger")):
         with open_store(url) as store:
-            assert _usual(store) == f"sqlite:///{tmp_path}/access-c-gpuledger.sqlite"
+            assert _default_address(store) == f"sqlite:///{tmp_path}/access-c-gpuledger.sqlite"
 
 
 def test_an_agent_delivers_to_one_address() -> None:

@@ -31,7 +31,7 @@ B200 = CARD + '  - {sku: b200, match: {model: B200}, price_per_gpu_hour: "9.00"}
 def page(store: Store, who: Principal, path: str, access: AccessStore | None = None) -> str:
     set_current(who, access)
     address, _, search = path.partition("?")
-    with Stores(store).lend(who) as own:
+    with Stores(store).scoped_to(who) as own:
         return str(show(own, who, address, search).page)
 
 

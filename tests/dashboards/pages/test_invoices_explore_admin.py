@@ -41,7 +41,7 @@ def page(store: Store, who: Principal, path: str) -> str:
 
 def _page(store: Store, who: Principal, path: str) -> str:
     address, _, search = path.partition("?")
-    with Stores(store).lend(who) as own:
+    with Stores(store).scoped_to(who) as own:
         return str(show(own, who, address, search).page)
 
 
@@ -104,7 +104,7 @@ def test_a_statement_that_is_refused_says_why(house: Store, sql: str, why: str) 
 def test_sql_is_not_for_tenants(house: Store) -> None:
     assert "You don't have access to this page" in page(house, VISION, "/explore")
     set_current(VISION)
-    with Stores(house).lend(VISION) as own:
+    with Stores(house).scoped_to(VISION) as own:
         text = str(explore.result(own, filters_of(own, "?sql=SELECT+1"), language("en")))
     assert "may not do this" in text
 

@@ -325,7 +325,7 @@ def test_what_is_not_known_is_not_zero(house: Store, clusters: Clusters) -> None
 
 def test_a_share_is_its_only_holder_s_once_the_other_has_gone(house: Store) -> None:
     """To whoever sees some tenants only the other one's absence looks as its presence does: unknown."""
-    with Stores(house).lend(TENANT) as store:
+    with Stores(house).scoped_to(TENANT) as store:
         mine = rows_at(store)
         assert mine["half"]["used_60"] is None
         assert mine["whole"]["used_60"] == 0
@@ -334,7 +334,7 @@ def test_a_share_is_its_only_holder_s_once_the_other_has_gone(house: Store) -> N
 
 
 def test_a_tenant_sees_its_own_rows_and_sums(house: Store) -> None:
-    with Stores(house).lend(TENANT) as store:
+    with Stores(house).scoped_to(TENANT) as store:
         set_current(TENANT)
         text = str(page.at_clock(store, filters_of(store, ""), EN, AT))
         mine = held(store, filters_of(store, ""), AT, 500)[0]

@@ -63,7 +63,7 @@ def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(hou
 
 
 def test_objectives_of_a_tenant_are_its_own(house: Store) -> None:
-    with Stores(house).lend(TENANT) as store:
+    with Stores(house).scoped_to(TENANT) as store:
         page = str(show(store, TENANT, "/objectives", f"?{DAY}").page)
     assert "main-wait" in page
     assert "vision" in page and "speech" not in page
@@ -116,7 +116,7 @@ def test_what_no_scheduler_told_is_unknown_not_zero(house: Store) -> None:
 
 def test_a_tenant_sees_its_own_queues_and_quota(house: Store) -> None:
     set_current(TENANT)
-    with Stores(house).lend(TENANT) as store:
+    with Stores(house).scoped_to(TENANT) as store:
         text = str(show(store, TENANT, "/queues", f"?{DAY}").page)
     assert "62.5 %" in text
     assert "speech" not in text
@@ -178,7 +178,7 @@ def test_what_a_silence_of_an_alert_begins_with_fits_that_alert_alone() -> None:
 
 def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:
     set_current(TENANT)
-    with Stores(house).lend(TENANT) as store:
+    with Stores(house).scoped_to(TENANT) as store:
         text = str(show(store, TENANT, "/alerts", MONTH).page)
     assert "vision holds an idle GPU" in text
     assert "long-queue" not in text

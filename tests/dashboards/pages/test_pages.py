@@ -183,7 +183,7 @@ def test_every_measure_of_the_heat_map_draws_unknown_as_unknown(house: Store) ->
 
 def test_a_tenant_sees_its_own_and_no_fleet(house: Store) -> None:
     who = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
-    with Stores(house).lend(who) as store:
+    with Stores(house).scoped_to(who) as store:
         for path in ("/", "/tenants", "/workloads"):
             shown = show(store, who, path, MONTH)
             text = str(shown.page) + str(shown.bar)

@@ -144,7 +144,7 @@ def test_a_filter_does_not_move_anybody_up(house: Store) -> None:
 
 def test_a_tenant_sees_its_own_and_its_place_among_them(house: Store) -> None:
     set_current(TENANT)
-    with Stores(house).lend(TENANT) as store:
+    with Stores(house).scoped_to(TENANT) as store:
         rows = waiting(store, filters_of(store, f"?{DAY}&queue=train"))
         text = str(show(store, TENANT, "/queues", f"?{DAY}").page)
     assert {row["tenant"] for row in rows} <= {"vision"}
@@ -189,7 +189,7 @@ def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Sto
 def test_a_tenant_is_told_nothing_of_others_that_hold_what_it_waits_for(house: Store) -> None:
     set_current(TENANT)
     at = datetime(2026, 10, 2, 12, 30, tzinfo=UTC)
-    with Stores(house).lend(TENANT) as store:
+    with Stores(house).scoped_to(TENANT) as store:
         filters = filters_of(store, f"?{DAY}")
         (wait,) = waits_of(store, filters, "w2-vision", at)
         assert waits_of(store, filters, "w2-speech", at) == []
