@@ -1,7 +1,7 @@
 """The way in: records from files, tables and pushes become rows of the store, each exactly once.
 
     files:   files ─▶ parquet_files | csv_files | json_files ─▶ pipeline ─▶ normalise ─▶ batches ─▶ write
-    pushes:  wire ─▶ spool ─▶ deliver ──HTTP──▶ door ─▶ receive ─▶ normalise ─▶ judge ─▶ coalesce ─▶ write
+    pushes:  wire ─▶ spool ─▶ deliver ──HTTP──▶ admission ─▶ receive ─▶ normalise ─▶ judge ─▶ coalesce ─▶ write
              (on the agent's node)              (on the server)                   └▶ quarantine, held
 
 Owns:      reading files, the types and rules of the contract (`columns`, `normalise`), batches, writing them, and the

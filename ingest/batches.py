@@ -95,11 +95,11 @@ def assemble(record: RecordType, source: str, first_row: int, cleans: Sequence[C
         array = one_array(table[column.name])
         if column.type == "text":
             array = _canonical(array)
-        says_something = _says_something(column, array)
-        if says_something:
+        has_values = _has_values(column, array)
+        if has_values:
             digest.update(b"\0" + column.name.encode() + b"\0")
             _hash(digest, array)
-        if says_something or column.name in record.key:
+        if has_values or column.name in record.key:
             arrays.append(array)
             fields.append(pa.field(column.name, array.type, nullable=bool(array.null_count)))
     for reject in rejects:
@@ -124,7 +124,7 @@ def _canonical(texts: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(position[texts.indices.to_numpy()]), texts.dictionary.take(used))
 
 
-def _says_something(column: Column, array: pa.Array) -> bool:
+def _has_values(column: Column, array: pa.Array) -> bool:
     if column.type == "text":
         return bool(array.dictionary.to_pylist() not in ([], [""]))
     return bool(array.null_count < len(array))

@@ -30,16 +30,16 @@ log = logging.getLogger(__name__)
 LINGER_SECONDS = 0.4
 """How long the first batch waits for others."""
 ENOUGH_ROWS = 20_000
-"""So many do not wait."""
+"""With so many rows, batches no longer wait for others."""
 MOST_ROWS = 500_000
-"""At most so many in one insert."""
+"""The most rows of one insert."""
 
 
 @dataclass
-class Arrived:
+class PendingBatch:
     """A judged batch that waits to be written. source: who sent it, from where.   at: monotonic seconds.
     sender: its name.   judged_by: the version of the books it was judged by; None: they do not matter.
-    again: judges it by the current books.   done: set when its rows, good and bad, are in the store, or to the
+    rejudge: judges it by the current books.   done: set when its rows, good and bad, are in the store, or to the
     error."""
 
     record: RecordType
@@ -48,7 +48,7 @@ class Arrived:
     at: float
     sender: str = ""
     judged_by: BooksVersion | None = None
-    again: Callable[[], Clean] | None = None
+    rejudge: Callable[[], Clean] | None = None
     done: Future[None] = field(default_factory=Future)
 
 
@@ -61,7 +61,7 @@ class Coalescer:
     def __init__(self, store: Store, linger_seconds: float = LINGER_SECONDS, most_waiting: int = 4 * MOST_ROWS) -> None:
         self._store, self._linger, self._most_waiting = store, linger_seconds, most_waiting
         self._changed = threading.Condition()
-        self._waiting: dict[str, deque[Arrived]] = {}
+        self._waiting: dict[str, deque[PendingBatch]] = {}
         self._rows = 0
         self._ending = False
         self.inserts = 0
@@ -77,7 +77,7 @@ class Coalescer:
     def full(self) -> bool:
         return self._ending or self._rows >= self._most_waiting
 
-    def put(self, arrived: Arrived) -> Future[None]:
+    def put(self, arrived: PendingBatch) -> Future[None]:
         arrived.done.set_running_or_notify_cancel()  # nobody can cancel it from now on
         with self._changed:
             if self._ending:
@@ -109,7 +109,7 @@ class Coalescer:
             with self._changed:
                 self._rows -= rows
 
-    def _next(self) -> list[Arrived]:
+    def _next(self) -> list[PendingBatch]:
         """The batches of the record type that waits longest, once they have gathered; none at the end."""
         with self._changed:
             while True:
@@ -117,54 +117,54 @@ class Coalescer:
                 now = time.monotonic()
                 due = [queue for queue in queues if self._ending or _due(queue, now, self._linger)]
                 if due:
-                    return _taken(min(due, key=lambda queue: queue[0].at))
+                    return _pop(min(due, key=lambda queue: queue[0].at))
                 if self._ending:
                     return []
                 first = min((queue[0].at for queue in queues), default=None)
                 self._changed.wait(None if first is None else max(0.0, first + self._linger - now))
 
-    def _judged(self, batch: Sequence[Arrived]) -> list[Arrived]:
+    def _judged(self, batch: Sequence[PendingBatch]) -> list[PendingBatch]:
         """The batches, judged by the current books; those that cannot be judged now are left out."""
         if not any(arrived.judged_by for arrived in batch):
             return list(batch)
-        judged: list[Arrived] = []
+        judged: list[PendingBatch] = []
         version: BooksVersion | None = None
         for arrived in batch:
             try:
-                if arrived.judged_by is not None and arrived.again is not None:
+                if arrived.judged_by is not None and arrived.rejudge is not None:
                     version = version or books_version(self._store)
                     if arrived.judged_by != version:
-                        arrived.clean = arrived.again()
-            except Exception as error:  # whatever it is, those who wait must hear of it
+                        arrived.clean = arrived.rejudge()
+            except Exception as error:  # any error at all: the senders wait for the outcome
                 log.exception("receive: %s of %s cannot be judged", arrived.record.name, arrived.source)
                 arrived.done.set_exception(error)
             else:
                 judged.append(arrived)
         return judged
 
-    def _write(self, batch: Sequence[Arrived]) -> None:
+    def _write(self, batch: Sequence[PendingBatch]) -> None:
         """Writes flawless batches together; batches with bad rows one by one, so that the quarantine names their
         sender; those that change the inventory or end jobs by sender, so that the batch shows who did it."""
-        together: dict[str, list[Arrived]] = {}
+        together: dict[str, list[PendingBatch]] = {}
         for arrived in batch:
             if not arrived.clean.rejects:
                 apart = arrived.record.name in ("devices", "events")
                 together.setdefault(arrived.sender if apart else "", []).append(arrived)
         alone = [[arrived] for arrived in batch if arrived.clean.rejects]
         for part in [*together.values(), *alone]:
-            if not self._written(part, quiet=len(part) > 1) and len(part) > 1:
-                # One that the engine cannot take must not keep the others out.
+            if not self._write_part(part, quiet=len(part) > 1) and len(part) > 1:
+                # A batch that the engine refuses must not block the others.
                 for arrived in part:
-                    self._written([arrived])
+                    self._write_part([arrived])
 
-    def _written(self, part: Sequence[Arrived], quiet: bool = False) -> bool:
+    def _write_part(self, part: Sequence[PendingBatch], quiet: bool = False) -> bool:
         sources = {arrived.source for arrived in part}
         source = next(iter(sources)) if len(sources) == 1 else f"push: {len(part)} batches of {len(sources)} senders"
         record = part[0].record
         senders = ", ".join(sorted({arrived.sender for arrived in part}))
         try:
             write(self._store, record, source, assemble(record, source, 1, [one.clean for one in part]), senders)
-        except Exception as error:  # whatever it is, those who wait must hear of it
+        except Exception as error:  # any error at all: the senders wait for the outcome
             log.log(logging.WARNING if quiet else logging.ERROR, "receive: %s of %s: %s", record.name, source, error)
             if not isinstance(error, LedgerError):
                 log.exception("receive: an internal error")
@@ -178,11 +178,11 @@ class Coalescer:
         return True
 
 
-def _due(queue: deque[Arrived], now: float, linger: float) -> bool:
+def _due(queue: deque[PendingBatch], now: float, linger: float) -> bool:
     return queue[0].at + linger <= now or sum(arrived.clean.rows for arrived in queue) >= ENOUGH_ROWS
 
 
-def _taken(queue: deque[Arrived]) -> list[Arrived]:
+def _pop(queue: deque[PendingBatch]) -> list[PendingBatch]:
     taken = [queue.popleft()]
     rows = taken[0].clean.rows
     while queue and rows + queue[0].clean.rows <= MOST_ROWS:

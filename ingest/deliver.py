@@ -25,12 +25,12 @@ GROUP_BYTES = 8 << 20
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 120.0
 HOLD_SECONDS = 300.0
-"""How long a record type waits that the other side does not want from us; the others go on."""
+"""How long rows of a record type wait that the server does not accept from us; others are sent meanwhile."""
 
 
 def pause(failures: int, retry_after: float | None, chance: float) -> float:
     """Seconds to wait after so many failures in a row: anything up to a bound that doubles (full jitter), so that many
-    agents do not come back at once; on top of what the other side asks for.
+    agents do not come back at once; in addition to what the server asks for.
 
     chance: 0-1, drawn anew each time.
     Source: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
@@ -75,7 +75,7 @@ class Deliverer:
         self._group: Group | None = None
         self._failures = 0
         self._limits = (GROUP_ROWS, GROUP_BYTES)
-        self._alone_until = 0  # up to this sequence number batches go one by one
+        self._single_until = 0  # up to this sequence number, batches are sent one by one
 
     def run(self, stop: threading.Event) -> None:
         """Runs until `stop` is set; finishes the group being sent."""
@@ -103,16 +103,16 @@ class Deliverer:
         """
         self.state.held = {record: until for record, until in self.state.held.items() if until > clock}
         if self._group is None:
-            limits = (1, 1) if self._alone_until else self._limits
+            limits = (1, 1) if self._single_until else self._limits
             self._group = self._spool.oldest(*limits, without=frozenset(self.state.held))
         if self._group is None:
-            self._alone_until = 0
+            self._single_until = 0
             return self._every
         group = self._group
         answer = self._target.send(group)
         self.state.answers[answer.outcome] += 1
         if answer.outcome is Outcome.TAKEN:
-            self._taken(group, answer, now)
+            self._acknowledge(group, answer, now)
             return 0.0
         if self.state.problem != answer.message:
             log.warning("deliver: %s (%d rows of %s): %s", answer.outcome, group.rows, group.record, answer.message)
@@ -123,16 +123,16 @@ class Deliverer:
             self._group = None
             return 0.0
         if answer.outcome in (Outcome.REFUSED, Outcome.SMALLER):
-            self._part(group, answer, now)
+            self._narrow_down(group, answer, now)
             return 0.0
         self._failures += 1
         return pause(self._failures, answer.retry_after, self._chance())
 
-    def _taken(self, group: Group, answer: Answer, now: datetime) -> None:
+    def _acknowledge(self, group: Group, answer: Answer, now: datetime) -> None:
         self._spool.acknowledge(group)
         self._group = None
         self._failures = 0
-        self._end_alone(group)
+        self._end_single(group)
         state = self.state
         state.batches += len(group.numbers)
         state.rows += group.rows
@@ -142,18 +142,18 @@ class Deliverer:
         if not state.held:
             state.failing_since, state.problem = None, ""
 
-    def _part(self, group: Group, answer: Answer, now: datetime) -> None:
+    def _narrow_down(self, group: Group, answer: Answer, now: datetime) -> None:
         """Sends a refused group's batches one by one, and sets the bad ones aside, so that they do not block the
         rest."""
         self._group = None
         if len(group.numbers) == 1:
             self._spool.set_aside(group, answer.message, now)
-            self._end_alone(group)
+            self._end_single(group)
         elif answer.outcome is Outcome.SMALLER:
             self._limits = (group.rows // 2, len(group.body) // 2)
         else:
-            self._alone_until = group.numbers[-1]
+            self._single_until = group.numbers[-1]
 
-    def _end_alone(self, group: Group) -> None:
-        if group.numbers[-1] >= self._alone_until:
-            self._alone_until = 0
+    def _end_single(self, group: Group) -> None:
+        if group.numbers[-1] >= self._single_until:
+            self._single_until = 0

@@ -125,7 +125,7 @@ class IssuedGuard:
         self._issued = Issued()
         self._looked_at = -LOOKED_SECONDS
 
-    def look(self, record: RecordType, table: pa.Table, now: datetime, fresh: bool = False) -> GuardResult:
+    def find_doubtful(self, record: RecordType, table: pa.Table, now: datetime, fresh: bool = False) -> GuardResult:
         """Finds the rows that could change an issued month.
 
         fresh: check against the books of this instant; else rows of the current month against those of a second ago.
@@ -149,9 +149,9 @@ class IssuedGuard:
         later = np.flatnonzero(~within)
         if len(later):
             looks = {"samples": self._of_samples, "events": self._of_events, "devices": self._of_devices}
-            if look := looks.get(record.name):
+            if find_doubtful := looks.get(record.name):
                 rest = table if len(later) == len(table) else table.take(pa.array(later))
-                doubts |= {int(later[index]): doubt for index, doubt in look(rest, issued).items()}
+                doubts |= {int(later[index]): doubt for index, doubt in find_doubtful(rest, issued).items()}
             if record.name == "samples":
                 doubts |= self._of_cut_samples(table, ends, later, issued)
         return GuardResult(doubts, issued.version)
@@ -196,13 +196,13 @@ class IssuedGuard:
         codes, streams = distinct(table, ("cluster", "device_id", "workload_id"))
         doubts: dict[int, Doubt] = {}
         new = {(c, d, w) for c, d, w in streams if w} - issued.innocent
-        guilty = self._guilty(new, issued) if new else {}
-        issued.innocent |= new - guilty.keys()
+        changing = self._changing_the_past(new, issued) if new else {}
+        issued.innocent |= new - changing.keys()
         for code, stream in enumerate(streams):
-            if doubt := guilty.get(_stream(stream)):
+            if doubt := changing.get(_stream(stream)):
                 doubts |= {int(index): doubt for index in np.flatnonzero(codes == code)}
         if issued.silent and (named := {stream[:2] for stream in streams} & issued.silent.keys()):
-            doubts |= self._silenced(table, codes, streams, set(streams) - guilty.keys(), named, issued)
+            doubts |= self._silenced(table, codes, streams, set(streams) - changing.keys(), named, issued)
         if issued.beside and (named := {stream[:2] for stream in streams} & issued.beside.keys()):
             doubts |= self._left_behind(table, codes, streams, named, issued)
         return doubts
@@ -266,22 +266,22 @@ class IssuedGuard:
                     doubts[int(index)] = _doubt(what)
         return doubts
 
-    def _guilty(self, streams: Collection[Stream], issued: Issued) -> dict[Stream, Doubt]:
+    def _changing_the_past(self, streams: Collection[Stream], issued: Issued) -> dict[Stream, Doubt]:
         """Streams whose current samples would change an allocation's past, and how."""
         devices, workloads = {device for _, device, _ in streams}, {workload for _, _, workload in streams}
         lost = _streams(self._asked("lost_workloads", issued, devices=devices))
         old = {(r["cluster"], r["workload_id"]) for r in self._asked("old_workloads", issued, workloads=workloads)}
-        guilty: dict[Stream, Doubt] = {}
+        changing: dict[Stream, Doubt] = {}
         unnamed = {stream for stream in streams if (stream[0], stream[2]) in old}
         if unnamed:
             asked = {"devices": {s[1] for s in unnamed}, "workloads": {s[2] for s in unnamed}, "since": issued.until_at}
             unnamed -= set(_streams(self._asked("sampled_pairs", issued, **asked)))
         for stream in streams:
             if stream in lost:
-                guilty[stream] = _doubt(f"a sign of life of {stream[2]}, whose end counts as lost in a month issued")
+                changing[stream] = _doubt(f"a sign of life of {stream[2]}, whose end counts as lost in a month issued")
             elif stream in unnamed:
-                guilty[stream] = _doubt(f"names a device of {stream[2]}, which held one in a month issued")
-        return guilty
+                changing[stream] = _doubt(f"names a device of {stream[2]}, which held one in a month issued")
+        return changing
 
     def _silenced(
         self,
@@ -340,7 +340,7 @@ class IssuedGuard:
                 doubts[index] = _doubt(f"{key[1]} began in a month issued, and its end there is estimated")
             elif key in going_on and past["on_node"] and row["event"] in PLACING_EVENTS:
                 doubts[index] = _doubt(f"{key[1]} began in a month issued, on a device that was assumed")
-            elif key not in going_on and row["event"] in PLACING_EVENTS and _went_on(past, issued):
+            elif key not in going_on and row["event"] in PLACING_EVENTS and _depends_on_length(past, issued):
                 doubts[index] = _doubt(f"{key[1]} ended in a month issued, which is charged by how long it lasted")
         doubts |= self._late([(index, row) for index, row in enumerate(rows) if index not in doubts], issued)
         placing = [
@@ -535,7 +535,7 @@ def _fills_in(row: Mapping[str, Any], past: Mapping[str, Any]) -> str:
     return "preemptible" if row["preemptible"] and not past["preemptible"] else ""
 
 
-def _went_on(past: Mapping[str, Any], issued: Issued) -> bool:
+def _depends_on_length(past: Mapping[str, Any], issued: Issued) -> bool:
     """Whether a charge or a discount depends on the length of a session that ended in an issued month."""
     return issued.by_length or past["last_ended"] - past["first_placed"] < issued.minimum_ms
 

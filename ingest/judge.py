@@ -71,7 +71,7 @@ class Judged:
     version: BooksVersion | None = None
 
 
-class _Left:
+class _Undecided:
     """The rows that no check has singled out so far."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -113,7 +113,7 @@ class Judge:
 
         first: number of the first row, good or bad.   fresh: judge by the books of this instant, not by cached ones.
         """
-        left, permissions = _Left(clean.table), sender.permissions
+        left, permissions = _Undecided(clean.table), sender.permissions
         refused = left.without(self._refused(sender, record, left.table, fresh))
         out = left.without(out_of_place(permissions, record, left.table))
         doubts = left.without(beyond_window(permissions, record, left.table, now))
@@ -121,17 +121,17 @@ class Judge:
             # The cache may be stale, so check again before doubting anybody.
             doubts |= left.without(placed_elsewhere(permissions, record, left.table, self.inventory.asked))
         if record.name == "events" and permissions.nodes != ALL and len(left.table):
-            doubts |= left.without(self._begun_elsewhere(permissions, left.table))
-        looked = self._guard.look(record, left.table, now, fresh)
-        doubts |= left.without(looked.doubts)
+            doubts |= left.without(self._allocated_elsewhere(permissions, left.table))
+        guarded = self._guard.find_doubtful(record, left.table, now, fresh)
+        doubts |= left.without(guarded.doubts)
         if not out and not doubts and not refused:
-            return Judged(clean, version=looked.version)
-        judged = self._doubted(sender, record, source, clean.table, doubts, out) if doubts else Judged(clean)
+            return Judged(clean, version=guarded.version)
+        judged = self._hold_doubtful(sender, record, source, clean.table, doubts, out) if doubts else Judged(clean)
         judged = replace(judged, refused=judged.refused + len(refused))
         rejects = _rejects(clean, out, first)
         table = left.table.unify_dictionaries().combine_chunks()
         written = Clean(clean.rows - _unwritten(judged), table, rejects, clean.excess)
-        return replace(judged, clean=written, version=looked.version)
+        return replace(judged, clean=written, version=guarded.version)
 
     def _refused(self, sender: Sender, record: RecordType, table: pa.Table, fresh: bool) -> Doubts:
         """Rows that somebody refused before, whether or not they would be held today."""
@@ -154,7 +154,7 @@ class Judge:
             if states.get(hash) == REFUSED
         }
 
-    def _begun_elsewhere(self, permissions: Permissions, table: pa.Table) -> Doubts:
+    def _allocated_elsewhere(self, permissions: Permissions, table: pa.Table) -> Doubts:
         """Rows of allocations that were reported before on a node that is not the sender's."""
         codes, named = distinct(table, ("cluster", "allocation_id"))
         names = sorted({name for _, name in named})
@@ -170,7 +170,7 @@ class Judge:
                     doubts |= {int(index): doubt for index in np.flatnonzero(codes == named.index(about))}
         return doubts
 
-    def _doubted(
+    def _hold_doubtful(
         self, sender: Sender, record: RecordType, source: str, table: pa.Table, doubts: Doubts, out: Doubts
     ) -> Judged:
         """Holds doubtful rows; those that cannot be held are added to `out`, for the quarantine."""

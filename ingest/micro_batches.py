@@ -27,6 +27,7 @@ class MicroBatches(Generic[Asked, Done]):
         self._working: asyncio.Task[None] | None = None
 
     async def done(self, asked: Asked) -> Done:
+        """The result of a job, once the batch that it joins has run."""
         future: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, future))
         if self._working is None:
@@ -38,19 +39,19 @@ class MicroBatches(Generic[Asked, Done]):
             while self._waiting:
                 await asyncio.sleep(GATHER_SECONDS)
                 async with self._turn:
-                    lot = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-                    await self._lot(lot)
+                    batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+                    await self._run_batch(batch)
         finally:
             self._working = None
 
-    async def _lot(self, lot: Sequence[tuple[Asked, asyncio.Future[Done]]]) -> None:
+    async def _run_batch(self, batch: Sequence[tuple[Asked, asyncio.Future[Done]]]) -> None:
         found: Sequence[Done | BaseException]
         try:
-            found = await asyncio.to_thread(self._work, [asked for asked, _ in lot])
-        except Exception as error:  # noqa: BLE001 - raised again for whoever waits
-            found = [error] * len(lot)
-        for (_, future), one in zip(lot, found, strict=True):
-            if future.done():  # whoever asked is gone
+            found = await asyncio.to_thread(self._work, [asked for asked, _ in batch])
+        except Exception as error:  # noqa: BLE001 - raised again for the caller
+            found = [error] * len(batch)
+        for (_, future), one in zip(batch, found, strict=True):
+            if future.done():  # its caller has gone
                 continue
             if isinstance(one, BaseException):
                 future.set_exception(one)

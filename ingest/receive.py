@@ -33,9 +33,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ingest.admission import BODY_BYTES, RETRY, Admission
 from ingest.body import BODY_REJECTS, EXAMPLES, TooLargeError, body_lines, decompressed, portions
-from ingest.coalesce import Arrived, Coalescer
-from ingest.door import BODY_BYTES, RETRY, Door
+from ingest.coalesce import Coalescer, PendingBatch
 from ingest.errors import IngestError
 from ingest.json_files import lines_piece
 from ingest.judge import Judge, Judged
@@ -58,11 +58,11 @@ TEXT_BYTES = 128 << 20
 AT_ONCE = 2
 """Bodies that are read at the same time; the others wait outside."""
 WAITING_BYTES = 64 << 20
-"""Of bodies that were let in and are not in the store yet, as they travel."""
+"""The most bytes, as sent, of bodies that were admitted and are not in the store yet."""
 SMALL_BYTES, SMALL_TEXT_BYTES, SMALL_BODIES = 64 << 10, 256 << 10, 256
-"""Bodies of so many bytes, as they travel and decompressed, are looked at together, so many at a time."""
+"""Bodies up to these sizes, as sent and decompressed, are judged together, up to so many at a time."""
 PORTION_ROWS = 100_000
-"""So many are looked at at once."""
+"""Rows that are judged at a time."""
 KNOWN = 100_000
 """Batches that are remembered by their hash."""
 CONTENT_TYPES = frozenset(
@@ -72,7 +72,7 @@ CONTENT_TYPES = frozenset(
         *("", "application/x-www-form-urlencoded"),  # curl --data-binary without a Content-Type
     }
 )
-"""What a body of JSON is called. Any other is not JSON, and read as such it would be rows for the quarantine."""
+"""Content-Types of JSON. A body of any other, read as JSON, would only fill the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -130,22 +130,22 @@ class _TooManyRejectsError(IngestError):
 
 
 Batch = tuple[str, str]
-"""The sender's name and the batch's hash: what one may not say, another may."""
+"""The sender's name and the batch's hash: senders have different permissions."""
 
 
 @dataclass
 class _Part:
-    """A part of a body. rows: in it, good and bad.   judged, notes (for the audit): from when it was last judged, which
-    may happen again when it is written.   done: set once it is in the store."""
+    """A part of a body. rows: in it, good and bad.   judged, notes (for the audit): of the last time it was judged; it
+    may be judged again when it is written.   done: set once it is in the store."""
 
     rows: int
-    look: Callable[[bool], tuple[Judged, Sequence[Note]]]
+    judge: Callable[[bool], tuple[Judged, Sequence[Note]]]
     judged: Judged
     notes: Sequence[Note]
     done: Future[None] = field(default_factory=Future)
 
-    def again(self) -> Clean:
-        self.judged, self.notes = self.look(True)
+    def rejudge(self) -> Clean:
+        self.judged, self.notes = self.judge(True)
         return self.judged.clean
 
 
@@ -170,9 +170,9 @@ class Receiver:
         self._under_way: dict[Batch, asyncio.Task[Report]] = {}
         self._bytes = 0
         self._reading = asyncio.Semaphore(AT_ONCE)
-        self._small = MicroBatches(self._look_at, SMALL_BODIES, self._reading)
+        self._small = MicroBatches(self._judge_and_submit, SMALL_BODIES, self._reading)
         self.senders = senders
-        self.door = Door(senders, self.tally, now)
+        self.admission = Admission(senders, self.tally, now)
 
     def route(self) -> Route:
         return Route(PATH + "/{record}", self.endpoint, methods=["POST"])
@@ -183,15 +183,15 @@ class Receiver:
         async def work() -> Response:
             return JSONResponse((await self._received(request)).document())
 
-        return await self.door.answered(request, record if record in RECORD_TYPES else "", work)
+        return await self.admission.answered(request, record if record in RECORD_TYPES else "", work)
 
     async def _received(self, request: Request) -> Report:
         sender, record = await self._admitted(request)
-        body = await self.door.body(request, BODY_BYTES)
+        body = await self.admission.body(request, BODY_BYTES)
         name = batch_id(record.name, body)
-        said = request.headers.get(BATCH_HEADER)
-        if said is not None and said != name:
-            raise HTTPException(409, f"batch {said[:64]}: the body's hash is {name}; send it again")
+        claimed = request.headers.get(BATCH_HEADER)
+        if claimed is not None and claimed != name:
+            raise HTTPException(409, f"batch {claimed[:64]}: the body's hash is {name}; send it again")
         batch = sender.name, name
         if batch in self._known:
             return self._known[batch]
@@ -201,16 +201,16 @@ class Receiver:
             task = asyncio.create_task(self._stored(sender, record, source, name, body, request))
             self._under_way[batch] = task
             task.add_done_callback(lambda task: self._ended(batch, task))
-        # A sender that hangs up does not take back what it sent; sent again, it waits for the same task.
+        # If the sender hangs up, its batch is written anyway; sent again, it waits for the same task.
         return await asyncio.shield(task)
 
     async def _admitted(self, request: Request) -> tuple[Sender, RecordType]:
-        """Who it is and what it sends, before the body is read."""
-        sender = await self.door.sender(request)
+        """The sender and the record type, before the body is read."""
+        sender = await self.admission.sender(request)
         record = RECORD_TYPES.get(request.path_params["record"].replace("-", "_"))
         if record is None:
             raise HTTPException(404, f"no such record type; there are {', '.join(RECORD_TYPES)}")
-        self.door.check_may_send(request, sender, record.name)
+        self.admission.check_may_send(request, sender, record.name)
         kind = _content_type(request)
         if kind not in CONTENT_TYPES:
             raise HTTPException(415, f"Content-Type {kind[:80]!r}: send application/x-ndjson or application/json")
@@ -225,7 +225,7 @@ class Receiver:
         asked = _Body(sender, record, source, body, encoding, _content_type(request) == "application/json")
         self._bytes += len(body)
         try:
-            found = await self._looked_at(asked)
+            found = await self._submitted(asked)
             waited = await asyncio.gather(*(asyncio.wrap_future(one.done) for one in found), return_exceptions=True)
             for trouble in waited:
                 if trouble is not None:
@@ -246,24 +246,24 @@ class Receiver:
             self._bytes -= len(body)
         rows = sum(one.rows for one in found)
         report = _report(name, rows, [one.judged for one in found])
-        self.door.counts.bodies += 1
-        self.door.counts.rows += rows
+        self.admission.counts.bodies += 1
+        self.admission.counts.rows += rows
         self._count(sender, record, report)
         if not report.held and not report.refused:
             self._remember((sender.name, name), report)
         return report
 
-    async def _looked_at(self, body: _Body) -> list[_Part]:
+    async def _submitted(self, body: _Body) -> list[_Part]:
         if len(body.body) <= SMALL_BYTES:
-            with contextlib.suppress(TooLargeError):  # to be together with others; alone it may be larger
+            with contextlib.suppress(TooLargeError):  # too large to be judged with others; alone, the limit is higher
                 return await self._small.done(replace(body, most_text=SMALL_TEXT_BYTES))
         async with self._reading:
-            (found,) = await asyncio.to_thread(self._look_at, [body])
+            (found,) = await asyncio.to_thread(self._judge_and_submit, [body])
         if isinstance(found, BaseException):
             raise found
         return found
 
-    def _look_at(self, bodies: Sequence[_Body]) -> list[list[_Part] | BaseException]:
+    def _judge_and_submit(self, bodies: Sequence[_Body]) -> list[list[_Part] | BaseException]:
         """Judges bodies and submits their rows for writing; returns a result or an error for each. Rows of one type are
         judged together, but a body with bad rows again by itself, so that its row numbers are right."""
         cleans = self._good(bodies)
@@ -315,9 +315,8 @@ class Receiver:
         rejects = [reject for _, one in cleans for reject in one.rejects]
         if len(rejects) > BODY_REJECTS:
             few = Clean(EXAMPLES, cleans[0][1].table.slice(0, 0), rejects[:EXAMPLES], {})
-            raise _TooManyRejectsError(
-                rejects, len(lines), self._coalescer.put(Arrived(record, source, few, time.monotonic(), sender.name))
-            )
+            examples = PendingBatch(record, source, few, time.monotonic(), sender.name)
+            raise _TooManyRejectsError(rejects, len(lines), self._coalescer.put(examples))
         return [self._judged(sender, record, source, *one) for one in cleans]
 
     def take(self, sender: Sender, source: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -350,14 +349,14 @@ class Receiver:
         """Judges rows and submits them."""
         now = self._now()
 
-        def look(fresh: bool) -> tuple[Judged, Sequence[Note]]:
+        def judge(fresh: bool) -> tuple[Judged, Sequence[Note]]:
             judged = self._judge.judge(sender, record, source, clean, now, first, fresh)
             noted = judged.held or record.name in ("devices", "events")
             return judged, self._notes.on(sender.name, record, judged, now) if noted else []
 
-        part = _Part(clean.rows, look, *look(False))
-        about = sender.name, part.judged.version, part.again
-        part.done = self._coalescer.put(Arrived(record, source, part.judged.clean, time.monotonic(), *about))
+        part = _Part(clean.rows, judge, *judge(False))
+        about = sender.name, part.judged.version, part.rejudge
+        part.done = self._coalescer.put(PendingBatch(record, source, part.judged.clean, time.monotonic(), *about))
         return part
 
     def _noted(self, sender: Sender, source: str, notes: Sequence[Note]) -> None:
@@ -380,7 +379,7 @@ class Receiver:
 
     def _ended(self, batch: Batch, task: asyncio.Task[Report]) -> None:
         self._under_way.pop(batch, None)
-        # Looked at here, or asyncio complains where the sender hung up meanwhile.
+        # Retrieves the exception, or asyncio would complain where the sender has hung up.
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, HTTPException):
             log.error("receive: an internal error", exc_info=error)
 

@@ -24,9 +24,9 @@ from collectors.receivers import otlp, remote_write, snappy
 from collectors.receivers.assemble import Names
 from collectors.receivers.log import PointLog
 from collectors.receivers.points import Push, Terms
+from ingest.admission import RETRY, Admission
 from ingest.body import TooLargeError, decompressed
 from ingest.check_rows import EARLIEST, FUTURE_TOLERANCE
-from ingest.door import RETRY, Door
 from ingest.errors import IngestError
 from ingest.permissions import ALL, fits
 from ingest.senders import Sender
@@ -46,18 +46,18 @@ PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 
 class MetricsEndpoint:
-    """door, tally, now: those of the records' receiver.   pushed: where points go.   profiles: whose metrics are of
-    use."""
+    """admission, tally, now: those of the records' receiver.   pushed: where points go.   profiles: of the exporters
+    whose metrics are used."""
 
     def __init__(
         self,
-        door: Door,
+        admission: Admission,
         tally: Tally,
         pushed: PointLog,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         profiles: Sequence[Profile] = FILES.built_in,
     ) -> None:
-        self._door, self._tally, self._pushed, self._now = door, tally, pushed, now
+        self._admission, self._tally, self._pushed, self._now = admission, tally, pushed, now
         self._names = Names(profiles)
         self._reading = asyncio.Semaphore(AT_ONCE)
 
@@ -78,7 +78,7 @@ class MetricsEndpoint:
                 return PlainTextResponse(f"{_refused(push)}; {others}\n", 400, headers)
             return Response(status_code=204, headers=headers)
 
-        return await self._door.answered(request, "samples", work)
+        return await self._admission.answered(request, "samples", work)
 
     async def otlp(self, request: Request) -> Response:
         async def work() -> Response:
@@ -100,19 +100,19 @@ class MetricsEndpoint:
             packed = ParseDict(answer, ExportMetricsServiceResponse()).SerializeToString()
             return Response(packed, media_type=PROTOBUF)
 
-        return await self._door.answered(request, "samples", work)
+        return await self._admission.answered(request, "samples", work)
 
     async def _admitted(self, request: Request) -> Sender:
         """Who it is, before the body is read."""
-        sender = await self._door.sender(request)
-        self._door.check_may_send(request, sender, "samples")
+        sender = await self._admission.sender(request)
+        self._admission.check_may_send(request, sender, "samples")
         if self._pushed.full:
             raise HTTPException(503, "too many rows are waiting", RETRY)
         return sender
 
     async def _taken(self, request: Request, sender: Sender, read: Callable[[bytes, Terms], Push]) -> Push:
         """Once it is in the log."""
-        body = await self._door.body(request, BODY_BYTES)
+        body = await self._admission.body(request, BODY_BYTES)
         terms = self._terms(sender)
         try:
             async with self._reading:
@@ -147,7 +147,7 @@ class MetricsEndpoint:
     def _count(self, sender: Sender, push: Push) -> None:
         """For the summary of the sender's day. What becomes of the others is counted with their rows."""
         now = self._now()
-        self._door.counts.bodies += 1
+        self._admission.counts.bodies += 1
         for reason, count in (push.ignored + push.refused).items():
             self._tally.add(now, sender.name, "points", "not_taken", reason[:100], count)
 

@@ -142,11 +142,11 @@ def _receiving(store: Store, senders: Senders, profiles: Sequence[Profile]) -> I
         coalescer = Coalescer(own)
         receiver = Receiver(coalescer, senders, judging)
         pushed = PointLog(logging)
-        metrics = MetricsEndpoint(receiver.door, receiver.tally, pushed, profiles=profiles)
+        metrics = MetricsEndpoint(receiver.admission, receiver.tally, pushed, profiles=profiles)
         assembler = Assembler(receiver, pushed, profiles=profiles)
         try:
             with repeating(store, assembler.run, seconds=EVERY_SECONDS):
-                devices = known_devices_route(store, receiver.door.sender)
+                devices = known_devices_route(store, receiver.admission.sender)
                 yield [receiver.route(), devices, *metrics.routes()]
         finally:
             pushed.close()

@@ -7,7 +7,7 @@ import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ingest.door import BODY_BYTES
+from ingest.admission import BODY_BYTES
 from ingest.wire import PATH
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from access import authenticator
 from gpuledger.http.limits import KIB, MIB, HttpLimits, limits_here
-from ingest import body, door, reviews
+from ingest import body, reviews
 from ingest.text_files import ROW_BYTES
 from tests.conftest import REPO
 
@@ -24,7 +24,7 @@ def test_the_table_has_the_numbers_that_hold() -> None:
         ("15 s | closed", ours.idle_seconds == 15),
         ("64 KiB, 100 headers", (ours.head_bytes, ours.headers) == (64 * KIB, 100)),
         ("32 KiB | 414", ours.url_bytes == 32 * KIB),
-        ("5 MiB (16 MiB)", (ours.body_bytes, door.BODY_BYTES) == (5 * MIB, 16 * MIB)),
+        ("5 MiB (16 MiB)", (ours.body_bytes, admission.BODY_BYTES) == (5 * MIB, 16 * MIB)),
         ("128 MiB | 503", ours.bodies_bytes == 128 * MIB),
         ("20 s, and a second more for each KiB", (ours.body_grace_seconds, ours.body_rate) == (20, KIB)),
         ("64 MiB; [SQL]", ours.answer_bytes == 64 * MIB),

@@ -72,7 +72,7 @@ def receiving(
 
 
 def _server(receiver: Receiver, store: Store) -> uvicorn.Server:
-    app = Starlette(routes=[receiver.route(), known_devices_route(store, receiver.door.sender)])
+    app = Starlette(routes=[receiver.route(), known_devices_route(store, receiver.admission.sender)])
     return uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=2))
 
 

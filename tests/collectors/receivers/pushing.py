@@ -85,7 +85,7 @@ def receiving(
         coalescer = Coalescer(own, 0.01)
         receiver = Receiver(coalescer, Senders(tokens), judging, now)
         log = PointLog(logging)
-        routes = [receiver.route(), *MetricsEndpoint(receiver.door, receiver.tally, log, now).routes()]
+        routes = [receiver.route(), *MetricsEndpoint(receiver.admission, receiver.tally, log, now).routes()]
         config = uvicorn.Config(Starlette(routes=routes), log_level="error", timeout_graceful_shutdown=2)
         server = uvicorn.Server(config)
         with socket.create_server(("127.0.0.1", 0)) as listener:

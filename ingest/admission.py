@@ -1,4 +1,4 @@
-"""Authenticates and limits every push: who sends it, which record types they may send, how large the body may be.
+"""Admits or refuses every push: authenticates its sender, checks its record type, limits its body.
 
 A token is sent as `Authorization: Bearer TOKEN`, or as the password of `Authorization: Basic` with the sender's name.
 """
@@ -25,7 +25,7 @@ from ingest.tally import Tally
 log = logging.getLogger(__name__)
 
 BODY_BYTES = 16 << 20
-"""Of a body as it travels."""
+"""The largest body, as it is sent (compressed)."""
 RETRY_SECONDS = 5
 LOG_SECONDS = 60.0
 RETRY: Mapping[str, str] = {"Retry-After": str(RETRY_SECONDS)}
@@ -39,8 +39,8 @@ class Counts:
     refused: int = 0
 
 
-class Door:
-    """Checks shared by all endpoints that take pushes. now: the clock by which pushes are counted per day."""
+class Admission:
+    """Checks shared by all endpoints that accept pushes. now: the clock by which pushes are counted per day."""
 
     def __init__(self, senders: Senders, tally: Tally, now: Callable[[], datetime]) -> None:
         self._senders, self._tally, self._now = senders, tally, now
@@ -79,7 +79,7 @@ class Door:
             )
 
     async def body(self, request: Request, limit: int) -> bytes:
-        """Errors: HTTPException 413 if it is larger than this, as it travels."""
+        """The body as it was sent.   Errors: HTTPException 413 if it is larger than the limit."""
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
             raise HTTPException(413, f"a body of {declared} bytes: at most {limit}")
@@ -92,7 +92,7 @@ class Door:
         return b"".join(parts)
 
     async def _known(self, request: Request, token: str) -> Sender | None:
-        """Whose token it is; a service account's may have to be asked about."""
+        """The sender with the token; of a service account, the API server may have to review it."""
         sender = self._senders.of(token)
         if sender is not None or not self._senders.reviewable(token):
             return sender
@@ -113,7 +113,7 @@ class Door:
             self._unreviewed, self._unreviewed_logged_at = 0, time.monotonic()
 
     async def _denied(self, request: Request, record: str, refusal: HTTPException) -> None:
-        """Counts who was not let in, and why."""
+        """Counts a refused push for `doctor` and `audit`, with the reason."""
         sender = getattr(request.state, "sender", "")
         reason = "wrong token" if refusal.status_code == 401 else getattr(request.state, "denied", "not its cluster")
         self._tally.add(self._now(), sender, record, "denied", reason)
@@ -122,7 +122,7 @@ class Door:
 
 
 def _credentials(scheme: str, given: str) -> tuple[str | None, str]:
-    """The name that goes with the token, None where none does, and the token; empty if there is none."""
+    """The sender's name (None if only a token was sent) and the token (empty if there is none)."""
     if scheme == "bearer":
         return None, given
     if scheme != "basic":
