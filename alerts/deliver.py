@@ -28,7 +28,7 @@ from warehouse.store import Store, read_sql
 RESOLVED_HOURS = 8 * 24
 """So long after its end an alert is still looked at: a route may be closed over a long weekend."""
 AT_ONCE = 128
-"""Targets that are sent to at the same time; those that failed wait for a place behind all others."""
+"""Targets served at the same time; those that failed last time come after all others."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Outcome:
 
 
 @dataclass
-class Memory:
-    """Reminders that were sent and are not written down: when, by target and fingerprint. Lost with the process, which
-    sends them once more."""
+class SentReminders:
+    """Reminders that were sent but are not in the log: the attempt, by target and fingerprint. After a restart they are
+    sent once more."""
 
     sent: dict[tuple[str, str], Attempt] = field(default_factory=dict)
 
@@ -70,17 +70,17 @@ def deliver(
     store: Store,
     routing: Routing,
     now: datetime,
-    memory: Memory | None = None,
+    sent_reminders: SentReminders | None = None,
     patience: float = math.inf,
     leads: Leads = ALONE,
 ) -> list[Outcome]:
-    """Sends what is due at `now` and answers what became of it. A target that fails keeps no other waiting, and what
-    is said of the time is reckoned from the moment of sending.
+    """Sends what is due at `now` and returns the outcomes. A failing target does not delay the others, and each call
+    uses the time at which it is sent.
 
-    patience: seconds after which a target gets no further call (three times that while others are still sent to: it
-    would only wait for them); what is left stays due.
-    leads: whether this server still is the one that sends; what is left when it no longer is stays due for another.
-    Errors: StoreError alone; what a target says is an outcome.
+    patience: seconds after which a target gets no further call (three times as long while other targets are still
+    busy); the rest stays due.
+    leads: whether this server still leads; once it does not, the rest stays due for the new leader.
+    Errors: StoreError only; a target's failure is an outcome.
     """
     if not routing.routes:
         return []
@@ -88,9 +88,9 @@ def deliver(
     alerts = notified_alerts(store, now)
     if not alerts:
         return []
-    memory = memory or Memory()
+    sent_reminders = sent_reminders or SentReminders()
     log: dict[tuple[str, str], Attempt] = dict(_log(store, min(alert.active_at for alert in alerts)))
-    for key, attempt in memory.sent.items():
+    for key, attempt in sent_reminders.sent.items():
         if key not in log or attempt.at > log[key].at:
             log[key] = attempt
     due = deliveries(linked(alerts, routing.address), routing, silences(store, now), log, now)
@@ -111,16 +111,15 @@ def deliver(
         key = one.delivery.target, one.delivery.alert.fingerprint
         if _is_reminder(one) and key in known:
             alert = one.delivery.alert
-            memory.sent[key] = Attempt(now, alert.active_at, alert.kind, 1, "sent", reported=True)
+            sent_reminders.sent[key] = Attempt(now, alert.active_at, alert.kind, 1, "sent", reported=True)
     return results
 
 
 def _report_refusing_targets(store: Store, results: Sequence[Outcome], now: datetime) -> None:
-    """A finding for each target that refused an alert so often that it is no longer tried."""
-    given_up = [
-        one for one in results if one.outcome == "refused" and one.delivery.attempt == one.delivery.transport.gives_up
-    ]
-    for one in given_up:
+    """A finding for each target that has refused an alert so often that it is given up."""
+    for one in results:
+        if one.outcome != "refused" or one.delivery.attempt != one.delivery.transport.gives_up:
+            continue
         target, rule = one.delivery.target, one.delivery.alert.rule
         what = f"{target}: {rule} is not sent, for it was refused {one.delivery.attempt} times"
         report_refused(store, now, f"{what}; at last: {one.detail}")
@@ -135,11 +134,11 @@ class _Round:
         self.busy: set[str] = set()
 
     def now(self) -> datetime:
-        """Whole seconds that go on from its instant."""
+        """The round's instant plus the whole seconds since it began."""
         return self._now + timedelta(seconds=int(time.monotonic() - self._started))
 
     def over(self) -> bool:
-        """Whether who sends to one of its targets should leave the rest to the next."""
+        """Whether the rest of a target's alerts should wait for the next round."""
         return time.monotonic() - self._started >= self._patience * (3 if len(self.busy) > 1 else 1)
 
 
@@ -148,7 +147,7 @@ def _is_reminder(outcome: Outcome) -> bool:
 
 
 def _send_all(due: Sequence[Delivery], round_: _Round) -> list[Outcome]:
-    """Sends to one target, with as many alerts per call as it takes."""
+    """Sends to one target, with as many alerts per call as it accepts."""
     transport = due[0].transport
     found: list[Outcome] = []
     try:
@@ -158,7 +157,7 @@ def _send_all(due: Sequence[Delivery], round_: _Round) -> list[Outcome]:
             part = due[start : start + transport.most]
             outcome, detail = _send(part, round_.now())
             found += [Outcome(delivery, outcome, detail) for delivery in part]
-            if outcome == "failed":  # it would fail for the rest as well, each after its timeout
+            if outcome == "failed":  # the rest would fail as well, each after a timeout
                 found += [Outcome(delivery, outcome, detail) for delivery in due[start + transport.most :]]
                 break
     finally:

@@ -23,7 +23,7 @@ from alerts.journal import Run, Transition
 from alerts.rule import Rule
 from alerts.rule_files import version_of
 from alerts.sources import ENGINE, SOURCES
-from alerts.state import Alert, Instance, State, fingerprint, goes_on, gone, step
+from alerts.state import Alert, Instance, State, changes_nothing, fingerprint, missing_row, step
 from alerts.templates import render
 from billing.ledger_report import billing_timezone
 from warehouse.durations import format_duration, span
@@ -95,13 +95,13 @@ def evaluate(
     report = Report(until=watermark)
     with ExitStack() as stack:
         engine = _Engine(store, rules, now, report, _Queries(store, stack), leads)
-        engine.reworded = last is not None and last[2] != engine.version
+        engine.rules_changed = last is not None and last[2] != engine.version
         engine.alerts = journal.active_alerts(store)
         engine.number = last[0] if last else 0
         if until is not None:
             engine.run(watermark, until, stop)
         if live:
-            engine.watch_the_clock(max(facts) if facts else None, broken)
+            engine.check_freshness(max(facts) if facts else None, broken)
     return report
 
 
@@ -149,9 +149,9 @@ class _Engine:
         self.zone = billing_timezone(store)
         self.alerts: dict[str, dict[str, Alert]] = {}
         self.number = 0
-        self.reworded = False
+        self.rules_changed = False
         self.changed: list[Transition] = []
-        self.going: dict[tuple[str, str], tuple[Instance, datetime]] = {}
+        self.still_firing: dict[tuple[str, str], tuple[Instance, datetime]] = {}
         self.counts = Counter({"evaluations": 0, "failed": 0, "instances": 0})
         self.reported: Counter[str] = Counter()
 
@@ -160,12 +160,12 @@ class _Engine:
         since = watermark
         if watermark is not None and until - watermark > CATCH_UP:
             since = until - CATCH_UP
-            self.skipped(watermark, since)
+            self.report_skipped(watermark, since)
         pending: list[datetime] = []
         for at, due in instants(self.queried(), since, until):
             if stop is not None and stop.is_set():
                 break
-            self.at(at, due)
+            self.evaluate_at(at, due)
             pending.append(at)
             if len(pending) == CHUNK:
                 self.commit(at)
@@ -180,48 +180,48 @@ class _Engine:
     def queried(self) -> list[Rule]:
         return [rule for rule in self.rules.values() if rule.source != ENGINE]
 
-    def at(self, at: datetime, due: Sequence[Rule]) -> None:
+    def evaluate_at(self, at: datetime, due: Sequence[Rule]) -> None:
         """Evaluates rules at an instant."""
         newest = _newest_facts(self.store, at) if any(rule.needs for rule in due) else {}
-        never = _never(self.store, newest, at)
+        never = _never_reported(self.store, newest, at)
         for rule in due:
             if not never.isdisjoint(rule.needs):
-                self.step_own(FAILED, {"rule": rule.name}, False, at, {"problem": "over"})
+                self.step_builtin(FAILED, {"rule": rule.name}, False, at, {"problem": "over"})
         due = [rule for rule in due if never.isdisjoint(rule.needs)]
-        blind = {rule.name: problem for rule in due if (problem := _no_data(rule, newest, at))}
+        blind = {rule.name: problem for rule in due if (problem := _missing_data(rule, newest, at))}
         asked = _questions([rule for rule in due if rule.name not in blind], at)
         answers = self.queries.all(asked.values())
         for rule in due:
             if rule.name in blind:
                 outcome = _Outcome(problem=blind[rule.name])
             else:
-                outcome = answers[asked[_key(rule), _own(rule)]][_own(rule)]
+                outcome = answers[asked[_key(rule), _batch_value(rule)]][_batch_value(rule)]
             self.counts["evaluations"] += 1
             problem = outcome.problem
             if not problem:
-                seen, problem = _seen(rule, outcome.rows, self.alerts.get(rule.name, {}))
+                seen, problem = _instances_of(rule, outcome.rows, self.alerts.get(rule.name, {}))
                 if not problem:
                     self.counts["instances"] += len(seen.all)
                     self.step_rule(rule, seen, at)
             if problem:
                 self.counts["failed"] += 1
                 self.report.problems[rule.name] = problem
-            self.step_own(FAILED, {"rule": rule.name}, bool(problem), at, {"problem": problem or "over"})
+            self.step_builtin(FAILED, {"rule": rule.name}, bool(problem), at, {"problem": problem or "over"})
         self.report.instants += 1
 
-    def step_rule(self, rule: Rule, seen: _Seen, at: datetime) -> None:
+    def step_rule(self, rule: Rule, seen: _Instances, at: datetime) -> None:
         for alert in list(self.alerts.get(rule.name, {}).values()):
             if alert.fingerprint not in seen.all:
-                self.step_one(rule, gone(alert), at)
+                self.step_one(rule, missing_row(alert), at)
         for one in seen.changing:
             self.step_one(rule, one, at)
-        for one in seen.going:
-            self.going[rule.name, one.fingerprint] = one, at
+        for one in seen.still_firing:
+            self.still_firing[rule.name, one.fingerprint] = one, at
 
-    def step_own(
+    def step_builtin(
         self, name: str, identity: dict[str, str], holds: bool, at: datetime, evidence: dict[str, Any]
     ) -> None:
-        """One instance of a rule of the engine's own, if that rule is enabled."""
+        """Steps an instance of a rule that the engine itself evaluates, if that rule is enabled."""
         rule = self.rules.get(name)
         if rule is not None:
             known = self.alerts.get(name, {})
@@ -235,7 +235,7 @@ class _Engine:
         after = step(before, seen, rule.name, at, rule.for_, rule.keep_firing_for)
         if after is before or after is None:
             if before is not None and before.state is State.firing and seen.holds:
-                self.going[rule.name, seen.fingerprint] = seen, at
+                self.still_firing[rule.name, seen.fingerprint] = seen, at
             return
         if after.state in (State.pending, State.firing):
             states[seen.fingerprint] = after
@@ -244,30 +244,30 @@ class _Engine:
         self.changed.append(_transition(rule, after, self.zone))
 
     def drop_removed_rules(self, at: datetime) -> None:
-        """What a rule that is no more left pending or firing is over."""
+        """Ends the pending and firing alerts of rules that no longer exist."""
         for name in [name for name in self.alerts if name not in self.rules]:
             for alert in self.alerts.pop(name).values():
-                ended = step(alert, gone(alert), name, max(at, alert.at), 0, 0)
+                ended = step(alert, missing_row(alert), name, max(at, alert.at), 0, 0)
                 if ended is not None:
                     note = {"summary": f"the rule {name} was removed"}
                     self.changed.append(Transition(ended, "info", dict(alert.labels), note))
 
-    def skipped(self, since: datetime, until: datetime) -> None:
+    def report_skipped(self, since: datetime, until: datetime) -> None:
         lost = f"not evaluated from {since:%F %T}Z to {until:%F %T}Z: further back than {CATCH_UP.days} days"
         self.report.problems["*"] = lost
-        self.step_own(FAILED, {"rule": "*"}, True, until, {"problem": lost})
-        self.step_own(FAILED, {"rule": "*"}, False, until + timedelta(milliseconds=1), {"problem": lost})
+        self.step_builtin(FAILED, {"rule": "*"}, True, until, {"problem": lost})
+        self.step_builtin(FAILED, {"rule": "*"}, False, until + timedelta(milliseconds=1), {"problem": lost})
 
-    def watch_the_clock(self, newest: datetime | None, broken: str) -> None:
-        """Alerts that depend on the clock, not on data: the newest fact of all is older than the rule allows, so no
-        other rule can be evaluated; or the rules' files are invalid."""
+    def check_freshness(self, newest: datetime | None, broken: str) -> None:
+        """Alerts that depend on the clock, not on data: all facts are too old, so that no other rule can be evaluated;
+        or the rule files are invalid."""
         before = len(self.changed)
         rule = self.rules.get(STOPPED)
-        if rule is not None and newest is not None:  # what never began has not stopped
+        if rule is not None and newest is not None:  # without any fact, nothing has stopped
             age = (self.now - newest).total_seconds()
             reported = {"newest": newest, "age_seconds": age}
-            self.step_own(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, reported)
-        self.step_own(FAILED, {"rule": "(rule files)"}, bool(broken), self.now, {"problem": broken or "over"})
+            self.step_builtin(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, reported)
+        self.step_builtin(FAILED, {"rule": "(rule files)"}, bool(broken), self.now, {"problem": broken or "over"})
         if len(self.changed) > before:
             self.commit(self.report.until or journal.NOTHING_YET)
 
@@ -282,32 +282,32 @@ class _Engine:
             rules=self.version,
             **counts,
         )
-        renewed = self.renewed(until)
+        refreshed = self.refreshed(until)
         check(self.leads)
-        journal.write(self.store, run, self.changed, renewed)
+        journal.write(self.store, run, self.changed, refreshed)
         self.report.transitions += self.changed
         self.report.until = until
         self.changed, self.reported = [], Counter(self.counts)
 
-    def renewed(self, until: datetime) -> list[Transition]:
-        """What goes on firing and has other evidence now, or other texts since the rules have changed: a firing alert
-        shows what is, not what was when it began."""
+    def refreshed(self, until: datetime) -> list[Transition]:
+        """Alerts that keep firing with new evidence, or with new texts because the rules have changed: a firing alert
+        shows the present, not what was true when it began."""
         found = []
-        if self.reworded:
+        if self.rules_changed:
             for name, of_rule in self.alerts.items():
                 for key, alert in of_rule.items():
-                    if alert.state is State.firing and alert.at < until and (name, key) not in self.going:
+                    if alert.state is State.firing and alert.at < until and (name, key) not in self.still_firing:
                         found.append(_transition(self.rules[name], replace(alert, at=until), self.zone))
-        for (name, key), (seen, at) in self.going.items():
+        for (name, key), (seen, at) in self.still_firing.items():
             before = self.alerts.get(name, {}).get(key)
             if before is None or before.state is not State.firing or before.at >= at:
                 continue
             now = replace(before, value=seen.value, evidence=seen.evidence)
-            if self.reworded or not journal.same_evidence(before, now):
+            if self.rules_changed or not journal.same_evidence(before, now):
                 self.alerts[name][key] = now
                 found.append(_transition(self.rules[name], replace(now, at=at), self.zone))
-        self.going.clear()
-        self.reworded = False
+        self.still_firing.clear()
+        self.rules_changed = False
         return found
 
 
@@ -358,7 +358,10 @@ def _transition(rule: Rule, alert: Alert, zone: str) -> Transition:
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """A query at an instant, with the values of the rule's own parameter that are asked for; '' where it has none."""
+    """A query at an instant, for several values of the parameter in which its rules differ (`Rule.batch_parameter`).
+
+    values: '' if there is no such parameter.
+    """
 
     rule: Rule
     at: datetime
@@ -373,13 +376,15 @@ class _Question:
         if rule.source:
             return {"": SOURCES[rule.source](store, self.at, bound)}
         params = {**bound, "at": self.at, "previous_at": self.at - span(rule.interval)}
-        if not rule.own:
+        name = rule.batch_parameter
+        if not name:
             return {"": store.rows(rule.sql, params, READ_ONLY)}
         found: dict[str, Rows] = {value: [] for value in self.values}
-        for row in store.rows(rule.sql, {**params, rule.own: list(self.values)}, READ_ONLY):
-            if row.get(rule.own) not in found:
-                raise LookupError(f"the query's column {rule.own} says {row.get(rule.own)!r}, which was not asked for")
-            found[row.pop(rule.own)].append(row)
+        for row in store.rows(rule.sql, {**params, name: list(self.values)}, READ_ONLY):
+            if row.get(name) not in found:
+                what = f"{name} says {row.get(name)!r}, which was not asked for"
+                raise LookupError(f"the query's column {what}")
+            found[row.pop(name)].append(row)
         return found
 
 
@@ -387,13 +392,13 @@ Key = tuple[str, str]
 
 
 def _questions(rules: Sequence[Rule], at: datetime) -> dict[tuple[Key, str], _Question]:
-    """By key and own value of the rules: each distinct query once; queries that differ only in that value are
+    """By key and batch value of the rules: each distinct query once; queries that differ only in that value are
     combined."""
     first: dict[Key, Rule] = {}
     values: dict[Key, dict[str, None]] = defaultdict(dict)
     for rule in rules:
         first.setdefault(_key(rule), rule)
-        values[_key(rule)][_own(rule)] = None
+        values[_key(rule)][_batch_value(rule)] = None
     asked: dict[tuple[Key, str], _Question] = {}
     for key, of in values.items():
         every = list(of)
@@ -404,29 +409,29 @@ def _questions(rules: Sequence[Rule], at: datetime) -> dict[tuple[Key, str], _Qu
 
 
 def _key(rule: Rule) -> Key:
-    """Rules with the same key run the same query, except for the value of their own parameter."""
+    """Rules with the same key run the same query, except for the value of their batch parameter."""
     return rule.sql or rule.source, repr(sorted(rule.bound().items())) + (
         f"/{rule.interval}" if "{previous_at:" in rule.sql else ""
     )
 
 
-def _own(rule: Rule) -> str:
-    return str(rule.parameters[rule.own]) if rule.own else ""
+def _batch_value(rule: Rule) -> str:
+    return str(rule.parameters[rule.batch_parameter]) if rule.batch_parameter else ""
 
 
 @dataclass
-class _Seen:
-    """The result of a query. all: fingerprints; changing: the instances whose state may change; going: those that keep
-    firing."""
+class _Instances:
+    """The result of a query. all: fingerprints; changing: instances whose state may change; still_firing: those that
+    keep firing."""
 
     all: set[str] = field(default_factory=set)
     changing: list[Instance] = field(default_factory=list)
-    going: list[Instance] = field(default_factory=list)
+    still_firing: list[Instance] = field(default_factory=list)
 
 
-def _seen(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[_Seen, str]:
+def _instances_of(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[_Instances, str]:
     """The query's rows as instances, or why they cannot be."""
-    seen = _Seen()
+    seen = _Instances()
     if len(rows) > MOST_INSTANCES:
         return seen, f"{len(rows)} instances, more than {MOST_INSTANCES}: narrow the query"
     names = (*rule.identity, *rule.labels)
@@ -446,13 +451,13 @@ def _seen(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[_Seen, s
             return seen, f"two rows of one identity ({reported}): the query must answer one"
         seen.all.add(key)
         holds = rule.holds(value, labels)
-        if not goes_on(before.get(key), holds):
+        if not changes_nothing(before.get(key), holds):
             labels = {name: _text(row[name]) for name in names}
             evidence = {name: text for name, text in row.items() if name not in known}
             seen.changing.append(Instance(key, holds, value, labels, evidence))
         elif holds:
             evidence = {name: text for name, text in row.items() if name not in known}
-            seen.going.append(Instance(key, holds, value, {}, evidence))
+            seen.still_firing.append(Instance(key, holds, value, {}, evidence))
     return seen, ""
 
 
@@ -465,7 +470,7 @@ def _newest_facts(store: Store, at: datetime, days: int = FACT_DAYS) -> dict[str
     return row
 
 
-def _never(store: Store, newest: Mapping[str, datetime | None], at: datetime) -> frozenset[str]:
+def _never_reported(store: Store, newest: Mapping[str, datetime | None], at: datetime) -> frozenset[str]:
     """Kinds of facts that this site never had: rules that need them are skipped, which is not a failure."""
     missing = [table for table, found in newest.items() if found is None]
     if not missing:
@@ -474,7 +479,7 @@ def _never(store: Store, newest: Mapping[str, datetime | None], at: datetime) ->
     return frozenset(table for table in missing if not ever[table])
 
 
-def _no_data(rule: Rule, newest: Mapping[str, datetime | None], at: datetime) -> str:
+def _missing_data(rule: Rule, newest: Mapping[str, datetime | None], at: datetime) -> str:
     """Kinds of facts that the rule needs and that are missing or too old."""
     for table, oldest in rule.needs.items():
         found = newest[table]

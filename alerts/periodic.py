@@ -1,10 +1,11 @@
-"""The server's part: rules are evaluated every minute and alerts delivered every quarter of one, for as long as it
-serves. Neither waits for the other: an Alertmanager takes for over what it has not heard of for a while.
+"""Background work of a server: evaluates rules every minute, and delivers alerts four times as often.
+
+Neither waits for the other, because an Alertmanager resolves an alert that is not sent again for a while.
 
     with alerting(store, AlertSettings(rules=Path("alerts.d"), routing=Path("routing.yaml"))):
         ...
 
-A run that was missed is made up for by the next: what is to be done follows from the watermark and the log.
+A missed run is made up for by the next one: what is due follows from the watermark and the log of deliveries.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from alerts.deliver import Memory, Outcome, deliver
+from alerts.deliver import Outcome, SentReminders, deliver
 from alerts.evaluate import DELAY, Report, evaluate
 from alerts.routing import Routing, load_routing
 from alerts.rule import Rule
@@ -47,31 +48,31 @@ class AlertSettings:
 
 
 class Alerting:
-    """One look at everything, again and again. Files are read again when they change; a version that is of no use
-    leaves the one before in force, and is an alert."""
+    """Evaluates and delivers alerts, reloading the rules and the routing file when they change. While a new version is
+    invalid, the previous one stays in force and an alert fires."""
 
     def __init__(self, settings: AlertSettings, leads: Leads = ALONE) -> None:
-        """Errors: AlertError if the files are of no use at the start."""
+        """Errors: AlertError if the files are invalid."""
         self._settings, self._leads = settings, leads
-        self._memory = Memory()
-        self._seen = self._files()
+        self._sent_reminders = SentReminders()
+        self._seen = self._changed_times()
         self._rules: list[Rule] = load_rules(settings.rules)
         self._routing = load_routing(settings.routing) if settings.routing else Routing()
         self._broken = ""
         self._measured_at: datetime | None = None
 
-    def look(self, store: Store, now: datetime, stop: threading.Event | None = None) -> Report:
+    def evaluate_due(self, store: Store, now: datetime, stop: threading.Event | None = None) -> Report:
         """Evaluates what is due. Errors: StoreError."""
-        self._read_again()
+        self._reload_if_changed()
         self._measure(store, now)
         report = evaluate(store, self._rules, now, stop=stop, broken=self._broken, leads=self._leads)
         for name, problem in report.problems.items():
             log.error("rule %s cannot be evaluated: %s", name, problem)
         return report
 
-    def tell(self, store: Store, now: datetime) -> list[Outcome]:
+    def deliver_due(self, store: Store, now: datetime) -> list[Outcome]:
         """Delivers what is due. Errors: StoreError."""
-        outcomes = deliver(store, self._routing, now, self._memory, TARGET_SECONDS, self._leads)
+        outcomes = deliver(store, self._routing, now, self._sent_reminders, TARGET_SECONDS, self._leads)
         for one in outcomes:
             if one.outcome != "sent":
                 reported = one.delivery.alert
@@ -85,7 +86,7 @@ class Alerting:
         return outcomes
 
     def _measure(self, store: Store, now: datetime) -> None:
-        """The objectives, before rules look at them; one that cannot be measured keeps no rule from being evaluated."""
+        """Measures objectives before rules query them. If that fails, the rules are evaluated all the same."""
         if self._measured_at is not None and now - self._measured_at < MEASURE_EVERY:
             return
         self._measured_at = now
@@ -94,7 +95,7 @@ class Alerting:
         except LedgerError as error:
             log.error("objectives cannot be measured: %s", error)
 
-    def _files(self) -> dict[Path, int]:
+    def _changed_times(self) -> dict[Path, int]:
         folders = [SHIPPED, *([self._settings.rules] if self._settings.rules else [])]
         files = [path for folder in folders for path in sorted(folder.glob("*.*"))]
         files += [self._settings.routing] if self._settings.routing else []
@@ -104,8 +105,8 @@ class Alerting:
                 found[path] = path.stat().st_mtime_ns
         return found
 
-    def _read_again(self) -> None:
-        seen = self._files()
+    def _reload_if_changed(self) -> None:
+        seen = self._changed_times()
         if seen == self._seen:
             return
         self._seen, self._broken = seen, ""
@@ -127,24 +128,24 @@ def alerting(
 
     Errors: AlertError if the files are invalid at the start.
     """
-    looks = Alerting(settings, leads)
+    work = Alerting(settings, leads)
 
-    def look(own: Store, stop: threading.Event) -> None:
+    def evaluate_due(own: Store, stop: threading.Event) -> None:
         try:
-            looks.look(own, datetime.now(UTC), stop)
+            work.evaluate_due(own, datetime.now(UTC), stop)
         except NotLeadingError as error:
             log.warning("alerts: %s", error)
         except LedgerError as error:
             log.error("alerts could not be evaluated: %s", error)
 
-    def tell(own: Store, stop: threading.Event) -> None:
+    def deliver_due(own: Store, stop: threading.Event) -> None:
         try:
-            looks.tell(own, datetime.now(UTC))
+            work.deliver_due(own, datetime.now(UTC))
         except LedgerError as error:
             log.error("alerts could not be delivered: %s", error)
 
     with (
-        repeating(store, look, leads, seconds=every_seconds),
-        repeating(store, tell, leads, seconds=max(1, every_seconds // 4)),
+        repeating(store, evaluate_due, leads, seconds=every_seconds),
+        repeating(store, deliver_due, leads, seconds=max(1, every_seconds // 4)),
     ):
         yield

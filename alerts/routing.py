@@ -167,8 +167,8 @@ def load_routing(path: Path) -> Routing:
 
 @dataclass(frozen=True)
 class Notification:
-    """An alert as receivers see it: firing, or resolved. run_at: start of the evaluation that said so.   link: where to
-    read on; empty: gpuledger's address is not configured."""
+    """An alert as receivers see it, firing or resolved. run_at: start of the evaluation that found it so.   link: the
+    page about it; empty: gpuledger's address is not configured."""
 
     rule: str
     fingerprint: str
@@ -189,7 +189,7 @@ class Notification:
 @dataclass(frozen=True)
 class Attempt:
     """The last attempt to notify a target of an alert. attempt: how many since the last success.
-    told: whether the target has been notified that this occurrence fires."""
+    reported: whether the target has been notified that this occurrence fires."""
 
     at: datetime
     active_at: datetime
@@ -202,7 +202,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Silence:
-    """Alerts that fit are not sent during [starts_at, ends_at)."""
+    """Matching alerts are not sent during [starts_at, ends_at)."""
 
     id: str
     matchers: Mapping[str, tuple[str, ...]]
@@ -217,7 +217,7 @@ class Silence:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Something to send now. again: the target knows it; this is a reminder."""
+    """Something to send now. again: a reminder of what the target has received already."""
 
     target: str
     transport: Transport
@@ -231,7 +231,7 @@ Log = Mapping[tuple[str, str], Attempt]
 
 
 def linked(alerts: Iterable[Notification], address: str) -> list[Notification]:
-    """The alerts with links that open: the page that shows them with their runbook, if that is no URL of its own."""
+    """The alerts with a link to their page, which also stands for a runbook that is not a URL itself."""
     base = address.rstrip("/")
     found = []
     for alert in alerts:
@@ -273,7 +273,7 @@ def held_back(
 def deliveries(
     alerts: Sequence[Notification], routing: Routing, silences: Sequence[Silence], log: Log, now: datetime
 ) -> list[Delivery]:
-    """The notifications to send now: new ones, failed ones that are due again, reminders, and ends.
+    """The notifications to send now: new alerts, retries, reminders, and resolved alerts.
 
     alerts: firing, or resolved recently.   log: the last attempt of each target and alert.
     """
@@ -299,7 +299,7 @@ def deliveries(
 
 
 def next_attempt(now: datetime, attempt: int, refused: bool, luck: float | None = None) -> datetime:
-    """When to try again: 15 s, doubled each time up to 15 min, spread by a fifth; a refusal waits longest at once."""
+    """When to retry: after 15 s, doubled each time up to 15 min, spread by a fifth; after a refusal, in 15 min."""
     wait = LONGEST_RETRY if refused else min(LONGEST_RETRY, FIRST_RETRY * 2 ** min(attempt - 1, 10))
     return now + wait * (0.9 + 0.2 * (random.random() if luck is None else luck))  # noqa: S311 (spreads retries)
 
@@ -317,11 +317,11 @@ def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, 
     alert = fresh.alert
     same = last is not None and last.active_at == alert.active_at
     if alert.kind == "resolved":
-        # Whoever was notified that it fires is notified of its end, silenced or not; nobody else is.
+        # A target that was notified of the alert learns of its end, silenced or not; no other does.
         if not (last and same and last.reported):
             return None
     elif quiet and not (fresh.transport.keeps_alive and last and same and last.reported):
-        return None  # who takes silence for an end is notified of what it knows as long as it fires
+        return None  # a target that resolves unrefreshed alerts is still sent those that it has
     if last is None or not same or last.kind != alert.kind:
         return fresh
     if last.outcome != "sent":
@@ -333,7 +333,7 @@ def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, 
 
 
 def _unreachable(name: str, routing: Routing, alert: Notification, log: Log) -> bool:
-    """Whether every way to a receiver has failed for this alert often enough to use the fallback."""
+    """Whether all transports of a receiver have failed for this alert, often enough to use the fallback."""
     lasts = [log.get((f"{name}/{way}", alert.fingerprint)) for way in routing.receivers[name].transports()]
     return all(
         last is not None

@@ -1,11 +1,11 @@
-"""A rule as a file says it (YAML); its query is a .sql file beside it.
+"""A rule as its YAML file defines it; its query is a .sql file beside it.
 
 name: idle-holder
 query: idle_holder.sql              # or source: budgets (alerts/sources.py)
 parameters: {window_seconds: 3h, idle_below: 0.01}
 interval: 5m                        # of data time, on a grid
 identity: [cluster, allocation_id]  # columns that tell instances apart
-labels: [tenant, queue]             # columns that go along as labels
+labels: [tenant, queue]             # further columns that become labels
 condition: ">= 1h"                  # of the column `value`; a number, a duration or a parameter
 for: 0s
 keep_firing_for: 10m
@@ -49,7 +49,7 @@ Label = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
 
 
 class Part(BaseModel):
-    """Something written by people: unknown keys are mistakes."""
+    """The base of models that people write in files: an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
@@ -108,13 +108,13 @@ class PrometheusRule(Part):
 class Rule(Part):
     """One rule. Durations are in whole seconds here.
 
-    identity:  columns that tell instances apart.     labels: further columns that go along.   tags: fixed labels.
-    owner:     template: who is to act.               action: template: what is proposed; nothing acts by itself.
+    identity:  columns that tell instances apart.     labels: columns that become labels.   tags: fixed labels.
+    owner:     template: who has to act.              action: template: what to do; nothing is done automatically.
     exclude:   instances that never alert.            needs: facts, and how old their newest may be.
     sql:       the query's text (from the file), empty where `source` names a function of alerts.sources.
 
-    A parameter of which the query takes an Array(String) and the rule gives one text is its `own`: rules that differ in
-    it alone are asked together, and each gets the rows in whose column of that name its text stands.
+    Where the query takes an Array(String) and the rule gives one text, that is its `batch_parameter`: rules that differ
+    in it alone share a query, and each gets the rows with its text in the column of that name.
     """
 
     name: Name
@@ -179,15 +179,15 @@ class Rule(Part):
         ]
 
     @property
-    def own(self) -> str:
-        """The parameter that is the rule's own; empty: none is."""
+    def batch_parameter(self) -> str:
+        """The parameter in which rules that share a query differ; empty: none."""
         return next(iter(self._texts_for_arrays()), "")
 
     def bound(self) -> dict[str, Any]:
-        """Parameters as the query takes them, but for the rule's own: durations in seconds, keys and values as JSON."""
+        """Parameters of the query, without the `batch_parameter`: durations in seconds, keys and values as JSON."""
         from json import dumps
 
-        asked = {name for name in _placeholders(self.sql) if name != self.own}
+        asked = {name for name in _placeholders(self.sql) if name != self.batch_parameter}
         return {
             name: dumps(value, ensure_ascii=False) if isinstance(value, dict) else parse_if_duration(value)
             for name, value in self.parameters.items()

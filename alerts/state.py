@@ -1,4 +1,4 @@
-"""The states of an instance and how they follow from one another: pure, of data time alone.
+"""The states of an alert instance and the transitions between them: pure functions of data time.
 
     inactive ──holds──▶ pending ──for so long──▶ firing ──over, and keep_firing_for passed──▶ resolved
                           └──over──▶ inactive                                                   └──holds──▶ pending
@@ -45,10 +45,10 @@ class Alert:
 
     active_at:    since when the condition has held, in this occurrence.
     fired_at:     when it began to fire; None: it has not.
-    keep_firing_since:  it fires only because of keep_firing_for, since then.
-    resolved_at:  None but in `resolved`.
+    keep_firing_since:  since when it only fires because of keep_firing_for.
+    resolved_at:  None unless it is resolved.
     labels:       as of the start of the occurrence.
-    value, evidence: as of the transition; of an alert that fires, of the last evaluation.
+    value, evidence: as of the transition; while it fires, as of the last evaluation.
     """
 
     rule: str
@@ -65,7 +65,7 @@ class Alert:
 
 
 def fingerprint(rule: str, identity: Iterable[tuple[str, str]]) -> str:
-    """16 hex digits that belong to the rule's name and the identity labels, whatever else changes."""
+    """16 hex digits that depend on the rule's name and the identity labels only."""
     text = "\x1f".join([rule, *[f"{name}\x1e{value}" for name, value in sorted(identity)]])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -76,7 +76,7 @@ def step(before: Alert | None, seen: Instance, rule: str, at: datetime, wait: in
     if seen.holds is None:
         return before
     if not seen.holds:
-        return _over(before, at, keep) if before is not None and active else before
+        return _ended(before, at, keep) if before is not None and active else before
     if before is None or not active:
         state, fired_at = (State.firing, at) if wait == 0 else (State.pending, None)
         return Alert(rule, seen.fingerprint, state, at, at, seen.labels, seen.value, seen.evidence, fired_at)
@@ -89,7 +89,7 @@ def _fired(alert: Alert, seen: Instance, at: datetime) -> Alert:
     return replace(alert, state=State.firing, at=at, fired_at=at, value=seen.value, evidence=seen.evidence)
 
 
-def _over(alert: Alert, at: datetime, keep: int) -> Alert:
+def _ended(alert: Alert, at: datetime, keep: int) -> Alert:
     if alert.state is State.pending:
         return replace(alert, state=State.inactive, at=at)
     if keep and alert.keep_firing_since is None:
@@ -99,13 +99,13 @@ def _over(alert: Alert, at: datetime, keep: int) -> Alert:
     return replace(alert, state=State.resolved, at=at, keep_firing_since=None, resolved_at=at)
 
 
-def goes_on(before: Alert | None, holds: bool | None) -> bool:
-    """Whether `step` would certainly change nothing, so that it can be skipped."""
+def changes_nothing(before: Alert | None, holds: bool | None) -> bool:
+    """Whether `step` certainly changes nothing, so that it can be skipped."""
     if before is None:
         return not holds
     return holds is None or (holds and before.state is State.firing and before.keep_firing_since is None)
 
 
-def gone(alert: Alert) -> Instance:
-    """An instance for which the query no longer has a row."""
+def missing_row(alert: Alert) -> Instance:
+    """The instance of an alert for which the query no longer has a row: its condition is false."""
     return Instance(alert.fingerprint, False, None, alert.labels)

@@ -28,16 +28,16 @@ def _bytes(value: float) -> str:
 
 
 def _duration(value: float, window: Any = None) -> str:
-    """window: as far as the rule looks back. What reaches that far may have lasted longer: `at least 3h`."""
-    return f"{'at least ' if _reaches(value, window) else ''}{format_duration(value)}"
+    """window: how far the rule looks back. A duration that fills it may be longer in truth: `at least 3h`."""
+    return f"{'at least ' if _fills_window(value, window) else ''}{format_duration(value)}"
 
 
 def _or_longer(value: float | None, window: Any) -> str:
-    """Behind an instant since when something lasts."""
-    return " or longer" if _reaches(value, window) else ""
+    """To follow the instant since when something lasts, if that is as far as the rule looks back."""
+    return " or longer" if _fills_window(value, window) else ""
 
 
-def _reaches(value: float | None, window: Any) -> bool:
+def _fills_window(value: float | None, window: Any) -> bool:
     return bool(value) and window is not None and value >= parse_if_duration(window)
 
 
@@ -62,14 +62,14 @@ def _money(value: Decimal | None, currency: str | None) -> str:
 
 
 @pass_context
-def _in_words(context: Context, value: Any) -> Any:
-    """An instant as the clock on the wall shows it in the zone."""
+def _local_time(context: Context, value: Any) -> Any:
+    """An instant in the books' time zone; any other value unchanged."""
     if isinstance(value, datetime):
         return f"{value.astimezone(ZoneInfo(context.get('zone') or 'UTC')):%Y-%m-%d %H:%M %Z}"
     return value
 
 
-_ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, finalize=_in_words)
+_ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, finalize=_local_time)
 _ENVIRONMENT.filters.update(
     duration=_duration,
     or_longer=_or_longer,
@@ -81,8 +81,8 @@ _ENVIRONMENT.filters.update(
     money=_money,
 )
 _ENVIRONMENT.globals.clear()
-_KNOWN: Mapping[str, Any] = {"xid_advice": advice}
-_BETWEEN = "\x1f"
+_FUNCTIONS: Mapping[str, Any] = {"xid_advice": advice}
+_SEPARATOR = "\x1f"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -92,31 +92,31 @@ def compiled(text: str) -> Template:
 
 
 def render(texts: Sequence[str], facts: Mapping[str, Any]) -> list[str]:
-    """The texts with the facts filled in, each in one line. A template that fails is shown as it is with what was
-    wrong: an alert is never lost for its words."""
-    together = _BETWEEN.join(texts)
-    if "{" not in together:
+    """The texts with the facts filled in, each on one line. A template that fails is shown unfilled, with the error: an
+    alert is never lost because of its text."""
+    joined = _SEPARATOR.join(texts)
+    if "{" not in joined:
         return list(texts)
     try:
-        found = _filled(together, facts).split(_BETWEEN)
-    except _MISTAKES:
+        found = _filled(joined, facts).split(_SEPARATOR)
+    except _TEMPLATE_ERRORS:
         found = []
-    if len(found) != len(texts):  # one of them fails, or a value has the separator in it
-        found = [_alone(text, facts) for text in texts]
+    if len(found) != len(texts):  # a template fails, or a value contains the separator
+        found = [_filled_or_error(text, facts) for text in texts]
     return [" ".join(text.split()) for text in found]
 
 
-_MISTAKES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_TEMPLATE_ERRORS = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def _alone(text: str, facts: Mapping[str, Any]) -> str:
+def _filled_or_error(text: str, facts: Mapping[str, Any]) -> str:
     try:
         return _filled(text, facts)
-    except _MISTAKES as error:
+    except _TEMPLATE_ERRORS as error:
         return f"{text} (cannot be filled in: {error})"
 
 
 def _filled(text: str, facts: Mapping[str, Any]) -> str:
     # As Template.render, but without copying globals for each of a hundred thousand alerts.
     template = compiled(text)
-    return "".join(template.root_render_func(template.new_context({**_KNOWN, **facts}, shared=True)))
+    return "".join(template.root_render_func(template.new_context({**_FUNCTIONS, **facts}, shared=True)))

@@ -19,7 +19,7 @@ Runs = Mapping[str, Mapping[str, Run]]
 
 @dataclass(frozen=True)
 class Check:
-    """value: None: could not be measured.   why: what that was, or what the check means."""
+    """value: None: it could not be measured.   why: the reason for that, or what the check means."""
 
     phase: str
     name: str
@@ -65,7 +65,7 @@ class _Judge:
         self.share = plan.share / plan.exclusive_share
 
     def of(self, case: str, role: str = "victim") -> Measures | None:
-        """Of a run that did all its steps; one that broke is no measure."""
+        """The measures of a run that completed all its steps; None: it did not."""
         run = self.runs[case][role]
         return measure(run, self.plan.warmup) if run.status == 0 else None
 
@@ -79,7 +79,7 @@ class _Judge:
         yield from self.failures()
 
     def slowdown(self, case: str) -> float | None:
-        """S beyond what the share allows: 1 is as fast as the victim's share of the device is."""
+        """The slowdown beyond what the share explains: 1 is as fast as the victim's share of the device allows."""
         shared = self.of(case)
         if shared is None or self.baseline is None:
             return None

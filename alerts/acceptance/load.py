@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 
-def tell(**line: Any) -> None:
+def print_line(**line: Any) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
@@ -70,13 +71,6 @@ def fault(torch: Any, device: Any, options: argparse.Namespace) -> Callable[[], 
 LOADS = {"matmul": matmul, "copy": copy, "allocate": allocate, "fault": fault}
 
 
-def steps(wanted: int) -> Iterator[int]:
-    number = 0
-    while not wanted or number < wanted:
-        yield number
-        number += 1
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("load", choices=sorted(LOADS))
@@ -90,17 +84,17 @@ def main(arguments: list[str] | None = None) -> int:
     device = torch.device(options.device)
     cuda = device.type == "cuda"
     name = torch.cuda.get_device_name(device) if cuda else options.device
-    tell(about={"device": name, "framework": f"torch {torch.__version__}", "load": options.load})
+    print_line(about={"device": name, "framework": f"torch {torch.__version__}", "load": options.load})
     try:
         step = LOADS[options.load](torch, device, options)
-        for _ in steps(options.steps):
+        for _ in range(options.steps) if options.steps else itertools.count():
             begin = time.perf_counter()
             step()
             if cuda:
                 torch.cuda.synchronize(device)
-            tell(seconds=time.perf_counter() - begin)
+            print_line(seconds=time.perf_counter() - begin)
     except RuntimeError as error:  # out of memory, too
-        tell(error=str(error).splitlines()[0][:300])
+        print_line(error=str(error).splitlines()[0][:300])
         return 1
     return 0
 

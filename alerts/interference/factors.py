@@ -43,10 +43,10 @@ def colocation_factors(
     for row in store.rows(read_sql(__file__, "speeds"), params):
         pair = (class_of(row["identity"]), class_of(row["neighbour"]))
         parts[pair].append(Factor(row["speed"], row["windows"], row["pairs"]))
-    return {pair: _together(found) for pair, found in parts.items()}
+    return {pair: _mean(found) for pair, found in parts.items()}
 
 
-def _together(parts: list[Factor]) -> Factor:
+def _mean(parts: list[Factor]) -> Factor:
     n = sum(part.n for part in parts)
     return Factor(sum(part.speed * part.n for part in parts) / n, n, sum(part.pairs for part in parts))
 

@@ -26,14 +26,14 @@ STATEMENTS: Mapping[str, str] = {
 """By kind of objective: the statement that adds its points."""
 HOUR = timedelta(hours=1)
 PIECE = timedelta(days=14)
-"""Of a long span, measured in one statement: bounds the memory that it takes."""
+"""The longest span that one statement measures, which bounds its memory."""
 LEAST_HISTORY = timedelta(days=62)
-"""Measured of a new objective: what a credit for last month and the slow burn rate need."""
+"""How far back a new objective is measured: as far as last month's credits and the slow burn rate need."""
 
 
 @dataclass(frozen=True)
 class Due:
-    """[since, until) of an objective, to be measured. since is on the hour."""
+    """A span [since, until) of an objective that has to be measured. since is on the hour."""
 
     definition: str
     kind: str
@@ -44,7 +44,7 @@ class Due:
 def measure(store: Store, at: datetime, now: datetime | None = None, since: datetime | None = None) -> int:
     """Measures all objectives in force up to `at` (data time); returns how many hours were measured, over all
     objectives."""
-    (there,) = store.rows(read_sql(__file__, "available_facts"))
+    (available,) = store.rows(read_sql(__file__, "available_facts"))
     states = store.rows(read_sql(__file__, "last_measured"))
     newest: dict[tuple[Any, Any], Mapping[str, Any]] = {}
     todo: dict[tuple[datetime, datetime], list[Due]] = defaultdict(list)
@@ -54,7 +54,7 @@ def measure(store: Store, at: datetime, now: datetime | None = None, since: date
             (newest[seen],) = store.rows(
                 read_sql(__file__, "oldest_change"), {"facts_until": seen[0], "books_run": seen[1]}
             )
-        one = due(state, newest.get(seen, {}), there, at, since)
+        one = due(state, newest.get(seen, {}), available, at, since)
         if one is not None:
             todo[one.since, one.until].append(one)
     run = max([int((now or at).timestamp() * 1e6), *(row["run"] + 1 for row in store.rows(_NEWEST_RUN))])
@@ -65,14 +65,14 @@ def measure(store: Store, at: datetime, now: datetime | None = None, since: date
             span = {"run": run, "since": first, "until": last}
             for statement in dict.fromkeys(STATEMENTS[one.kind] for one in dues):
                 fitting = sorted({one.definition for one in dues if STATEMENTS[one.kind] == statement})
-                store.command(_text(statement), {**span, "definitions": fitting})
+                store.command(_sql(statement), {**span, "definitions": fitting})
             store.command(read_sql(__file__, "hours"), {**span, "definitions": definitions})
-        _record(store, definitions, run, start, end, at, there)
+        _record(store, definitions, run, start, end, at, available)
         measured += len(definitions) * -int((start - end) // HOUR)
     return measured
 
 
-def _text(statement: str) -> str:
+def _sql(statement: str) -> str:
     return read_sql(__file__, statement, services=read_sql(__file__, "services"))
 
 
@@ -82,20 +82,20 @@ _NEWEST_RUN = "SELECT max(run) AS run FROM slo_measured"
 def due(
     state: Mapping[str, Any],
     newest: Mapping[str, Any],
-    there: Mapping[str, Any],
+    available: Mapping[str, Any],
     at: datetime,
     again_since: datetime | None = None,
 ) -> Due | None:
-    """What of an objective is to be measured; None: nothing.
+    """The span of an objective that has to be measured; None: none.
 
-    state, newest, there: a row of last_measured.sql, of oldest_change.sql, of available_facts.sql.
+    state, newest, available: a row of last_measured.sql, of oldest_change.sql, of available_facts.sql.
     """
     until = at
     if state["books"]:
-        if there["closed_until"] is None:
+        if available["closed_until"] is None:
             return None
-        until = min(at, there["closed_until"])
-    earliest = max(there["since"], at - max(timedelta(seconds=state["window_seconds"]), LEAST_HISTORY))
+        until = min(at, available["closed_until"])
+    earliest = max(available["since"], at - max(timedelta(seconds=state["window_seconds"]), LEAST_HISTORY))
     if state["asked_until"] is None:
         since = earliest
     else:
@@ -125,7 +125,7 @@ def _record(
     since: datetime,
     until: datetime,
     asked: datetime,
-    there: Mapping[str, Any],
+    available: Mapping[str, Any],
 ) -> None:
     import pyarrow as pa
 
@@ -140,8 +140,8 @@ def _record(
                 "since": pa.array([since] * count, instant),
                 "until": pa.array([until] * count, instant),
                 "asked_until": pa.array([asked] * count, instant),
-                "facts_until": pa.array([there["facts_until"]] * count, instant),
-                "books_run": pa.array([there["books_run"]] * count, pa.uint64()),
+                "facts_until": pa.array([available["facts_until"]] * count, instant),
+                "books_run": pa.array([available["books_run"]] * count, pa.uint64()),
             }
         ),
     )

@@ -80,10 +80,10 @@ def by_tenant(series: Iterable[SeriesStatus]) -> list[TenantStatus]:
     for one in series:
         if one.good or one.bad or one.missing or one.dark_seconds:
             held[one.tenant].append(one)
-    return [_together(tenant, held[tenant]) for tenant in sorted(held)]
+    return [_summary(tenant, held[tenant]) for tenant in sorted(held)]
 
 
-def _together(tenant: str, series: list[SeriesStatus]) -> TenantStatus:
+def _summary(tenant: str, series: list[SeriesStatus]) -> TenantStatus:
     states = [one.state for one in series]
     known = [one for one in series if one.budget_left is not None]
     worst = min(known, key=lambda one: one.budget_left or 0.0, default=None)

@@ -22,11 +22,11 @@ for _name in ("httpx", "httpcore"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 TIMEOUT_SECONDS = 10.0
-"""Of a target, for each step of an answer; it has twice as long for all of them."""
+"""For each read from a target; twice as long for its whole answer."""
 SHOWN_BYTES = 2000
-"""Of a refusal."""
+"""How much of a refusal is read."""
 REFUSALS = (400, 401, 403, 404, 405, 410, 413, 422)
-"""Answers after which sending the same again is of no use."""
+"""Statuses after which resending the same is pointless."""
 
 
 class AlertLike(Protocol):
@@ -53,10 +53,10 @@ class AlertLike(Protocol):
 
 
 class Transport(Protocol):
-    """One endpoint.
+    """One endpoint. Its properties are keys of the routing file.
 
-    resend: at most so long apart, whatever the route says; None: as the route says.   keeps_alive: its reminders are no
-    news to anybody and are not written down.   most: alerts in one call.
+    resend: the longest time between reminders; None: as the route says.   keeps_alive: reminders only keep an alert
+    alive at the target, so they are not logged.   most: alerts in one call.
     """
 
     @property
@@ -67,7 +67,7 @@ class Transport(Protocol):
     def most(self) -> int: ...
     @property
     def gives_up(self) -> int:
-        """After how many refusals of one alert it is not tried again; 0: never."""
+        """Refusals after which an alert is not sent again; 0: no limit."""
         ...
 
     def endpoints(self) -> Sequence[Transport]:
@@ -88,8 +88,8 @@ class SendError(Exception):
 
 
 def post(url: str, secrets: Sequence[str] = (), headers: Mapping[str, str] | None = None, **request: Any) -> None:
-    """POSTs; what a target answers is read as far as it is shown, and for as long as it may take in all: the others'
-    next alerts wait for it. Errors: SendError without the secrets, unless it was a success."""
+    """POSTs, with a limit on the time and size of the answer, because further alerts wait for it. Errors: SendError,
+    without the secrets, if it was not a success."""
     asked = {"Accept-Encoding": "identity", **(headers or {})}
     limits = httpx.Timeout(TIMEOUT_SECONDS, connect=TIMEOUT_SECONDS / 2)  # of TCP, and again of TLS
     try:
@@ -98,26 +98,26 @@ def post(url: str, secrets: Sequence[str] = (), headers: Mapping[str, str] | Non
             ended_in_time(2 * TIMEOUT_SECONDS, client.close),  # connected by then, so that closing once ends it
             client.stream("POST", url, headers=asked, **request) as answer,
         ):
-            said = b"" if answer.is_success else _beginning(answer)
+            refusal = b"" if answer.is_success else _start_of(answer)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError):
         raise SendError("the address is not usable", refused=True) from None
     except httpx.HTTPError as error:
         raise SendError(hidden(f"{type(error).__name__}: {error}", (*secrets, url))) from None
     if not answer.is_success:
-        text = hidden(" ".join(said.decode("utf-8", "replace")[:200].split()), secrets)
+        text = hidden(" ".join(refusal.decode("utf-8", "replace")[:200].split()), secrets)
         raise SendError(f"answered {answer.status_code}: {text}", answer.status_code in REFUSALS)
 
 
-def _beginning(answer: httpx.Response) -> bytes:
-    said = b""
+def _start_of(answer: httpx.Response) -> bytes:
+    beginning = b""
     for chunk in answer.iter_raw():
-        said += chunk
-        if len(said) >= SHOWN_BYTES:
+        beginning += chunk
+        if len(beginning) >= SHOWN_BYTES:
             break
-    return said[:SHOWN_BYTES]
+    return beginning[:SHOWN_BYTES]
 
 
-def words(alert: AlertLike) -> str:
+def headline(alert: AlertLike) -> str:
     """An alert in one line."""
     severity = alert.labels.get("severity", "")
     head = "RESOLVED" if alert.kind == "resolved" else severity.upper()

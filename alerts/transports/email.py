@@ -16,7 +16,7 @@ from pydantic import Field
 
 from alerts.rule import Part
 from alerts.secrets import Secret, hidden
-from alerts.transports import TIMEOUT_SECONDS, AlertLike, SendError, words
+from alerts.transports import TIMEOUT_SECONDS, AlertLike, SendError, headline
 from ingest.answer_time import ended_in_time, hang_up
 from warehouse.instants import rfc3339
 
@@ -120,7 +120,7 @@ def message(alerts: Sequence[AlertLike], sender: str, to: Sequence[str], now: da
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Date"] = sender, ", ".join(to), format_datetime(now)
     mail["Message-ID"] = make_msgid("gpuledger", sender.rpartition("@")[2].rstrip(">") or "localhost")
-    subject = words(alerts[0]) if len(alerts) == 1 else f"[gpuledger] {len(alerts)} alerts"
+    subject = headline(alerts[0]) if len(alerts) == 1 else f"[gpuledger] {len(alerts)} alerts"
     mail["Subject"] = " ".join(subject.split())[:200]
     mail["Auto-Submitted"] = "auto-generated"
     if len(alerts) == 1:
@@ -134,7 +134,7 @@ def message(alerts: Sequence[AlertLike], sender: str, to: Sequence[str], now: da
 
 def _paragraph(alert: AlertLike) -> str:
     notes = alert.annotations
-    lines = [words(alert), notes.get("description", "")]
+    lines = [headline(alert), notes.get("description", "")]
     lines += [f"Proposed action: {notes['action']}" if "action" in notes else "", notes.get("runbook", "")]
     labels = ", ".join(f"{name}={text}" for name, text in sorted(alert.labels.items()))
     since = f"since {rfc3339(alert.active_at)}" + (f" until {rfc3339(alert.resolved_at)}" if alert.resolved_at else "")

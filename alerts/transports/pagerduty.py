@@ -11,7 +11,7 @@ from typing import Any
 
 from alerts.rule import Part
 from alerts.secrets import Secret
-from alerts.transports import AlertLike, post, words
+from alerts.transports import AlertLike, headline, post
 from warehouse.instants import rfc3339
 
 EVENTS = "https://events.pagerduty.com/v2/enqueue"
@@ -46,7 +46,7 @@ def event(alert: AlertLike) -> dict[str, Any]:
         "dedup_key": alert.fingerprint,
         **({"client": "gpuledger", "client_url": alert.link} if alert.link else {}),
         "payload": {
-            "summary": words(alert)[:LONGEST_SUMMARY],
+            "summary": headline(alert)[:LONGEST_SUMMARY],
             "source": labels.get("node") or labels.get("cluster") or "gpuledger",
             "severity": labels.get("severity", "warning"),
             "timestamp": rfc3339(alert.active_at),

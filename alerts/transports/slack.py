@@ -8,7 +8,7 @@ from typing import Any
 
 from alerts.rule import Part
 from alerts.secrets import Secret
-from alerts.transports import AlertLike, post, words
+from alerts.transports import AlertLike, headline, post
 
 SHOWN = 20
 """Alerts shown in one message, with the number of the others."""
@@ -35,7 +35,7 @@ class Slack(Part):
 def message(alerts: Sequence[AlertLike]) -> dict[str, Any]:
     shown = [_attachment(alert) for alert in alerts[:SHOWN]]
     more = len(alerts) - len(shown)
-    text = escaped(words(alerts[0])) if len(alerts) == 1 else f"{len(alerts)} alerts"
+    text = escaped(headline(alerts[0])) if len(alerts) == 1 else f"{len(alerts)} alerts"
     return {"text": text + (f" ({more} not shown)" if more else ""), "attachments": shown}
 
 
@@ -47,8 +47,8 @@ def _attachment(alert: AlertLike) -> dict[str, Any]:
     color = "#2e7d32" if alert.kind == "resolved" else _COLORS.get(alert.labels.get("severity", ""), "#666666")
     return {
         "color": color,
-        "fallback": escaped(words(alert)),
-        "title": escaped(words(alert)),
+        "fallback": escaped(headline(alert)),
+        "title": escaped(headline(alert)),
         "text": escaped(text),
         **({"title_link": alert.link} if alert.link else {}),
         "footer": f"{alert.fingerprint} · owner {escaped(alert.labels.get('owner', 'nobody'))}",

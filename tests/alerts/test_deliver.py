@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from alerts import periodic
-from alerts.deliver import Memory, Outcome, deliver
+from alerts.deliver import Outcome, SentReminders, deliver
 from alerts.periodic import Alerting, AlertSettings
 from alerts.reading import attempts
 from alerts.routing import Routing
@@ -83,7 +83,7 @@ def test_an_alertmanager_gets_labels_annotations_and_an_end_that_moves_on(facts:
 @pytest.mark.usefixtures("no_time_passes")
 def test_reminders_to_an_alertmanager_go_on_and_are_not_written_down(facts: Store, receiver: Received) -> None:
     fire(facts)
-    route, memory = routes(alertmanager={"urls": [receiver.url]}), Memory()
+    route, memory = routes(alertmanager={"urls": [receiver.url]}), SentReminders()
     for minutes in (9, 8.5, 8, 7, 6):
         deliver(facts, route, ago(minutes), memory)
     resolve(facts)
@@ -250,7 +250,7 @@ def test_a_target_that_is_slow_to_take_many_alerts_gets_the_rest_next_time(
     (tmp_path / "routing.yaml").write_text(json.dumps(routing))
     fire(facts, 9, "g0", "g1", "g2")
     looks = Alerting(AlertSettings(routing=tmp_path / "routing.yaml"))
-    assert [outcomes(looks.tell(facts, ago(minutes))) for minutes in (9, 8, 7, 6)] == [["sent"]] * 3 + [[]]
+    assert [outcomes(looks.deliver_due(facts, ago(minutes))) for minutes in (9, 8, 7, 6)] == [["sent"]] * 3 + [[]]
     assert len({document["dedup_key"] for document in receiver.documents()}) == 3
 
 

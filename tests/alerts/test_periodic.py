@@ -31,8 +31,8 @@ def burning(store: Store) -> None:
 def test_a_look_measures_the_objectives_before_it_evaluates(facts: Store) -> None:
     burning(facts)
     looks = Alerting(AlertSettings())
-    report = looks.look(facts, NOON + DELAY)
-    assert looks.tell(facts, NOON + DELAY) == []
+    report = looks.evaluate_due(facts, NOON + DELAY)
+    assert looks.deliver_due(facts, NOON + DELAY) == []
     assert "slo-burning" not in report.problems
     (found,) = [row for row in alerts(facts, NOON) if row["rule"] == "slo-burning"]
     assert (found["state"], found["labels"]["objective"]) == ("firing", "errors")
@@ -47,9 +47,9 @@ def test_objectives_that_cannot_be_measured_keep_no_rule_from_being_evaluated(
     burning(facts)
     monkeypatch.setattr(periodic, "measure", broken)
     looks = Alerting(AlertSettings())
-    report = looks.look(facts, ago(1))
+    report = looks.evaluate_due(facts, ago(1))
     assert report.until is not None
-    looks.look(facts, ago(1) + timedelta(minutes=1))
+    looks.evaluate_due(facts, ago(1) + timedelta(minutes=1))
     said = [line for line in caplog.messages if "objectives cannot be measured" in line]
     assert said == ["objectives cannot be measured: objectives: no disk space"], "and not every minute"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.state import ACTIVE, Alert, Instance, State, fingerprint, goes_on, step
+from alerts.state import ACTIVE, Alert, Instance, State, changes_nothing, fingerprint, step
 
 START = datetime(2026, 10, 6, 12, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ def run(seen: str, wait: int = 0, keep: int = 0) -> list[Alert | None]:
         holds = {"x": True, ".": False, "?": None}[sign]
         one = Instance("f", holds, float(minute), {"gpu": "0"}, {"minute": minute})
         after = step(alert, one, "rule", START + timedelta(minutes=minute), wait, keep)
-        if goes_on(alert if alert is None or alert.state in ACTIVE else None, holds):
+        if changes_nothing(alert if alert is None or alert.state in ACTIVE else None, holds):
             assert after is alert
         alert = after
         states.append(alert)

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from access import authenticator
 from gpuledger.http.limits import KIB, MIB, HttpLimits, limits_here
-from ingest import body, reviews
+from ingest import admission, body, reviews
 from ingest.text_files import ROW_BYTES
 from tests.conftest import REPO
 
