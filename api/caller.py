@@ -20,13 +20,13 @@ from billing.ledger_report import billing_timezone
 from billing.periods import Period, parse_month, parse_period
 from warehouse.store import Store
 
-WRITING = threading.Lock()
-"""Whoever changes the books takes turns: two drafts numbered at the same time would both be the next."""
+WRITERS = threading.Lock()
+"""Held while the books change: two invoices numbered at the same time would get the same number."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """store: scoped to what they see.   now: when they asked.   access: people, tokens, saved queries, of everybody."""
+    """store: scoped to what they see.   now: the time of the request.   access: everybody's users, tokens, queries."""
 
     principal: Principal
     store: Store
@@ -35,7 +35,7 @@ class Caller:
     access: AccessStore
 
     def check_tenant(self, tenant: str | None) -> str | None:
-        """The tenant asked for; None (all that they see) stays None. Errors: ForbiddenError for somebody else's."""
+        """The requested tenant; None stays None (all that they see). Errors: ForbiddenError for one they do not see."""
         if tenant is not None and not self.principal.sees(tenant):
             raise ForbiddenError(
                 f"tenant {tenant!r}", "is not one that you have access to", "Leave ?tenant out for your own tenants"
@@ -44,17 +44,17 @@ class Caller:
 
     @contextlib.contextmanager
     def whole_store(self) -> Iterator[Store]:
-        """The store without a scope, for what can only be computed from all of it (a pool's cost that is shared out).
+        """The store without a scope, for figures that need all tenants (such as the idle cost that a pool shares out).
 
-        Whoever asks it gives out what `principal.sees` alone.
+        The caller of this must return only what `principal.sees`.
         """
         with self.stores.unscoped() as store:
             yield store
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Store]:
-        """Their store, while nobody else of this process changes the books."""
-        with WRITING:
+        """Their store, while nothing else in this process changes the books."""
+        with WRITERS:
             yield self.store
 
     def period(self, text: str | None) -> Period | None:
@@ -64,8 +64,8 @@ class Caller:
         return parse_month(text, billing_timezone(self.store))
 
 
-class Asks:
-    """A dependency: the caller, if they may do this and ask nothing that the route does not know."""
+class RequireAction:
+    """A FastAPI dependency: the caller, if they may do the action and sent no unknown parameters."""
 
     def __init__(self, action: Action) -> None:
         self.action = action
@@ -79,28 +79,28 @@ class Asks:
             yield Caller(principal, store, datetime.now(UTC), stores, request.app.state.access)
 
 
-def asks(action: Action) -> Any:
-    """For a route's signature: `caller: See` names its action."""
-    dependency: Callable[..., Iterator[Caller]] = Asks(action)
+def caller_who_may(action: Action) -> Any:
+    """For annotations such as `See`, by which a route's signature names its action: `caller: See`."""
+    dependency: Callable[..., Iterator[Caller]] = RequireAction(action)
     return Depends(dependency)
 
 
-See = Annotated[Caller, asks(Action.see)]
-SeeFleet = Annotated[Caller, asks(Action.see_fleet)]
-SeeAudit = Annotated[Caller, asks(Action.see_audit)]
-AskSql = Annotated[Caller, asks(Action.sql)]
-SaveQueries = Annotated[Caller, asks(Action.save_queries)]
-Issue = Annotated[Caller, asks(Action.issue)]
-SetPrices = Annotated[Caller, asks(Action.set_prices)]
-SetBudgets = Annotated[Caller, asks(Action.set_budgets)]
-Close = Annotated[Caller, asks(Action.close)]
-BackUp = Annotated[Caller, asks(Action.back_up)]
-SeeHeld = Annotated[Caller, asks(Action.see_held)]
-DecideHeld = Annotated[Caller, asks(Action.decide_held)]
-SilenceAlerts = Annotated[Caller, asks(Action.silence)]
-OwnTokens = Annotated[Caller, asks(Action.own_tokens)]
-SeeAccess = Annotated[Caller, asks(Action.see_access)]
-ManageAccess = Annotated[Caller, asks(Action.manage_access)]
+See = Annotated[Caller, caller_who_may(Action.see)]
+SeeFleet = Annotated[Caller, caller_who_may(Action.see_fleet)]
+SeeAudit = Annotated[Caller, caller_who_may(Action.see_audit)]
+AskSql = Annotated[Caller, caller_who_may(Action.sql)]
+SaveQueries = Annotated[Caller, caller_who_may(Action.save_queries)]
+Issue = Annotated[Caller, caller_who_may(Action.issue)]
+SetPrices = Annotated[Caller, caller_who_may(Action.set_prices)]
+SetBudgets = Annotated[Caller, caller_who_may(Action.set_budgets)]
+Close = Annotated[Caller, caller_who_may(Action.close)]
+BackUp = Annotated[Caller, caller_who_may(Action.back_up)]
+SeeHeld = Annotated[Caller, caller_who_may(Action.see_held)]
+DecideHeld = Annotated[Caller, caller_who_may(Action.decide_held)]
+SilenceAlerts = Annotated[Caller, caller_who_may(Action.silence)]
+OwnTokens = Annotated[Caller, caller_who_may(Action.own_tokens)]
+SeeAccess = Annotated[Caller, caller_who_may(Action.see_access)]
+ManageAccess = Annotated[Caller, caller_who_may(Action.manage_access)]
 
 PeriodText = Annotated[
     str | None,

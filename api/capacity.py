@@ -23,12 +23,12 @@ from warehouse.errors import LedgerError
 from warehouse.store import Store
 
 READS = "\n".join((*STATEMENTS, "rate_cards", "closed_hours"))
-"""Names what is asked, for whoever caches answers."""
+"""Names the tables that a question reads, for callers that cache answers."""
 CENT = Decimal("0.01")
 MOST_DAYS = timedelta(days=62)
-"""Of a longer period its end is simulated."""
+"""Of a longer period, only the end is simulated."""
 SECONDS = 300
-"""That somebody waits for an answer, with those before it."""
+"""The longest wait for an answer, including those queued before it."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Priced:
     currency: str
 
     def month(self, gpus: int) -> Decimal | None:
-        """Of so many GPUs, held or not: 730.5 hours."""
+        """The cost of so many GPUs for a month of 730.5 hours, allocated or not."""
         if self.list_price is None:
             return None
         hours = Decimal(MONTH_HOURS.numerator) / MONTH_HOURS.denominator
@@ -48,8 +48,8 @@ class Priced:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A question and what it rests on. workload: what is simulated, so many jobs of it; is_cut: it is the last part of
-    what was asked about, which is too much."""
+    """A question and its inputs. workload: the jobs and GPUs to simulate.   simulated: number of its jobs.   is_cut:
+    whether it is only the last part of the period, which was too large."""
 
     workload: Workload
     simulated: int
@@ -59,10 +59,11 @@ class WhatIf:
 
 
 def what_if(store: Store, period: Period | None, group: Group, change: Change, most: int = MOST_JOBS) -> WhatIf:
-    """What would be simulated of a period (None: of all that is closed). The store shows everything; a name of the
-    group may be empty where another tells it.
+    """The simulation of a period (None: all that is closed). The store must be unscoped. Names of the group may be
+    empty, if the others identify it.
 
-    Errors: LedgerError if nothing of the period is closed, no group or more than one is meant, or the change cannot be.
+    Errors: LedgerError if nothing of the period is closed, the group is unknown or ambiguous, or the change is
+    impossible.
     """
     if not 1 <= change.shares <= MOST_SHARES:
         raise LedgerError("shares", f"found {change.shares}", f"Choose between 1 (none) and {MOST_SHARES}")
@@ -76,10 +77,10 @@ def what_if(store: Store, period: Period | None, group: Group, change: Change, m
 
 
 def workloads_of(store: Store, period: Period | None) -> list[Workload]:
-    """Of each group of GPUs that are not under MIG, the most first, in what is closed of a period (None: all), of its
-    last MOST_DAYS.
+    """The workload of each group of GPUs without MIG, the largest group first, in the last MOST_DAYS of a period's
+    closed part (None: of all that is closed).
 
-    Errors: LedgerError if nothing is.
+    Errors: LedgerError if nothing is closed.
     """
     start, end, until = _span(store, period)
     start = max(start, end - MOST_DAYS)
@@ -87,7 +88,7 @@ def workloads_of(store: Store, period: Period | None) -> list[Workload]:
 
 
 def _span(store: Store, period: Period | None) -> tuple[datetime, datetime, datetime]:
-    """From when until when something of the period is closed; and the end of the books."""
+    """Start and end of the period's closed part, and the end of the books."""
     closed = closed_part(store, period)
     if closed is None or not closed.closed_hours:
         raise LedgerError("period", "has no closed hours", "Run gpuledger close, or ask for another period")
@@ -95,14 +96,16 @@ def _span(store: Store, period: Period | None) -> tuple[datetime, datetime, date
     return max(closed.period.start, books.start), min(closed.period.end, books.end), books.end
 
 
-def asked_apart(asked: WhatIf) -> Future[tuple[Outcome, ...]]:
-    """The actual outcome, the same simulated, and the change simulated. Errors: LedgerError if too many wait
-    already."""
+def start_simulations(asked: WhatIf) -> Future[tuple[Outcome, ...]]:
+    """Starts the simulations in another process: the actual outcome, the same simulated, and the change simulated.
+
+    Errors: LedgerError if too many wait already.
+    """
     return SIMULATIONS.submit(asked.workload, (Change(), asked.change))
 
 
 def simulation_document(asked: WhatIf, outcomes: Sequence[Outcome]) -> documents.CapacitySimulation:
-    """outcomes: as it was, simulated as it was, with the change."""
+    """outcomes: the actual one, the same simulated, and the change simulated."""
     work = asked.workload
     return documents.CapacitySimulation(
         cluster=work.group.cluster, pool=work.group.pool, model=work.group.model,
@@ -135,7 +138,7 @@ ASSUMED = {
 
 
 def notes(document: documents.CapacitySimulation) -> list[str]:
-    """What the figures leave out and assume, in sentences."""
+    """What the figures leave out and assume, in sentences for people."""
     found = []
     if document.cut:
         since, most = documents.instant(document.start), f"{MOST_DAYS.days} days and {MOST_JOBS:,} jobs of a model"

@@ -50,7 +50,7 @@ class NotFoundError(LedgerError):
 
 
 def add_handlers(api: FastAPI, routes: Sequence[Route]) -> None:
-    """Every error of a route as a problem; none with a stack or a value that was sent."""
+    """Turns every error of a route into a problem document, without stack traces and without values that were sent."""
 
     @api.exception_handler(LedgerError)
     async def ledger_error(request: Request, error: LedgerError) -> Response:
@@ -74,7 +74,7 @@ def add_handlers(api: FastAPI, routes: Sequence[Route]) -> None:
         return answer
 
     @api.exception_handler(Exception)
-    async def our_own(request: Request, error: Exception) -> Response:
+    async def unexpected_error(request: Request, error: Exception) -> Response:
         log.exception("api: %s %s failed", request.method, request.url.path, exc_info=error)
         return problem(500, "an internal error; its log has the details")
 

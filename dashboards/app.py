@@ -32,7 +32,7 @@ from access.scope import Stores
 from access.settings import AccessSettings
 from api import metrics, opencost
 from api.app import build_api
-from api.sql.endpoint import SqlDoor, asks_sql
+from api.sql.endpoint import SqlMiddleware, is_sql_request
 from api.sql.engine import Engine
 from api.sql.limits import Limits
 from dashboards import frame, shell
@@ -122,7 +122,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     )
     server.add_middleware(Heads)
     server.add_middleware(CallbackDoor, pages=app)
-    server.add_middleware(SqlDoor, engine=Engine(store, Limits()))
+    server.add_middleware(SqlMiddleware, engine=Engine(store, Limits()))
     server.add_middleware(
         Gate, authenticator=authenticator, page_policy=functools.partial(page_policy, app), action_of=action_of
     )
@@ -148,7 +148,7 @@ def action_of(scope: Scope) -> Action | None:
         return DOORS[path]
     if path == PREFIX or path.startswith(f"{PREFIX}/") or path == "/sign-out":
         return None
-    if scope["type"] == "http" and asks_sql(scope):
+    if scope["type"] == "http" and is_sql_request(scope):
         return Action.sql
     return Action.see
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.caller import PeriodText, See, SeeFleet, Tenant
-from api.capacity import SECONDS, asked_apart, simulation_document, what_if
+from api.capacity import SECONDS, simulation_document, start_simulations, what_if
 from api.strict import StrictRoute
 from api.values import closed_span
 from billing.closed import closed_part
@@ -74,7 +74,7 @@ def capacity_simulation(
     GPUs, and with more, fewer or shared ones. Takes seconds; simulations take turns."""
     group = Group(cluster or "", pool or "", model or "")
     asked = what_if(caller.store, caller.period(period), group, Change(gpus, shares))
-    future = asked_apart(asked)
+    future = start_simulations(asked)
     try:
         outcomes = future.result(SECONDS)
     except NotInTime:

@@ -1,7 +1,7 @@
 """The endpoint: `POST /` and `GET /?query=`, also under /sql, as ClickHouse's HTTP interface has them.
 
-Who asks is the gate's business (X-ClickHouse-Key, Basic or Bearer: an API token with the scope sql). What goes wrong
-before the first piece of the answer is an error with a code; later the connection breaks off, so that half an answer is
+The gate has authenticated the caller (X-ClickHouse-Key, Basic or Bearer: an API token with the scope sql). An error
+before the first piece of the answer has a status and a code; after it, the connection is cut, so that half an answer is
 never taken for a whole one.
 """
 
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 PATHS = ("/", "/sql", "/sql/")
 
 
-class SqlDoor:
-    """ASGI middleware: takes statements, and leaves the rest to the application."""
+class SqlMiddleware:
+    """ASGI middleware: answers SQL statements, and passes everything else to the application."""
 
     def __init__(self, app: ASGIApp, engine: Engine) -> None:
         self._app, self._endpoint = app, Endpoint(engine)
@@ -38,14 +38,14 @@ class SqlDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == "/ping":
             await PlainTextResponse("Ok.\n")(scope, receive, send)
-        elif scope["type"] == "http" and asks_sql(scope):
+        elif scope["type"] == "http" and is_sql_request(scope):
             await self._endpoint(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
 
-def asks_sql(scope: Scope) -> bool:
-    """Whether a request is a statement, and not one for a page."""
+def is_sql_request(scope: Scope) -> bool:
+    """Whether a request carries a statement, rather than asking for a page."""
     if scope["path"] not in PATHS:
         return False
     return scope["method"] == "POST" or (
@@ -54,7 +54,7 @@ def asks_sql(scope: Scope) -> bool:
 
 
 class Endpoint:
-    """Answers statements. Each is a task of the event loop and a turn in a worker process, no thread of its own."""
+    """Answers statements. Each runs as a task of the event loop and in a worker process; it needs no thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -75,12 +75,12 @@ class Endpoint:
         except ClientDisconnect:
             return
         answering = asyncio.ensure_future(self._answer(request, principal, question, send))
-        gone = asyncio.ensure_future(_gone(request))
+        gone = asyncio.ensure_future(_client_disconnected(request))
         try:
             await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
-            answering.cancel()  # where whoever asked has hung up: what still runs is ended
+            answering.cancel()  # if the client has hung up, this ends the statement
             await asyncio.wait((answering, gone))
 
     async def _question(self, request: Request) -> Question:
@@ -110,11 +110,11 @@ class Endpoint:
         )
 
     async def _answer(self, request: Request, principal: Principal, question: Question, send: Send) -> None:
-        begun = False
+        started = False
         try:
             async with self._engine.ask(principal, question) as answer, asyncio.timeout(answer.seconds):
                 await send({"type": "http.response.start", "status": 200, "headers": _headers(answer, question)})
-                begun = True
+                started = True
                 async for piece in answer.pieces:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -126,19 +126,19 @@ class Endpoint:
         except LedgerError as failed:
             log.error("sql: %s", failed)
             error = SqlError(ENDED, "the store does not answer; the log says why")
-        except Exception:  # whoever asks gets a code, the log has the details
+        except Exception:  # the client gets a code, the log has the details
             log.exception("sql: a statement failed")
             error = SqlError(ENDED, "an internal error; its log has the details")
-        if begun:
-            # No last chunk: whoever reads notices that the answer is not whole.
+        if started:
+            # Without a last chunk, the client notices that the answer is incomplete.
             log.warning("sql: an answer broke off: %s", error.text()[:500])
         else:
             await _error(error)(request.scope, request.receive, send)
 
 
 def _form(kind: str, body: bytes) -> dict[str, str]:
-    """The fields of a form, which clients send in place of an address that would be too long (clickhouse-connect does,
-    where its parameters are). kind: its content type.   Errors: SqlError for files and for what is no such form."""
+    """The fields of a form, which clients send where the URL would be too long (clickhouse-connect does, with large
+    parameters). kind: its Content-Type.   Errors: SqlError for files and malformed forms."""
     form = message_from_bytes(b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n" + body)
     fields: dict[str, str] = {}
     for part in form.walk():
@@ -170,7 +170,7 @@ def _headers(answer: Answer, question: Question) -> list[tuple[bytes, bytes]]:
     ]
 
 
-async def _gone(request: Request) -> None:
+async def _client_disconnected(request: Request) -> None:
     """Returns when the client has hung up."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

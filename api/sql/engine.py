@@ -26,7 +26,7 @@ from warehouse.store import EmbeddedStore, ServerStore, Store
 
 @dataclass(frozen=True)
 class Question:
-    """text: as it came.   format: where the statement names none.   settings: of the URL.   params: values by name.
+    """text: as received.   format: if the statement names none.   settings: from the URL.   params: values by name.
     encoding: how the answer is compressed; empty: not at all.
     """
 
@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """format: its name.   pieces: in that format.   seconds: in which they are there, and to be read.
+    """format: its name.   pieces: in that format.   seconds: the time limit for producing and reading them.
     encoding: how the pieces are compressed; empty: not at all.
     """
 
@@ -50,7 +50,7 @@ class Answer:
 
 
 class Engine:
-    """Asks the store's engine what a principal may ask; a ClickHouse server as an account of people's SQL."""
+    """Runs a principal's statements, on the embedded engine's copy or, as the SQL account, on a ClickHouse server."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store, self.limits, self.database = store, limits, store.database
@@ -60,7 +60,7 @@ class Engine:
 
     @contextlib.asynccontextmanager
     async def ask(self, principal: Principal, question: Question) -> AsyncIterator[Answer]:
-        """The answer, from when its first piece is there, for as long as it lasts. Leaving early ends the statement."""
+        """The answer, once its first piece has arrived. Leaving the block early ends the statement."""
         if self._server is not None:
             async with (
                 self._server_turns.turn(principal.id),
@@ -69,7 +69,7 @@ class Engine:
                 yield answer
             return
         workers = await asyncio.to_thread(self._workers)
-        # A turn first: so many texts are checked at once as statements are run.
+        # Checking needs a turn too, so only as many texts are checked at once as statements run.
         async with workers.turns.turn(principal.id):
             statement = await asyncio.to_thread(self._checked, principal, question)
             request = self._request(question, statement)
@@ -83,8 +83,8 @@ class Engine:
                 yield Answer(name, (piece async for _, piece in frames), worker.seconds_left(), question.encoding)
 
     @contextlib.contextmanager
-    def asked(self, principal: Principal, question: Question) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """The same for a thread that has no event loop: the format and the pieces."""
+    def ask_blocking(self, principal: Principal, question: Question) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """`ask` for a thread without an event loop: the format and the pieces."""
         with asyncio.Runner() as runner:
             asking = self.ask(principal, question)
             answer = runner.run(asking.__aenter__())
@@ -113,7 +113,7 @@ class Engine:
         return checked(question.text, self._catalogue.allowed(principal))
 
     def _request(self, question: Question, statement: Statement) -> dict[str, Any]:
-        """What a worker is asked."""
+        """The request that a worker gets."""
         asked = question.settings or {}
         name = _format_of(statement, question)
         streams = statement.rows and not statement.totals and formats.streams(name)

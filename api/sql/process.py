@@ -26,9 +26,9 @@ from api.sql.worker import MEMORY_BESIDE, Confinement
 
 log = logging.getLogger(__name__)
 START_SECONDS = 60.0
-"""In which a process has loaded the engine, or a table's copy: minutes of a machine that is busy."""
+"""Limit for loading the engine, or the copy of a table: generous, because the machine may be busy."""
 STOP_SECONDS = 0.3
-"""In which a statement that nobody waits for ends by itself; then its process is killed."""
+"""How long an abandoned statement may take to end by itself; then its process is killed."""
 PIPE_BYTES = 1 << 20
 LOG_BYTES = 2000
 _BEGIN = "import sys; sys.path[:] = sys.argv[2:]; from api.sql.worker import start; start()"
@@ -36,15 +36,15 @@ _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr
 
 
 def program_folders() -> list[str]:
-    """Where Python, its packages and the system's libraries are, and time zones (ORC's writer reads them); not all of
-    `sys.path`, where a checkout may be."""
+    """The folders of Python, its packages, the system's libraries and time zones (which ORC's writer reads); not all of
+    `sys.path`, which may name a checkout."""
     packages = [path for path in sys.path if "-packages" in path]
     python = {f"{prefix}/{name}" for prefix in (sys.prefix, sys.base_prefix) for name in ("lib", sys.platlibdir)}
     return sorted(path for path in {*_SYSTEM, *python, *packages} if Path(path).exists())
 
 
 class Process:
-    """Answers one caller at a time, which may use another thread or event loop each time.
+    """Answers one caller at a time, each of which may use another thread or event loop.
 
     held: the tables it has.   deadline: when it is killed, whatever it does.   is_sound: it is idle and can be asked.
     """
@@ -57,17 +57,17 @@ class Process:
         self._memory = self._base = 0
         self._verdict: SqlError | None = None
         self._lock = threading.Lock()
-        self._came = bytearray()
-        self._fresh = True
+        self._received = bytearray()
+        self._is_starting = True
         self.is_sound, self._is_asked = True, False
         self._folder = folder / uuid.uuid4().hex
         self._folder.mkdir(parents=True, mode=0o700)
         place = Confinement(os.getpid(), str(self._folder), [str(path) for path in read], program_folders(), database)
         paths = [path for path in sys.path if path and Path(path).exists()]
-        asked, self._asks = os.pipe()
+        asked, self._requests = os.pipe()
         self._replies, replied = os.pipe()
         try:
-            for end in (self._replies, self._asks):
+            for end in (self._replies, self._requests):
                 os.set_blocking(end, False)
                 with contextlib.suppress(OSError):  # a user may have used up what the system allows for large pipes
                     fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -79,7 +79,7 @@ class Process:
                          "OPENBLAS_NUM_THREADS": "1"},
                 )  # fmt: skip
         except BaseException:
-            os.close(self._asks)
+            os.close(self._requests)
             os.close(self._replies)
             raise
         finally:
@@ -104,23 +104,23 @@ class Process:
             self._verdict = self._verdict or verdict or SqlError(ENDED, "the statement was ended")
         self._popen.kill()
 
-    def bury(self) -> None:
-        """Takes away what is left of one that was killed, or has ended."""
+    def clean_up(self) -> None:
+        """Ends it, and removes its pipes and its folder."""
         self._popen.kill()
         self._popen.wait()
-        os.close(self._asks)
+        os.close(self._requests)
         os.close(self._replies)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def look(self, now: float) -> None:
+    def enforce_limits(self, now: float) -> None:
         """Kills it if it is past its deadline or has taken too much memory."""
         if now > self.deadline:
             self.kill(SqlError(TIMEOUT, "Timeout exceeded: the statement was ended"))
-        elif self._memory and (has := self._has()) > self._memory:
+        elif self._memory and (has := self._memory_used()) > self._memory:
             self.kill(SqlError(MEMORY, f"Memory limit exceeded: the statement's process had {has:,} bytes"))
 
-    def _has(self) -> int:
-        """Bytes of memory that are its own."""
+    def _memory_used(self) -> int:
+        """Bytes of memory that the process has for itself."""
         try:
             status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         except OSError:  # it has just ended
@@ -129,20 +129,20 @@ class Process:
         return sum(map(int, own)) * 1024
 
     async def attach(self, tables: Tables) -> None:
-        """Gives it the tables as they are now. Errors: SqlError if it cannot have them."""
+        """Attaches the tables as they are now. Errors: SqlError if that fails."""
         self.deadline = time.monotonic() + START_SECONDS
         self.is_sound = False
-        if self._fresh:
+        if self._is_starting:
             await self._expect(Kind.ready)
-            self._fresh = False
-            self._base = self._has()
+            self._is_starting = False
+            self._base = self._memory_used()
         new = [one for name, one in tables.items() if self.held.get(name) != one]
         if not new:
             self.is_sound = True
             return
         gone = [one.name for one in new if one.name in self.held]
         self.held.update({one.name: one for one in new})
-        await self._say(Kind.attach, [gone, [one.create for one in new]])
+        await self._send(Kind.attach, [gone, [one.create for one in new]])
         await self._expect(Kind.attached)
         self.is_sound = True
 
@@ -151,9 +151,9 @@ class Process:
         self._memory = self._base + int(request["settings"]["max_memory_usage"]) + MEMORY_BESIDE // 2
         self.deadline = time.monotonic() + float(request["settings"]["max_execution_time"]) + 1
         self.is_sound, self._is_asked = False, True
-        await self._say(Kind.statement, request)
-        while (came := await self._frame())[0] != Kind.end:
-            yield came
+        await self._send(Kind.statement, request)
+        while (received := await self._frame())[0] != Kind.end:
+            yield received
 
     def seconds_left(self) -> float:
         return max(0.0, self.deadline - time.monotonic())
@@ -163,12 +163,12 @@ class Process:
         if self._is_asked:
             with contextlib.suppress(SqlError, TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
-                    await self._say(Kind.stop)
+                    await self._send(Kind.stop)
                     while (await self._frame())[0] != Kind.end:
                         pass
 
-    def rest(self) -> None:
-        """Nobody asks it for now."""
+    def mark_idle(self) -> None:
+        """Removes its limits while it is idle."""
         self.idle_since = time.monotonic()
         self.deadline = float("inf")
         self._memory = 0
@@ -178,25 +178,25 @@ class Process:
         if found != kind:
             raise SqlError(ENDED, f"a worker said {found.name}, not {kind.name}")
 
-    async def _say(self, kind: Kind, content: Any = None) -> None:
+    async def _send(self, kind: Kind, content: Any = None) -> None:
         data = memoryview(frame(kind, content))
         while data:
             try:
-                data = data[os.write(self._asks, data) :]
+                data = data[os.write(self._requests, data) :]
             except BlockingIOError:
-                await _writable(self._asks)
+                await _writable(self._requests)
             except BrokenPipeError:
                 raise self._ended() from None
 
     async def _frame(self) -> tuple[Kind, bytes]:
-        """The next one. Errors: SqlError if it is one, or if the process has ended."""
+        """The next frame. Errors: SqlError if it is an error, or if the process has ended."""
         await self._at_least(HEAD.size)
-        kind, length = HEAD.unpack_from(self._came)
+        kind, length = HEAD.unpack_from(self._received)
         if length > 2 * LONGEST_PIECE:
             raise SqlError(ENDED, "a worker sent a longer frame than there is")
         await self._at_least(HEAD.size + length)
-        body = bytes(memoryview(self._came)[HEAD.size : HEAD.size + length])
-        del self._came[: HEAD.size + length]
+        body = bytes(memoryview(self._received)[HEAD.size : HEAD.size + length])
+        del self._received[: HEAD.size + length]
         if kind in (Kind.end, Kind.error) and self._is_asked:
             self.is_sound, self._is_asked = True, False
         if kind == Kind.error:
@@ -204,7 +204,7 @@ class Process:
         return Kind(kind), body
 
     async def _at_least(self, size: int) -> None:
-        while len(self._came) < size:
+        while len(self._received) < size:
             try:
                 more = os.read(self._replies, PIPE_BYTES)
             except BlockingIOError:
@@ -212,7 +212,7 @@ class Process:
                 continue
             if not more:
                 raise self._ended()
-            self._came += more
+            self._received += more
 
     def _ended(self) -> SqlError:
         """Why it ended: it was killed, else by itself, which the log explains."""
@@ -228,8 +228,8 @@ class Process:
 
 
 def _error(body: bytes) -> SqlError:
-    said = json.loads(body)
-    return SqlError(int(said["code"]), str(said["what"]), str(said["next_step"]))
+    error = json.loads(body)
+    return SqlError(int(error["code"]), str(error["what"]), str(error["next_step"]))
 
 
 async def _readable(descriptor: int) -> None:

@@ -51,11 +51,11 @@ class SavedQuery:
 
     @property
     def id(self) -> tuple[str, str]:
-        """Whose it is."""
+        """Identifies its owner."""
         return self.issuer, self.subject
 
-    def is_changed_by(self, who: Principal) -> bool:
-        """Whether it is theirs to change."""
+    def may_be_changed_by(self, who: Principal) -> bool:
+        """Whether the caller may change it."""
         return self.id == who.id or Role.admin in who.roles
 
 
@@ -139,7 +139,7 @@ def delete_query(
 
 
 def _to_change(connection: Connection, who: Principal, name: str, owner: str, issuer: str) -> SavedQuery | None:
-    """The query that is meant, if it is there. Errors: ForbiddenError if it is not theirs to change."""
+    """The query to change, or None. Errors: ForbiddenError if the caller may not change it."""
     of_that_name = _rows(connection, name)
     if _is_own(who, owner, issuer):
         return next((one for one in of_that_name if one.id == who.id), None)
@@ -153,12 +153,12 @@ def _to_change(connection: Connection, who: Principal, name: str, owner: str, is
 
 
 def _is_own(who: Principal, owner: str, issuer: str) -> bool:
-    """Whether it is themselves whom they name, or nobody."""
+    """Whether they name themselves as the owner, or nobody."""
     return owner in ("", who.name, who.id[1]) and issuer in ("", who.issuer)
 
 
 def _owner(connection: Connection, who: Principal, owner: str, issuer: str) -> tuple[tuple[str, str], str]:
-    """Whose a new query is, and what they are called."""
+    """The owner of a new query: issuer, subject and name."""
     if _is_own(who, owner, issuer):
         return who.id, who.name
     person = find_person(connection, owner, issuer)
@@ -182,7 +182,7 @@ def _check(name: str, text: str, description: str) -> None:
 
 
 def _seen(connection: Connection, who: Principal, name: str = "") -> list[SavedQuery]:
-    """What they may see, of that name or all."""
+    """The queries that the caller may see, of that name or all."""
     return [one for one in _rows(connection, name) if one.shared or one.id == who.id or Role.admin in who.roles]
 
 

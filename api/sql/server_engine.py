@@ -1,9 +1,9 @@
 """Runs people's statements on a ClickHouse server: as an account of their own, which reads what analysts may, no
 more (warehouse/accounts). Never as the store's owner: without such an account nothing is asked.
 
-What holds by itself, should the check before have let something through: the account's grants, its profile's bounds and
-its quota, of which each person has a part. Whoever leaves early ends the statement: the server ends it when the
-connection closes, and it is killed by its id, as the same user.
+Should our check let something through, the account's grants, its profile's limits and its quota for each person still
+hold. A client that hangs up ends its statement: the server ends it when the connection closes, and it is also killed by
+its id, as the same user.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from warehouse.accounts.declaration import AUDIT, LIMITS, SECRET
 from warehouse.store import ServerStore, read_sql
 
 log = logging.getLogger(__name__)
-Thing = TypeVar("Thing")
+T = TypeVar("T")
 AUTHENTICATION_FAILED, TIMED_OUT, ENDED = 516, 159, 1002
 SLACK_SECONDS = 10
-"""After its deadline, for the server to say so by itself."""
+"""Time after the deadline for the server to report it itself."""
 SOCKET_SECONDS = 30
-"""Beyond the deadline, without a byte."""
+"""Longest time beyond the deadline without a byte."""
 KILL_SECONDS = 5
 OWN_SECONDS = 60.0
-"""For a small question of our own."""
+"""Time limit for our own small queries."""
 TAIL_BYTES = 16_384
-"""Of an answer, held back until it is whole: a server writes what went wrong late behind the rows."""
+"""The end of an answer is held back until it is complete: a server appends a late error to the rows."""
 PROFILES_OWN = frozenset({"log_queries"})
-"""Settings that are the account's profile's to say."""
+"""Settings that only the account's profile decides."""
 ACCOUNT = ("GPULEDGER_SQL_USER", "GPULEDGER_SQL_PASSWORD_FILE")
 AUDIT_ACCOUNT = ("GPULEDGER_SQL_AUDIT_USER", "GPULEDGER_SQL_AUDIT_PASSWORD_FILE")
-"""For roles that see the audit; without it they ask as the others."""
+"""For roles that see the audit; without it, they use the account of all others."""
 NEXT_STEP = "Set GPULEDGER_SQL_USER and GPULEDGER_SQL_PASSWORD_FILE, or ask it at its own address (docs/sql.md)"
 
 
@@ -75,7 +75,7 @@ def account_of(environment: Mapping[str, str], names: tuple[str, str]) -> SqlAcc
 
 
 class ServerEngine:
-    """Asks a server what was checked before."""
+    """Runs checked statements on a ClickHouse server."""
 
     def __init__(self, store: ServerStore, limits: Limits, environment: Mapping[str, str] = os.environ) -> None:
         self._limits, self._environment = limits, environment
@@ -181,7 +181,7 @@ class ServerEngine:
         return self._bounds[account.user]
 
     async def _kill(self, account: SqlAccount, query_id: str) -> None:
-        """What is not there any more is no error."""
+        """A statement that has ended already is no error."""
         sql = "KILL QUERY WHERE query_id = {id:String} ASYNC"
         try:
             async with (
@@ -235,7 +235,7 @@ class _Reading:
     def __init__(self, deadline: float) -> None:
         self._deadline, self.over = deadline, False
 
-    async def in_time(self, what: Awaitable[Thing]) -> Thing:
+    async def in_time(self, what: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(self._deadline - time.monotonic()):
                 return await what

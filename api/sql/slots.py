@@ -1,4 +1,4 @@
-"""Who may run a statement next. Pure: no clock, no thread.
+"""Decides which statement runs next. Pure: no clock, no thread.
 
 So many statements run at once, and of one person at most one fewer, so that nobody can take every slot. Whoever waits
 is served by turns: first the person with the fewest statements running, then the one who was served longest ago.
@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 REMEMBERED = 1000
-"""People of whom is known when they were served last: whoever asks again and again is not new each time."""
+"""People whose last turn is remembered, so that somebody who asks again and again does not count as new."""
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class Slots:
         return turn
 
     def leave(self, turn: Turn) -> None:
-        """The statement has ended, or waits no longer."""
+        """Removes a statement that has ended, or no longer waits."""
         person = self._people[turn.who]
         if turn.runs:
             turn.runs = False
@@ -62,7 +62,7 @@ class Slots:
             self._forget()
 
     def next_turns(self) -> list[Turn]:
-        """The turns that begin now."""
+        """The turns that may begin now."""
         begun = []
         while self._running < self.at_once:
             able = [one for one in self._people.values() if one.waiting and one.running < self.of_one]

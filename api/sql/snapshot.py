@@ -28,13 +28,13 @@ from warehouse.store import EmbeddedStore, migrations, read_sql
 
 log = logging.getLogger(__name__)
 SMALL_PARTS = 300
-"""A store of no more is looked at for every statement, which takes some milliseconds."""
+"""Up to so many parts, they are listed for every statement, which takes some milliseconds."""
 SURE_SECONDS, QUIET_NS = 10.0, 1_000_000_000
-"""The parts are listed anew after so long even if no folder has changed; folders that changed just now say nothing."""
+"""After so long, the parts are listed again even if no folder seems to have changed."""
 SHARE = 10
-"""A larger one so seldom that looking, linking and attaching take at most this part of the time: one tenth."""
+"""A larger store is listed so seldom that listing, linking and attaching take at most this share of the time."""
 PATIENCE_SECONDS = 10.0
-"""Parts that go while they are linked are listed anew for so long."""
+"""How long to retry if parts disappear while they are linked."""
 FORMAT_VERSION = "1"
 _CREATES = re.compile(r"^CREATE (?:OR REPLACE )?(?:TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)", re.M)
 _ACTIVE_PARTS = read_sql(__file__, "active_parts")
@@ -101,14 +101,14 @@ class Snapshot:
             return found
 
     def settled(self, holder: Hashable, tables: Iterable[Frozen], took: float) -> None:
-        """The holder has these tables and no others any more. took: seconds, to have them."""
+        """The holder now has these tables and no others. took: seconds that attaching took."""
         with self._lock:
             self._held[holder] = frozenset(tables)
             self._took = max(self._took, took)
             self._tidy()
 
     def ended(self, holder: Hashable) -> None:
-        """The holder has none any more."""
+        """The holder has no tables any more."""
         with self._lock:
             self._held.pop(holder, None)
             self._tidy()
@@ -139,7 +139,7 @@ class Snapshot:
                 self._tables[name] = Frozen(name, one.create, None, frozenset())
 
     def _needed(self, audit: bool, wanted: Collection[str] | None) -> list[str]:
-        """Those tables, and the ones that their views read."""
+        """The given tables, and those that their views read."""
         may = {name for name in self._definitions if audit or name not in AUDIT}
         names = set(wanted or ()) & may
         if wanted is None or names != set(wanted):  # such as the engine's own, which describe all
@@ -149,7 +149,7 @@ class Snapshot:
         return sorted(names)
 
     def _list(self) -> None:
-        """Sees which parts of each table are active."""
+        """Lists the active parts of each table."""
         self._state = self._folders()
         found: dict[str, list[str]] = {name: [] for name, one in self._definitions.items() if not one.is_view}
         for row in self._store.rows(_ACTIVE_PARTS):
@@ -158,7 +158,7 @@ class Snapshot:
         self._listed = {name: frozenset(paths) for name, paths in found.items()}
 
     def _link(self, names: Collection[str]) -> None:
-        """Copies the tables with other parts than were copied before."""
+        """Copies the tables whose active parts have changed since their last copy."""
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
@@ -195,7 +195,7 @@ class Snapshot:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """Hard links of a folder's files, and of those below it. Errors: FileNotFoundError if it goes meanwhile."""
+    """Hard-links a folder's files, and those below it. Errors: FileNotFoundError if it disappears meanwhile."""
     target.mkdir()
     for entry in os.scandir(source):
         if entry.is_dir(follow_symlinks=False):

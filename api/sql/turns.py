@@ -1,4 +1,4 @@
-"""Turns of statements: whoever asks waits for a slot, for so long, and gives it back. Safe from any event loop."""
+"""Limits how many statements run: each waits for a turn, up to a time limit. Safe to use from any event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from api.sql.slots import Slots, Turn
 
 
 class Turns:
-    """at_once: statements that run.   waiting_seconds: that others wait for a turn."""
+    """at_once: statements that run.   waiting_seconds: how long others may wait for a turn."""
 
     def __init__(self, at_once: int, waiting_seconds: float) -> None:
         self.at_once, self._waiting_seconds = at_once, waiting_seconds
@@ -29,7 +29,7 @@ class Turns:
             if turn is None:
                 raise SqlError(TOO_MANY, "too many statements are waiting", "Try again in a while")
             begins = self._begins[turn] = concurrent.futures.Future()
-            self._begin()
+            self._start_next()
         try:
             await asyncio.wait_for(asyncio.wrap_future(begins), self._waiting_seconds)
             yield
@@ -41,16 +41,16 @@ class Turns:
             with self._lock:
                 self._begins.pop(turn, None)
                 self._slots.leave(turn)
-                self._begin()
+                self._start_next()
 
     def refuse(self, why: Exception) -> None:
-        """Whoever waits is told so."""
+        """Raises the error in all that wait for a turn."""
         with self._lock:
             for begins in self._begins.values():
                 with contextlib.suppress(concurrent.futures.InvalidStateError):
                     begins.set_exception(why)
 
-    def _begin(self) -> None:
+    def _start_next(self) -> None:
         for turn in self._slots.next_turns():
-            with contextlib.suppress(concurrent.futures.InvalidStateError):  # its asker has just gone, and leaves it
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # its caller has just left
                 self._begins.pop(turn).set_result(None)

@@ -56,12 +56,12 @@ def main(place: Confinement) -> None:
     readable = [path for path in map(Path, (*place.read, *place.program, "/proc/self")) if path.exists()]
     found = sandbox.seal(readable, [Path(place.own)])
     with Worker(Path(place.own), place.database, replies) as worker:
-        worker.say(Kind.ready, found.text())
+        worker.send(Kind.ready, found.text())
         worker.run()
 
 
 def _only_pipes() -> int:
-    """Keeps the pipes; what libraries print goes to the log. Answers where replies go."""
+    """Closes all files but the pipes, and sends what libraries print to the log. Returns where replies go."""
     replies = os.dup(1)
     os.dup2(2, 1)
     os.closerange(3, replies)
@@ -94,7 +94,7 @@ class Worker:
 
     def run(self) -> None:
         while True:
-            # The next statement's connection, made while nobody waits for it.
+            # Prepares the next statement's connection while no statement waits for it.
             self._prepared = self._prepared or self._new_connection()
             if (asked := _next()) is None:
                 return
@@ -104,16 +104,16 @@ class Worker:
             try:
                 if kind == Kind.attach:
                     self._attach(*json.loads(body))
-                    self.say(Kind.attached)
+                    self.send(Kind.attached)
                 else:
                     self._answer(json.loads(body))
-                    self.say(Kind.end)
+                    self.send(Kind.end)
             except SqlError as error:
-                self.say(Kind.error, {"code": error.code, "what": error.what, "next_step": error.next_step})
+                self.send(Kind.error, {"code": error.code, "what": error.what, "next_step": error.next_step})
             except MemoryError:
-                self.say(Kind.error, {"code": 241, "what": "more memory than a statement may take", "next_step": ""})
+                self.send(Kind.error, {"code": 241, "what": "more memory than a statement may take", "next_step": ""})
 
-    def say(self, kind: Kind, content: Any = None) -> None:
+    def send(self, kind: Kind, content: Any = None) -> None:
         data = memoryview(frame(kind, content))
         while data:
             data = data[os.write(self._replies, data) :]
@@ -126,41 +126,41 @@ class Worker:
 
     def _answer(self, asked: Mapping[str, Any]) -> None:
         sandbox.limit_memory(self._mapped + int(asked["settings"]["max_memory_usage"]) + MEMORY_BESIDE)
-        with self._reading(asked["settings"]) as connection:
-            _agree(connection, asked["agreement"])
+        with self._read_only_connection(asked["settings"]) as connection:
+            _check_agreement(connection, asked["agreement"])
             with _pieces(connection, asked) as pieces:
-                self._send(asked, compressed(for_protocol(pieces, asked["protocol"]), asked["encoding"]))
+                self._send_answer(asked, compressed(for_protocol(pieces, asked["protocol"]), asked["encoding"]))
 
-    def _send(self, asked: Mapping[str, Any], pieces: Iterator[bytes]) -> None:
-        """Sends what there is once it is `enough`, and then as it comes; an error before that is the whole answer."""
+    def _send_answer(self, asked: Mapping[str, Any], pieces: Iterator[bytes]) -> None:
+        """Sends the pieces once there are `enough` bytes, then as they come; an earlier error is the whole answer."""
         waiting: list[bytes] = []
         size = 0
         for piece in pieces:
             if size >= asked["enough"]:
-                if _is_reported_to_stop():
+                if _should_stop():
                     return
-                self._say_piece(piece)
+                self._send_piece(piece)
                 continue
             waiting.append(piece)
             size += len(piece)
             if size >= asked["enough"]:
-                self._begin(asked["format"], waiting)
+                self._send_beginning(asked["format"], waiting)
         if size < asked["enough"]:
-            self._begin(asked["format"], waiting)
+            self._send_beginning(asked["format"], waiting)
 
-    def _begin(self, name: str, waiting: list[bytes]) -> None:
-        self.say(Kind.format, name)
+    def _send_beginning(self, name: str, waiting: list[bytes]) -> None:
+        self.send(Kind.format, name)
         for piece in waiting:
-            self._say_piece(piece)
+            self._send_piece(piece)
         waiting.clear()
 
-    def _say_piece(self, piece: bytes) -> None:
+    def _send_piece(self, piece: bytes) -> None:
         for at in range(0, len(piece), LONGEST_PIECE):
-            self.say(Kind.piece, piece[at : at + LONGEST_PIECE])
+            self.send(Kind.piece, piece[at : at + LONGEST_PIECE])
 
     @contextlib.contextmanager
-    def _reading(self, settings: Mapping[str, int | str]) -> Iterator[Connection]:
-        """A connection that reads alone, before anything from outside gets there."""
+    def _read_only_connection(self, settings: Mapping[str, int | str]) -> Iterator[Connection]:
+        """A connection that was made read-only before the statement reaches it."""
         connection = self._prepared or self._new_connection()
         try:
             _run(connection, f"SET {set_clause(settings)}, readonly = 1")
@@ -177,8 +177,8 @@ class Worker:
         return connection
 
 
-def _agree(connection: Connection, question: str) -> None:
-    """Whether the engine reads the text that came as it reads what was printed of it."""
+def _check_agreement(connection: Connection, question: str) -> None:
+    """Errors: SqlError if the engine reads the received text in another way than what was printed of it."""
     if _run(connection, question) != b"\x01":
         raise disagreement()
 
@@ -250,13 +250,13 @@ def _exactly(size: int) -> bytes | None:
     return data
 
 
-def _is_reported_to_stop() -> bool:
-    """Whether the server has said something, which can only be that, or closed the pipe."""
+def _should_stop() -> bool:
+    """Whether the server has closed the pipe or sent something, which can only be STOP."""
     return bool(select.select([0], [], [], 0)[0])
 
 
 def start() -> None:
     """Runs a worker as its command line says."""
     main(Confinement(**json.loads(sys.argv[1])))
-    # Not by way of the interpreter's end: the engine's threads are of no use any more.
+    # Skips the interpreter's shutdown, which would wait for the engine's threads.
     os._exit(0)

@@ -1,7 +1,7 @@
-"""The worker processes of one store: lent for one statement each, kept warm, watched, ended.
+"""A pool of worker processes for one store; each runs one statement at a time.
 
-One thread starts them and watches over those that run, so that no event loop that is busy delays a deadline. A worker
-dies with that thread (the kernel sees to it), so none outlives the server, however that ends.
+One thread starts the workers and enforces their limits, so that a busy event loop delays no deadline. The kernel kills
+the workers when that thread ends, so none outlives the server, however that ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from warehouse.store import EmbeddedStore
 
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 300.0
-"""A worker that nobody asks for so long is ended; with it goes what it holds of old copies."""
+"""A worker that is idle for so long is ended, which frees the old copies that it holds."""
 LOOK_SECONDS = 0.1
 CLOSE_SECONDS = 10.0
 NEEDED = "GPULEDGER_SQL_ISOLATION"
@@ -37,7 +37,7 @@ Started = concurrent.futures.Future[None]
 
 
 class Workers:
-    """at_once: statements that run.   waiting_seconds: that others wait for a turn."""
+    """at_once: statements that run.   waiting_seconds: how long others may wait for a turn."""
 
     def __init__(self, store: EmbeddedStore, at_once: int, waiting_seconds: float) -> None:
         found = isolation()
@@ -63,9 +63,9 @@ class Workers:
 
     @contextlib.asynccontextmanager
     async def leased(self, audit: bool, tables: Collection[str] | None) -> AsyncIterator[Process]:
-        """A worker for one statement, which has the tables as they are now; whoever asks has a turn.
+        """A worker for one statement, with the tables as they are now; the caller must have a turn.
 
-        audit: whether it has those that only some may see.   tables: that the statement reads; None: perhaps any.
+        audit: whether it may read the audit's tables.   tables: those that the statement reads; None: unknown.
         """
         worker = await self._worker(audit)
         try:
@@ -78,10 +78,10 @@ class Workers:
             try:
                 await worker.stop()
             finally:
-                self._take_back(worker)
+                self._put_back(worker)
 
     def close(self) -> None:
-        """Ends all workers and takes away the copy."""
+        """Ends all workers and removes the copy."""
         with self._lock:
             self._closed = True
         self.turns.refuse(_ending())
@@ -91,7 +91,7 @@ class Workers:
         self._own.close()
 
     async def _worker(self, audit: bool) -> Process:
-        """An idle one, else a new one."""
+        """An idle worker, else a new one."""
         while True:
             with self._lock:
                 if self._closed:
@@ -100,9 +100,9 @@ class Workers:
                     self._leased.add(found)
                     return found
                 while self._idle and self._count() >= self.turns.at_once:
-                    self._end(self._idle.pop(0))
+                    self._kill(self._idle.pop(0))
                 started = self._start(audit)
-            # Started, it is idle: another may take it, or nobody, if whoever waits here leaves now.
+            # Once started it is idle, so another statement may take it; then this loop starts one more.
             await asyncio.wrap_future(started)
 
     def _idle_one(self, audit: bool) -> Process | None:
@@ -110,17 +110,17 @@ class Workers:
             self._idle.remove(one)
             if one.is_alive:
                 return one
-            self._end(one)
+            self._kill(one)
         return None
 
-    def _take_back(self, worker: Process) -> None:
+    def _put_back(self, worker: Process) -> None:
         with self._lock:
             self._leased.discard(worker)
             if worker.is_sound and worker.is_alive and not self._closed:
-                worker.rest()
+                worker.mark_idle()
                 self._idle.append(worker)
                 return
-            self._end(worker)
+            self._kill(worker)
             if not self._closed and self._count() < self.turns.at_once:
                 self._start(worker.audit)  # so that the next statement need not wait for it
 
@@ -133,31 +133,31 @@ class Workers:
         self._jobs.put((audit, started))
         return started
 
-    def _end(self, worker: Process) -> None:
+    def _kill(self, worker: Process) -> None:
         worker.kill()
         self._dead.append(worker)
 
     def _watch(self) -> None:
-        """In its thread: starts workers, looks after them, and buries them."""
+        """The thread's loop: starts workers, enforces their limits, and cleans up after them."""
         while True:
             there = self._idle or self._leased or self._dead
             try:
                 job = self._jobs.get(timeout=LOOK_SECONDS if there else None)
             except queue.Empty:
-                self._look()
+                self._check_workers()
                 continue
             if job is None:
                 break
-            self._begin(*job)
+            self._start_worker(*job)
         with self._lock:
             for worker in (*self._idle, *self._leased):
                 worker.kill(_ending())
             dead = [*self._dead, *self._idle, *self._leased]
             self._idle, self._dead = [], []
         for worker in dead:
-            self._bury(worker)
+            self._clean_up(worker)
 
-    def _begin(self, audit: bool, started: Started) -> None:
+    def _start_worker(self, audit: bool, started: Started) -> None:
         read = [self._snapshot.open, *([self._snapshot.audit] if audit else [])]
         try:
             worker = Process(self._folder / "workers", read, self._database, audit)
@@ -174,20 +174,20 @@ class Workers:
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             started.set_result(None)
 
-    def _look(self) -> None:
+    def _check_workers(self) -> None:
         now = time.monotonic()
         with self._lock:
             for worker in self._leased:
-                worker.look(now)
+                worker.enforce_limits(now)
             for worker in [one for one in self._idle if now - one.idle_since > IDLE_SECONDS or not one.is_alive]:
                 self._idle.remove(worker)
-                self._end(worker)
+                self._kill(worker)
             dead, self._dead = self._dead, []
         for worker in dead:
-            self._bury(worker)
+            self._clean_up(worker)
 
-    def _bury(self, worker: Process) -> None:
-        worker.bury()
+    def _clean_up(self, worker: Process) -> None:
+        worker.clean_up()
         self._snapshot.ended(worker)
 
 
@@ -196,7 +196,7 @@ def _ending() -> SqlError:
 
 
 def _folder(store: EmbeddedStore) -> Path:
-    """Beside the engine's own, where hard links to its files can be; what a killed server left there goes."""
+    """A folder on the engine's file system, for hard links; emptied of what a killed server left."""
     engine = Path(str(store.value("SELECT path FROM system.disks WHERE name = 'default'")))
     if store.path is None:
         return Path(tempfile.mkdtemp(prefix="gpuledger-sql-", dir=engine.parent))

@@ -83,7 +83,7 @@ def _embedded(store: Store, text: str, wanted: str) -> Generator[bytes, None, No
     from api.sql.limits import Limits
 
     engine = Engine(store, Limits(seconds=SECONDS, rows=ROWS, bytes=ROWS, whole_bytes=2_000_000_000, threads=16))
-    with engine.asked(ANYBODY, Question(text, wanted)) as (_, pieces):
+    with engine.ask_blocking(ANYBODY, Question(text, wanted)) as (_, pieces):
         yield from pieces
 
 

@@ -16,7 +16,7 @@ from access.people import change_person
 from access.roles import MAY, SCOPE_OF, Action, Role, Scope
 from alerts.state import fingerprint
 from api.app import ROUTERS as OWN_ROUTERS
-from api.caller import Asks
+from api.caller import RequireAction
 from api.routes.views import FLEET_TIME_OF, TIME_OF
 from dashboards.reports import route as report_route
 from gpuledger.client import ApiError, Client
@@ -36,7 +36,7 @@ def routes() -> list[tuple[str, str, Action]]:
     found = []
     for route in (route for router in ROUTERS for route in router.routes):
         assert isinstance(route, APIRoute)
-        (action,) = [one.call.action for one in route.dependant.dependencies if isinstance(one.call, Asks)]
+        (action,) = [one.call.action for one in route.dependant.dependencies if isinstance(one.call, RequireAction)]
         found += [(method, route.path, action) for method in sorted(route.methods)]
     return found
 

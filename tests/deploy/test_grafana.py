@@ -63,7 +63,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def asked(store: Store, sql: str) -> list[dict[str, Any]]:
     """As Grafana's token may ask it."""
     who = Principal("grafana", frozenset({Role.analyst}), how="token")
-    with Engine(store, Limits()).asked(who, Question(sql, "JSON")) as (_, pieces):
+    with Engine(store, Limits()).ask_blocking(who, Question(sql, "JSON")) as (_, pieces):
         found: list[dict[str, Any]] = json.loads(b"".join(pieces))["data"]
     return found
 

@@ -14,7 +14,7 @@ from access.current import current
 from access.roles import Action
 from alerts.routing import Silence
 from alerts.silences import add_silence, end_silence, silences
-from api.caller import WRITING
+from api.caller import WRITERS
 from dashboards import parts, states
 from dashboards.filters import Filters
 from dashboards.languages import Language
@@ -64,7 +64,7 @@ def add(store: Store, filters: Filters, words: Language, matchers: str, span: st
     now = datetime.now(UTC)
     try:
         current().require(Action.silence)
-        with WRITING:
+        with WRITERS:
             add_silence(store, parsed(matchers), now + SPANS.get(span, SPANS["1h"]), current().actor, reason, now)
     except LedgerError as error:
         said: Component = html.Span(str(error), className="gl-form-error")
@@ -78,7 +78,7 @@ def end(store: Store, filters: Filters, words: Language, identifier: str) -> Any
     now = datetime.now(UTC)
     current().require(Action.silence)
     if identifier in {one.id for one in silences(store, now)}:
-        with WRITING:
+        with WRITERS:
             end_silence(store, identifier, current().actor, now)
     return listed(silences(store, now), filters, now, True, words)
 

@@ -17,7 +17,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from api.capacity import READS, SECONDS, WhatIf, asked_apart, what_if
+from api.capacity import READS, SECONDS, WhatIf, start_simulations, what_if
 from billing.insights.capacity import GroupLine
 from billing.periods import Period as Span
 from dashboards import parts, states
@@ -134,7 +134,7 @@ def begun(store: Store, filters: Filters, words: Language) -> tuple[Future[Outco
 
     def ask() -> tuple[WhatIf, Future[Outcomes]]:
         asked = what_if(store, span, group, change)
-        return replace(asked, workload=replace(asked.workload, jobs=())), asked_apart(asked)
+        return replace(asked, workload=replace(asked.workload, jobs=())), start_simulations(asked)
 
     key = ("capacity", span, group, change)
     asked, future = filters.data_version.cached(store, key, READS, ask)

@@ -66,7 +66,7 @@ def answer_of(store: Store, principal: Principal, sql: str) -> Answer:
         raise SqlError(TOO_MANY, "more statements than pages run at once", "Try again in a while")
     try:
         question = Question(sql, FORMAT, {"output_format_json_quote_64bit_integers": "0"})
-        with Engine(store, Limits(seconds=SECONDS)).asked(principal, question) as (name, pieces):
+        with Engine(store, Limits(seconds=SECONDS)).ask_blocking(principal, question) as (name, pieces):
             if name != FORMAT:
                 raise SqlError(SYNTAX_ERROR, f"the page shows tables, not FORMAT {name}", "Leave FORMAT out")
             lines = _lines(pieces)

@@ -74,7 +74,7 @@ def _list(here: SavedQuery | None, filters: Filters, words: Language) -> Compone
 def _chosen(one: SavedQuery, words: Language) -> Component:
     """Its name, whose it is and what it answers; with a button that deletes it, for whom it is to delete."""
     notes = [words("explore.of_owner", owner=one.owner), *([words("explore.is_shared")] if one.shared else [])]
-    may = current().may(Action.save_queries) and one.is_changed_by(current())
+    may = current().may(Action.save_queries) and one.may_be_changed_by(current())
     delete = forms.form(
         f"DELETE /queries/{quote(one.name, safe='')}?{urlencode({'owner': one.subject, 'issuer': one.issuer})}",
         words("explore.delete"),

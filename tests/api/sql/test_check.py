@@ -36,7 +36,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 def ask(engine: Engine, text: str, format: str = "TSV", who: Principal = ANALYST, **settings: str) -> bytes:
     params = {"a": "4", "t": "access_tokens"}
-    with engine.asked(who, Question(text, format, settings, params)) as (_, pieces):
+    with engine.ask_blocking(who, Question(text, format, settings, params)) as (_, pieces):
         return b"".join(pieces)
 
 

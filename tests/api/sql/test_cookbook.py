@@ -20,7 +20,7 @@ NOTHING_THERE = "Pools and models with most unavailable time."
 
 
 def asked(site: Site, query: str) -> list[str]:
-    with Engine(site.store, Limits()).asked(ANYBODY, Question(query, "TSV")) as (_, pieces):
+    with Engine(site.store, Limits()).ask_blocking(ANYBODY, Question(query, "TSV")) as (_, pieces):
         return b"".join(pieces).decode().splitlines()
 
 

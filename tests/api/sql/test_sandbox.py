@@ -84,10 +84,10 @@ def test_a_machine_that_cannot_isolate_says_so_or_refuses(
     with open_store("chdb://memory") as store:
         engine = Engine(store, Limits())
         monkeypatch.setenv("GPULEDGER_SQL_ISOLATION", "required")
-        with pytest.raises(SqlError, match="cannot be isolated"), engine.asked(ANYBODY, Question("SELECT 1")):
+        with pytest.raises(SqlError, match="cannot be isolated"), engine.ask_blocking(ANYBODY, Question("SELECT 1")):
             pass
         monkeypatch.delenv("GPULEDGER_SQL_ISOLATION")
-        with engine.asked(ANYBODY, Question("SELECT 1")) as (_, pieces):
+        with engine.ask_blocking(ANYBODY, Question("SELECT 1")) as (_, pieces):
             assert list(pieces) == [b"1\n"]
     assert lacks.text() in caplog.text
 
@@ -97,7 +97,7 @@ def test_a_store_in_memory_is_copied_too() -> None:
         migrate(store)
         engine = Engine(store, Limits())
         for number in range(3):
-            with engine.asked(ANYBODY, Question("SELECT count() FROM slo_hours")) as (_, pieces):
+            with engine.ask_blocking(ANYBODY, Question("SELECT count() FROM slo_hours")) as (_, pieces):
                 assert list(pieces) == [f"{number}\n".encode()]
             store.command("INSERT INTO slo_hours (definition, hour, run) SELECT toString(rand()), now(), 1")
 

@@ -100,7 +100,7 @@ def engine(served: Served) -> Iterator[Engine]:
 
 
 def whole(engine: Engine, question: Question, who: Principal = ANALYST) -> tuple[str, bytes]:
-    with engine.asked(who, question) as (name, pieces):
+    with engine.ask_blocking(who, question) as (name, pieces):
         return name, b"".join(pieces)
 
 
@@ -179,7 +179,7 @@ def test_what_goes_wrong_behind_the_first_rows_is_an_error_and_no_answer(
     monkeypatch.setattr("api.sql.engine.checked", as_it_is)
     read = b""
     late = Question("SELECT throwIf(number = 900000) FROM numbers(1000000) --late")
-    with pytest.raises(SqlError) as error, engine.asked(ANALYST, late) as (_, pieces):
+    with pytest.raises(SqlError) as error, engine.ask_blocking(ANALYST, late) as (_, pieces):
         for piece in pieces:
             read += piece
     assert error.value.code == 395
@@ -213,7 +213,7 @@ def test_a_statement_whose_reader_left_is_killed_as_the_same_user(
     monkeypatch.setattr("api.sql.engine.checked", as_it_is)
     text = "SELECT number, sleepEachRow(0.001) FROM numbers(1000000) SETTINGS max_block_size = 500 --late"
     known_as(monkeypatch, "left")
-    with engine.asked(ANALYST, Question(text)) as (_, pieces):
+    with engine.ask_blocking(ANALYST, Question(text)) as (_, pieces):
         assert next(pieces)
     kills = [one for one in served.requests() if one.get("body", "").startswith("KILL")]
     assert [(one["user"], one["url"]["param_id"]) for one in kills[-1:]] == [("gpuledger_reader", "asked_left")]
@@ -224,7 +224,7 @@ def test_a_statement_whose_reader_left_is_killed_as_the_same_user(
 def test_no_more_statements_are_asked_of_the_server_at_once_than_run(served: Served) -> None:
     with served.engine(Limits(at_once=1, waiting_seconds=0.3)) as narrow:
         with (
-            narrow.asked(ANALYST, Question("SELECT number FROM numbers(10)")) as (_, pieces),
+            narrow.ask_blocking(ANALYST, Question("SELECT number FROM numbers(10)")) as (_, pieces),
             pytest.raises(SqlError, match="too many statements are running"),
         ):
             assert next(pieces)

@@ -60,7 +60,7 @@ class House:
         return self.store.beside(Workers, lambda: Workers(self.store, 4, 10.0))
 
     def ask(self, text: str, who: Principal = ANYBODY, limits: Limits = LIMITS, **settings: str) -> bytes:
-        with Engine(self.store, limits).asked(who, Question(text, "TSV", settings)) as (_, pieces):
+        with Engine(self.store, limits).ask_blocking(who, Question(text, "TSV", settings)) as (_, pieces):
             return b"".join(pieces)
 
     def unchecked(self, text: str, audit: bool = False, limits: Limits = LIMITS) -> bytes:
@@ -473,11 +473,11 @@ from api.sql.limits import Limits
 from api.sql.workers import Workers
 from warehouse.store import open_store
 store = open_store(sys.argv[1])
-with Engine(store, Limits()).asked(ANYBODY, Question("SELECT 1")) as (_, pieces):
+with Engine(store, Limits()).ask_blocking(ANYBODY, Question("SELECT 1")) as (_, pieces):
     list(pieces)
 print(*(worker.pid for worker in store.beside(Workers, None)._idle), flush=True)
 if len(sys.argv) > 2:
-    with Engine(store, Limits()).asked(ANYBODY, Question(sys.argv[2])) as (_, pieces):
+    with Engine(store, Limits()).ask_blocking(ANYBODY, Question(sys.argv[2])) as (_, pieces):
         list(pieces)
 time.sleep(600)
 """

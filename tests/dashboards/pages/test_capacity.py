@@ -128,7 +128,7 @@ def test_a_question_that_failed_is_asked_again(house: Store, monkeypatch: pytest
         tried[-1].set_exception(LedgerError("simulation", "takes more than 60 s"))
         return tried[-1]
 
-    monkeypatch.setattr(what_if, "asked_apart", failed)
+    monkeypatch.setattr(what_if, "start_simulations", failed)
     filters = filters_of(house, f"?{DAY}&group={GROUP}&gpus=2", DataVersion.of(house, None, memory))
     assert what_if.begun(house, filters, EN)[0] is tried[-1]
     assert what_if.begun(house, filters, EN)[0] is tried[-1]
