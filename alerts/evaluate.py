@@ -153,7 +153,7 @@ class _Engine:
         self.changed: list[Transition] = []
         self.still_firing: dict[tuple[str, str], tuple[Instance, datetime]] = {}
         self.counts = Counter({"evaluations": 0, "failed": 0, "instances": 0})
-        self.reported: Counter[str] = Counter()
+        self.committed_counts: Counter[str] = Counter()
 
     def run(self, watermark: datetime | None, until: datetime, stop: threading.Event | None) -> None:
         self.drop_removed_rules(until)
@@ -265,15 +265,15 @@ class _Engine:
         rule = self.rules.get(STOPPED)
         if rule is not None and newest is not None:  # without any fact, nothing has stopped
             age = (self.now - newest).total_seconds()
-            reported = {"newest": newest, "age_seconds": age}
-            self.step_builtin(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, reported)
+            evidence = {"newest": newest, "age_seconds": age}
+            self.step_builtin(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, evidence)
         self.step_builtin(FAILED, {"rule": "(rule files)"}, bool(broken), self.now, {"problem": broken or "over"})
         if len(self.changed) > before:
             self.commit(self.report.until or journal.NOTHING_YET)
 
     def commit(self, until: datetime) -> None:
         self.number = max(self.number + 1, int(self.now.timestamp() * 1_000_000))
-        counts = {name: count - self.reported[name] for name, count in self.counts.items()}
+        counts = {name: count - self.committed_counts[name] for name, count in self.counts.items()}
         run = Run(
             run=self.number,
             started_at=self.now,
@@ -287,7 +287,7 @@ class _Engine:
         journal.write(self.store, run, self.changed, refreshed)
         self.report.transitions += self.changed
         self.report.until = until
-        self.changed, self.reported = [], Counter(self.counts)
+        self.changed, self.committed_counts = [], Counter(self.counts)
 
     def refreshed(self, until: datetime) -> list[Transition]:
         """Alerts that keep firing with new evidence, or with new texts because the rules have changed: a firing alert
@@ -447,8 +447,8 @@ def _instances_of(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[
         value = None if row["value"] is None else float(row["value"])
         key = fingerprint(rule.name, identity)
         if key in seen.all:
-            reported = ", ".join(f"{name}={text}" for name, text in identity)
-            return seen, f"two rows of one identity ({reported}): the query must answer one"
+            named = ", ".join(f"{name}={text}" for name, text in identity)
+            return seen, f"two rows of one identity ({named}): the query must answer one"
         seen.all.add(key)
         holds = rule.holds(value, labels)
         if not changes_nothing(before.get(key), holds):

@@ -75,12 +75,12 @@ class Alerting:
         outcomes = deliver(store, self._routing, now, self._sent_reminders, TARGET_SECONDS, self._leads)
         for one in outcomes:
             if one.outcome != "sent":
-                reported = one.delivery.alert
+                alert = one.delivery.alert
                 log.warning(
                     "%s was not notified of %s %s: %s",
                     one.delivery.target,
-                    reported.rule,
-                    reported.fingerprint,
+                    alert.rule,
+                    alert.fingerprint,
                     one.detail,
                 )
         return outcomes

@@ -15,7 +15,7 @@ def report_refused(store: Store, now: datetime, message: str) -> None:
     import pyarrow as pa
 
     at = pa.array([now], pa.timestamp("ms", "UTC"))
-    reported = {"finding": FINDING, "severity": "warning", "message": message, "source": "gpuledger"}
+    columns = {"finding": FINDING, "severity": "warning", "message": message, "source": "gpuledger"}
     ingest_tables(
-        store, FINDINGS, "gpuledger", [pa.table({"ts": at, **{name: [text] for name, text in reported.items()}})]
+        store, FINDINGS, "gpuledger", [pa.table({"ts": at, **{name: [text] for name, text in columns.items()}})]
     )

@@ -199,8 +199,8 @@ class Rule(Part):
         for override in self.overrides:
             if fits(override.match, labels):
                 return override.threshold
-        reported = self.condition.threshold
-        return _number_of(self.parameters, reported) if isinstance(reported, str) else reported
+        threshold = self.condition.threshold
+        return _number_of(self.parameters, threshold) if isinstance(threshold, str) else threshold
 
     def holds(self, value: float | None, labels: Mapping[str, str]) -> bool | None:
         """Whether the condition is true of a value; None: unknown."""

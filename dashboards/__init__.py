@@ -3,7 +3,8 @@
     URL ─▶ filters ─▶ frame ─▶ a page (pages/*) ─▶ its SQL, over the reader's own scope ─▶ parts, grids, figures
 
 Owns:      the web application (`app.build_app`), the frame around every page (`frame`, `shell`), what its URL means
-           (`filters`, `periods`), the building blocks of pages (`parts`, `grids`, `figures`, `format`, `kinds`).
+           (`filters`, `periods`), the building blocks of pages (`parts`, `grids`, `figures`, `headline_figures`,
+           `format`, `kinds`), the cache of their answers (`data_version`).
 Owns not:  attribution, prices, invoices (billing), who may see what (access), what programs ask (api), or how the
            process is run (gpuledger).
 

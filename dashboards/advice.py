@@ -19,15 +19,15 @@ from dashboards.format import money
 from dashboards.languages import Language
 from warehouse.store import Store
 
-LOOKED = timedelta(days=32)
-"""At the period's end, so a whole month at least; what was before says little of what comes."""
+EXAMINED = timedelta(days=32)
+"""Examined before the period's end: a whole month at least; older use says little about the future."""
 
 
 def of_workload(store: Store, filters: Filters, words: Language, workload: str) -> Component:
     """How the workload could cost less, or why that is not known."""
-    span = looked_at(filters)
+    span = examined_period(filters)
     report = savings(store, span, workload=workload)
-    waste = html.P(waste_reported(report, words, money), className="gl-note")
+    waste = html.P(waste_summary(report, words, money), className="gl-note")
     if report.recommendations:
         items = [html.Li(_item(one, words)) for one in report.recommendations]
         return html.Div([html.Ul(items, className="gl-quality"), waste, _note(span, filters, words)])
@@ -37,14 +37,14 @@ def of_workload(store: Store, filters: Filters, words: Language, workload: str) 
 
 
 def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
-    """What the tenant's workloads could do cheaper, the greatest amount first, each with a link, beside what idle time
-    cost; of its project, if one is chosen."""
-    span, tenant, project = looked_at(filters), filters.only("tenant"), filters.only("project")
+    """How the tenant's workloads (or those of its chosen project) could cost less, the largest saving first, and what
+    idle time cost."""
+    span, tenant, project = examined_period(filters), filters.only("tenant"), filters.only("project")
     report = savings(store, span, tenant=tenant or "")
     found = [one for one in report.recommendations if project is None or one.project == project]
     # Idle time is known by tenant alone.
-    reported = waste_reported(report, words, money) if project is None else ""
-    waste = html.P(reported, className="gl-note")
+    sentences = waste_summary(report, words, money) if project is None else ""
+    waste = html.P(sentences, className="gl-note")
     if not found:
         return html.Div([states.nothing_here(words("advice.none")), waste, _note(span, filters, words)])
     amount = sum((one.monthly_amount or Decimal(0) for one in found), Decimal(0))
@@ -60,13 +60,13 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
     )
 
 
-def looked_at(filters: Filters) -> Period:
-    """The last closed days of the period, which recommendations are based on. Not the workload's own time: at its end,
-    every workload would seem to be over."""
+def examined_period(filters: Filters) -> Period:
+    """The last closed days of the period, on which recommendations are based. Not the workload's own time: at the end
+    of that, every workload would seem to be over."""
     if filters.period is None:
         raise filters.nothing_closed()
     end = min(filters.period.end, filters.months[-1].last + timedelta(hours=1))
-    return Period(max(filters.period.start, end - LOOKED), end)
+    return Period(max(filters.period.start, end - EXAMINED), end)
 
 
 def sentence(one: Sentence, words: Language) -> str:
@@ -75,10 +75,11 @@ def sentence(one: Sentence, words: Language) -> str:
     return words(f"advised.{one.key}", **one.values, **inner)
 
 
-def waste_reported(report: SavingsReport, words: Language, shown: Callable[[Decimal | None, str], str]) -> str:
-    """What is advised in all, beside what idle time cost, and what of it is not covered and why.
+def waste_summary(report: SavingsReport, words: Language, shown: Callable[[Decimal | None, str], str]) -> str:
+    """The total savings, compared with the cost of idle time, and why the rest of that is not covered; empty if nothing
+    is closed.
 
-    shown: an amount in a currency, as text. Empty where nothing is closed.
+    shown: formats an amount in a currency.
     """
     if report.waste is None:
         return ""
@@ -87,7 +88,7 @@ def waste_reported(report: SavingsReport, words: Language, shown: Callable[[Deci
         words("waste.part", amount=shown(amount, currency), why=words(f"wasted.{reason}"))
         for reason, amount in waste.not_covered.items()
     ]
-    reported = [
+    sentences = [
         words(
             "waste.sum" if parts else "waste.all",
             amount=shown(report.monthly_amount, currency),
@@ -97,11 +98,11 @@ def waste_reported(report: SavingsReport, words: Language, shown: Callable[[Deci
         )
     ]
     if waste.unpriced_gpu_hours:
-        reported.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
+        sentences.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
     if waste.unmetered_gpu_hours:
         amount = shown(waste.unmetered_cost, currency)
-        reported.append(words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount))
-    return " ".join(reported)
+        sentences.append(words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount))
+    return " ".join(sentences)
 
 
 def _item(one: Recommendation, words: Language) -> list[Component]:

@@ -36,7 +36,7 @@ from api.sql.endpoint import SqlMiddleware, is_sql_request
 from api.sql.engine import Engine
 from api.sql.limits import Limits
 from dashboards import frame, shell
-from dashboards.callbacks import CallbackDoor
+from dashboards.callbacks import CallbackValidation
 from dashboards.registry import all_pages
 from dashboards.reports import route
 from gpuledger.documents import PREFIX
@@ -50,7 +50,7 @@ if find_spec("pandas"):
     import_module("pandas")
 
 HERE = Path(__file__).parent
-DOORS = {"/metrics": Action.see_fleet, f"{PREFIX}/openapi.json": Action.see}
+ACTIONS = {"/metrics": Action.see_fleet, f"{PREFIX}/openapi.json": Action.see}
 """What takes another action than its neighbours do."""
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         if page.formerly:
             server.get(page.formerly)(functools.partial(_moved, page.path))
 
-    server.add_middleware(Failures)
+    server.add_middleware(FailureLog)
     app = Dash(
         name="gpuledger",
         server=server,
@@ -120,8 +120,8 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         add_log_handler=False,
         on_error=frame.failed,
     )
-    server.add_middleware(Heads)
-    server.add_middleware(CallbackDoor, pages=app)
+    server.add_middleware(HeadAsGet)
+    server.add_middleware(CallbackValidation, pages=app)
     server.add_middleware(SqlMiddleware, engine=Engine(store, Limits()))
     server.add_middleware(
         Gate, authenticator=authenticator, page_policy=functools.partial(page_policy, app), action_of=action_of
@@ -141,11 +141,11 @@ async def _moved(path: str, request: Request) -> Response:
 
 
 def action_of(scope: Scope) -> Action | None:
-    """What a request takes at least, by its door: a page, a callback, a websocket and whatever nobody thought of take
-    what pages take. The API's routes each name their own."""
+    """The least that a request's caller must be allowed: what pages require, also for callbacks, websockets and any
+    unknown path; None for the API, whose routes each name their own action."""
     path: str = scope["path"]
-    if path in DOORS:
-        return DOORS[path]
+    if path in ACTIONS:
+        return ACTIONS[path]
     if path == PREFIX or path.startswith(f"{PREFIX}/") or path == "/sign-out":
         return None
     if scope["type"] == "http" and is_sql_request(scope):
@@ -153,7 +153,7 @@ def action_of(scope: Scope) -> Action | None:
     return Action.see
 
 
-class Heads:
+class HeadAsGet:
     """Answers HEAD like GET, without the body: load balancers and `curl -I` use it, and routes only know GET."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -164,13 +164,13 @@ class Heads:
             await self._app(scope, receive, send)
             return
 
-        async def bare(message: Message) -> None:
+        async def send_without_body(message: Message) -> None:
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
-        await self._app({**scope, "method": "GET"}, receive, bare)
+        await self._app({**scope, "method": "GET"}, receive, send_without_body)
 
 
-class Failures:
+class FailureLog:
     """Logs errors that Dash would answer with a bare 500, such as a page that cannot be serialized as JSON."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -182,7 +182,7 @@ class Failures:
         except PreventUpdate:
             raise
         except DependencyException:
-            # A script of a library that there is not.
+            # A script of an unknown component library.
             await problem(404, "Not Found")(scope, receive, send)
         except Exception:
             log.exception("%s %s failed", scope.get("method", ""), scope.get("path", ""))

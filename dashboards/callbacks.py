@@ -48,7 +48,7 @@ class CallbackError(LedgerError):
     """A request that none of our pages makes."""
 
 
-class CallbackDoor:
+class CallbackValidation:
     """ASGI middleware. The caller is authenticated already."""
 
     def __init__(self, app: ASGIApp, pages: Dash) -> None:

@@ -1,4 +1,4 @@
-"""Caches the store's answers; each is valid as long as the tables it was read from are unchanged."""
+"""Caches answers of the store; each stays valid while the tables that it was read from are unchanged."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from warehouse.store import Store, read_sql
 log = logging.getLogger(__name__)
 
 ANSWERS_CACHED, ROWS_CACHED = 512, 20_000
-NEVER_THE_SAME = re.compile(r"\b(now|now64|today|yesterday|rand\w*|generate\w+)\(", re.IGNORECASE)
+UNCACHEABLE = re.compile(r"\b(now|now64|today|yesterday|rand\w*|generate\w+)\(", re.IGNORECASE)
 
 
-class Memory:
-    """The cached answers, evicting the least recently used. One per server."""
+class AnswerCache:
+    """The cached answers, one cache per server; the least recently used are evicted."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class Memory:
         return answer
 
     def parts(self, store: Store) -> Mapping[str, Sequence[tuple[str, int]]] | None:
-        """Of each table its partitions, each with its number. None where a server does not let us see them."""
+        """The partitions of each table, each with a fingerprint; None if the server does not let us see them."""
         if not self._sees_parts:
             return None
         try:
@@ -61,7 +61,7 @@ class Memory:
             return None
 
     def tables(self, store: Store, sql: str) -> frozenset[str]:
-        """The tables that a statement names, or a view that it names; rather one too many than one too few."""
+        """The tables that a statement reads, also through views; it may list too many, never too few."""
         if not self._views:
             self._views = {row["name"]: row["reads"] for row in store.rows(read_sql(__file__, "tables"))}
         if sql not in self._reads:
@@ -80,35 +80,35 @@ def _rows_of(answer: Any) -> int:
 
 @dataclass(frozen=True)
 class DataVersion:
-    """The version of the data that a page is drawn from, and the reader: nothing cached for one reader is shown to
-    another."""
+    """The version of the data from which a page is drawn, for readers of one scope: no other scope gets its cached
+    answers."""
 
     parts: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
     scope: Hashable = None
-    memory: Memory | None = None
+    cache: AnswerCache | None = None
     books: int = 0
 
     @staticmethod
-    def of(store: Store, scope: Hashable = None, memory: Memory | None = None) -> DataVersion:
-        """As the store is now. Without a memory nothing is cached."""
-        parts = memory.parts(store) if memory else None
-        here = DataVersion(parts or {}, scope, None if parts is None else memory)
+    def of(store: Store, scope: Hashable = None, cache: AnswerCache | None = None) -> DataVersion:
+        """The store's current version. Without a `cache`, nothing is cached."""
+        parts = cache.parts(store) if cache else None
+        here = DataVersion(parts or {}, scope, None if parts is None else cache)
         sql = read_sql(__file__, "books_version")
         return replace(here, books=here.cached(store, "books", sql, lambda: store.value(sql)))
 
     def cached(
         self, store: Store, what: Hashable, reads: str, ask: Callable[[], Any], until: datetime | None = None
     ) -> Any:
-        """The answer to `what`, which is not to be changed: as it was cached, else as asked now.
+        """The answer to the question `what`, from the cache or else from `ask`. Callers must not change it.
 
-        reads: SQL of all that is asked, or the names of its tables.   until: of tables in partitions of months it asks
-        for nothing then or later, of those in partitions of days for nothing later.
+        reads: the SQL of the question, or the names of its tables.   until: the question is about nothing later, so
+        later partitions of months and days do not matter.
         """
-        if self.memory is None or NEVER_THE_SAME.search(reads):
+        if self.cache is None or UNCACHEABLE.search(reads):
             return ask()
-        tables = self.memory.tables(store, reads if self.scope is None else f"{reads}\n{RULES}")
+        tables = self.cache.tables(store, reads if self.scope is None else f"{reads}\n{RULES}")
         read = tuple((table, self._state(table, until)) for table in sorted(tables))
-        return self.memory.cached((self.scope, what, read), ask)
+        return self.cache.cached((self.scope, what, read), ask)
 
     def _state(self, table: str, until: datetime | None) -> int:
         partitions = self.parts.get(table, ())
@@ -119,4 +119,4 @@ class DataVersion:
 
 
 UNCACHED = DataVersion()
-"""For whoever asks once."""
+"""For callers that do not cache."""

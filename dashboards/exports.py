@@ -32,13 +32,13 @@ def of_rows(
     return _button(what, filters, words, {"data-csv": text.getvalue()})
 
 
-def _button(what: str, filters: Filters, words: Language, reported: dict[str, str]) -> Component:
+def _button(what: str, filters: Filters, words: Language, attributes: dict[str, str]) -> Component:
     return html.Button(
         "CSV",
         type="button",
         className="gl-press gl-small gl-csv",
         title=words("part.csv"),
-        **{"data-file": file_name(what, filters), **reported},
+        **{"data-file": file_name(what, filters), **attributes},
     )
 
 

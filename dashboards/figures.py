@@ -1,4 +1,4 @@
-"""Figures of the pages. The style sheet colours their text, so that a change of theme redraws nothing."""
+"""Charts of the pages. The style sheet colours their text, so that a change of theme redraws nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def stacked_over_time(
     The x axis is local time of the billing zone; hours keep the period's first offset, so that the hour which autumn
     repeats has a place of its own. The hover says every bucket's true local time.
     """
-    at = places([bucket.at for bucket in found], grain)
+    at = axis_times([bucket.at for bucket in found], grain)
     figure = go.Figure([_stacked(kind, at, found, words) for kind in kinds])
     if links:
         figure.update_traces(customdata=list(links))
@@ -84,16 +84,16 @@ def stacked_over_time(
         name=words("figure.together"),
         mode="lines",
         line={"width": 0},
-        customdata=[_said(bucket, grain, words) for bucket in found],
+        customdata=[_hover_time(bucket, grain, words) for bucket in found],
         hovertemplate="%{y:,.1f}<br><b>%{customdata}</b>",
     )
     figure.update_layout(barmode="stack", bargap=0.14 if grain == "day" else 0)
     figure.update_xaxes(unifiedhovertitle={"text": words("figure.gpus")})
-    return dressed(figure, words, grain)
+    return styled(figure, words, grain)
 
 
-def dressed(figure: go.Figure, words: Language, grain: Grain = "day", **layout: Any) -> go.Figure:
-    """The figure in the common style; grain: whether its time axis shows hours, too."""
+def styled(figure: go.Figure, words: Language, grain: Grain = "day", **layout: Any) -> go.Figure:
+    """The figure in the common style. grain: whether its time axis shows days or hours."""
     figure.update_layout({**LOOK, **layout})
     figure.update_xaxes(showgrid=False, tickformat=words(f"time.{grain}_ticks"), zeroline=False)
     figure.update_yaxes(gridcolor=GRID, zeroline=False, rangemode="tozero", fixedrange=True, nticks=6)
@@ -101,23 +101,23 @@ def dressed(figure: go.Figure, words: Language, grain: Grain = "day", **layout: 
 
 
 OURS = frozenset({"hovertemplate", "texttemplate"})
-"""What in a figure is marked up, and by us alone."""
+"""The parts of a figure that have markup, which only we write."""
 
 
-def literal(value: Any) -> Any:
-    """A figure, or a part of it, whose texts are nothing but texts. Plotly draws links and styles where a name has
-    `<a href=...>` or `<span style=...>` in it, and users name tenants and jobs."""
+def without_markup(value: Any) -> Any:
+    """A figure, or a part of it, with markup in its texts escaped. Plotly renders `<a href=...>` and `<span style=...>`
+    in names, and users choose the names of tenants and jobs."""
     if isinstance(value, go.Figure):
-        return literal(value.to_dict())
+        return without_markup(value.to_dict())
     if isinstance(value, str):
         return value.replace("<", "&lt;")
     if isinstance(value, Mapping):
-        return {key: one if key in OURS else literal(one) for key, one in value.items()}
-    return [literal(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: one if key in OURS else without_markup(one) for key, one in value.items()}
+    return [without_markup(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def places(at: Sequence[datetime], grain: Grain) -> list[datetime]:
-    """Where local times stand on an axis that knows no zones: days as they are, hours at the first one's offset."""
+def axis_times(at: Sequence[datetime], grain: Grain) -> list[datetime]:
+    """Local times for an axis without time zones: days as they are, hours at the offset of the first one."""
     offset = at[0].utcoffset() if at and grain == "hour" else None
     return [_place(one, offset) for one in at]
 
@@ -142,8 +142,8 @@ def _stacked(kind: Kind, at: Sequence[datetime], found: Sequence[Bucket], words:
     )
 
 
-def _said(bucket: Bucket, grain: Grain, words: Language) -> str:
-    """What the hover says of when the bucket is, and of how much of it is closed."""
+def _hover_time(bucket: Bucket, grain: Grain, words: Language) -> str:
+    """The time in a bucket's tooltip, and how much of it is closed."""
     if grain == "hour":
         return f"{words.moment(bucket.at)} {bucket.at:%Z}"
     return words("figure.day", day=words.day(bucket.at), hours=f"{bucket.hours_closed:g}")

@@ -2,8 +2,8 @@
 
     /tenants?period=2026-10&tenant=vision&tenant=nlp&pool=train&lang=zh
 
-`period` and `lang` stand once, each filter as often as it has values; whatever else stands there is the page's own
-(`filters.more`). No state of a page lives elsewhere, so a link shows what its sender saw.
+`period` and `lang` appear once, each filter once for each of its values; all other parameters are the page's own
+(`filters.more`). A page has no other state, so a link shows what its sender saw.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PERIODS_READ = "closed_hours, rate_cards, summed_days"
 
 @dataclass(frozen=True)
 class Address:
-    """A URL's query, taken apart. chosen: values of each filter that has any.   more: a page's own, the last value."""
+    """A parsed URL query. chosen: the values of each filter that has any.   more: the page's own parameters."""
 
     period: str = ""
     language: str = ""
@@ -52,9 +52,9 @@ class Address:
         )
 
     def check(self) -> None:
-        """Every link of a page carries what was chosen: a page of a thousand links has it a thousand times.
+        """Limits the length of the chosen filters, because each of a page's many links repeats them.
 
-        Errors: LedgerError where that is too much.
+        Errors: LedgerError if they are too long.
         """
         size = len(self.period) + sum(len(value) + 10 for values in self.chosen.values() for value in values)
         if size > CHOSEN_CHARACTERS:
@@ -62,13 +62,13 @@ class Address:
             raise LedgerError("filters", what, "Choose fewer, or none for all")
 
     def href(self, path: str, **changes: str | Sequence[str] | None) -> str:
-        """A link to a page that keeps period, language and filters, but for the changes (None: without it).
+        """A link to a page with the same period, language and filters, except for the changes (None: without it).
 
-        The page's own values (`more`) are not cached: pass those that the link means.
+        The page's own parameters (`more`) are not part of it: pass those that the link needs.
         """
-        cached: dict[str, Any] = {PERIOD: self.period, LANGUAGE: self.language, **self.chosen}
-        cached = {name: value for name, value in cached.items() if value} | changes
-        pairs = [(name, value) for name, value in cached.items() if value is not None]
+        query: dict[str, Any] = {PERIOD: self.period, LANGUAGE: self.language, **self.chosen}
+        query = {name: value for name, value in query.items() if value} | changes
+        pairs = [(name, value) for name, value in query.items() if value is not None]
         return path + ("?" + urlencode(pairs, doseq=True) if pairs else "")
 
 
@@ -83,8 +83,8 @@ class Choices:
 
 @dataclass(frozen=True)
 class Filters:
-    """What a page shows. `period` None: nothing of what was asked is closed; `months` tells what is. example: whose
-    prices these are, where they are no one's own."""
+    """What a page shows. period: None if nothing of the requested one is closed.   months: those with closed hours.
+    example: the provider whose example prices are in force; empty: the prices are the site's own."""
 
     address: Address
     zone: str
@@ -105,12 +105,12 @@ class Filters:
 
     @property
     def shows_platform(self) -> bool:
-        """Whether the platform's own time belongs to what is shown, so that its kinds add up to a capacity."""
+        """Whether the platform's own time is part of what is shown, so that the kinds add up to the capacity."""
         narrowed = any(name in self.address.chosen for name in ("tenant", "project", "queue"))
         return self.choices.sees_platform and not narrowed
 
     def only(self, name: str) -> str | None:
-        """The filter's value where it has exactly one."""
+        """The filter's value, if it has exactly one."""
         values = self.address.chosen.get(name, ())
         return values[0] if len(values) == 1 else None
 
@@ -122,7 +122,7 @@ class Filters:
         return "project" if self.only("project") is None else "workload"
 
     def local(self, at: datetime) -> datetime:
-        """An instant as the billing zone's clocks show it."""
+        """An instant in the billing zone."""
         return at.astimezone(ZoneInfo(self.zone))
 
     def href(self, path: str, **changes: str | Sequence[str] | None) -> str:
@@ -131,7 +131,7 @@ class Filters:
     def params(self) -> dict[str, Any]:
         """Typed parameters of SQL: start, end, zone, and an array for each filter (tenants, projects, ...).
 
-        Errors: LedgerError where nothing of what was asked is closed.
+        Errors: LedgerError if nothing of the requested period is closed.
         """
         if self.period is None:
             raise self.nothing_closed()
@@ -141,13 +141,13 @@ class Filters:
         return LedgerError("period", f"nothing of {self.address.period[:100] or 'this store'!r} is closed")
 
     def at_step(self, path: str, step: datetime, grain: str) -> str:
-        """A link to a page that shows one day or hour; its own values (`more`) are cached."""
+        """A link to a page that shows one day or hour, with this page's own parameters (`more`)."""
         start = self.local(step).replace(tzinfo=None)
         length = timedelta(days=1) if grain == "day" else timedelta(hours=1)
         return self.href(path, period=span_key(start, start + length), **self.more)
 
     def closed_steps(self, store: Store, grain: str) -> dict[datetime, float]:
-        """The period's days or hours of which something is closed, in order, and how many hours of each are."""
+        """The period's days or hours with anything closed, in order, and how many hours of each are closed."""
         asked = {**self.params(), "grain": grain}
         rows = self._cached(store, read_sql(__file__, "closed_steps"), asked, until=None)
         return {row["step"]: row["hours_closed"] for row in rows}
@@ -155,12 +155,10 @@ class Filters:
     def rows(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
         """The rows of `name`.sql beside a module's file. It may use the parameters of `params()` and those given.
 
-        `FROM ({ledger})` in it reads the ledger of these filters (dashboards/ledger.sql); `FROM ({days})` the same, but
-        whole days as one row where their sums are cached (dashboards/days), unless `grain` asks for hours or
-        `start` or `end` for another span.
-        `FROM ({jobs})` reads the jobs of these filters (dashboards/jobs.sql).
-        Answers are cached while what they were read from is the same (dashboards/data_version.py): leave the rows as
-        they are.
+        In it, `FROM ({ledger})` reads the ledger of these filters (dashboards/ledger.sql), and `FROM ({days})` the same
+        with one row for each day that has a sum (dashboards/days), unless `grain` asks for hours, or `start` or `end`
+        for another span. `FROM ({jobs})` reads the jobs of these filters (dashboards/jobs.sql).
+        Answers are cached (dashboards/data_version.py): do not change the rows.
         """
         hours = read_sql(__file__, "hours")
         by_hours = params.get("grain") == "hour" or not {"start", "end"}.isdisjoint(params)
@@ -172,8 +170,8 @@ class Filters:
         return self._cached(store, sql, asked, until=max(one for one in asked.values() if isinstance(one, datetime)))
 
     def rows_now(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
-        """As `rows`, of SQL that asks for what is now, whatever the period; its parameters are the filters' arrays and
-        those given. `FROM ({other})` in it reads what `other`.sql beside it does."""
+        """As `rows`, for SQL about the present, whatever the period: its parameters are the filters' arrays and those
+        given. `FROM ({other})` in it reads what `other`.sql beside it selects."""
         return self._cached(store, composed(beside, name), {**self._arrays(), **params}, until=None)
 
     def _arrays(self) -> dict[str, list[str]]:
@@ -187,7 +185,7 @@ class Filters:
     def _jobs(self) -> str:
         narrowed = not {"tenant", "project"}.isdisjoint(self.address.chosen)
         return read_sql(__file__, "jobs").replace(
-            "({whose})", f"(\n{read_sql(__file__, 'whose')})" if narrowed else "true"
+            "({chosen_jobs})", f"(\n{read_sql(__file__, 'chosen_jobs')})" if narrowed else "true"
         )
 
 

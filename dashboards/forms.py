@@ -37,7 +37,7 @@ def form(
     sure: asked before it is sent.   shows: the key of the answer that is told this once; the page is not drawn again
     then.   then: where to go instead of drawing the page again; {key} in it is of the answer.   small: a button alone.
     """
-    reported = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then}
+    attributes = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then}
     return html.Form(
         [
             *fields,
@@ -45,7 +45,7 @@ def form(
             html.Output("", className="gl-said", **{"aria-live": "polite"}),
         ],
         className="gl-act",
-        **{f"data-{name}": value for name, value in reported.items() if value},
+        **{f"data-{name}": value for name, value in attributes.items() if value},
         **{"data-failed": words("form.failed"), "data-once": words("form.once")},
     )
 

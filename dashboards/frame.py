@@ -17,7 +17,7 @@ from access.principal import Principal
 from access.roles import Action
 from access.scope import Stores
 from dashboards import shell, states
-from dashboards.data_version import UNCACHED, DataVersion, Memory
+from dashboards.data_version import UNCACHED, AnswerCache, DataVersion
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.languages import Language, language
 from dashboards.registry import Ask, Page, all_pages
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A page in its frame. meta: what the browser needs to know: title, language, version of the books."""
+class RenderedPage:
+    """A page in its frame. meta: for the browser: title, language, version of the books."""
 
     page: Any
     navigation: Any
@@ -40,8 +40,8 @@ class Shown:
 
 
 def show(
-    store: Store, principal: Principal, path: str | None, search: str | None, memory: Memory | None = None
-) -> Shown:
+    store: Store, principal: Principal, path: str | None, search: str | None, cache: AnswerCache | None = None
+) -> RenderedPage:
     """The page at a URL; an error of the store is shown as a page, too."""
     path = path or "/"
     address = Address.of(search)
@@ -51,12 +51,12 @@ def show(
     filters: Filters | None = None
     data_version = UNCACHED
     try:
-        data_version = DataVersion.of(store, _scope(principal), memory)
+        data_version = DataVersion.of(store, _scope(principal), cache)
         filters = filters_of(store, search, data_version)
         content = _content(store, page, page in pages, filters, path, words)
     except LedgerError as error:
         content = states.error(str(error), words)
-    except Exception:  # the page says so; Dash would show nothing
+    except Exception:  # shown as a page; Dash would show nothing
         log.exception("a page failed: %s %s", path, search)
         content = states.error(words("state.own_error"), words, "state.failed")
     bar = shell.bar(page, filters, path, words) if filters else shell.tools(None, path, words)
@@ -69,7 +69,7 @@ def show(
         "period": filters.period.key if page and page.has_period and filters and filters.period else "",
     }
     navigation = shell.navigation(pages, path, address.href, words, principal)
-    return Shown(content, navigation, bar, shell.skip_link(words), shell.footer(words, filters), meta)
+    return RenderedPage(content, navigation, bar, shell.skip_link(words), shell.footer(words, filters), meta)
 
 
 def _content(
@@ -110,10 +110,10 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         with stores.scoped_to(current()) as store:
             return answer(store, *arguments)
 
-    memory = Memory()
+    cache = AnswerCache()
 
     def filtered(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-        filters = filters_of(store, search, DataVersion.of(store, _scope(current()), memory))
+        filters = filters_of(store, search, DataVersion.of(store, _scope(current()), cache))
         return answer(store, filters, language(filters.address.language), *arguments)
 
     def asking(page: Page) -> Ask:
@@ -125,15 +125,15 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         return ask
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
-        shown: Shown = await asyncio.to_thread(with_store, Action.see, show, current(), path, search, memory)
+        shown: RenderedPage = await asyncio.to_thread(with_store, Action.see, show, current(), path, search, cache)
         dash.set_props("failed", {"children": None})
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.meta
 
     def newer(store: Store, path: str, search: str, meta: dict[str, Any]) -> tuple[Any, Any]:
         is_live = any(page.live for page in all_pages() if page.path == path)
-        if not is_live and str(DataVersion.of(store, _scope(current()), memory).books) == meta["books"]:
+        if not is_live and str(DataVersion.of(store, _scope(current()), cache).books) == meta["books"]:
             return dash.no_update, dash.no_update
-        shown = show(store, current(), path, search, memory)
+        shown = show(store, current(), path, search, cache)
         return shown.page, shown.meta
 
     async def refresh(_: int, path: str, search: str, meta: dict[str, Any] | None) -> tuple[Any, Any]:

@@ -133,20 +133,20 @@ def money(field: str, header: str, currency: str, tip: str = "") -> Column:
 
 
 def duration(field: str, header: str, tip: str = "") -> Column:
-    """Seconds, formatted as by dashboards.format.duration, or as in the row's FIELD_said; sorts as a number."""
+    """Seconds, formatted as by dashboards.format.duration, or as in the row's FIELD_text; sorts as a number."""
     d3 = "d3.format('{}')(params.value / {})"
     length = (
         f"params.value == null ? '–' : params.value < 60 ? {d3.format(',.0f', 1)} + ' s' : "
         f"params.value < 3600 ? {d3.format(',.0f', 60)} + ' min' : "
         f"params.value < 172800 ? {d3.format(',.1f', 3600)} + ' h' : {d3.format(',.1f', 86400)} + ' d'"
     )
-    shown = f"params.data.{field}_said || ({length})"
+    shown = f"params.data.{field}_text || ({length})"
     column = {**text(field, header, tip, 84), "type": "rightAligned", "valueFormatter": {"function": shown}}
     return {**column, "context": {"unit": "s"}}
 
 
 def moment(field: str, header: str, tip: str = "", minimum: int = 124, flex: float = 1.0) -> Column:
-    """An aware time, shown in its own zone, or as in the row's FIELD_said; sorts and exports as an instant."""
+    """An aware time, shown in its own zone, or as in the row's FIELD_text; sorts and exports as an instant."""
     return _at(text(field, header, tip, minimum, flex))
 
 
@@ -155,7 +155,7 @@ def moment_link(field: str, header: str, tip: str = "", minimum: int = 124, flex
 
 
 def _at(column: Column) -> Column:
-    shown = f"params.data.{column['field']}_said || params.value"
+    shown = f"params.data.{column['field']}_text || params.value"
     return {**column, "cellDataType": False, "valueFormatter": {"function": shown}, "context": {"unit": "UTC"}}
 
 
@@ -169,7 +169,7 @@ def dated(field: str, at: datetime | None, words: Language) -> dict[str, Any]:
     if at is None:
         return {field: None}
     is_day = at.timetz().replace(tzinfo=None) == time()
-    return {field: at, f"{field}_said": words.day(at) + ("" if is_day else f", {at:%H:%M}")}
+    return {field: at, f"{field}_text": words.day(at) + ("" if is_day else f", {at:%H:%M}")}
 
 
 def sorted_by(column: Column, order: str = "desc") -> Column:
@@ -183,5 +183,5 @@ def _plain(row: Mapping[str, Any], words: Language) -> dict[str, Any]:
         plain[key] = float(value) if isinstance(value, Decimal) else value
         if isinstance(value, datetime):
             plain[key] = instant(value)
-            plain[f"{key}_said"] = row.get(f"{key}_said") or words.moment(value)
+            plain[f"{key}_text"] = row.get(f"{key}_text") or words.moment(value)
     return plain

@@ -1,8 +1,8 @@
 -- What pages select from as ({jobs}): jobs submitted before the period's end, but not more than 62 days before it.
 -- One row: a job as its source reported it. gpus NULL: not reported; reason: why it waits; started_at, ended_at NULL: not
 -- yet.
--- The tenant is that of the books (whose.sql); for jobs that were never placed, the reported one.
--- Parameters: start, end DateTime64(3) (UTC); queues, clusters Array(String), empty: all; those of whose.sql
+-- The tenant is that of the books (chosen_jobs.sql); for jobs that were never placed, the reported one.
+-- Parameters: start, end DateTime64(3) (UTC); queues, clusters Array(String), empty: all; those of chosen_jobs.sql
 SELECT
     cluster, allocation_id,
     anyIf(e.queue, e.event = 'submitted') AS queue,
@@ -16,6 +16,6 @@ FROM events AS e
 WHERE e.ts >= {start:DateTime64(3,'UTC')} - INTERVAL 62 DAY AND e.ts < {end:DateTime64(3,'UTC')}
     AND e.event IN ('submitted', 'started', 'finished', 'failed', 'cancelled', 'rejected')
     AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, cluster))
-    AND ({whose})
+    AND ({chosen_jobs})
 GROUP BY cluster, allocation_id
 HAVING countIf(e.event = 'submitted') > 0 AND (empty({queues:Array(String)}) OR has({queues:Array(String)}, queue))

@@ -9,7 +9,7 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from dashboards.figures import literal
+from dashboards.figures import without_markup
 from dashboards.filters import Filters
 from dashboards.format import percent
 from dashboards.kinds import Kind
@@ -167,7 +167,7 @@ def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component
     more = {"id": id} if id else {}
     return html.Div(
         dcc.Graph(
-            figure=literal(figure),
+            figure=without_markup(figure),
             config={"displayModeBar": False, "responsive": True},
             responsive=True,
             style={"height": "100%"},

@@ -30,7 +30,7 @@ class ClosedMonth:
 
 @dataclass(frozen=True)
 class Period:
-    """[start, end) in UTC; `key` is what stands in the URL; `hours_closed` of the `hours` it has."""
+    """[start, end) in UTC. key: in the URL.   hours_closed: of its `hours`."""
 
     key: str
     start: datetime
@@ -44,11 +44,11 @@ class Period:
 
     @property
     def is_long(self) -> bool:
-        """Whether days, and not hours, are the step that its charts begin with."""
+        """Whether its charts show days by default, rather than hours."""
         return self.end - self.start > timedelta(days=3)
 
     def label(self, words: Language) -> str:
-        """As a title says it: a month, a day, or from when to when."""
+        """For titles: a month, a day, or its start and end."""
         if self.key == ALL:
             return words("period.all")
         zone = ZoneInfo(self.zone)

@@ -21,7 +21,7 @@ from dashboards.languages import Language
 from warehouse.store import Store
 
 Layout = Callable[[Store, Filters, Language], Component]
-"""Asks the store and draws; blocks, on a worker thread. The store shows what the person at the page may see."""
+"""Queries the store and builds the page; blocking, on a worker thread. The store is scoped to the signed-in user."""
 
 
 class Ask(Protocol):
@@ -32,15 +32,15 @@ class Ask(Protocol):
 
 @dataclass(frozen=True)
 class Page:
-    """path: in the URL.   title: key in the dictionaries.   order: in the navigation.   layout: the page itself.
-    formerly: a path that it had, which leads here.
+    """path: in the URL.   title: key in the dictionaries.   order: in the navigation.   layout: builds the page.
+    formerly: its earlier path, which redirects here.
 
     icon: path data of a 24 x 24 picture drawn in strokes.   callbacks: adds the page's own.
-    filters: those of the bar that mean something to it.   has_period: whether the period does.
-    needs_books: shown only where something of the period is closed; else the frame says why not.
-    refreshes: drawn again, while it is open, when hours were closed or alerts changed.
-    live: drawn again at every look whether something has changed, for it shows what is now.
-    action: what who looks at it must be allowed to do.
+    filters: the filters that it uses.   has_period: whether it uses the period.
+    needs_books: shown only if something of the period is closed; else the frame explains why not.
+    refreshes: redrawn while it is open, when hours were closed or alerts changed.
+    live: redrawn at every poll, because it shows the present.
+    action: what its readers must be allowed to do.
     """
 
     path: str
@@ -59,7 +59,7 @@ class Page:
 
 
 def has_page(path: str) -> bool:
-    """Whether there is something to link to."""
+    """Whether there is a page at the path to link to."""
     return any(page.path == path for page in all_pages())
 
 

@@ -534,13 +534,13 @@ class Client:
 
     def _refused(self, answer: httpx.Response) -> ApiError:
         try:
-            reported = answer.json()
+            problem = answer.json()
         except ValueError:
-            reported = {}
-        if not isinstance(reported, dict):
-            reported = {}
-        detail = reported.get("detail") or f"answers {answer.status_code}"
-        return ApiError(self.url, detail, reported.get("next_step") or "", answer.status_code)
+            problem = {}
+        if not isinstance(problem, dict):
+            problem = {}
+        detail = problem.get("detail") or f"answers {answer.status_code}"
+        return ApiError(self.url, detail, problem.get("next_step") or "", answer.status_code)
 
 
 def _given(asked: dict[str, Any]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Story:
 
     @property
     def source(self) -> str:
-        return f"simulated fleet, seed {self.seed}, {_written(self.start)} to {_written(self.watched_from)}"
+        return f"simulated fleet, seed {self.seed}, {_minute(self.start)} to {_minute(self.watched_from)}"
 
     @property
     def plan(self) -> FleetPlan:
@@ -75,7 +75,7 @@ class Story:
         return FleetPlan(seed=self.seed, start=self.start, watched_from=self.watched_from, **FLEET)
 
 
-def _written(at: datetime) -> str:
+def _minute(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%MZ}"
 
 
@@ -141,19 +141,19 @@ def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) ->
     after = _correct(store, story, period, folder, steps)
     proof = prove_books(store, steps)
     _plan(store, period, steps)
-    _watch(store, story, steps)
-    return _summed(store, story, period, proof, invoices, after, folder)
+    _run_periodic_work(store, story, steps)
+    return _demo(store, story, period, proof, invoices, after, folder)
 
 
 def _closable(at: datetime) -> datetime:
-    """Until when hours can be closed by then, as the zone's clocks show it."""
+    """Up to which local time hours can be closed at that instant."""
     from billing.close import GRACE
 
     return (at - GRACE).astimezone(ZONE)
 
 
 def _month_before(at: datetime) -> Period:
-    """The last month that was over, and closed, by then."""
+    """The last month that was over and could be closed at that instant."""
     from billing.periods import parse_month
 
     this = _closable(at).date().replace(day=1)
@@ -161,7 +161,7 @@ def _month_before(at: datetime) -> Period:
 
 
 class Feed:
-    """What happens in the fleet, as it would arrive.   since: what was before is left out."""
+    """The records of the fleet, in the order in which they would arrive.   since: earlier ones are left out."""
 
     def __init__(self, plan: FleetPlan, since: datetime | None = None) -> None:
         from collectors.simulated import simulate
@@ -170,12 +170,12 @@ class Feed:
 
         self._records = simulate(plan, FleetScheduler, SCHEDULER, since_ms=epoch_ms(since) if since else 0)
         self._next = next(self._records, None)
-        self._later: list[tuple[RecordType, pa.Table]] = []
-        self._given = since
+        self._not_due: list[tuple[RecordType, pa.Table]] = []
+        self._since = since
 
     def until(self, at: datetime) -> Iterator[tuple[RecordType, pa.Table]]:
-        """All up to that instant that was not given before, table by table."""
-        later, self._later = self._later, []
+        """The records up to that instant that were not returned before, table by table."""
+        later, self._not_due = self._not_due, []
         for record, table in later:
             yield from self._due(record, table, at)
         while self._next is not None and self._begins(self._next[1]) <= at:
@@ -189,10 +189,10 @@ class Feed:
 
         is_due = pc.less_equal(table["ts"], pa.scalar(at, pa.timestamp("ms", "UTC")))
         due, rest = table.filter(is_due), table.filter(pc.invert(is_due))
-        if self._given is not None:
-            due = due.filter(pc.greater(due["ts"], pa.scalar(self._given, pa.timestamp("ms", "UTC"))))
+        if self._since is not None:
+            due = due.filter(pc.greater(due["ts"], pa.scalar(self._since, pa.timestamp("ms", "UTC"))))
         if rest.num_rows:
-            self._later.append((record, rest))
+            self._not_due.append((record, rest))
         if due.num_rows:
             yield record, due
 
@@ -205,18 +205,18 @@ class Feed:
 
 
 class Live:
-    """Keeps the fleet going: every few seconds it stores what has happened since."""
+    """Continues the demo: every few seconds, stores what has happened in the fleet since."""
 
     SECONDS = 10
 
     def __init__(self, story: Story) -> None:
         self._story = story
         self._feed: Feed | None = None
-        self._placing: threading.Thread | None = None
+        self._resuming: threading.Thread | None = None
 
     def __call__(self, store: Store, stop: threading.Event) -> None:
         if self._feed is None:
-            self._begin(store)
+            self._resume(store)
             return
         try:
             _store(store, self._feed, datetime.now(UTC), f"{self._story.source}, live")
@@ -224,23 +224,23 @@ class Live:
             log.error("demo: %s; it is tried again", error)
             self._feed = None
 
-    def _begin(self, store: Store) -> None:
-        """On a thread of its own: its jobs are placed again, which takes half a minute, and nobody waits for it."""
-        if self._placing is not None and self._placing.is_alive():
+    def _resume(self, store: Store) -> None:
+        """Places the jobs again on a thread of its own, which takes half a minute."""
+        if self._resuming is not None and self._resuming.is_alive():
             return
         newest: datetime = store.value("SELECT max(ts) AS newest FROM samples")
 
         def place() -> None:
             self._feed = Feed(self._story.plan, newest - OVERLAP)
 
-        self._placing = threading.Thread(target=place, name="demo-fleet", daemon=True)
-        self._placing.start()
+        self._resuming = threading.Thread(target=place, name="demo-fleet", daemon=True)
+        self._resuming.start()
 
 
 def _store(
     store: Store, feed: Feed, until: datetime, source: str, progress: Callable[[int], None] | None = None
 ) -> None:
-    """Stores what is new until then."""
+    """Stores the new records up to that instant."""
     from ingest.pipeline import ingest_tables
     from warehouse.records import RECORD_TYPES
 
@@ -292,7 +292,7 @@ def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[I
 
 
 def _correct(store: Store, story: Story, period: Period, folder: Path, steps: Steps) -> list[Invoice]:
-    """What comes after the invoices: a credit note, and drafts that correct the month for what was reported late."""
+    """Issues a credit note, and drafts the corrections of the month for what was reported late."""
     from billing.close import close
     from billing.documents.invoice_files import write_invoice
     from gpuledger.demo_accounts import corrected, credit_note, report_outage
@@ -322,8 +322,8 @@ def _plan(store: Store, period: Period, steps: Steps) -> None:
         step.update(detail=f"{len(states)} tenants have one; exceeded by {', '.join(over) or 'nobody'}")
 
 
-def _watch(store: Store, story: Story, steps: Steps) -> None:
-    """The server's minutely jobs, for the last hours before the demo is served."""
+def _run_periodic_work(store: Store, story: Story, steps: Steps) -> None:
+    """Runs the server's minutely jobs for the last hours before the demo is served."""
     from alerts.evaluate import DELAY, evaluate
     from alerts.interference.measure import measure as measure_interference
     from alerts.interference.settings import Settings
@@ -352,7 +352,7 @@ def _firing(store: Store) -> int:
     return int(store.value("SELECT count() AS firing FROM alerts WHERE state = 'firing'"))
 
 
-def _summed(
+def _demo(
     store: Store,
     story: Story,
     period: Period,

@@ -38,17 +38,17 @@ DRAIN_SECONDS = 10.0
 
 @dataclass
 class Destination:
-    """name: for messages.   put: writes rows, and returns once they are durable.   reported: rows written, by record
+    """name: for messages.   put: writes rows, and returns once they are durable.   written: rows, by record
     type.   devices: the cluster's devices as last reported there; empty if the destination cannot be asked."""
 
     name: str
     put: Sink
-    reported: Counter[str]
+    written: Counter[str]
     devices: Callable[[], list[Row]] = list
 
     def closing_line(self, dropped: Mapping[str, int]) -> str:
         """The rows that a run reported, in one line."""
-        parts = [f"{record} {rows:,}" for record, rows in sorted(self.reported.items())] or ["nothing new"]
+        parts = [f"{record} {rows:,}" for record, rows in sorted(self.written.items())] or ["nothing new"]
         if dropped:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(dropped.items()))
             parts.append(f"not used {sum(dropped.values()):,} ({reasons})")
@@ -60,12 +60,12 @@ def destination(
     cluster: str, source: str, out: str, url: str, token_file: Path | None, ca_file: Path | None, store: str
 ) -> Iterator[Destination]:
     """The destination that the options name: JSON lines, a server through a spool, or a store. Errors: LedgerError."""
-    reported: Counter[str] = Counter()
+    written: Counter[str] = Counter()
 
     def counted(put: Sink) -> Sink:
         def counting(collected: Collected) -> None:
             put(collected)
-            reported.update({record: len(rows) for record, rows in collected.rows.items()})
+            written.update({record: len(rows) for record, rows in collected.rows.items()})
 
         return counting
 
@@ -73,21 +73,21 @@ def destination(
         raise LedgerError("--out, --url", "rows go to one place", "Next: leave one of them out")
     with contextlib.ExitStack() as stack:
         if out == "-":
-            yield Destination("to standard output", counted(lambda collected: _write(collected, sys.stdout)), reported)
+            yield Destination("to standard output", counted(lambda collected: _write(collected, sys.stdout)), written)
         elif out:
             path = Path(out)
             users_folder(path.parent)
             file = stack.enter_context(open(path, "a", encoding="utf-8", opener=users_file))
-            yield Destination(f"to {path}", counted(lambda collected: _write(collected, file)), reported)
+            yield Destination(f"to {path}", counted(lambda collected: _write(collected, file)), written)
         elif url:
             put = stack.enter_context(_delivering(cluster, source, url, token_file, ca_file))
-            yield Destination(f"to {url}", counted(put), reported, _ServedDevices(cluster, url, token_file, ca_file))
+            yield Destination(f"to {url}", counted(put), written, _ServedDevices(cluster, url, token_file, ca_file))
         else:
             from ingest.known_devices import known_devices
 
             opened = stack.enter_context(recording_store(store, "Deliver to it with --url"))
             put = storing(opened, source)
-            yield Destination(f"to {opened.url}", counted(put), reported, lambda: known_devices(opened, cluster))
+            yield Destination(f"to {opened.url}", counted(put), written, lambda: known_devices(opened, cluster))
 
 
 def _write(collected: Collected, file: TextIO) -> None:

@@ -110,7 +110,7 @@ def _read(store: Store, history: History, steps: Steps, now: datetime) -> Counte
     put = storing(store, SOURCE)
     with steps.step("History") as step:
         start, rows, unwritten, dropped = history.until, 0, Collected(), Counter[str]()
-        _say(step, history, start, now, rows)
+        _show_progress(step, history, start, now, rows)
         while (collected := history.next(now)) is not None:
             unwritten += collected
             rows += sum(map(len, collected.rows.values()))
@@ -119,13 +119,13 @@ def _read(store: Store, history: History, steps: Steps, now: datetime) -> Counte
                 put(unwritten)
                 history.keep()
                 unwritten = Collected()
-            _say(step, history, start, now, rows)
+            _show_progress(step, history, start, now, rows)
         put(unwritten)
         history.keep()
     return dropped
 
 
-def _say(step: Step, history: History, start: datetime, now: datetime, rows: int) -> None:
+def _show_progress(step: Step, history: History, start: datetime, now: datetime, rows: int) -> None:
     done, total = (history.until - start).total_seconds(), (now - start).total_seconds()
     step.update(int(done), int(total), f"{rows:,} records until {history.until:%Y-%m-%d %H:%M}Z")
 

@@ -32,7 +32,7 @@ class IdleFeed:
         self._token()
 
     def ask(self) -> Feed:
-        """The server's answer now, or why there is none."""
+        """The server's current answer, or why there is none."""
         try:
             with Client(self._url, self._token(), http=PromptClient) as client:
                 found = {
@@ -56,24 +56,26 @@ class IdleFeed:
 
 
 def reading_of(alert: Alert) -> Reading:
-    """What an alert says of its allocation. Its own `at` is that of its last change of state, but each evaluation that
-    knows renews its evidence. So the instant of the last one is where the idleness that it found ends."""
+    """The idleness that an alert found. Its `at` is that of its last change of state, but every evaluation with data
+    renews its evidence; so the last evaluation was when the idleness in that evidence ends."""
     since = _instant(alert.evidence.get("idle_since"))
     if alert.value is None or since is None or alert.keep_firing_since is not None:
         return Reading(None, alert.at.timestamp())
     return Reading.of(alert.value, since.timestamp() + alert.value)
 
 
-def _instant(said: object) -> datetime | None:
+def _instant(text: object) -> datetime | None:
     try:
-        found = datetime.fromisoformat(str(said))
+        found = datetime.fromisoformat(str(text))
     except ValueError:
         return None
     return found if found.tzinfo is not None else None
 
 
-def follow(feed: IdleFeed, hear: Callable[[Feed], None], stop: threading.Event, seconds: float = EVERY_SECONDS) -> None:
-    """Asks until it is stopped."""
+def follow(
+    feed: IdleFeed, receive: Callable[[Feed], None], stop: threading.Event, seconds: float = EVERY_SECONDS
+) -> None:
+    """Passes the server's answers on, every `seconds`, until it is stopped."""
     while not stop.is_set():
-        hear(feed.ask())
+        receive(feed.ask())
         stop.wait(seconds)

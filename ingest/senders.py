@@ -180,10 +180,10 @@ class Senders:
             if sender.name == name:
                 return sender
         account, _, node = name.partition("@")
-        reported = self._accounts.get(account)
-        if reported is None or (reported.nodes == "own") != bool(node):
+        entry = self._accounts.get(account)
+        if entry is None or (entry.nodes == "own") != bool(node):
             return None
-        return Sender(name, reported.permissions.on_node(node) if node else reported.permissions)
+        return Sender(name, entry.permissions.on_node(node) if node else entry.permissions)
 
     def reviewable(self, token: str) -> bool:
         """Whether an API server can review this token."""
@@ -221,11 +221,11 @@ class Senders:
         self._reviews, self._accounts = reviews, accounts
 
 
-def _sender(reported: _Account, account: Account) -> Sender:
+def _sender(entry: _Account, account: Account) -> Sender:
     """Errors: ReviewError if it may write about its own node only, and its token is not bound to one."""
-    if reported.nodes != "own":
-        return Sender(reported.account, reported.permissions)
-    return Sender(f"{reported.account}@{account.known_node}", reported.permissions.on_node(account.known_node))
+    if entry.nodes != "own":
+        return Sender(entry.account, entry.permissions)
+    return Sender(f"{entry.account}@{account.known_node}", entry.permissions.on_node(account.known_node))
 
 
 def _read(path: Path) -> _File:

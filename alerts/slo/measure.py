@@ -99,10 +99,10 @@ def due(
     if state["asked_until"] is None:
         since = earliest
     else:
-        reported = [newest["facts_since"]] + (
+        changed_since = [newest["facts_since"]] + (
             [newest["books_since"]] if state["books"] or state["kind"] == "job_success" else []
         )
-        since = max(earliest, min(state["asked_until"], *reported))
+        since = max(earliest, min(state["asked_until"], *changed_since))
     if again_since is not None:
         since = min(since, again_since)
     since = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

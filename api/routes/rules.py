@@ -218,8 +218,8 @@ def balances_(caller: See, tenant: Tenant = None) -> list[documents.Balance]:
     return [documents.Balance.model_validate(one) for one in found]
 
 
-def _credit(kept: StoredCredit) -> documents.Credit:
-    reported = {
-        name: getattr(kept.credit, name) for name in documents.Credit.model_fields if hasattr(kept.credit, name)
+def _credit(stored: StoredCredit) -> documents.Credit:
+    fields = {
+        name: getattr(stored.credit, name) for name in documents.Credit.model_fields if hasattr(stored.credit, name)
     }
-    return documents.Credit(**reported, at=kept.at, invoice=kept.invoice)
+    return documents.Credit(**fields, at=stored.at, invoice=stored.invoice)

@@ -1,7 +1,7 @@
 """Daily sums of the ledger, so that pages read days and not hours.
 
-A server sums each closed day in the background. Each sum has a fingerprint of the hours and runs that it covers; if
-other ones are in force now, the sum is ignored and the hours are read.
+A server sums each closed day in the background. Each sum has a fingerprint of the hours and runs that it covers; once
+that no longer matches the books, the sum is ignored and the hours are read instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 60.0
 AT_ONCE = 8
-"""Days of one statement; bounds its memory."""
+"""Days summed by one statement, which bounds its memory."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ def sums_of(store: Store, start: datetime, end: datetime, zone: str) -> Sums:
 
 
 def days_sql() -> str:
-    """The SQL to select from in place of `ledger`, see ledger.sql. Its parameters: zone, and those of `Sums.params`."""
+    """SQL to select from instead of the ledger (ledger.sql). Its parameters: zone, and those of `Sums.params`."""
     return read_sql(__file__, "ledger")
 
 
 def sum_days(store: Store, zone: str, stop: threading.Event | None = None) -> int:
-    """Sums the days of the zone (IANA name) whose hours changed since; returns how many.   stop: ends it early."""
+    """Sums the days of the zone (IANA name) whose sums are missing or outdated; returns their number."""
     due = [(row["day"], row["content"]) for row in store.rows(_with_contents("due"), {"zone": zone})]
     done = 0
     for start in range(0, len(due), AT_ONCE):
@@ -97,11 +97,11 @@ def _with_contents(name: str) -> str:
 def summing(store: Store, leads: Leads = ALONE) -> Iterator[None]:
     """Keeps the sums of the billing zone's days up to date, on its own connection."""
 
-    def look(own: Store, stop: threading.Event) -> None:
+    def sum_due(own: Store, stop: threading.Event) -> None:
         try:
             sum_days(own, billing_timezone(own), stop)
         except LedgerError as error:
             log.error("days were not summed, pages read their hours: %s", error)
 
-    with repeating(store, look, leads, seconds=EVERY_SECONDS):
+    with repeating(store, sum_due, leads, seconds=EVERY_SECONDS):
         yield

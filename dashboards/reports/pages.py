@@ -17,7 +17,7 @@ from billing.documents.html import templates
 from billing.documents.pdf import compiled
 from billing.documents.statement_page import chart_of
 from billing.insights.savings import Recommendation
-from dashboards.advice import sentence, waste_reported
+from dashboards.advice import sentence, waste_summary
 from dashboards.languages import Language
 from dashboards.reports.report import ADVISED, Report
 from warehouse.printable import printable
@@ -39,13 +39,13 @@ def chart(report: Report, words: Language) -> bytes:
 
 def as_html(report: Report, words: Language, image: str) -> str:
     """One page. image: where the chart is, such as cid:chart or a data: URI."""
-    return templates(TEMPLATES).get_template("report.html").render(**_said(report, words), image=image)
+    return templates(TEMPLATES).get_template("report.html").render(**_template_values(report, words), image=image)
 
 
 def as_text(report: Report, words: Language) -> str:
     """For readers without HTML; a name in it makes no line of its own."""
     names = templates(TEMPLATES).overlay(finalize=lambda value: printable(value) if isinstance(value, str) else value)
-    return names.get_template("report.txt").render(**_said(report, words), padded=padded)
+    return names.get_template("report.txt").render(**_template_values(report, words), padded=padded)
 
 
 def padded(text: str, columns: int) -> str:
@@ -56,7 +56,7 @@ def padded(text: str, columns: int) -> str:
     return spaces + text if columns < 0 else text + spaces
 
 
-def _said(report: Report, words: Language) -> dict[str, Any]:
+def _template_values(report: Report, words: Language) -> dict[str, Any]:
     total = report.total
     return {
         "report": report,
@@ -80,7 +80,7 @@ def _said(report: Report, words: Language) -> dict[str, Any]:
         ],
         "budgets": [_budget(one, words) for one in report.budgets],
         "advice": [_advice(one, words) for one in report.advice.recommendations[:ADVISED]],
-        "waste": waste_reported(report.advice, words, lambda amount, currency: _amount(amount, currency, words)),
+        "waste": waste_summary(report.advice, words, lambda amount, currency: _amount(amount, currency, words)),
         "notes": list(_notes(report, words)),
     }  # fmt: skip
 

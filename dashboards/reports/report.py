@@ -76,8 +76,8 @@ def tenant_report(store: Store, tenant: str, period: Period, now: datetime) -> R
         )
     with Stores(store).scoped_to(owner) as scoped:
         whole = efficiency(scoped, period, ())
-        projects = sorted(efficiency(scoped, period, ("project",)).rows, key=_dearest)[:RANKED]
-        workloads = sorted(efficiency(scoped, period, ("project", "workload")).rows, key=_dearest)[:RANKED]
+        projects = sorted(efficiency(scoped, period, ("project",)).rows, key=_most_expensive_first)[:RANKED]
+        workloads = sorted(efficiency(scoped, period, ("project", "workload")).rows, key=_most_expensive_first)[:RANKED]
         earlier = period_before(period, zone)
         before = efficiency(scoped, earlier, ()).total if closed.start <= earlier.start else None
         days = days_of(scoped, period, tenant)
@@ -114,7 +114,7 @@ def title_of(period: Period, timezone: str, words: Language) -> str:
     return f"{words.day(first)} – {words.day(last)}"
 
 
-def _dearest(row: Mapping[str, Any]) -> tuple[bool, Decimal, Decimal]:
+def _most_expensive_first(row: Mapping[str, Any]) -> tuple[bool, Decimal, Decimal]:
     """What has no price at all comes last."""
     cost = row["billed_cost"]
     return cost is None, -(cost or Decimal(0)), -row["allocated_gpu_hours"]

@@ -174,9 +174,9 @@ def send(store: Store, schedule: Schedule, one: Due, now: datetime, actor: str =
                 what = f"report {one.name} is not sent to {address}, for it was refused {GIVES_UP} times"
                 report_refused(store, now, f"{what}; at last: {refusal}")
     if refused:
-        said = "; ".join(f"{address} {refusal}" for address, refusal in refused.items())
+        refusals = "; ".join(f"{address} {refusal}" for address, refusal in refused.items())
         whole = "" if not taken else f"; sent to {', '.join(taken)}"
-        raise SendError(f"{said}{whole}", all(refusal.for_good for refusal in refused.values()))
+        raise SendError(f"{refusals}{whole}", all(refusal.for_good for refusal in refused.values()))
 
 
 def name_of(tenant: str, period: Period, timezone: str, to: tuple[str, ...]) -> str:

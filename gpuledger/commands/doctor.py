@@ -57,13 +57,13 @@ def _examine_cluster(url: str, fmt: options.Format) -> int:
             raise LedgerError(
                 store.url, "is not on a ClickHouse cluster", "Name its nodes in --store, or leave out --cluster"
             )
-        found = [{**row, "needs": ", ".join(needs(row))} for row in nodes(store, store.cluster)]
+        found = [{**row, "needs": ", ".join(node_problem(row))} for row in nodes(store, store.cluster)]
         title = f"Cluster {store.cluster}"
     print_rows(found, (*found[0],) if found else ("node",), fmt, title)
     return 1 if any(row["needs"] for row in found) else 0
 
 
-def needs(node: Mapping[str, Any]) -> list[str]:
+def node_problem(node: Mapping[str, Any]) -> list[str]:
     """What is wrong with a node of a cluster, in words."""
     if node["version"] is None:
         return ["does not answer"]

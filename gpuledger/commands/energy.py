@@ -59,7 +59,7 @@ def report(
     dimensions = [name.strip() for name in by.split(",") if name.strip()]
     with open_books(store) as books:
         if books.server:
-            found = _reported(books.server.energy(period, dimensions))
+            found = _report_of(books.server.energy(period, dimensions))
         else:
             asked = parse_period(period, billing_timezone(books.store)) if period else None
             found = energy_report(books.store, asked, dimensions)
@@ -71,29 +71,29 @@ def report(
         _print_table(found)
 
 
-def _reported(reported: documents.Energy) -> EnergyReport:
+def _report_of(document: documents.Energy) -> EnergyReport:
     """The report from the server's API: computing it stages tables, which the server's SQL cannot."""
     from billing.energy.report import EnergyReport
 
     *rows, platform, total = (
         {name: value for name, value in row if name in row.model_fields_set}
-        for row in (*reported.rows, reported.platform or reported.total, reported.total)
+        for row in (*document.rows, document.platform or document.total, document.total)
     )
-    held, measured = reported.total.gpu_hours, reported.total.measured_gpu_hours
+    held, measured = document.total.gpu_hours, document.total.measured_gpu_hours
     return EnergyReport(
-        _closed(reported.period), tuple(reported.by), tuple(rows), platform, total,
-        None if held is None or measured is None else held - measured, tuple(reported.notes),
+        _closed(document.period), tuple(document.by), tuple(rows), platform, total,
+        None if held is None or measured is None else held - measured, tuple(document.notes),
     )  # fmt: skip
 
 
-def _closed(reported: documents.ClosedSpan) -> Closed | None:
+def _closed(document: documents.ClosedSpan) -> Closed | None:
     from billing.closed import Closed
     from billing.periods import Period
 
-    if not (reported.start and reported.end and reported.closed_from and reported.closed_until):
+    if not (document.start and document.end and document.closed_from and document.closed_until):
         return None
-    books = Period(reported.closed_from, reported.closed_until)
-    return Closed(Period(reported.start, reported.end), reported.hours or 0, reported.closed_hours or 0, books)
+    books = Period(document.closed_from, document.closed_until)
+    return Closed(Period(document.start, document.end), document.hours or 0, document.closed_hours or 0, books)
 
 
 @intensity.command("apply")

@@ -112,16 +112,16 @@ def _decide(id: str, why: str, author: str, store: str, yes: bool) -> None:
         say("next: gpuledger close")
 
 
-Shown = tuple[dict[str, Any], list[dict[str, Any]], bool, list[dict[str, Any]], datetime]
+PushWithEffect = tuple[dict[str, Any], list[dict[str, Any]], bool, list[dict[str, Any]], datetime]
 """A held push, its effect on the books, whether that is known, its rows, and until when the books are closed."""
 
 
-def _from_server(server: Client, id: str) -> Shown:
+def _from_server(server: Client, id: str) -> PushWithEffect:
     found = server.held_push(id).model_dump()
     return found, found.pop("changes"), found.pop("known"), found.pop("raw_rows"), found.pop("closed_until")
 
 
-def _from_books(books: Books, id: str) -> Shown:
+def _from_books(books: Books, id: str) -> PushWithEffect:
     from billing.held import effect
     from ingest.held import held_push, rows_of
 

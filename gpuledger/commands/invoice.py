@@ -243,15 +243,15 @@ def _print_statement(one: Statement, among_others: bool) -> None:
         for row in document[kind]
     ]
     columns = tuple(shown)
-    whose = "platform" if one.is_platform else one.tenant or "(no tenant)"
-    print_rows(rows, columns, options.Format.table, f"{whose}  {one.month}  {document['currency']}")
-    _say_notes(document["notes"], whose if among_others else "")
+    name = "platform" if one.is_platform else one.tenant or "(no tenant)"
+    print_rows(rows, columns, options.Format.table, f"{name}  {one.month}  {document['currency']}")
+    _say_notes(document["notes"], name if among_others else "")
 
 
-def _say_notes(notes: Sequence[str], whose: str) -> None:
-    """whose: said with each, where several documents are printed: the tables may go elsewhere than the notes."""
+def _say_notes(notes: Sequence[str], name: str) -> None:
+    """name: before each note, if several documents are printed: tables may be redirected, notes not."""
     for note in notes:
-        say(f"{whose}: {note}" if whose else note)
+        say(f"{name}: {note}" if name else note)
 
 
 def _figure(value: str | None) -> Decimal | None:
@@ -264,8 +264,8 @@ def _print_table(one: Invoice, among_others: bool) -> None:
     head = one.number or "draft"
     kind = " credit note" if one.is_credit_note else ""
     state = " VOID" if one.is_void else ""
-    whose = one.tenant or "(no tenant)"
-    title = f"{head}{kind}{state}  {whose}  {one.month}  {one.currency}"
+    name = one.tenant or "(no tenant)"
+    title = f"{head}{kind}{state}  {name}  {one.month}  {one.currency}"
     zone = one.document["period"]["timezone"]
     rows = [_for_people(line, validity(line, zone)) for line in one.lines]
     totals = [(name, one.totals[name]) for name in ("net", "tax") if Decimal(one.totals.get("tax", "0"))]
@@ -278,7 +278,7 @@ def _print_table(one: Invoice, among_others: bool) -> None:
         sums.append({"what": f"payable in {payable['currency']}", "amount": _decimal(payable["amount"])})
     columns = ("#", "project", "what", "GPU-hours", "used", "idle", "unmetered", "price", "amount")
     print_rows(rows, columns, options.Format.table, title, totals=sums)
-    _say_notes(one.document["notes"], whose if among_others else "")
+    _say_notes(one.document["notes"], name if among_others else "")
     page = page_of(one)
     if one.document.get("parties"):
         say(f"{page.issuer['name']} to {', '.join((page.tenant, *page.tenant_address))}")

@@ -160,7 +160,7 @@ def by_record(records: Records) -> Iterator[tuple[RecordType, Iterator[pa.Table]
         yield record, of(record, table)
 
 
-def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _prepend(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
     yield first
     yield from rest
 
@@ -176,7 +176,7 @@ def _write_files(records: Records, out: Path) -> None:
             open(path, "wb", opener=users_file) as file,
             ParquetWriter(file, first.schema, compression="zstd") as writer,
         ):
-            for table in _chain(first, tables):
+            for table in _prepend(first, tables):
                 writer.write_table(table)
                 rows += table.num_rows
         say(f"{path}: {rows:,} {record.name}")

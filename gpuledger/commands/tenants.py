@@ -99,11 +99,11 @@ def check(
     with opened_store(store) as opened:
         found = preview(opened, mapping)
     table = options.Format.table
-    reported = ("reported_tenant", "reported_project", "queue", "cluster")
+    as_reported = ("reported_tenant", "reported_project", "queue", "cluster")
     if found.moves:
         print_rows(
             [_rounded(row) for row in found.moves],
-            (*reported, "now", "then", "gpu_hours"),
+            (*as_reported, "now", "then", "gpu_hours"),
             table,
             "would change",
         )
@@ -112,7 +112,7 @@ def check(
     if found.unmapped:
         print_rows(
             [_rounded(row) for row in found.unmapped],
-            (*reported, "owner", "gpu_hours"),
+            (*as_reported, "owner", "gpu_hours"),
             table,
             "no rule fits",
         )

@@ -57,14 +57,14 @@ def create(
             made = books.server.create_token(
                 name, days, roles=role, tenants=tenant or [], scopes=scopes, owner=owner, issuer=issuer
             )
-            reported, shown = made.token, vars(made)
+            secret, shown = made.token, vars(made)
         else:
-            token, reported = create_token(
+            token, secret = create_token(
                 books.access, books.admin, books.now, name, timedelta(days=days), owner, role or ["analyst"],
                 tenant or (), scopes, issuer,
             )  # fmt: skip
             shown = _shown(token)
-    typer.echo(reported)
+    typer.echo(secret)
     row = shown_as(options.Format.table, shown)
     owned_by = row["owner"] if row["issuer"] == "local" else f"{row['owner']} ({row['issuer']})"
     say(f"token {row['id']} of {owned_by}: {row['roles']}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")

@@ -98,8 +98,8 @@ def up(
     from gpuledger.serve import FOLLOW_SECONDS, access_settings, dashboard, listen, serve, url_of
 
     refuse_served(store, "and serves it already", "Open that address, or give another store")
-    asked = _asked(prometheus, since, cluster, prometheus_selector, prometheus_token_file, prometheus_login_file,
-                   prometheus_ca_file)  # fmt: skip
+    asked = _source(prometheus, since, cluster, prometheus_selector, prometheus_token_file, prometheus_login_file,
+                    prometheus_ca_file)  # fmt: skip
     if demo and asked is not None:
         raise LedgerError("--demo, --prometheus", "a store has one of them", "Leave one out")
     if sign_in is None:
@@ -119,14 +119,14 @@ def up(
                 following, follow_seconds = Live(made.story), Live.SECONDS
             if asked is not None:
                 history = stack.enter_context(contextlib.closing(_history(opened, asked)))
-                found = _prepare(opened, partial(_found, opened, history, out or Path("drafts")))
+                found = _prepare(opened, partial(_import_history, opened, history, out or Path("drafts")))
                 following = partial(_follow, history)
         if made is not None:
             _print_summary(opened, made)
         if found is not None:
             _print_found(found)
         if listener is not None:
-            _say_where(opened, url_of(listener))
+            _print_address(opened, url_of(listener))
             access = access_settings(sign_in, trusted_proxy)
             leads = stack.enter_context(leading(opened, access))
             app = dashboard(opened, listener, access, leads)
@@ -154,7 +154,7 @@ def _refuse_without_sign_in(host: str, insecure: bool) -> None:
     say(f"warning: no sign-in: everybody who reaches {host} sees these books")
 
 
-def _asked(
+def _source(
     url: str, since: str, cluster: str, selector: str, token: Path | None, login: Path | None, ca: Path | None
 ) -> Asked | None:
     """Errors: LedgerError for options that conflict; it never repeats what may be a password."""
@@ -199,7 +199,7 @@ def _demo(store: Store, seed: int, out: Path, steps: Steps) -> Demo:
     return demonstration.build(store, seed, out, steps, datetime.now(UTC))
 
 
-def _found(store: Store, history: History, out: Path, steps: Steps) -> Found:
+def _import_history(store: Store, history: History, out: Path, steps: Steps) -> Found:
     from gpuledger import from_prometheus
 
     return from_prometheus.build(store, history, out, steps, datetime.now(UTC))
@@ -310,6 +310,6 @@ def _whole(value: Decimal | None) -> str:
     return "unknown" if value is None else f"{value:,.0f}"
 
 
-def _say_where(store: Store, url: str) -> None:
+def _print_address(store: Store, url: str) -> None:
     say(f"  Store             {store.url}")
     say(f"  Dashboard         {url}   (Ctrl-C ends it)")

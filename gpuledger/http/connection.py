@@ -157,7 +157,7 @@ class Connection(HttpToolsProtocol):
         """Whether the client reads a waiting response more slowly than `answer_rate`."""
         unread = self.transport.get_write_buffer_size()
         if unread:
-            unread += self._in_the_kernel()
+            unread += self._unacknowledged_bytes()
         enough = self.limits.answer_rate * self.limits.answer_seconds
         if not unread or unread <= self._unread - enough or unread > self._unread == 0:
             self._unread, self._read_at = unread, now
@@ -165,7 +165,7 @@ class Connection(HttpToolsProtocol):
             self._unread = max(self._unread, unread)
         return now - self._read_at > self.limits.answer_seconds
 
-    def _in_the_kernel(self) -> int:
+    def _unacknowledged_bytes(self) -> int:
         """Sent bytes that are not acknowledged; asyncio notices a drained socket buffer only by the megabyte."""
         size = array("i", [0])
         try:

@@ -172,7 +172,7 @@ class Server(uvicorn.Server):
                 continue
             peer = self.peers.admit(rate_limit_key(address[0]), loop.time())
             if peer is None:
-                self._turn_away(found)
+                self._reject(found)
                 continue
             peer.starting = loop.create_task(self._connect(peer, found))
 
@@ -199,7 +199,7 @@ class Server(uvicorn.Server):
                 self.peers.remove(peer)
                 found.close()
 
-    def _turn_away(self, found: socket.socket) -> None:
+    def _reject(self, found: socket.socket) -> None:
         with contextlib.suppress(OSError), found:
             found.setblocking(False)
             if self.config.ssl is None:

@@ -78,11 +78,11 @@ def explain(
     except Forbidden:
         say(f"you may not list pods in namespace {home}: what they wait for is not shown")
         pods = []
-    told = explains.explanation(job, pods)
+    found = explains.explanation(job, pods)
     if fmt is options.Format.json:
-        print_json(told)
+        print_json(found)
     else:
-        print_lines(*explains.lines(told, datetime.now(UTC)))
+        print_lines(*explains.lines(found, datetime.now(UTC)))
 
 
 @app.command()

@@ -62,26 +62,26 @@ def _pod(pod: Object) -> dict[str, Any]:
     }
 
 
-def lines(told: Mapping[str, Any], now: datetime) -> list[str]:
-    """The same for people."""
-    least, most, each = told["min_replicas"], told["max_replicas"], told["gpus_per_replica"]
+def lines(job: Mapping[str, Any], now: datetime) -> list[str]:
+    """The explanation as lines for people."""
+    least, most, each = job["min_replicas"], job["max_replicas"], job["gpus_per_replica"]
     replicas = f"{least} to {most} replicas" if least != most else f"{least} replica{'s' * (least != 1)}"
-    state = told["state"] or "not seen by the operator yet"
+    state = job["state"] or "not seen by the operator yet"
     found = [
-        f"{told['namespace']}/{told['name']}: {state}{_age(told['since'], now)}",
-        f"  asks for {replicas}, {each} GPU{'s' * (each != 1)} each, in queue {told['queue'] or 'default'}, "
-        f"tenant {told['tenant'] or 'of its namespace'}",
+        f"{job['namespace']}/{job['name']}: {state}{_age(job['since'], now)}",
+        f"  asks for {replicas}, {each} GPU{'s' * (each != 1)} each, in queue {job['queue'] or 'default'}, "
+        f"tenant {job['tenant'] or 'of its namespace'}",
     ]
-    if told["state"] is None:
+    if job["state"] is None:
         return [*found, "  next: kubectl -n gpuledger get deployment gpuledger-operator"]
-    if told["replicas"]:
-        found.append(f"  {told['ready_replicas']} of {told['replicas']} pods are ready, on {', '.join(told['nodes'])}")
-    if told["message"] or told["reason"]:
-        why = "why it waits" if told["state"] in WAITS else "reason"
-        found.append(f"  {why}: {told['reason']}{': ' if told['reason'] and told['message'] else ''}{told['message']}")
-    if expected := told["expected_start"]:
+    if job["replicas"]:
+        found.append(f"  {job['ready_replicas']} of {job['replicas']} pods are ready, on {', '.join(job['nodes'])}")
+    if job["message"] or job["reason"]:
+        why = "why it waits" if job["state"] in WAITS else "reason"
+        found.append(f"  {why}: {job['reason']}{': ' if job['reason'] and job['message'] else ''}{job['message']}")
+    if expected := job["expected_start"]:
         found.append(f"  expected start: {_clock(expected['from'])} to {_clock(expected['to'])}")
-    waiting = [one for one in told["pods"] if one["phase"] not in ("Running", "Succeeded")]
+    waiting = [one for one in job["pods"] if one["phase"] not in ("Running", "Succeeded")]
     return [*found, *(f"  pod {_pod_line(one)}" for one in waiting)]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from access.scope import ScopedStore
 from dashboards import figures, pages
-from dashboards.data_version import DataVersion, Memory
+from dashboards.data_version import AnswerCache, DataVersion
 from dashboards.days import sum_days, sums_of
 from dashboards.filters import Filters, filters_of
 from dashboards.pages import fleet, overview, tenants, workload
@@ -181,7 +181,7 @@ def test_a_tenant_reads_the_sums_of_its_own(books: Store, monkeypatch: pytest.Mo
 
 
 def test_answers_are_kept_until_the_books_change_and_for_their_reader(books: Store) -> None:
-    memory = Memory()
+    memory = AnswerCache()
 
     def costs(scope: Any, store: Store) -> set[str]:
         filters = filters_of(store, "?period=all", DataVersion.of(store, scope, memory))

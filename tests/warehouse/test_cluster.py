@@ -17,7 +17,7 @@ import pytest
 from access.opening import _default_address
 from billing.close import close
 from billing.verify import verify
-from gpuledger.commands.doctor import needs
+from gpuledger.commands.doctor import node_problem
 from ingest.errors import IngestError
 from ingest.targets import Sender, target
 from tests.dashboards.site import fill
@@ -288,9 +288,9 @@ def test_init_and_doctor_say_what_they_find(node: tuple[str, ClusterServer]) -> 
 
 def test_doctor_names_what_a_node_needs() -> None:
     fine = {"version": "26.9", "clock_seconds": 1, "read_only": 0, "lag_seconds": 300, "most_parts": 1000}
-    assert needs(fine) == []
-    assert needs({**fine, "clock_seconds": -3, "lag_seconds": 301}) == ["clock -3 s", "301 s behind"]
-    assert needs({**fine, "read_only": 2, "most_parts": 1001}) == [
+    assert node_problem(fine) == []
+    assert node_problem({**fine, "clock_seconds": -3, "lag_seconds": 301}) == ["clock -3 s", "301 s behind"]
+    assert node_problem({**fine, "read_only": 2, "most_parts": 1001}) == [
         "2 tables read-only (Keeper)", "1001 parts in a partition",
     ]  # fmt: skip
 

@@ -67,7 +67,7 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
         {
             **{name: row[name] for name in ("actor", "action", "object", "reason")},
             **grids.dated("at", filters.local(row["at"]), words),
-            "inputs": ", ".join(f"{key}: {_said(value)}" for key, value in json.loads(row["inputs"] or "{}").items()),
+            "inputs": ", ".join(f"{key}: {_text(value)}" for key, value in json.loads(row["inputs"] or "{}").items()),
         }
         for row in found
     ]
@@ -86,7 +86,7 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
     return [parts.card(words("admin.audit"), said, table, tool=tools, class_name="gl-table-card")]
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

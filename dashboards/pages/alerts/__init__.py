@@ -126,15 +126,15 @@ def fired_over_time(rows: Rows, filters: Filters, grain: figures.Grain, words: L
     for name, colour in reversed(SEVERITIES.items()):
         of = [row for row in rows if row["severity"] == name]
         figure.add_bar(
-            x=figures.places([row["step"].astimezone(zone) for row in of], grain),
+            x=figures.axis_times([row["step"].astimezone(zone) for row in of], grain),
             y=[row["fired"] for row in of],
             name=words(f"severity.{name}"),
             marker={"color": colour, "line": {"width": 0}},
             hovertemplate="%{y:,d}",
         )
-    ends = figures.places([filters.local(filters.period.start), filters.local(filters.period.end)], grain)
+    ends = figures.axis_times([filters.local(filters.period.start), filters.local(filters.period.end)], grain)
     width = 86_400_000 if grain == "day" else 3_600_000
-    figure = figures.dressed(figure, words, grain, barmode="stack", bargap=0.14)
+    figure = figures.styled(figure, words, grain, barmode="stack", bargap=0.14)
     figure.update_traces(width=0.86 * width)
     figure.update_yaxes(tickformat=",d", dtick=None if max(row["fired"] for row in rows) > 4 else 1)
     half = timedelta(milliseconds=width / 2)
@@ -162,7 +162,7 @@ def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str,
         "summary": row["summary"],
         "owner": row["owner"],
         "lasted": (ended - row["since"]).total_seconds() if ended else None,
-        "lasted_said": "" if ended else words.of(f"alerts.{row['state']}", ""),
+        "lasted_text": "" if ended else words.of(f"alerts.{row['state']}", ""),
     }
 
 

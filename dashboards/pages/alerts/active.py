@@ -96,7 +96,7 @@ def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> It
         yield html.P([html.Strong(words("alerts.action")), notes["action"]], className="gl-alert-action")
     facts = {**{key: value for key, value in one["labels"].items() if key not in REPORTED}, **one["evidence"]}
     shown = [
-        (key.replace("_", " "), _said(value, filters, words))
+        (key.replace("_", " "), _value_text(value, filters, words))
         for key, value in facts.items()
         if value not in (None, "", [], {})
     ]
@@ -131,10 +131,10 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00:00")
 """As evidence is written down."""
 
 
-def _said(value: Any, filters: Filters, words: Language) -> str:
+def _value_text(value: Any, filters: Filters, words: Language) -> str:
     """A value of the evidence for people; lists as they are read, instants as the books' clocks show them."""
     if isinstance(value, list):
-        return ", ".join(_said(each, filters, words) for each in value)
+        return ", ".join(_value_text(each, filters, words) for each in value)
     if isinstance(value, float | int) and not isinstance(value, bool):
         return f"{value:,.4g}" if abs(value) < 1e6 and isinstance(value, float) else f"{value:,.0f}"
     if isinstance(value, str) and _INSTANT.fullmatch(value):

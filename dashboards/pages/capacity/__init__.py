@@ -50,7 +50,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 def _headline(rows: Rows, found: Capacity, filters: Filters, words: Language) -> Component:
     average = {name: averaged(rows, name) for name in ("allocated", "waiting", "available")}
-    peak = max(rows, key=_wanted, default=None)
+    peak = max(rows, key=_requested, default=None)
     available = average["available"]
     waits = found.total
     unsized = averaged(rows, "waiting_unsized") or 0
@@ -61,7 +61,7 @@ def _headline(rows: Rows, found: Capacity, filters: Filters, words: Language) ->
                    if available else words("capacity.on_average")),
             Figure(words("capacity.waiting"), _gpus(average["waiting"]), words("unit.gpus"),
                    words("capacity.unsized", n=_gpus(unsized)) if unsized >= 0.05 else words("capacity.on_average")),
-            Figure(words("capacity.peak"), _gpus(_wanted(peak) if peak else None), words("unit.gpus"),
+            Figure(words("capacity.peak"), _gpus(_requested(peak) if peak else None), words("unit.gpus"),
                    words.moment(filters.local(peak["step"])) if peak else ""),
             Figure(words("capacity.waited"), percent(waits.waited, waits.jobs), words("capacity.of_jobs"),
                    words("capacity.jobs_counted", n=f"{waits.jobs:,}")),
@@ -74,7 +74,7 @@ def _headline(rows: Rows, found: Capacity, filters: Filters, words: Language) ->
     )  # fmt: skip
 
 
-def _wanted(row: Mapping[str, Any]) -> float:
+def _requested(row: Mapping[str, Any]) -> float:
     return float(row["allocated"] + row["waiting"])
 
 
@@ -118,7 +118,7 @@ def drawn(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -
     local = [filters.local(row["step"]) for row in rows]
     if grain == "day":
         local = [at.replace(hour=0, minute=0) for at in local]
-    at = figures.places(local, grain)
+    at = figures.axis_times(local, grain)
     figure = go.Figure()
     for name, colour in (("allocated", HELD), ("waiting", WAITING)):
         figure.add_bar(x=at, y=[row[name] for row in rows], name=words(f"capacity.{name}"),
@@ -128,7 +128,7 @@ def drawn(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -
         line = {"color": AVAILABLE, "width": 2, "shape": "hvh"}
         figure.add_scatter(x=x, y=y, name=words("capacity.available"), mode="lines", connectgaps=False, line=line,
                            hovertemplate="%{y:,.1f}")  # fmt: skip
-    figures.dressed(figure, words, grain, barmode="stack", bargap=0, showlegend=True)
+    figures.styled(figure, words, grain, barmode="stack", bargap=0, showlegend=True)
     return figure.update_layout(
         legend={"orientation": "h", "y": 1.16, "x": 0, "traceorder": "normal"},
         margin={"l": 44, "r": 8, "t": 30, "b": 40},

@@ -177,7 +177,7 @@ def _walked(total: Change, before: Filters, now: Filters, words: Language) -> go
             hoverinfo="x+text",
         )
     )
-    figure = figures.dressed(figure, words, margin={"l": 70, "r": 8, "t": 28, "b": 30}, hovermode="closest")
+    figure = figures.styled(figure, words, margin={"l": 70, "r": 8, "t": 28, "b": 30}, hovermode="closest")
     return figure.update_yaxes(tickprefix=symbol(currency), tickformat=",.0f").update_xaxes(type="category")
 
 

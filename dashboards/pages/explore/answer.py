@@ -121,7 +121,7 @@ def chart_of(answer: Answer, words: Language) -> go.Figure | None:
         x = [row[0] if over_time else str(row[0]) for row in rows]
         more = {"mode": "lines", "line": {"color": colour, "width": 1.8}} if over_time else {"marker_color": colour}
         figure.add_trace(draw(x=x, y=[row[y] for row in rows], name=name or answer.columns[y].name, **more))
-    figures.dressed(figure, words, showlegend=named is not None, margin={"l": 60, "r": 8, "t": 30, "b": 40})
+    figures.styled(figure, words, showlegend=named is not None, margin={"l": 60, "r": 8, "t": 30, "b": 40})
     figure.update_layout(barmode="stack", bargap=0.3, legend={"orientation": "h", "y": 1.14, "x": 0})
     figure.update_yaxes(title={"text": answer.columns[y].name, "font": {"size": 12}})
     return figure if over_time else figure.update_xaxes(type="category", tickformat="")

@@ -28,7 +28,7 @@ class Measure:
     column: str
     most: float | None
     ramp: str
-    said: Callable[[float, str], str]
+    formatted: Callable[[float, str], str]
     least: float = 0
 
     def top(self, devices: Sequence[Mapping[str, Any]]) -> float:
@@ -50,16 +50,16 @@ MEASURES = (
 def cell(row: Mapping[str, Any], measure: Measure, top: float, filters: Filters, words: Language) -> Component:
     """A device as a coloured link. Unknown is hatched; unavailable has another hatching."""
     value = row[measure.column]
-    said = UNKNOWN if value is None else measure.said(value, filters.currency)
+    formatted = UNKNOWN if value is None else measure.formatted(value, filters.currency)
     is_down = row["state"] == "unavailable"
     state = words.of(f"device.{row['state']}", row["state"])
-    label = f"{row['device_id']} · {words(f'fleet.by_{measure.key}')} {said} · {state}"
+    label = f"{row['device_id']} · {words(f'fleet.by_{measure.key}')} {formatted} · {state}"
     step = 0 if value is None else _step(value - measure.least, top - measure.least)
     kind = "gl-unavailable" if is_down else "gl-unknown" if value is None else f"gl-{measure.ramp}-{step}"
     shared = " gl-shared" if row["device_units"] > 1 else ""
     return html.A(
         href=row["href"],
-        title=f"{row['device_id']}\n{row['model']}\n{words(f'fleet.by_{measure.key}')}: {said}\n{state}",
+        title=f"{row['device_id']}\n{row['model']}\n{words(f'fleet.by_{measure.key}')}: {formatted}\n{state}",
         className=f"gl-go gl-cell {kind}{shared}",
         **{"aria-label": label},
     )
@@ -70,9 +70,9 @@ def scale(measure: Measure, top: float, currency: str, words: Language) -> Compo
     ramp = [html.Span(className=f"gl-cell gl-{measure.ramp}-{step}") for step in range(STEPS)]
     return html.Div(
         [
-            html.Span(measure.said(measure.least, currency)),
+            html.Span(measure.formatted(measure.least, currency)),
             html.Span(ramp, className="gl-ramp", **{"aria-hidden": "true"}),
-            html.Span(measure.said(top, currency)),
+            html.Span(measure.formatted(top, currency)),
             html.Span([html.Span(className="gl-cell gl-unknown"), words("fleet.unknown")], className="gl-key"),
             html.Span([html.Span(className="gl-cell gl-unavailable"), words("kind.unavailable")], className="gl-key"),
             html.Span([html.Span(className="gl-cell gl-cool-1 gl-shared"), words("fleet.shared")], className="gl-key"),

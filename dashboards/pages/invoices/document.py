@@ -195,7 +195,7 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
 def _usage_columns(by_hour: bool, words: Language) -> list[grids.Column]:
     devices = [] if by_hour else [grids.number("devices", words("workload.devices"), shape=",d", minimum=70)]
     return [
-        *_whose(by_hour, words),
+        *_workload_columns(by_hour, words),
         *devices,
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
         grids.number("allocated", words("workload.quantity"), shape=",.2f"),
@@ -205,14 +205,14 @@ def _usage_columns(by_hour: bool, words: Language) -> list[grids.Column]:
 
 def _change_columns(by_hour: bool, words: Language) -> list[grids.Column]:
     return [
-        *_whose(by_hour, words),
+        *_workload_columns(by_hour, words),
         grids.number("billed", words("invoices.was_billed"), shape=",.2f"),
         grids.number("due", words("invoices.is_due"), shape=",.2f"),
         grids.number("cost", words("invoices.amount"), shape=",.2f"),
     ]
 
 
-def _whose(by_hour: bool, words: Language) -> list[grids.Column]:
+def _workload_columns(by_hour: bool, words: Language) -> list[grids.Column]:
     """The columns that say which workload's entries a row is of, and when."""
     times = (
         [grids.moment("hour", words("workload.hour")), grids.text("device", words("fleet.device"))]

@@ -152,9 +152,9 @@ def _waterfall_card(filters: Filters, total: Amounts, words: Language) -> Compon
     rows: list[Component] = []
     if filters.shows_platform:
         rows.append(_sum_row(words("overview.capacity"), KINDS, whole, total, filters.currency, words))
-        rows += _falls([UNAVAILABLE, UNALLOCATED], whole, whole, total, filters.currency, words)
+        rows += _step_rows([UNAVAILABLE, UNALLOCATED], whole, whole, total, filters.currency, words)
     rows.append(_sum_row(words("overview.allocated"), ALLOCATED, whole, total, filters.currency, words))
-    rows += _falls(falls, total.allocated, whole, total, filters.currency, words)
+    rows += _step_rows(falls, total.allocated, whole, total, filters.currency, words)
     rows.append(_sum_row(words("kind.used"), (USED,), whole, total, filters.currency, words))
     heads = ("", "", words("unit.gpu_hours"), words("account.share"), words("account.cost"))
     return parts.card(
@@ -182,7 +182,7 @@ def _account_csv(filters: Filters, total: Amounts, words: Language) -> Component
     return exports.of_rows("account", heads, rows, filters, words)
 
 
-def _falls(
+def _step_rows(
     kinds: Sequence[Kind], top: float, whole: float, total: Amounts, currency: str, words: Language
 ) -> Iterator[Component]:
     """Rows of what is taken off, each bar ending where the one above begins."""

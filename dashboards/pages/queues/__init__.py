@@ -137,7 +137,7 @@ def waits(rows: Rows, words: Language) -> go.Figure:
             customdata=[duration(bound) for _, bound in with_bound],
             hovertemplate="%{y}: %{customdata}",
         )
-    figures.dressed(figure, words, hovermode="closest", showlegend=True)
+    figures.styled(figure, words, hovermode="closest", showlegend=True)
     figure.update_layout(
         legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0}, margin={"l": 8, "r": 16, "t": 8, "b": 56}
     )
@@ -208,7 +208,7 @@ def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
     if any(rest):
         figure.add_bar(width=0.5, x=rest[::-1], y=names[::-1], orientation="h", name=words("queues.others"),
                        marker={"color": figures.PALETTE[-1], "line": {"width": 0}})  # fmt: skip
-    figures.dressed(figure, words, hovermode="closest", showlegend=True, barmode="stack", bargap=0.42)
+    figures.styled(figure, words, hovermode="closest", showlegend=True, barmode="stack", bargap=0.42)
     figure.update_layout(
         legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0, "traceorder": "normal"},
         margin={"l": 8, "r": 16, "t": 8, "b": 56},
@@ -330,7 +330,7 @@ def _fragmentation_card(store: Store, reported: Rows, filters: Filters, words: L
 def fragmented(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -> go.Figure:
     """Idle GPUs, and those of them that nothing asked for could use; a gap where nobody reported."""
     assert filters.period is not None
-    at = figures.places([filters.local(row["step"]) for row in rows], grain)
+    at = figures.axis_times([filters.local(row["step"]) for row in rows], grain)
     usable = [row["idle"] - row["fragmented"] for row in rows]
     figure = go.Figure()
     for name, values, colour in (
@@ -339,10 +339,10 @@ def fragmented(rows: Rows, filters: Filters, grain: figures.Grain, words: Langua
     ):
         figure.add_bar(x=at, y=values, name=words(f"queues.{name}"), marker={"color": colour, "line": {"width": 0}},
                        hovertemplate="%{y:,.1f}")  # fmt: skip
-    figures.dressed(figure, words, grain, barmode="stack", showlegend=True)
+    figures.styled(figure, words, grain, barmode="stack", showlegend=True)
     step = timedelta(days=1) if grain == "day" else timedelta(hours=1)
     figure.update_traces(width=0.86 * step.total_seconds() * 1000)
-    ends = figures.places([filters.local(at) for at in (filters.period.start, filters.period.end)], grain)
+    ends = figures.axis_times([filters.local(at) for at in (filters.period.start, filters.period.end)], grain)
     figure.update_xaxes(range=[end - step / 2 for end in ends])
     return figure.update_layout(
         legend={"orientation": "h", "y": 1.2, "x": 0, "traceorder": "normal"},

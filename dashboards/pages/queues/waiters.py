@@ -95,7 +95,7 @@ def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
         "details": reported(row).text,
         "waited": row["waited_seconds"],
         "expected": _interval(row),
-        "expected_said": expected(row, filters, words),
+        "expected_text": expected(row, filters, words),
         **{name: row[name] for name in ("gpus", "tenant", "project", "priority")},
         "since": filters.local(row["since"]),
     }

@@ -16,7 +16,7 @@ from access.current import current
 from access.roles import Action
 from billing.insights.savings import READS, Recommendation, SavingsReport, savings
 from dashboards import exports, grids, parts, states
-from dashboards.advice import looked_at, recommendation_row
+from dashboards.advice import examined_period, recommendation_row
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent
 from dashboards.languages import Language
@@ -50,7 +50,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
 
 
 def answer(store: Store, filters: Filters, words: Language) -> Component:
-    span, tenant = looked_at(filters), filters.only("tenant") or ""
+    span, tenant = examined_period(filters), filters.only("tenant") or ""
     report: SavingsReport = filters.data_version.cached(
         store, ("savings", span, tenant), READS, lambda: savings(store, span, tenant=tenant)
     )

@@ -43,8 +43,8 @@ def series_of(store: Store, filters: Filters) -> list[SeriesStatus]:
     chosen = filters.address.chosen
 
     def wanted(one: SeriesStatus) -> bool:
-        reported = {"tenant": one.tenant, "cluster": one.cluster}
-        return all(not chosen.get(name) or value in chosen[name] for name, value in reported.items())
+        values = {"tenant": one.tenant, "cluster": one.cluster}
+        return all(not chosen.get(name) or value in chosen[name] for name, value in values.items())
 
     return [
         one
@@ -124,7 +124,7 @@ def budgets(known: Series, words: Language) -> go.Figure:
                     "line": {"width": 0}},
         )
     )  # fmt: skip
-    figures.dressed(figure, words, hovermode="closest", margin={"l": 8, "r": 24, "t": 8, "b": 34})
+    figures.styled(figure, words, hovermode="closest", margin={"l": 8, "r": 24, "t": 8, "b": 34})
     low = -118 if min(left) < 0 else 0
     figure.update_xaxes(range=[low, 112], ticksuffix=" %", tickformat=",d", showgrid=True, gridcolor=figures.GRID,
                         zeroline=True, zerolinecolor="rgba(126,141,166,0.8)")  # fmt: skip

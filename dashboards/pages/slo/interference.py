@@ -36,8 +36,8 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
     if not measured["hours"]:
         return parts.card(words("slo.interference"), said, states.nothing_here(words("slo.not_measured")))
     episodes = [row for row in store.rows(read_sql(interference.__file__, "episodes"), span)
-                if _wanted(row["tenant"], row["cluster"], filters)]  # fmt: skip
-    hurt = [one for one in victims(store, span["since"], until) if _wanted(one.tenant, one.cluster, filters)]
+                if _is_chosen(row["tenant"], row["cluster"], filters)]  # fmt: skip
+    hurt = [one for one in victims(store, span["since"], until) if _is_chosen(one.tenant, one.cluster, filters)]
     theirs = {(one.cluster, one.identity) for one in hurt}
     named = [
         one
@@ -56,7 +56,7 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
     )  # fmt: skip
 
 
-def _wanted(tenant: str, cluster: str, filters: Filters) -> bool:
+def _is_chosen(tenant: str, cluster: str, filters: Filters) -> bool:
     chosen = filters.address.chosen
     return all(
         not chosen.get(name) or value in chosen[name] for name, value in (("tenant", tenant), ("cluster", cluster))

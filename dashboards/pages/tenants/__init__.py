@@ -198,7 +198,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
 
 def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language) -> go.Figure:
     """List cost of each step, stacked by tenant, the dearest at the bottom."""
-    at = figures.places([filters.local(step) for step in level.steps], level.grain)
+    at = figures.axis_times([filters.local(step) for step in level.steps], level.grain)
     series = [(row["name"] or words("no_name"), trend(row, level)) for row in rows[:SHOWN]]
     rest = [trend(row, level) for row in rows[SHOWN:]]
     if rest:
@@ -216,7 +216,7 @@ def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language)
             for number, (name, costs) in enumerate(series)
         ]
     )
-    figure = figures.dressed(figure, words, level.grain, barmode="stack", bargap=0.14 if level.grain == "day" else 0)
+    figure = figures.styled(figure, words, level.grain, barmode="stack", bargap=0.14 if level.grain == "day" else 0)
     figure.update_yaxes(tickprefix=symbol(filters.currency), tickformat=",.0f")
     return figure.update_layout(
         showlegend=True,

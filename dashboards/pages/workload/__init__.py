@@ -235,7 +235,7 @@ def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Com
                 html.Span(
                     [
                         html.Strong(words.of(f"event.{event['event']}", event["event"])),
-                        html.Small(_said(event, words)),
+                        html.Small(_event_details(event, words)),
                     ]
                 ),
                 html.Small(words.moment(filters.local(event["ts"])), className="gl-since"),
@@ -252,7 +252,7 @@ def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Com
     )
 
 
-def _said(event: Mapping[str, Any], words: Language) -> str:
+def _event_details(event: Mapping[str, Any], words: Language) -> str:
     """Reason, message and place of an event, as far as they are reported."""
     place = ", ".join(event["nodes"])
     where = words("workload.at", devices=words.count("workload.gpus", event["devices"]), nodes=place) if place else ""

@@ -93,12 +93,12 @@ def step_seconds(window: Span) -> int:
 def plain(message: str) -> str:
     """A message that is a JSON object, as a person would write it."""
     try:
-        reported = json.loads(message)
-        return _written(reported) if isinstance(reported, dict) else message
+        fields = json.loads(message)
+        return _written(fields) if isinstance(fields, dict) else message
     except (ValueError, RecursionError):
         return message
 
 
-def _written(reported: dict[str, Any]) -> str:
-    said = {name: " – ".join(map(str, value)) if isinstance(value, list) else value for name, value in reported.items()}
-    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in said.items())
+def _written(fields: dict[str, Any]) -> str:
+    values = {name: " – ".join(map(str, value)) if isinstance(value, list) else value for name, value in fields.items()}
+    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in values.items())

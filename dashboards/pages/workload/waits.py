@@ -72,7 +72,7 @@ def _headline(wait: Wait, filters: Filters, words: Language) -> Component:
     return parts.headline(
         [
             Figure(words("wait.state"), words("wait.waiting"), "",
-                   words("wait.as_of", at=_said(wait.at, filters, words))),
+                   words("wait.as_of", at=_moment(wait.at, filters, words))),
             Figure(words("queues.waited"), duration(row["waited_seconds"]), "", words("wait.since", at=since)),
             Figure(words("queues.asked"), asked, words("unit.gpus"), row["queue"] or words("no_name")),
             Figure(words("queues.rank"), words("queues.rank_of", n=row["rank"], all=f"{row['queued']:,}"), "",
@@ -83,7 +83,7 @@ def _headline(wait: Wait, filters: Filters, words: Language) -> Component:
     )  # fmt: skip
 
 
-def _said(at: datetime, filters: Filters, words: Language) -> str:
+def _moment(at: datetime, filters: Filters, words: Language) -> str:
     return words.moment(filters.local(at))
 
 
@@ -95,7 +95,7 @@ def _reason_card(wait: Wait, filters: Filters, words: Language) -> Component:
         content = [
             html.P(html.Strong(row["reason"])) if row["reason"] else None,
             html.P(text, className="gl-reason-text") if text else None,
-            html.P(words("wait.reported", at=_said(row["reported_at"], filters, words)), className="gl-note"),
+            html.P(words("wait.reported", at=_moment(row["reported_at"], filters, words)), className="gl-note"),
         ]
     return parts.card(words("wait.why"), words("wait.why_is"), *content)
 

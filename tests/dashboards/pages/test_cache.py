@@ -15,7 +15,7 @@ from access.opening import open_access
 from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import RULES, ScopedStore
-from dashboards.data_version import DataVersion, Memory
+from dashboards.data_version import AnswerCache, DataVersion
 from dashboards.days import sum_days
 from dashboards.filters import filters_of
 from dashboards.frame import show
@@ -90,7 +90,7 @@ def _kept(store: Store, principal: Principal) -> list[Kept]:
 def test_what_is_kept_reads_no_table_that_it_does_not_name(
     house: Store, kept_by_pages: Mapping[Principal, list[Kept]]
 ) -> None:
-    memory = Memory()
+    memory = AnswerCache()
     with ScopedStore(house.another(), TENANT.tenants) as own:
         for store, principal, besides in ((house, ANYBODY, frozenset()), (own, TENANT, memory.tables(house, RULES))):
             asked = {(one.reads, sql): params for one in kept_by_pages[principal] for sql, params in one.asked}
@@ -130,13 +130,13 @@ def answer(store: Store, sql: str, params: Mapping[str, Any]) -> list[str]:
     )
 
 
-def waits(store: Store, memory: Memory, scope: frozenset[str] | None = None) -> list[dict[str, Any]]:
+def waits(store: Store, memory: AnswerCache, scope: frozenset[str] | None = None) -> list[dict[str, Any]]:
     filters = filters_of(store, f"?{DAY}", DataVersion.of(store, scope, memory))
     return filters.rows(store, overview.__file__, "waits")
 
 
 def test_an_answer_is_kept_until_a_fact_of_its_time_comes_in_and_for_its_reader(house: Store) -> None:
-    memory = Memory()
+    memory = AnswerCache()
     first = waits(house, memory)
     assert waits(house, memory) is first
     with ScopedStore(house.another(), TENANT.tenants) as own:
@@ -156,7 +156,7 @@ def test_a_table_that_was_emptied_and_filled_anew_is_another(house: Store) -> No
     for value in (1, 2):
         house.command("TRUNCATE TABLE refilled")
         house.command(f"INSERT INTO refilled VALUES ({value})")
-        prints.append(DataVersion.of(house, None, Memory()).parts["refilled"])
+        prints.append(DataVersion.of(house, None, AnswerCache()).parts["refilled"])
     house.command("DROP TABLE refilled")
     assert prints[0] != prints[1]
 
@@ -172,7 +172,7 @@ def test_a_server_that_does_not_show_its_parts_is_asked_every_time(
         return rows(self, sql, params, settings)
 
     monkeypatch.setattr(Store, "rows", refused)
-    memory = Memory()
+    memory = AnswerCache()
     first = waits(house, memory)
     assert waits(house, memory) == first
     assert waits(house, memory) is not first
@@ -181,14 +181,14 @@ def test_a_server_that_does_not_show_its_parts_is_asked_every_time(
 
 
 def test_what_may_be_another_answer_at_any_time_is_not_kept(house: Store) -> None:
-    data_version = DataVersion.of(house, None, Memory())
+    data_version = DataVersion.of(house, None, AnswerCache())
     answers = iter((1, 2))
     assert data_version.cached(house, "x", "SELECT count() FROM events WHERE ts < now()", lambda: next(answers)) == 1
     assert data_version.cached(house, "x", "SELECT count() FROM events WHERE ts < now()", lambda: next(answers)) == 2
 
 
 def test_memory_is_bounded() -> None:
-    memory = Memory()
+    memory = AnswerCache()
     for number in range(50):
         memory.cached(number, lambda: [{}] * 3000)
     cached = [number for number in range(50) if memory.cached(number, list)]

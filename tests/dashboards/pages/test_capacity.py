@@ -15,7 +15,7 @@ from access.principal import ForbiddenError, Principal
 from access.roles import Role
 from access.scope import ScopedStore
 from api.capacity import Priced, WhatIf
-from dashboards.data_version import DataVersion, Memory
+from dashboards.data_version import AnswerCache, DataVersion
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.languages import language
 from dashboards.pages import capacity as page
@@ -106,7 +106,7 @@ def test_a_tenant_sees_its_own_demand_and_neither_what_is_free_nor_the_form(hous
 
 
 def test_a_question_is_asked_once_while_the_books_are_the_same(house: Store) -> None:
-    memory = Memory()
+    memory = AnswerCache()
 
     def ask(more: str) -> Any:
         search = f"?{DAY}&group={GROUP}&gpus={more}"
@@ -119,7 +119,7 @@ def test_a_question_is_asked_once_while_the_books_are_the_same(house: Store) -> 
 
 
 def test_a_question_that_failed_is_asked_again(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, tried = Memory(), []
+    memory, tried = AnswerCache(), []
 
     def failed(*_: Any) -> Any:
         from concurrent.futures import Future

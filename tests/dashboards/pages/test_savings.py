@@ -18,7 +18,7 @@ from access.scope import ScopedStore
 from billing.close import close
 from billing.insights.savings import savings
 from billing.rates import apply_rate_card, parse_rate_card
-from dashboards.data_version import DataVersion, Memory
+from dashboards.data_version import AnswerCache, DataVersion
 from dashboards.filters import filters_of
 from dashboards.format import money
 from dashboards.languages import language
@@ -118,7 +118,7 @@ def test_a_tenant_sees_its_own_and_nothing_that_is_nobody_s(house: Store) -> Non
 
 
 def test_one_tenant_of_all_is_asked_for_alone_and_an_answer_is_cached(house: Store) -> None:
-    filters = filters_of(house, f"{SEARCH}&tenant=speech", DataVersion.of(house, None, Memory()))
+    filters = filters_of(house, f"{SEARCH}&tenant=speech", DataVersion.of(house, None, AnswerCache()))
     shown = cards(page.answer(house, filters, EN))
     assert "Nothing that is still held" in shown["Still held"]
     assert "Nothing that ended recurs" in shown["Ended, but recurring"]

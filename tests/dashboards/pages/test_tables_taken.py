@@ -96,4 +96,4 @@ def test_a_price_that_changes_within_a_day_says_when(operated: Store) -> None:
     assert [(row["from"], row["to"]) for row in grid.rowData][2:] == [
         (None, "2026-10-17T07:30:00Z"), ("2026-10-17T07:30:00Z", None),
     ]  # fmt: skip
-    assert grid.rowData[3]["from_said"] == "17 October 2026, 07:30"
+    assert grid.rowData[3]["from_text"] == "17 October 2026, 07:30"
