@@ -50,7 +50,8 @@ Kind = Literal[
 FREEING = ("configured", "node", "stop", "given_back", "shrink")
 FREED_AT_END = ("finished", "failed")
 """Kinds of entries, and endings, by which capacity or quota certainly comes free."""
-FORMAT = 1
+FORMAT = 2
+"""Of the file. 1: its table `delivered` has another name; the writer renames it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class Entry:
 
 
 class Log:
-    """One writer at a time; readers at any time. alone: this is the writer, which no other may be until it is closed.
+    """One writer at a time; readers at any time. alone: this is the writer, and no other can open the log as its writer
+    before this one is closed.
 
     Errors: LedgerError if the file is no log, is of a later format, has another writer, or cannot be written.
     """
@@ -89,6 +91,8 @@ class Log:
                 self._db.executescript(read_sql(__file__, "log_schema", format=FORMAT))
             elif found > FORMAT:
                 raise LedgerError(str(path), f"is of format {found}, this version writes {FORMAT}", "Upgrade gpuledger")
+            elif found < FORMAT and alone:  # not under an older writer that is still there
+                self._db.executescript(read_sql(__file__, "log_upgrade", format=FORMAT))
             (last,) = self._db.execute("SELECT coalesce(max(sequence), 0) FROM entries").fetchone()
         except HeldError as error:
             what = f"{error.holder} is its scheduler; a log belongs to one"
@@ -166,14 +170,14 @@ class Log:
     def delivered(self, reader: str) -> int:
         """Up to which entry everything was delivered to a reader; 0 = nothing."""
         with self._lock:
-            found = self._db.execute("SELECT sequence FROM told WHERE reader = ?", (reader,)).fetchone()
+            found = self._db.execute("SELECT sequence FROM delivered WHERE reader = ?", (reader,)).fetchone()
         return int(found[0]) if found else 0
 
     def set_delivered(self, reader: str, sequence: int) -> None:
         """Errors: LedgerError if it cannot be written: after a crash, it is delivered again."""
         with self._lock:
             try:
-                self._db.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (reader, sequence))
+                self._db.execute("INSERT OR REPLACE INTO delivered VALUES (?, ?)", (reader, sequence))
             except sqlite3.Error as error:
                 raise LedgerError(str(self.path), f"cannot be written ({error})", "Make room") from error
 

@@ -12,6 +12,6 @@ CREATE INDEX configurations ON entries (sequence) WHERE kind = 'configured';
 CREATE TABLE jobs_of_plan (job_id TEXT NOT NULL, sequence INTEGER NOT NULL, PRIMARY KEY (job_id, sequence)) STRICT;
 
 -- One row: a reader, and the last entry that was delivered to it.
-CREATE TABLE told (reader TEXT PRIMARY KEY, sequence INTEGER NOT NULL) STRICT;
+CREATE TABLE delivered (reader TEXT PRIMARY KEY, sequence INTEGER NOT NULL) STRICT;
 PRAGMA user_version = $format;
 COMMIT;

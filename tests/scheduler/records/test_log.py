@@ -107,7 +107,27 @@ def test_a_log_has_one_writer_and_any_readers(tmp_path: Path) -> None:
     Log(tmp_path / "log", alone=True).close()
 
 
-def test_what_was_told_is_an_error_of_ours_where_it_cannot_be_written(tmp_path: Path) -> None:
+def test_a_log_of_the_first_format_is_upgraded_by_its_writer_with_what_was_delivered(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    log.append([Entry("submit", 1.0, "a")])
+    log.set_delivered("events", 1)
+    log.close()
+    old = sqlite3.connect(tmp_path / "log")
+    old.execute("ALTER TABLE delivered RENAME TO told")
+    old.execute("PRAGMA user_version = 1")
+    old.close()
+    reader = Log(tmp_path / "log")
+    assert [entry.job_id for entry in reader.entries()] == ["a"]
+    assert reader._db.execute("PRAGMA user_version").fetchone() == (1,), "an older writer may still be there"
+    reader.close()
+    for _ in range(2):
+        log = Log(tmp_path / "log", alone=True)
+        assert log.delivered("events") == 1
+        assert log.append([Entry("hold", 2.0, "a")])
+        log.close()
+
+
+def test_a_delivery_that_cannot_be_written_down_is_a_ledger_error(tmp_path: Path) -> None:
     log = Log(tmp_path / "log")
     log._db.execute("PRAGMA query_only = on")  # as a disk that is full
     with pytest.raises(LedgerError, match="cannot be written"):
