@@ -1,4 +1,4 @@
-"""Lines of an invoice before they are rounded: what each step of the rating adds (docs/billing.md has the order)."""
+"""Lines of an invoice: before they are rounded, what each step of the rating adds (docs/billing.md has the order)."""
 
 from __future__ import annotations
 
@@ -39,3 +39,8 @@ class Line:
     reference: Mapping[str, str | None] | None = None
     price_validity: Sequence[Mapping[str, str | None]] | None = None
     list_price_validity: Sequence[Mapping[str, str | None]] | None = None
+
+
+def kind_of(line: Mapping[str, Any]) -> str:
+    """Of a document's line; those of documents from before there were kinds are usage."""
+    return str(line.get("kind") or "usage")

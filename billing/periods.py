@@ -6,6 +6,7 @@ month, a day or an instant (local time if it has no offset).
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -77,12 +78,23 @@ def period_before(period: Period, timezone: str) -> Period:
     return parse_period(f"{first - max(after - first, timedelta(days=1))}..{first}", timezone)
 
 
+def hour_of(at: datetime) -> datetime:
+    """The start of the hour UTC that the instant lies in."""
+    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+@functools.lru_cache(4096)
+def midnight(day: date, zone: ZoneInfo) -> datetime:
+    """The first instant of a local day in UTC, also where clocks skip or repeat midnight."""
+    return datetime.combine(day, time(), zone).astimezone(UTC)
+
+
 def _start(text: str, zone: ZoneInfo) -> datetime:
     text = text.strip()
     if month := _MONTH.fullmatch(text):
-        return _midnight(date(int(month[1]), int(month[2]), 1), zone)
+        return midnight(date(int(month[1]), int(month[2]), 1), zone)
     if _DAY.fullmatch(text):
-        return _midnight(date.fromisoformat(text), zone)
+        return midnight(date.fromisoformat(text), zone)
     instant = datetime.fromisoformat(text)
     return (instant if instant.tzinfo else instant.replace(tzinfo=zone)).astimezone(UTC)
 
@@ -91,12 +103,7 @@ def _end(text: str, zone: ZoneInfo) -> datetime:
     text = text.strip()
     if month := _MONTH.fullmatch(text):
         first = date(int(month[1]), int(month[2]), 1)
-        return _midnight((first + timedelta(days=31)).replace(day=1), zone)
+        return midnight((first + timedelta(days=31)).replace(day=1), zone)
     if _DAY.fullmatch(text):
-        return _midnight(date.fromisoformat(text) + timedelta(days=1), zone)
+        return midnight(date.fromisoformat(text) + timedelta(days=1), zone)
     raise ValueError(text)
-
-
-def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    """The first instant of the day, also where clocks skip or repeat midnight."""
-    return datetime.combine(day, time(), zone).astimezone(UTC)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -24,14 +24,13 @@ from billing.accounts.forecast import (
     days_of,
     forecast,
     measured_error,
-    midnight,
     per_day,
 )
 from billing.closed import closed_period
 from billing.exact import rounded
 from billing.ledger_report import billing_timezone
 from billing.money import minor_digits
-from billing.periods import Period, parse_month
+from billing.periods import Period, hour_of, midnight, parse_month
 from warehouse.store import Store
 
 CHECKED_MONTHS = 6
@@ -96,7 +95,7 @@ def budget_states(store: Store, month: str, now: datetime) -> list[BudgetState]:
     if applied is None or not budgets:
         return []
     closed = closed_period(store)
-    known = closed and Period(closed.start, min(closed.end, _hour(now)))
+    known = closed and Period(closed.start, min(closed.end, hour_of(now)))
     currency = applied.file.currency
     if known is None or known.end <= known.start or known.end <= period.start:
         return [_unknown(budget, month, currency) for budget in budgets]
@@ -265,7 +264,3 @@ def _window_start(at: datetime, zone: ZoneInfo) -> datetime:
 
 def _percent(amount: Fraction | None, budget: Budget) -> Decimal | None:
     return None if amount is None else rounded(amount * 100 / Fraction(budget.amount), 2)
-
-
-def _hour(at: datetime) -> datetime:
-    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

@@ -17,7 +17,7 @@ from math import ceil
 from typing import Any
 
 from billing.exact import NANO, Scale, price_nano
-from billing.periods import Period
+from billing.periods import Period, hour_of
 from warehouse.errors import LedgerError
 from warehouse.instants import MILLISECOND
 from warehouse.store import Store, read_sql
@@ -128,8 +128,8 @@ def daily_costs(store: Store, period: Period, tenants: Iterable[str], timezone: 
 
 def _instants(store: Store, spans: Sequence[Span], levels: Sequence[Fraction]) -> Iterable[tuple[int, datetime]]:
     """(place, when) for the spans whose cost since their first hour began reaches the level."""
-    from_hours = [_hour_of(span.start) for span in spans]
-    to_hours = [_hour_of(span.end - MILLISECOND) + HOUR for span in spans]
+    from_hours = [hour_of(span.start) for span in spans]
+    to_hours = [hour_of(span.end - MILLISECOND) + HOUR for span in spans]
     scale = _scale(store, min(from_hours), max(to_hours))
     unit = scale.hour * NANO
     params = {
@@ -174,9 +174,9 @@ def _within(entries: Sequence[Mapping[str, Any]], level: Fraction) -> datetime:
 
 def _cost_before(store: Store, spans: Sequence[Span]) -> list[Fraction]:
     """What accrued in each span's first hour before the span starts."""
-    mid_hour = [number for number, span in enumerate(spans) if span.start != _hour_of(span.start)]
+    mid_hour = [number for number, span in enumerate(spans) if span.start != hour_of(span.start)]
     heads = [
-        Span(span.tenant, _hour_of(span.start), span.start, span.project)
+        Span(span.tenant, hour_of(span.start), span.start, span.project)
         for span in (spans[number] for number in mid_hour)
     ]
     before = [Fraction(0)] * len(spans)
@@ -229,10 +229,6 @@ def _by_day(parts: Mapping[tuple[str, str], Mapping[date, Any]], tenant: str, pr
 
 def _portions(items: Sequence[Any]) -> Iterable[tuple[int, Sequence[Any]]]:
     return [(first, items[first : first + PORTION]) for first in range(0, len(items), PORTION)]
-
-
-def _hour_of(at: datetime) -> datetime:
-    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 def _seconds(hour: datetime) -> str:

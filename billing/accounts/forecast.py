@@ -8,16 +8,15 @@ hour, not per day, so that days of 23 or 25 hours count by their length. It is a
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from billing.exact import rounded
-from billing.periods import Period
+from billing.periods import Period, midnight
 from warehouse.instants import MILLISECOND
 
 WINDOW_DAYS = 28
@@ -89,12 +88,6 @@ def complete_days(known_from: datetime, until: datetime, zone: ZoneInfo, days: i
     """The local days before that of `until`, at most so many, that lie in [known_from, until) whole."""
     today = until.astimezone(zone).date()
     return [day for day in (today - back * DAY for back in range(days, 0, -1)) if midnight(day, zone) >= known_from]
-
-
-@functools.lru_cache(4096)
-def midnight(day: date, zone: ZoneInfo) -> datetime:
-    """The first instant of a local day, in UTC."""
-    return datetime.combine(day, time(), zone).astimezone(UTC)
 
 
 def days_of(period: Period, zone: ZoneInfo) -> list[date]:

@@ -29,6 +29,7 @@ from billing.documents.figures import (
     until_in_words,
 )
 from billing.invoicing.documents import Invoice
+from billing.lines import kind_of
 from billing.money import minor_digits
 
 HELD_KINDS = ("usage", "energy", "memory")
@@ -192,18 +193,13 @@ def page_of(invoice: Invoice) -> Page:
     )
 
 
-def line_kind(line: Mapping[str, Any]) -> str:
-    """A line's kind; lines of documents from before there were kinds are usage."""
-    return str(line.get("kind") or "usage")
-
-
 def completed(line: Mapping[str, Any]) -> dict[str, Any]:
     """The line with every key of the model, whatever the document's age."""
     absent: dict[str, Any] = dict.fromkeys(
         ("project", "sku", "description", "rule", "charge_class", "reference", "quantity", "list_unit_price",
          "contracted_unit_price", "list_cost", "billed_cost", "amount", "allocated_gpu_hours")
     )  # fmt: skip
-    full = {**absent, **line, "kind": line_kind(line)}
+    full = {**absent, **line, "kind": kind_of(line)}
     if full["kind"] == "usage":
         full["quantity"] = full["quantity"] or full["allocated_gpu_hours"]
     full["unit"] = line.get("unit") or ("GPU-hours" if full["kind"] == "usage" else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -21,7 +21,7 @@ from billing.invoicing.drafts import draft_all
 from billing.invoicing.invoices import standing
 from billing.invoicing.month import books_of, platform_costs, span, whom
 from billing.ledger_report import billing_timezone
-from billing.periods import Period, month_name, whole_hour
+from billing.periods import Period, midnight, month_name, whole_hour
 from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
 
@@ -217,11 +217,7 @@ def _local_days(period: Period, timezone: str) -> list[tuple[datetime, datetime]
     """[start, end) of each local day, as instants; a day has 23, 24 or 25 hours."""
     zone = ZoneInfo(timezone)
     first, last = (at.astimezone(zone).date() for at in (period.start, period.end - timedelta(milliseconds=1)))
-    midnights = [
-        datetime.combine(first + timedelta(days=number), datetime.min.time(), zone).astimezone(UTC)
-        for number in range((last - first).days + 2)
-    ]
-    return list(pairwise(midnights))
+    return list(pairwise(midnight(first + timedelta(days=n), zone) for n in range((last - first).days + 2)))
 
 
 def _missing(period: Period, closed_until: datetime) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -420,6 +420,4 @@ def _local_midnight(at: datetime, zone: ZoneInfo) -> datetime:
 
 def _plus(one: Decimal, other: Decimal) -> Decimal:
     """Exact, whatever the context's precision."""
-    from decimal import Context
-
     return Context(prec=60).add(one, other)

@@ -15,6 +15,7 @@ from typing import Any
 
 from billing.exact import quotient
 from billing.invoicing.documents import Invoice
+from billing.lines import kind_of
 from billing.periods import Period, parse_month
 
 COST_DIGITS = 24
@@ -83,10 +84,6 @@ class Statement:
             "rule": line.get("rule") or None,
             **values,
         }
-
-
-def kind_of(line: Mapping[str, Any]) -> str:
-    return str(line.get("kind") or "usage")
 
 
 def key_of(line: Mapping[str, Any]) -> GroupKey:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from collectors.profile_files import Named, ProfileFiles
 from collectors.readings import State
@@ -55,6 +55,15 @@ ALLOWED: Mapping[str, tuple[float, float]] = {
 """The names of docs/telemetry.md, and what their unit allows: no profile can let a ratio of 57 through."""
 
 
+def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in value:
+        try:
+            re.compile(pattern)
+        except re.error as mistake:
+            raise ValueError(f"{pattern!r} is not a pattern: {mistake}") from None
+    return value
+
+
 def _texts(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
@@ -73,6 +82,7 @@ def _fraction(value: object) -> object:
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 """One text or a list of them."""
+Patterns = Annotated[Texts, AfterValidator(_patterns)]
 Factor = Annotated[Fraction, BeforeValidator(_fraction)]
 Interval = tuple[float, float]
 Scope = Literal["each", "device", "whole", "workload"]
@@ -259,7 +269,7 @@ class Profile(_Strict, Named):
     name: str = Field(min_length=1)
     vendor: str = Field(min_length=1)
     model: str = ""
-    recognise: Texts = Field(min_length=1)
+    recognise: Patterns = Field(min_length=1)
     identity: Identity
     workload: Workload = Field(default_factory=Workload)
     own_labels: OwnLabels | None = None
@@ -270,16 +280,6 @@ class Profile(_Strict, Named):
     version: Texts = ()
     catalogue: tuple[tuple[int, str, str, str], ...] = ()
     metrics: tuple[Rule, ...] = Field(min_length=1)
-
-    @field_validator("recognise")
-    @classmethod
-    def _patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in value:
-            try:
-                re.compile(pattern)
-            except re.error as mistake:
-                raise ValueError(f"{pattern!r} is not a pattern: {mistake}") from None
-        return value
 
     @field_validator("catalogue")
     @classmethod

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from collectors.exporters.profile import Factor, Interval, Texts
+from collectors.exporters.profile import Factor, Interval, Patterns, Texts
 from collectors.profile_files import Named, ProfileFiles
 
 PROFILES = Path(__file__).with_name("profiles")
@@ -86,19 +86,9 @@ class Profile(_Strict, Named):
     split: labels whose values are services of their own, named SERVICE/VALUE; all other labels are put together."""
 
     name: str = Field(min_length=1)
-    recognise: Texts = ()
+    recognise: Patterns = ()
     split: Texts = ()
     metrics: tuple[Rule, ...] = Field(min_length=1)
-
-    @field_validator("recognise")
-    @classmethod
-    def _patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in value:
-            try:
-                re.compile(pattern)
-            except re.error as mistake:
-                raise ValueError(f"{pattern!r} is not a pattern: {mistake}") from None
-        return value
 
     @model_validator(mode="after")
     def _one_meaning(self) -> Profile:
