@@ -252,15 +252,15 @@ def serve(
 def _executor(
     kind: ExecutorKind, data: Path, lease: float, node: str, run_as: str | None, beside: Sequence[str], gated: bool
 ) -> Executor:
-    from scheduler.kubernetes.executor import Pods
-    from scheduler.kubernetes.gates import Gates
+    from scheduler.kubernetes.executor import PodExecutor
+    from scheduler.kubernetes.gates import GatedPodExecutor
     from scheduler.live.agents import Agents
     from scheduler.live.executors import Recorder
 
     if kind is ExecutorKind.none:
         return Recorder()
     if kind is ExecutorKind.kubernetes:
-        return Gates(Pods()) if gated else Pods()
+        return GatedPodExecutor(PodExecutor()) if gated else PodExecutor()
     if kind is ExecutorKind.agents:
         return Agents(lease, data / "agents.json")
     from collectors.jobs.devices import devices_here
@@ -281,12 +281,12 @@ def _cycles(
     declarations: Declarations | None,
 ) -> Iterator[Callable[[], bool]]:
     """Yields the function that runs one cycle: of the scheduler alone, or of the operator around it."""
-    from scheduler.kubernetes.executor import Pods
-    from scheduler.kubernetes.gates import Gates
+    from scheduler.kubernetes.executor import PodExecutor
+    from scheduler.kubernetes.gates import GatedPodExecutor
 
-    gates = executor if isinstance(executor, Gates) else None
+    gates = executor if isinstance(executor, GatedPodExecutor) else None
     ranks = executor if gates is None else gates.elastic
-    if not isinstance(ranks, Pods) or leadership is None:
+    if not isinstance(ranks, PodExecutor) or leadership is None:
         yield service.step
         return
     from scheduler.kubernetes.admission import Admission
@@ -352,11 +352,11 @@ def _first(journal: Log, file: Settings, where: str) -> Settings:
 
 def _declarations(service: Service, executor: Executor, file: Settings) -> Declarations:
     from scheduler.kubernetes.declarations import Declarations
-    from scheduler.kubernetes.executor import Pods
-    from scheduler.kubernetes.gates import Gates
+    from scheduler.kubernetes.executor import PodExecutor
+    from scheduler.kubernetes.gates import GatedPodExecutor
 
-    ranks = executor.elastic if isinstance(executor, Gates) else executor
-    assert isinstance(ranks, Pods)
+    ranks = executor.elastic if isinstance(executor, GatedPodExecutor) else executor
+    assert isinstance(ranks, PodExecutor)
     return Declarations(service, ranks, file)
 
 

@@ -16,8 +16,8 @@ from collectors.kubernetes.objects import Object, created, mark, name, namespace
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.elastic_jobs import LAUNCHER, paying
-from scheduler.kubernetes.executor import Seen
-from scheduler.kubernetes.gates import AGAIN_SECONDS, Admit, Evict, Gates, Move
+from scheduler.kubernetes.executor import AGAIN_SECONDS, Seen
+from scheduler.kubernetes.gates import Admit, Evict, GatedPodExecutor, Move
 from scheduler.kubernetes.status import KUEUE
 from scheduler.live.service import RefusedError, Service
 from scheduler.model import COMES_BACK, Reason
@@ -25,8 +25,8 @@ from scheduler.records.book import Live
 from warehouse.errors import LedgerError
 
 ACTOR = "kubernetes"
-TOLD_SECONDS = 60.0
-"""A pod whose reason has not changed is told other numbers at most this often."""
+SAME_REASON_SECONDS = 60.0
+"""While its reason stays the same, a pod gets other numbers at most this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class _Gang:
 class Admission:
     """labelled: whether the scheduler's nodes say in which resource they offer devices (--pools-from cluster)."""
 
-    def __init__(self, service: Service, executor: Gates, labelled: bool) -> None:
+    def __init__(self, service: Service, executor: GatedPodExecutor, labelled: bool) -> None:
         self._service, self._executor, self._labelled = service, executor, labelled
         self._of_pod: dict[str, str] = {}
         self._problems: dict[str, Reason] = {}
-        self._told_at: dict[str, float] = {}
+        self._annotated_at: dict[str, float] = {}
         self._looked: tuple[int, int] = (-1, -1)
         self._known: dict[str, frozenset[str]] = {}
         self._noted: tuple[int, int] = (-1, -1)
@@ -162,45 +162,44 @@ class Admission:
             return calls
         self._noted, self._noted_at = state, now
         waiting = {identity: pod for identity, pod in seen.gated.items() if gated_pods.is_waiting(pod)}
-        for identity in self._told_at.keys() - waiting.keys():
-            del self._told_at[identity]
+        for identity in self._annotated_at.keys() - waiting.keys():
+            del self._annotated_at[identity]
         standings: dict[str, dict[str, str] | None] = {}
         for identity, pod in waiting.items():
             job = self._of_pod.get(identity, "")
             if job not in standings:
                 standings[job] = self._standing(job) if job else None
-            told = standings[job] if job else _told(self._problems.get(identity))
-            if told is None:
+            wanted = standings[job] if job else _annotations(self._problems.get(identity))
+            if wanted is None:
                 continue
-            patch = gated_pods.note(pod, told)
-            same = told[gated_pods.REASON] == mark(pod, (gated_pods.REASON,))
-            if not patch or (same and now - self._told_at.get(identity, float("-inf")) < TOLD_SECONDS):
+            patch = gated_pods.note(pod, wanted)
+            same = wanted[gated_pods.REASON] == mark(pod, (gated_pods.REASON,))
+            if not patch or (same and now - self._annotated_at.get(identity, float("-inf")) < SAME_REASON_SECONDS):
                 continue
-            self._told_at[identity] = now
+            self._annotated_at[identity] = now
             calls.append(Call("PATCH", path_of(pod), patch, MERGE))
             if not same:
-                words = told.get(gated_pods.MESSAGE, "")
+                words = wanted.get(gated_pods.MESSAGE, "")
                 when = datetime.fromtimestamp(now, UTC)
-                calls.append(event_on(pod, "v1", "Pod", ("Normal", told[gated_pods.REASON], words), when))
+                calls.append(event_on(pod, "v1", "Pod", ("Normal", wanted[gated_pods.REASON], words), when))
         return calls
 
     def _standing(self, job_id: str) -> dict[str, str] | None:
-        """Why a job waits; None: it does not."""
+        """Annotations that say why a job waits; None: it does not."""
 
         def found(service: Service) -> dict[str, str] | None:
             live = service.book.jobs.get(job_id)
             if live is None or live.status not in ("pending", "held", "suspended"):
                 refused = self._executor.refused(job_id, live.attempt) if live is not None else ""
                 return {gated_pods.REASON: "WaitForStart", gated_pods.MESSAGE: refused} if refused else None
-            reasons = service.why(job_id)
-            told = _told(*reasons)
+            wanted = _annotations(*service.why(job_id))
             interval = service.expected(job_id)
-            if told is not None and interval is not None:
-                told[gated_pods.EXPECTED] = "/".join(map(written, interval))
-            return told
+            if wanted is not None and interval is not None:
+                wanted[gated_pods.EXPECTED] = "/".join(map(written, interval))
+            return wanted
 
-        said: dict[str, str] | None = self._service.measured(found)
-        return said
+        annotations: dict[str, str] | None = self._service.measured(found)
+        return annotations
 
     def happened(self, move: Move, outcome: Any, now: float) -> list[Call]:
         """Events of what was done."""
@@ -221,12 +220,12 @@ class Admission:
         return f"{job_id} does not run any more" if stops else job_id
 
 
-def _told(*reasons: Reason | None) -> dict[str, str] | None:
-    said = [one for one in reasons if one is not None]
-    if not said:
+def _annotations(*reasons: Reason | None) -> dict[str, str] | None:
+    known = [one for one in reasons if one is not None]
+    if not known:
         return None
-    words = "; ".join(one.text for one in said if one.text)[: gated_pods.MOST_WORDS]
-    found = {gated_pods.REASON: KUEUE.get(said[0].code, said[0].code)}
+    words = "; ".join(one.text for one in known if one.text)[: gated_pods.MOST_WORDS]
+    found = {gated_pods.REASON: KUEUE.get(known[0].code, known[0].code)}
     return found | ({gated_pods.MESSAGE: words} if words else {})
 
 

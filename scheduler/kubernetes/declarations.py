@@ -36,7 +36,7 @@ from scheduler.kubernetes.declared_status import (
     pool_status,
     some,
 )
-from scheduler.kubernetes.executor import Pods, Seen
+from scheduler.kubernetes.executor import PodExecutor, Seen
 from scheduler.kubernetes.pods import is_leaving, node_of
 from scheduler.kubernetes.status import patch_of
 from scheduler.live.service import Service
@@ -65,7 +65,7 @@ def first_settings(last: Settings | None, file: Settings, where: str) -> Setting
 class Declarations:
     """file: what its settings say besides."""
 
-    def __init__(self, service: Service, executor: Pods, file: Settings) -> None:
+    def __init__(self, service: Service, executor: PodExecutor, file: Settings) -> None:
         self._service, self._executor = service, executor
         self._file = promise_of_file(file)
         self._refused: dict[Key, Refused] = {}
@@ -73,7 +73,7 @@ class Declarations:
         self._to_be: Mapping[str, places.Offer] = {}
         self._there = places.Inventory({}, frozenset(), {})
         self._done: Any = None
-        self._said: dict[Key, str] = {}
+        self._logged: dict[Key, str] = {}
         settings = service.restored.settings
         executor.left = frozenset(places.hosts_of(settings)) - places.open_hosts(settings)
 
@@ -83,7 +83,7 @@ class Declarations:
         self._file = promise_of_file(file)
 
     def configure(self, seen: Seen) -> None:
-        """Other settings, where resources or nodes have changed. What cannot be kept is told by `calls`."""
+        """Other settings, where resources or nodes have changed. `patches` reports what cannot be kept."""
         settings, held = self._service.measured(_settings_and_held)
         declared = _declared(seen)
         wanted, unreadable = _promises(declared)
@@ -103,19 +103,19 @@ class Declarations:
         self._executor.left = frozenset(there.hosts) - there.open
         self._service.configure(found)
         self._done = (*done[:3], self._service.measured(lambda service: service.restored.settings))
-        self._tell_what_no_status_tells(declared)
+        self._log_what_no_status_says(declared)
 
-    def _tell_what_no_status_tells(self, declared: Mapping[Kind, Mapping[str, Object]]) -> None:
+    def _log_what_no_status_says(self, declared: Mapping[Kind, Mapping[str, Object]]) -> None:
         for key, refused in self._refused.items():
             kind, called = key
             gone = kind != "file" and called not in declared[kind]
-            if (gone or kind == "file") and self._said.get(key) != refused.message:
+            if (gone or kind == "file") and self._logged.get(key) != refused.message:
                 what = f"{kind} {called} is deleted, and stays in force" if gone else "the settings file"
                 log.error("%s: %s", what, refused.message)
-                self._said[key] = refused.message
-        self._said = {key: said for key, said in self._said.items() if key in self._refused}
+                self._logged[key] = refused.message
+        self._logged = {key: message for key, message in self._logged.items() if key in self._refused}
 
-    # What is told
+    # Statuses
 
     def patches(self, seen: Seen, now: datetime) -> list[tuple[str, dict[str, Any]]]:
         """Paths of statuses that are to change, and how."""

@@ -17,7 +17,7 @@ from collectors.kubernetes.api import Absent, Conflict, Refused
 from collectors.kubernetes.objects import Object, child, condition, name, namespace, text, uid
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.elastic_jobs import unfit, unplaceable
-from scheduler.live.executors import JUST_NOW, Launch, Over, Result
+from scheduler.live.executors import JUST_NOW, Attempt, AttemptName, Launch, Over, Result
 from scheduler.live.idle import Holders
 from scheduler.live.ranks import Rank
 from scheduler.model import Job, Node, NodeState
@@ -28,7 +28,7 @@ Name = tuple[str, str]
 CONFLICT_SECONDS = 60.0
 """Seconds after which an existing object of our name is not ours: our own would have been seen by then."""
 AGAIN_SECONDS = 5.0
-"""Seconds before the creation of a pod is tried again, after a refusal such as for a quota."""
+"""Seconds before what was refused, such as the creation of a pod for a quota, is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Seen:
 class Create:
     """Creates an object of an attempt.   body: a pod, or the service by which its ranks find each other."""
 
-    attempt: tuple[str, int]
+    attempt: AttemptName
     body: Object
 
 
@@ -71,26 +71,27 @@ Step = Create | Delete
 
 
 @dataclass
-class _Attempt:
-    """An attempt and its pods.   there: names of pods of this world that were seen.   whole: whether all were, perhaps
-    by an earlier process.   done: those that finished.   taken: since when a name is taken by another object.
-    refused: why the last pod was not created.   again_at: when that is tried again.   begun: whether all ran at the
-    same time. result: how it ends, once known; then no pod of it is wanted any more."""
+class PodAttempt(Attempt):
+    """An attempt whose ranks are pods.   begun: whether all ran at the same time.   refused: why the API did not take
+    the last change to one.   again_at: when that is tried again."""
 
-    launch: Launch
+    begun: bool = False
+    refused: str = ""
+    again_at: float = 0.0
+
+    def over(self, result: Result) -> Over:
+        return Over(*self.name, result, self.text, JUST_NOW if self.begun else None)
+
+
+@dataclass
+class _OwnPodsAttempt(PodAttempt):
+    """there: names of pods of this world that were seen.   whole: whether all were, perhaps by an earlier process.
+    done: those that finished.   taken: since when a name is taken by another object."""
+
     there: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
     whole: bool = False
-    begun: bool = False
     taken: dict[str, float] = field(default_factory=dict)
-    refused: str = ""
-    again_at: float = 0.0
-    result: Result | None = None
-    text: str = ""
-
-    @property
-    def name(self) -> tuple[str, int]:
-        return self.launch.job.job_id, self.launch.attempt
 
     @property
     def uid(self) -> str:
@@ -111,10 +112,6 @@ class _Attempt:
         if launch.world != self.launch.world:
             self.there, self.done, self.taken, self.whole = set(), set(), {}, False
         self.launch = launch
-
-    def ends(self, result: Result, text: str = "") -> None:
-        if self.result is None:
-            self.result, self.text = result, text
 
     def look(self, of_job: Sequence[Object]) -> None:
         """Updates the attempt from the pods of its job."""
@@ -164,13 +161,13 @@ class _Attempt:
         return ("finished" if len(self.done) == len(self.launch.ranks) else None), ""
 
 
-class Pods:
+class PodExecutor:
     """Methods may be called by any thread.   clock: seconds that only go on.   left: nodes of the scheduler that are in
     no pool now."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._attempts: dict[tuple[str, int], _Attempt] = {}
+        self._attempts: dict[AttemptName, _OwnPodsAttempt] = {}
         self._seen: Seen | None = None
         self._of_job: dict[str, dict[Name, Object]] = {}
         self._met: set[str] = set()
@@ -201,7 +198,7 @@ class Pods:
             if self._seen is None:
                 return []
             return [
-                Over(*one.name, one.result, one.text, JUST_NOW if one.begun else None)
+                one.over(one.result)
                 for one in self._attempts.values()
                 if one.result is not None and all(map(pods.is_over, self._pods_of(one.uid)))
             ]
@@ -331,22 +328,22 @@ class Pods:
             found = self._attempts.get((job_id, attempt))
             return found is not None and found.launch.world == world and found.whole
 
-    def _know(self, launch: Launch) -> _Attempt:
+    def _know(self, launch: Launch) -> _OwnPodsAttempt:
         attempt = self._attempts.get((launch.job.job_id, launch.attempt))
         if attempt is None or attempt.launch.world != launch.world:
-            attempt = self._attempts.setdefault((launch.job.job_id, launch.attempt), _Attempt(launch))
+            attempt = self._attempts.setdefault((launch.job.job_id, launch.attempt), _OwnPodsAttempt(launch))
             attempt.moves_to(launch)
             self._open.add(attempt.uid)
             if self._seen is not None:
                 self._look(attempt, self._seen)
         return attempt
 
-    def _look(self, attempt: _Attempt, seen: Seen) -> None:
+    def _look(self, attempt: _OwnPodsAttempt, seen: Seen) -> None:
         job = seen.jobs.get(attempt.uid)
         attempt.whole |= job is not None and child(job, "status").get("world") == attempt.launch.world
         attempt.look(self._pods_of(attempt.uid))
 
-    def _missing(self, attempt: _Attempt, there: Mapping[Name, Object]) -> list[Step]:
+    def _missing(self, attempt: _OwnPodsAttempt, there: Mapping[Name, Object]) -> list[Step]:
         """Steps that create pods that were never seen; if ranks must find each other, first only the service."""
         if self._clock() < attempt.again_at:
             return []
@@ -356,7 +353,7 @@ class Pods:
         return [Create(attempt.name, pods.pod_of(attempt.launch, rank)) for rank, _ in missing]
 
 
-def _is_unwanted(pod: Object, attempt: _Attempt | None, exists: bool) -> bool:
+def _is_unwanted(pod: Object, attempt: _OwnPodsAttempt | None, exists: bool) -> bool:
     """Whether a pod is to be deleted: its job is gone, or it runs in another world than the wanted one."""
     if not exists:
         return True

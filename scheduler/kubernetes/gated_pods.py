@@ -218,17 +218,17 @@ def _matches(asked: Object, labels: Mapping[str, Any]) -> bool:
 def admission(pod: Object, node: str, job: str, tenant: str) -> dict[str, Any]:
     """The patch that pins a pod to a node and removes the gate, of that version alone."""
     gates = [one for one in items(child(pod, "spec"), "schedulingGates") if one.get("name") != GATE]
-    told = dict.fromkeys((REASON, MESSAGE, EXPECTED))
+    outdated = dict.fromkeys((REASON, MESSAGE, EXPECTED))
     return {
-        "metadata": version(pod) | {"annotations": {**told, ALLOCATION: job, TENANT: tenant}},
+        "metadata": version(pod) | {"annotations": {**outdated, ALLOCATION: job, TENANT: tenant}},
         "spec": {"schedulingGates": gates, "affinity": bound_to(child(pod, "spec").get("affinity"), node)},
     }
 
 
-def note(pod: Object, told: Mapping[str, str]) -> dict[str, Any]:
+def note(pod: Object, annotations: Mapping[str, str]) -> dict[str, Any]:
     """The patch that says why a pod waits; empty if it says so already."""
     now = child(pod, "metadata", "annotations")
-    wanted = {key: told.get(key) for key in (REASON, MESSAGE, EXPECTED)}
+    wanted = {key: annotations.get(key) for key in (REASON, MESSAGE, EXPECTED)}
     changed = {key: value for key, value in wanted.items() if now.get(key) != value}
     return {"metadata": version(pod) | {"annotations": changed}} if changed else {}
 

@@ -1,4 +1,4 @@
-"""The executor of jobs whose pods others made: it lets them in, and evicts them. Jobs with pods of our own go to Pods.
+"""The executor of jobs whose pods others made: it lets them in, and evicts them. It passes ElasticJobs to theirs.
 
 A job's payload names its pods by UID, so the log and the API say together what is to be done, after a restart too. A
 pod that was let in bears the job's id; one whose job is not to run (any more) is evicted.
@@ -16,22 +16,20 @@ from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.objects import Object, name, namespace, uid
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.elastic_jobs import unplaceable
-from scheduler.kubernetes.executor import Pods
-from scheduler.live.executors import JUST_NOW, Launch, Over, Result
+from scheduler.kubernetes.executor import AGAIN_SECONDS, PodAttempt, PodExecutor
+from scheduler.live.executors import JUST_NOW, AttemptName, Launch, Over, Result
 from scheduler.live.idle import Holders
 from scheduler.model import Job, Node, NodeState
 
 EVICT_SECONDS = 60.0
 """For which an eviction that is refused, as by a PodDisruptionBudget, is asked for again; then the pod is deleted."""
-AGAIN_SECONDS = 5.0
-"""Before a pod that was not let in is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
     """Pins a pod to a node and removes its gate."""
 
-    attempt: tuple[str, int]
+    attempt: AttemptName
     pod: Object
     node: str
     tenant: str
@@ -49,21 +47,10 @@ Move = Admit | Evict
 
 
 @dataclass
-class _Attempt:
-    """ended: how its pods did, by UID, also of those that are gone since.   begun: all that there were ran.
-    result: as in executor.Pods."""
+class _GatedAttempt(PodAttempt):
+    """ended: how its pods did, by UID, also of those that are gone since."""
 
-    launch: Launch
     ended: dict[str, tuple[Result, str]] = field(default_factory=dict)
-    begun: bool = False
-    refused: str = ""
-    again_at: float = 0.0
-    result: Result | None = None
-    text: str = ""
-
-    @property
-    def name(self) -> tuple[str, int]:
-        return self.launch.job.job_id, self.launch.attempt
 
     def places(self) -> list[tuple[str, str]]:
         """(UID, node) by rank."""
@@ -93,12 +80,12 @@ class _Attempt:
         return gated_pods.admitted_as(pod) == self.name[0]
 
 
-class Gates:
+class GatedPodExecutor:
     """Methods may be called by any thread.   elastic: for all other jobs.   clock: seconds that only go on."""
 
-    def __init__(self, elastic: Pods, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, elastic: PodExecutor, clock: Callable[[], float] = time.monotonic) -> None:
         self.elastic, self._clock = elastic, clock
-        self._attempts: dict[tuple[str, int], _Attempt] = {}
+        self._attempts: dict[AttemptName, _GatedAttempt] = {}
         self._seen: Mapping[str, Object] | None = None
         self._number = -1
         self._refused_at: dict[str, float] = {}
@@ -130,12 +117,12 @@ class Gates:
             return
         with self._lock:
             attempt = self._know(launch)
-            attempt.result = attempt.result or "stopped"
+            attempt.ends("stopped")
 
     def poll(self) -> list[Over]:
         with self._lock:
             over = [
-                Over(*one.name, one.result, one.text, JUST_NOW if one.begun else None)
+                one.over(one.result)
                 for one in self._attempts.values()
                 if one.result is not None and self._seen is not None and not one.is_held(self._seen)
             ]
@@ -190,7 +177,7 @@ class Gates:
                     found.append(Evict(pod, late))
             return found
 
-    def _admissions(self, attempt: _Attempt) -> list[Move]:
+    def _admissions(self, attempt: _GatedAttempt) -> list[Move]:
         """Of the pods that are still at the gate. If one of them is gone before any was let in, there is no attempt."""
         assert self._seen is not None
         if self._clock() < attempt.again_at:
@@ -231,11 +218,10 @@ class Gates:
             found = self._attempts.get((job_id, attempt))
             return found.refused if found is not None else ""
 
-    def _know(self, launch: Launch) -> _Attempt:
-        name_ = (launch.job.job_id, launch.attempt)
-        attempt = self._attempts.get(name_)
+    def _know(self, launch: Launch) -> _GatedAttempt:
+        attempt = self._attempts.get((launch.job.job_id, launch.attempt))
         if attempt is None or attempt.launch.world != launch.world:
-            attempt = self._attempts.setdefault(name_, _Attempt(launch))
+            attempt = self._attempts.setdefault((launch.job.job_id, launch.attempt), _GatedAttempt(launch))
             attempt.launch = launch
             if self._seen is not None:
                 attempt.look(self._seen)

@@ -1,7 +1,7 @@
 """What is done about idle jobs, as events on their ElasticJobs and pods, and as an annotation of the pods.
 
-Each step is told once, by the log, which also has up to where: after a restart the next ones follow. An annotation is
-written only where pods may be patched, as for gated pods.
+Steps are read from the log, which also records up to which one they were delivered: so each is delivered once, after a
+restart too. An annotation is written only where pods may be patched, as for gated pods.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.admission import path_of
 from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.elastic_jobs import API_VERSION, GROUP, KIND
-from scheduler.kubernetes.executor import Pods, Seen
+from scheduler.kubernetes.executor import PodExecutor, Seen
 from scheduler.live.service import Service
 from scheduler.records.events import Cause
 from scheduler.records.ladder import RECLAIMED
@@ -32,16 +32,16 @@ HARMLESS = ("noticed", "busy", "kept")
 class IdleEvents:
     """annotates: whether pods may be patched."""
 
-    def __init__(self, service: Service, executor: Pods, annotates: bool) -> None:
+    def __init__(self, service: Service, executor: PodExecutor, annotates: bool) -> None:
         self._service, self._executor, self._annotates = service, executor, annotates
-        self._told = service.log.delivered(READER)
-        self._read = self._told or service.log.last
+        self._delivered = service.log.delivered(READER)
+        self._read = self._delivered or service.log.last
         self._marks: dict[str, str | None] = {}
-        if not self._told and service.log.last:
-            self.told(service.log.last)  # what was before is of no use any more
+        if not self._delivered and service.log.last:
+            self.delivered(service.log.last)  # what was before is of no use any more
 
     def calls(self, seen: Seen) -> list[Call]:
-        """What is to be written about steps that the log has since the last call; then `told`."""
+        """What is to be written about steps that the log has since the last call; then `delivered`."""
         found, last = list[Call](), self._service.log.last
         for entry in self._service.log.entries(self._read, last + 1) if last > self._read else ():
             cause = _cause(entry)
@@ -50,11 +50,11 @@ class IdleEvents:
         self._read = last
         return found + self._annotations(seen) if self._marks else found
 
-    def told(self, sequence: int = 0) -> None:
+    def delivered(self, sequence: int = 0) -> None:
         """All of these calls were made.   Errors: LedgerError if that cannot be written down: after a restart they are
         made again, in the same words."""
-        self._told = sequence or self._read
-        self._service.log.set_delivered(READER, self._told)
+        self._delivered = sequence or self._read
+        self._service.log.set_delivered(READER, self._delivered)
 
     def carried(self, call: Call, outcome: Object | Exception) -> None:
         """An annotation is written again where the pod had changed meanwhile."""

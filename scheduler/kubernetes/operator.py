@@ -19,7 +19,7 @@ from scheduler.kubernetes.admission import Admission, call_of
 from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.declarations import Declarations
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id, job_of, path_of, tenant_of
-from scheduler.kubernetes.executor import Create, Pods, Seen, Step
+from scheduler.kubernetes.executor import Create, PodExecutor, Seen, Step
 from scheduler.kubernetes.idle_events import IdleEvents
 from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, status_of
 from scheduler.live.executors import Result
@@ -40,7 +40,7 @@ CODES: Mapping[Result, str] = {
 }
 """As the scheduler calls the cause, once it hears of it."""
 USAGE_SECONDS = 300.0
-"""So often a running job's GPU-hours are told anew, if nothing else changes."""
+"""How often the GPU-hours of a running job are reported if nothing else changes."""
 Outcome = Object | Interrupted | Absent | Conflict | KubernetesError
 
 
@@ -59,7 +59,7 @@ class Operator:
     def __init__(
         self,
         service: Service,
-        executor: Pods,
+        executor: PodExecutor,
         cluster: Cluster,
         clock: Callable[[], float],
         declarations: Declarations | None = None,
@@ -72,8 +72,8 @@ class Operator:
         self._refused: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._followed_at = (-1, -1)
-        self._told_last = self._told_number = -1
-        self._told_at = 0.0
+        self._reported_last = self._reported_number = -1
+        self._reported_at = 0.0
         self._touched: set[str] = set()
 
     def step(self) -> bool:
@@ -99,7 +99,7 @@ class Operator:
             if isinstance(step, Create):
                 self._touched.add(pods.job_uid(step.body))
         acted |= self._admission is not None and self._admit(self._admission, seen)
-        acted |= self._tell_of_idleness(seen)
+        acted |= self._deliver_idle_events(seen)
         return self._report(seen) or acted or did
 
     def _admit(self, admission: Admission, seen: Seen) -> bool:
@@ -112,11 +112,11 @@ class Operator:
             notes += admission.happened(move, outcome, now)
         return self._carry_out(notes) or any(not isinstance(outcome, Exception) for outcome in outcomes)
 
-    def _tell_of_idleness(self, seen: Seen) -> bool:
+    def _deliver_idle_events(self, seen: Seen) -> bool:
         calls = self._idle_events.calls(seen)
         did = self._carry_out(calls, self._idle_events.carried)
         if calls:
-            self._idle_events.told()
+            self._idle_events.delivered()
         return did
 
     # From ElasticJobs to the scheduler
@@ -190,12 +190,12 @@ class Operator:
         now = datetime.fromtimestamp(self._clock(), UTC)
         late = [job for job in seen.jobs.values() if due_for_deletion(job, now) and not pods.is_leaving(job)]
         calls = [_deletion(path_of(job), uid(job)) for job in late]
-        everything = self._service.log.last != self._told_last or self._clock() - self._told_at >= USAGE_SECONDS
-        self._told_at = self._clock() if everything else self._told_at
-        if self._declarations is not None and (everything or seen.number != self._told_number):
+        everything = self._service.log.last != self._reported_last or self._clock() - self._reported_at >= USAGE_SECONDS
+        self._reported_at = self._clock() if everything else self._reported_at
+        if self._declarations is not None and (everything or seen.number != self._reported_number):
             patches = self._declarations.patches(seen, now)
             calls += [Call("PATCH", path, {"status": patch}, MERGE) for path, patch in patches]
-        self._told_last, self._told_number = self._service.log.last, seen.number
+        self._reported_last, self._reported_number = self._service.log.last, seen.number
         for identity in list(seen.jobs) if everything else sorted(self._touched & seen.jobs.keys()):
             job = seen.jobs[identity]
             before = child(job, "status")
@@ -207,7 +207,7 @@ class Operator:
             wanted = status_of(standing, before, now) | {key: before[key] for key in usage.KEYS if key in before}
             patch = patch_of(wanted, before)
             if patch or (standing.state == "Running" and _is_old(before, now)):
-                wanted = {key: said for key, said in wanted.items() if key not in usage.KEYS}
+                wanted = {key: value for key, value in wanted.items() if key not in usage.KEYS}
                 wanted |= self._usage(standing, now)
                 patch = patch_of(wanted, before)
             if patch:
@@ -225,8 +225,8 @@ class Operator:
             held = usage.held(history, standing.job_id, restored.setup.nodes, at)
             return usage.usage_of(held, restored.settings.policies.prices, standing.is_over, at)
 
-        said: dict[str, Any] = self._service.measured(found)
-        return said
+        status: dict[str, Any] = self._service.measured(found)
+        return status
 
     def _carry_out(
         self, calls: Sequence[Call], carried: Callable[[Call, Outcome], None] = lambda call, outcome: None
@@ -314,8 +314,8 @@ class Operator:
 
 
 def _is_old(status: Object, now: datetime) -> bool:
-    told = at(status.get("gpuHoursAt"))
-    return told is None or (now - told).total_seconds() >= USAGE_SECONDS
+    reported = at(status.get("gpuHoursAt"))
+    return reported is None or (now - reported).total_seconds() >= USAGE_SECONDS
 
 
 def _call(step: Step) -> Call:

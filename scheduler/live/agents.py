@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from collectors.jobs.wire import Answer, Assignment, RankOf, Rendezvous, Report, RunOf
-from scheduler.live.executors import Launch, Over, Result
+from scheduler.live.executors import Attempt, AttemptName, Launch, Over, Result
 from scheduler.live.payload import unfit, unstartable
 from scheduler.model import Job, Node, NodeState
 from warehouse.errors import LedgerError
@@ -31,8 +31,6 @@ MOST_RANKS, MOST_BYTES = 5_000, 32 << 20
 """Limits per node: an agent reads at most 64 MiB, and the state of all its ranks must fit into a report."""
 OUTPUT_CHARACTERS = 2048
 """Last characters of a rank's output, stored with the job's end."""
-Name = tuple[str, int]
-"""(job id, number) of an attempt."""
 
 
 class AgentError(LedgerError):
@@ -40,20 +38,17 @@ class AgentError(LedgerError):
 
 
 @dataclass
-class _Attempt:
-    """An attempt and its ranks.   nodes: that may have ranks of it.   runs: reported ranks, by node.   worlds: by
-    number, each rank's node.   ports: each world's master port.   result: how it ends, once known; then none of it is
-    wanted. asked: by node, the number of the first answer without it.   gone: nodes that confirmed that it has ended.
-    given: nodes that were asked to run it."""
+class _AgentAttempt(Attempt):
+    """nodes: that may have ranks of it.   runs: reported ranks, by node.   worlds: by number, each rank's node.
+    ports: each world's master port.   output: the last of the output of the rank that ended it.   asked: by node, the
+    number of the first answer without it.   gone: nodes that confirmed that it has ended.   given: nodes that were
+    asked to run it."""
 
-    launch: Launch
     nodes: set[str] = field(default_factory=set)
     runs: dict[str, tuple[RunOf, ...]] = field(default_factory=dict)
     worlds: dict[int, dict[int, str]] = field(default_factory=dict)
     ports: dict[int, Rendezvous] = field(default_factory=dict)
     began_at: float | None = None
-    result: Result | None = None
-    text: str = ""
     output: str = ""
     failed_at: float = 0.0
     asked: dict[str, int] = field(default_factory=dict)
@@ -66,10 +61,6 @@ class _Attempt:
 
     def ranks_on(self, node: str) -> int:
         return sum(rank.node == node for rank in self.launch.ranks)
-
-    @property
-    def name(self) -> Name:
-        return self.launch.job.job_id, self.launch.attempt
 
     def is_of(self, run: RunOf, node: str) -> bool:
         """Whether a node may report this rank. Worlds from before a restart are unknown, and accepted."""
@@ -92,7 +83,8 @@ class _Attempt:
 
     def ends(self, result: Result, text: str = "", output: str = "") -> None:
         if self.result is None:
-            self.result, self.text, self.output = result, text, output[-OUTPUT_CHARACTERS:]
+            self.output = output[-OUTPUT_CHARACTERS:]
+        super().ends(result, text)
 
 
 class Agents:
@@ -109,8 +101,8 @@ class Agents:
         self._clock, self._state = clock, state
         self._boot = secrets.token_hex(8)
         self._number = 0
-        self._attempts: dict[Name, _Attempt] = {}
-        self._of_node: dict[str, dict[Name, _Attempt]] = {}
+        self._attempts: dict[AttemptName, _AgentAttempt] = {}
+        self._of_node: dict[str, dict[AttemptName, _AgentAttempt]] = {}
         self._heard: dict[str, float] = {}
         self._granted: set[str] = set()
         self._addresses: dict[str, str] = {}
@@ -133,7 +125,7 @@ class Agents:
         )
         if problem:
             raise LedgerError(f"job {launch.job.job_id}", problem)
-        trial = _Attempt(launch)
+        trial = _AgentAttempt(launch)
         try:
             for node in {rank.node for rank in launch.ranks}:
                 _assignment(trial, node)
@@ -194,7 +186,7 @@ class Agents:
                 attempt.gone.add(node)
             self._save({**self._instances, node: report.instance})
         self._heard[node], self._addresses[node] = self._clock(), report.address
-        runs: dict[Name, list[RunOf]] = {}
+        runs: dict[AttemptName, list[RunOf]] = {}
         for run in report.runs:
             runs.setdefault((run.job, run.attempt), []).append(run)
         seen = report.seen if report.seen_boot == self._boot else 0
@@ -211,7 +203,7 @@ class Agents:
         """Everything that a node should run now; ranks beyond the limits start when others have ended."""
         self._number += 1
         run: list[Assignment] = []
-        stop: list[Name] = []
+        stop: list[AttemptName] = []
         of_node = self._of_node.get(node, {})
         wanted = [one for one in of_node.values() if one.result is None and one.ranks_on(node)]
         ranks = size = 0
@@ -233,9 +225,9 @@ class Agents:
             stop=tuple(stop),
         )
 
-    def _know(self, launch: Launch) -> _Attempt:
+    def _know(self, launch: Launch) -> _AgentAttempt:
         name = (launch.job.job_id, launch.attempt)
-        attempt = self._attempts.setdefault(name, _Attempt(launch))
+        attempt = self._attempts.setdefault(name, _AgentAttempt(launch))
         attempt.launch = launch
         attempt.worlds[launch.world] = {rank.number: rank.node for rank in launch.ranks}
         for rank in launch.ranks:
@@ -243,7 +235,7 @@ class Agents:
             self._of_node.setdefault(rank.node, {})[name] = attempt
         return attempt
 
-    def _look(self, attempt: _Attempt, node: str, runs: tuple[RunOf, ...], seen: int) -> None:
+    def _look(self, attempt: _AgentAttempt, node: str, runs: tuple[RunOf, ...], seen: int) -> None:
         """Updates an attempt from a node's report."""
         before, world = attempt.runs.get(node, ()), attempt.launch.world
         is_empty = not any(run.alive for run in runs)
@@ -268,7 +260,7 @@ class Agents:
             if len(ranks) == len(places):
                 attempt.ends("finished", "", ranks[0].tail)
 
-    def _over(self, attempt: _Attempt) -> Over | None:
+    def _over(self, attempt: _AgentAttempt) -> Over | None:
         """The attempt's end; None while any of it may still run."""
         left = attempt.nodes - attempt.gone
         away = {node for node in left if self.is_lost(node)}
@@ -297,7 +289,7 @@ class Agents:
         self._instances = instances
 
 
-def _assignment(attempt: _Attempt, node: str) -> Assignment:
+def _assignment(attempt: _AgentAttempt, node: str) -> Assignment:
     launch = attempt.launch
     nodes = list(dict.fromkeys(rank.node for rank in launch.ranks))
     payload = launch.payload

@@ -15,6 +15,8 @@ from scheduler.model import Job, Node, NodeState
 
 Result = Literal["finished", "failed", "stopped", "lost"]
 JUST_NOW = float("inf")
+AttemptName = tuple[str, int]
+"""(job id, number of the attempt)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,24 @@ class Launch:
     world: int
     ranks: Sequence[Rank]
     payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Attempt:
+    """What an executor knows of an attempt.   result: how it ends, once known; then none of it is wanted any more."""
+
+    launch: Launch
+    result: Result | None = None
+    text: str = ""
+
+    @property
+    def name(self) -> AttemptName:
+        return self.launch.job.job_id, self.launch.attempt
+
+    def ends(self, result: Result, text: str = "") -> None:
+        """Unless it is known already how it ends."""
+        if self.result is None:
+            self.result, self.text = result, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +106,7 @@ class Recorder:
     """Starts nothing: another system runs the jobs and reports when they finish. A stopped job ends at once."""
 
     def __init__(self) -> None:
-        self._over: dict[tuple[str, int], Over] = {}
+        self._over: dict[AttemptName, Over] = {}
 
     def refusal(self, job: Job, payload: Mapping[str, Any], nodes: Sequence[Node]) -> str:
         return ""

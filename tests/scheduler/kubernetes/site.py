@@ -12,8 +12,8 @@ from collectors.kubernetes.objects import child, condition, written
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.admission import Admission
 from scheduler.kubernetes.declarations import Declarations, first_settings
-from scheduler.kubernetes.executor import Pods
-from scheduler.kubernetes.gates import Gates
+from scheduler.kubernetes.executor import PodExecutor
+from scheduler.kubernetes.gates import GatedPodExecutor
 from scheduler.kubernetes.operator import Operator
 from scheduler.live.service import Service
 from scheduler.records.log import Log
@@ -60,7 +60,7 @@ class Site:
 
     def start(self) -> None:
         self.log = Log(self.folder / "log")
-        executor = Pods(lambda: self.now)
+        executor = PodExecutor(lambda: self.now)
         self.service = Service(self.log, parse_settings(self.settings), "c", executor, lambda: self.now)
         self.operator = Operator(self.service, executor, self.cluster, lambda: self.now)
 
@@ -127,8 +127,8 @@ class GatedSite(Site):
 
     def start(self) -> None:
         self.log = Log(self.folder / "log")
-        executor = Pods(lambda: self.now)
-        gates = Gates(executor, lambda: self.now)
+        executor = PodExecutor(lambda: self.now)
+        gates = GatedPodExecutor(executor, lambda: self.now)
         self.service = Service(self.log, parse_settings(self.settings), "c", gates, lambda: self.now)
         admission = Admission(self.service, gates, labelled=False)
         self.operator = Operator(self.service, executor, self.cluster, lambda: self.now, admission=admission)
@@ -154,7 +154,7 @@ class DeclaredSite(Site):
 
     def start(self) -> None:
         self.log = Log(self.folder / "log")
-        executor, file = Pods(lambda: self.now), parse_settings(self.file)
+        executor, file = PodExecutor(lambda: self.now), parse_settings(self.file)
         last = self.log.of_kind("configured")
         first = first_settings(parse_settings(last[-1].body["settings"]) if last else None, file, "file")
         self.service = Service(self.log, first, "c", executor, lambda: self.now)
