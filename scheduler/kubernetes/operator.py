@@ -236,7 +236,7 @@ class Operator:
             carried(call, outcome)
             did |= not isinstance(outcome, Exception)
             if isinstance(outcome, Exception) and not isinstance(outcome, Absent | Conflict):
-                self._reported_up_to = -1
+                self._reported_last = -1
                 self._log_problem(outcome, f"{call.path}: {outcome}")
         return did
 

@@ -222,6 +222,23 @@ def test_pods_that_others_make_look_like_a_job_s_own_change_nothing(tmp_path: Pa
     assert not pods.is_leaving(site.cluster.objects["pods", "elsewhere", "train-x"]), "what is elsewhere is not its own"
 
 
+def test_a_status_that_could_not_be_written_is_written_by_the_next_round(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("train")
+    site.settle()
+    (pod,) = site.pods_of(job)
+    waiting = {"waiting": {"reason": "ImagePullBackOff"}}
+    pod["status"]["containerStatuses"] = [{"name": "worker", "state": waiting}]
+    site.cluster.put("pods", pod, pod["metadata"]["namespace"])
+    failures = [Interrupted("HTTP 503")]
+    site.cluster.answer = lambda call: failures.pop() if failures and call.path.endswith("/status") else "done"
+    site.operator.step()
+    assert not failures
+    assert "ImagePullBackOff" not in condition(job, "PodsReady")["message"]
+    site.operator.step()
+    assert "ImagePullBackOff" in condition(job, "PodsReady")["message"]
+
+
 def test_a_refusal_that_is_final_ends_the_job_and_others_are_waited_out(tmp_path: Path) -> None:
     refusals: dict[Exception, str] = {
         Refused("pods", "no such field"): "Failed",
