@@ -31,6 +31,19 @@ def drawn_seed(of: str = "") -> int:
     return int(os.environ.get("GPULEDGER_SEED") or random.Random(f"{keep_seed()} seed of {of}").getrandbits(32))
 
 
+def seeds(variable: str) -> list[int | None]:
+    """The seeds that an environment variable names, like `0-99` or `7`; without it one, which is drawn (None)."""
+    first, _, last = os.environ.get(variable, "").partition("-")
+    return list(range(int(first), int(last or first) + 1)) if first else [None]
+
+
+def dice_of(seed: int | None) -> random.Random:
+    """seed: one of `seeds`. It is printed, so that what fails can be repeated."""
+    seed = drawn_seed() % 1_000_000 if seed is None else seed
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
 def one_run_in(runs: int, what: str) -> bool:
     """Whether this run has a dear test: one in so many does."""
     return ALL in os.environ or random.Random(f"{keep_seed()} of {what}").randrange(runs) == 0

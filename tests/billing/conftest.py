@@ -9,8 +9,16 @@ import pytest
 
 from billing.close.stage import Stage
 from tests.draws import drawn_seed
-from tests.stores import emptied
+from tests.stores import emptied, fresh_store
 from warehouse.store import Store
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """An empty store whose engine has one thread: small tables cost less so."""
+    with fresh_store(tmp_path_factory.mktemp("empty")) as opened:
+        opened.command("SET max_threads = 1")
+        yield opened
 
 
 @pytest.fixture

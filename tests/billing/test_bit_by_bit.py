@@ -12,10 +12,9 @@ Each cluster is a history of its own: a store has several, because a close costs
 
 from __future__ import annotations
 
-import os
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,10 +22,9 @@ import pytest
 
 from billing.close import close
 from tests.billing.facts import put
-from tests.billing.test_carried import contents, reads_everything
-from tests.billing.whole_close import check_as_whole
-from tests.draws import drawn_seed, seldom
-from tests.stores import emptied, fresh_store
+from tests.billing.whole_close import check_as_whole, closed_books, reads_everything
+from tests.draws import dice_of, seeds, seldom
+from tests.stores import emptied
 from warehouse.store import Store
 
 START = datetime(2026, 3, 27, tzinfo=UTC)
@@ -35,23 +33,13 @@ HOUR = 3_600_000
 LAST = 5 * 24 * HOUR
 AFTER = START + timedelta(days=60)
 CLUSTERS = 8
-SEEDS: list[int | None] = [None]
-if "GPULEDGER_BITS" in os.environ:
-    first, last = map(int, os.environ["GPULEDGER_BITS"].split("-"))
-    SEEDS = list(range(first, last + 1))
+SEEDS = seeds("GPULEDGER_BITS")
 BESIDE = (0, 0, 0, 1, -1, 500, 1000, -1000, 1001, HOUR // 2)
 NODES = ("n0", "n1")
 LATE = ((0,), (0, 0, 0, 1, 2, 9), (0, 1, 2, 3, 9))
 """How many closes later than the first one possible a row may be reported."""
 Row = tuple[int, str, dict[str, Any]]
 """The close before which it is reported, its kind, the row."""
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with fresh_store(tmp_path_factory.mktemp("bits")) as opened:
-        opened.command("SET max_threads = 1")
-        yield opened
 
 
 def instant(ms: int) -> datetime:
@@ -68,32 +56,32 @@ class Cluster:
         self.devices = [f"{name}-{n}" for n in range(dice.choice((1, 1, 2, 3)))]
         self.units = {device: dice.choice((1, 1, 2, 4, 7)) for device in self.devices}
         for device in self.devices:
-            self.tell_device(device)
+            self.report_device(device)
         names = [f"a{n}" for n in range(dice.choice((2, 3, 4, 6)))]
         for allocation in names:
-            self.tell_life(allocation)
+            self.report_allocation(allocation)
         if dice.random() < 0.4:
-            self.tell_silence(dice.choice(names))
+            self.report_silence(dice.choice(names))
         if dice.random() < 0.5:
-            self.tell_rivals()
+            self.report_rivals()
 
     def at(self, since: int = 0, until: int = LAST) -> int:
         at = self.dice.choice(self.instants) + self.dice.choice(BESIDE)
         return at if since <= at <= until and self.dice.random() < 0.8 else self.dice.randint(since, max(since, until))
 
-    def tell(self, at: int, kind: str, row: dict[str, Any], late: Sequence[int] = LATE[1]) -> None:
+    def report(self, at: int, kind: str, row: dict[str, Any], late: Sequence[int] = LATE[1]) -> None:
         soonest = next(n for n, until in enumerate(self.closings) if at <= until)
         number = min(soonest + self.dice.choice(late), len(self.closings) - 1)
         self.rows.append((number, kind, {"ts": instant(at), "cluster": self.name, **row}))
 
-    def tell_device(self, device: str) -> None:
+    def report_device(self, device: str) -> None:
         dice = self.dice
         since = dice.choice((0, 0, 0, self.at()))
         for at in {since, *(self.at(since) for _ in range(dice.choice((0, 0, 0, 1, 2))))}:
             state = "available" if at == since else dice.choice(("available", "unavailable", "removed"))
             units = self.units[device] if dice.random() < 0.6 else dice.choice((1, 2, 4))
             row = {"device_id": device, "node": dice.choice(NODES), "units": units, "state": state}
-            self.tell(at, "devices", {**row, "model": dice.choice(("H100", "H100", "A30"))}, (0, 0, 0, 1, 9))
+            self.report(at, "devices", {**row, "model": dice.choice(("H100", "H100", "A30"))}, (0, 0, 0, 1, 9))
 
     def place(self) -> dict[str, Any]:
         dice = self.dice
@@ -108,7 +96,7 @@ class Cluster:
         gpus, priority = dice.choice((None, None, None, 1.0, 2.0, 0.5)), dice.choice((None, None, 1, 5))
         return {"tenant": dice.choice(("", "phys", "chem")), "gpus": gpus, "priority": priority}
 
-    def tell_life(self, allocation: str) -> None:
+    def report_allocation(self, allocation: str) -> None:
         dice, late = self.dice, self.dice.choice(LATE)
         workload = dice.choice((allocation, allocation, "shared", ""))
 
@@ -116,7 +104,7 @@ class Cluster:
             row = {"allocation_id": allocation, "workload_id": workload, "event": kind}
             for one in more:
                 row |= one
-            self.tell(at, "events", row, late)
+            self.report(at, "events", row, late)
 
         if dice.random() < 0.6:
             start = self.at()
@@ -138,15 +126,15 @@ class Cluster:
             row = {"device_id": dice.choice(self.devices), "partition_id": dice.choice(("", "", "p1"))}
             row["workload_id"] = dice.choice((workload, allocation, ""))
             power = dice.choice((None, None, 300.0))
-            self.tell(self.at(1), "samples", {**row, **self.measured(), "power_watts": power}, late)
+            self.report(self.at(1), "samples", {**row, **self.measured(), "power_watts": power}, late)
 
-    def tell_rivals(self) -> None:
+    def report_rivals(self) -> None:
         """A gang that holds its devices for long, and on some of them others, one after the other, as if it did not; of
         many the end is never reported, or late."""
         dice = self.dice
 
         def event(allocation: str, at: int, kind: str, late: Sequence[int], **more: Any) -> None:
-            self.tell(
+            self.report(
                 at, "events", {"allocation_id": allocation, "workload_id": allocation, "event": kind, **more}, late
             )
 
@@ -169,7 +157,7 @@ class Cluster:
                     event(name, dice.choice((end, end, end, self.at(end))), "finished", late)
                 for _ in range(dice.choice((0, 0, 2))):
                     row = {"device_id": device, "workload_id": dice.choice((name, "gang"))}
-                    self.tell(self.at(at + 1), "samples", {**row, **self.measured()}, dice.choice(LATE))
+                    self.report(self.at(at + 1), "samples", {**row, **self.measured()}, dice.choice(LATE))
                 at = end - dice.choice((0, 0, 1000))
 
     def measured(self) -> dict[str, Any]:
@@ -177,12 +165,12 @@ class Cluster:
         state = self.dice.choice(("ok", "ok", "idle", "stale"))
         return {"interval_seconds": seconds, "state": state, "utilization": self.dice.choice((0.5, 1.0, 0.125))}
 
-    def tell_silence(self, workload: str) -> None:
+    def report_silence(self, workload: str) -> None:
         device, at = self.dice.choice(self.devices), self.at(1)
         later = at + 24 * HOUR + self.dice.choice((-1, 0, 1, -1000, 1000))
         for when, of in ((at, workload), (later, "")):
             if when <= LAST:
-                self.tell(when, "samples", {"device_id": device, "workload_id": of, **self.measured()})
+                self.report(when, "samples", {"device_id": device, "workload_id": of, **self.measured()})
 
 
 def put_mixed(store: Store, dice: random.Random, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
@@ -199,9 +187,7 @@ def put_mixed(store: Store, dice: random.Random, rows: Sequence[tuple[str, dict[
 @seldom(2, "facts in any order")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_facts_in_any_order_closed_bit_by_bit_are_the_books_of_a_close_at_once(empty: Store, seed: int | None) -> None:
-    seed = drawn_seed() % 1_000_000 if seed is None else seed
-    dice = random.Random(seed)
-    print(f"seed {seed}")
+    dice = dice_of(seed)
     store = emptied(empty)
     closings = sorted(dice.choice((dice.randrange(6, 120), 24 * dice.randrange(1, 5))) * HOUR for _ in range(3))
     closings += [LAST] * 2
@@ -214,7 +200,7 @@ def test_facts_in_any_order_closed_bit_by_bit_are_the_books_of_a_close_at_once(e
         check_as_whole(store)
         assert store.value("SELECT count() - uniqExact(claim) AS twice FROM allocations") == 0
     assert quick
-    bit_by_bit = contents(store)
+    bit_by_bit = closed_books(store)
     put_mixed(emptied(store), dice, [(kind, row) for _, kind, row in rows])
     close(store, instant(LAST), AFTER)
-    assert contents(store) == bit_by_bit
+    assert closed_books(store) == bit_by_bit

@@ -1,15 +1,14 @@
 """A close reads what is new since the one before, and finds what one finds that reads everything.
 
 The facts are as bad as can be: claims that contradict each other, ends that are lost or come late, devices that nobody
-named, nodes in place of devices, rows of days ago. What they mean is told by other tests; here only that it does not
-matter how many closes they were read by.
+named, nodes in place of devices, rows of days ago. What they mean is for other tests; these hold only that it does
+not matter how many closes read them.
 
     GPULEDGER_CARRIED=0-99 make check PYTEST="-k carried"  # these seeds
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,16 +18,15 @@ from typing import Any
 import pytest
 
 from billing.close import close, facts
-from billing.close.carried import carried_over
 from billing.close.run import _next_run
 from billing.close.stage import Stage
 from billing.rates import apply_rate_card, parse_rate_card
-from billing.tenants import apply_mapping, current_mapping, parse_mapping
+from billing.tenants import apply_mapping, parse_mapping
 from tests.billing.dying import dying
 from tests.billing.facts import put
-from tests.billing.whole_close import check_as_whole
-from tests.draws import drawn_seed, seldom
-from tests.stores import emptied, fresh_store
+from tests.billing.whole_close import check_as_whole, closed_books, reads_everything
+from tests.draws import dice_of, seeds, seldom
+from tests.stores import emptied
 from warehouse.store import Store
 
 START = datetime(2026, 2, 26, tzinfo=UTC)
@@ -36,19 +34,9 @@ DAYS = 5
 END = START + timedelta(days=DAYS)
 AFTER = END + timedelta(days=60)
 HOUR = 3_600_000
-SEEDS: list[int | None] = [None]
-if "GPULEDGER_CARRIED" in os.environ:
-    first, last = map(int, os.environ["GPULEDGER_CARRIED"].split("-"))
-    SEEDS = list(range(first, last + 1))
+SEEDS = seeds("GPULEDGER_CARRIED")
 Row = tuple[int, str, dict[str, Any]]
 """Which delivery it comes with, its kind, the row."""
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with fresh_store(tmp_path_factory.mktemp("carried")) as opened:
-        opened.command("SET max_threads = 1")
-        yield opened
 
 
 def without_the_dead(store: Store) -> Store:
@@ -61,11 +49,6 @@ def without_the_dead(store: Store) -> Store:
 
 def instant(hours: float) -> datetime:
     return START + timedelta(milliseconds=round(hours * HOUR))
-
-
-def reads_everything(store: Store) -> bool:
-    """Whether the next close would."""
-    return carried_over(store, Stage(_next_run(store)), current_mapping(store)) is None
 
 
 def device_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]]:
@@ -159,15 +142,7 @@ def card(dice: random.Random) -> dict[str, Any]:
     return {"currency": "EUR", "rates": rates[: dice.choice((1, 2))]}
 
 
-def contents(store: Store) -> list[list[dict[str, Any]]]:
-    tables = ("ledger", "energy", "allocations", "refused_claims")
-    return [
-        store.rows(f"SELECT {'* EXCEPT (run)' if table in ('ledger', 'energy') else '*'} FROM {table} ORDER BY ALL")
-        for table in tables
-    ]
-
-
-def quiet(store: Store) -> Store:
+def mostly_over(store: Store) -> Store:
     """A device, a job of some days ago and one that goes on, closed until the end."""
     put(
         store,
@@ -206,7 +181,7 @@ def held(store: Store) -> list[tuple[str, float]]:
 
 
 def test_a_late_event_and_a_late_sample_are_two_hours_to_compute(empty: Store) -> None:
-    store = quiet(without_the_dead(empty))
+    store = mostly_over(without_the_dead(empty))
     put(store, "events", run_of("late", 6.25, 7.5))
     put(
         store,
@@ -239,7 +214,7 @@ def test_a_batch_is_read_once_it_is_acknowledged_and_not_before(
     sample = {"cluster": "c", "device_id": "d0", "workload_id": "old", "state": "ok", "utilization": 1.0}
     long = {**sample, "interval_seconds": 1800.0}
     put(store, "samples", [{**long, "ts": instant(2.5)}])
-    quiet(store)
+    mostly_over(store)
     batch = 4711
     rows = {
         "ts": instant(3),
@@ -268,7 +243,7 @@ def test_a_batch_is_read_once_it_is_acknowledged_and_not_before(
 
 def test_the_first_close_of_a_day_finds_what_was_acknowledged_long_ago_and_never_read(empty: Store) -> None:
     """By a clock that is days behind: the closes of the day look at the last day's acknowledgements."""
-    store = quiet(without_the_dead(empty))
+    store = mostly_over(without_the_dead(empty))
 
     def knows(read_at: datetime) -> bool:
         return facts.fresh_since(store, Stage(_next_run(store)), read_at) > 0
@@ -287,7 +262,7 @@ def test_the_first_close_of_a_day_finds_what_was_acknowledged_long_ago_and_never
 
 @pytest.mark.parametrize("forgotten", ["by a clock that is days behind", "by the store, which keeps a week of them"])
 def test_what_is_acknowledged_and_not_among_the_recent_is_read_by_the_next_close(empty: Store, forgotten: str) -> None:
-    store = quiet(without_the_dead(empty))
+    store = mostly_over(without_the_dead(empty))
     put(store, "events", run_of("late", 6.25, 7.5))
     if "clock" in forgotten:
         late = store.value("SELECT batch FROM events WHERE allocation_id = 'late' LIMIT 1")
@@ -314,7 +289,7 @@ def test_what_is_acknowledged_and_not_among_the_recent_is_read_by_the_next_close
 
 def test_an_end_that_makes_a_refused_claim_count_is_heard_by_those_who_held_the_device_meanwhile(empty: Store) -> None:
     """Its first end was older than its start. What it held ends before the horizon for everybody else."""
-    store = quiet(without_the_dead(empty))
+    store = mostly_over(without_the_dead(empty))
     backwards = run_of("backwards", 40, 30)
     put(store, "events", [*backwards, *run_of("meanwhile", 41, 50), *run_of("after", 60, 70)])
     close(store, END, AFTER)
@@ -327,7 +302,7 @@ def test_an_end_that_makes_a_refused_claim_count_is_heard_by_those_who_held_the_
 
 
 def test_events_that_somebody_deleted_are_missed_though_nothing_new_was_told(empty: Store) -> None:
-    store = quiet(without_the_dead(empty))
+    store = mostly_over(without_the_dead(empty))
     store.command("ALTER TABLE events DELETE WHERE allocation_id = 'old' SETTINGS mutations_sync = 2")
     assert reads_everything(store)
     report = close(store, END, AFTER)
@@ -337,7 +312,7 @@ def test_events_that_somebody_deleted_are_missed_though_nothing_new_was_told(emp
 
 
 def test_another_price_is_computed_without_reading_events_again(empty: Store) -> None:
-    store = quiet(without_the_dead(empty))
+    store = mostly_over(without_the_dead(empty))
     rate = {
         "sku": "big",
         "match": {"model": "H100"},
@@ -354,7 +329,7 @@ def test_another_price_is_computed_without_reading_events_again(empty: Store) ->
 
 @pytest.mark.parametrize("what", ["mapping", "hours", "allocations", "refused_claims", "close"])
 def test_everything_is_read_again_where_the_books_are_not_as_a_close_left_them(empty: Store, what: str) -> None:
-    store = quiet(without_the_dead(empty))
+    store = mostly_over(without_the_dead(empty))
     if what == "mapping":
         apply_mapping(
             store, parse_mapping({"rules": [{"match": {"tenant": "phys"}, "tenant": "bio"}]}), "me", "", AFTER
@@ -388,9 +363,7 @@ def test_everything_is_read_again_where_the_books_are_not_as_a_close_left_them(e
 def test_facts_that_come_bit_by_bit_are_carried_from_close_to_close(
     empty: Store, seed: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seed = drawn_seed() % 1_000_000 if seed is None else seed
-    dice = random.Random(seed)
-    print(f"seed {seed}")
+    dice = dice_of(seed)
     monkeypatch.setattr(facts, "MARGIN", dice.choice((facts.MARGIN, timedelta(0))))
     store = without_the_dead(empty)
     closings = sorted(dice.uniform(6, DAYS * 24) for _ in range(dice.randrange(5, 10)))
@@ -424,8 +397,8 @@ def test_facts_that_come_bit_by_bit_are_carried_from_close_to_close(
         check_as_whole(store)
     print(f"{quick} of {len(closings)} closes read what was new alone; {killed} were killed before")
     assert quick
-    bit_by_bit = contents(store)
+    bit_by_bit = closed_books(store)
     for table in ("closed_hours", "close_carried", "ledger_entries", "energy_entries"):
         store.command(f"TRUNCATE TABLE {table}")
     close(store, END, AFTER)
-    assert contents(store) == bit_by_bit
+    assert closed_books(store) == bit_by_bit

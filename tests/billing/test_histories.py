@@ -19,7 +19,7 @@ import os
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -71,8 +71,8 @@ from tests.billing.reckoning import (
 )
 from tests.billing.tampering import changed, columns_of, replaced, some_row
 from tests.billing.whole_close import check_as_whole
-from tests.draws import drawn_seed
-from tests.stores import emptied, fresh_store
+from tests.draws import drawn_seed, seeds
+from tests.stores import emptied
 from warehouse.chain import TakenError
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store, identifier
@@ -90,13 +90,7 @@ REPORTED = ("chem", "kyoto", "late", "phys", NOBODY)
 PROJECTS = ("a", "b")
 CLUSTERS = ("east", "west")
 RATES = {"2026-02": "160.5", "2026-03": "170.25", "2026-04": "155", "2026-05": "149.125", "2026-06": "151"}
-SEEDS: list[int | None] = [None]
-"""None: a new one each time."""
-if "GPULEDGER_HISTORY" in os.environ:
-    SEEDS = [int(os.environ["GPULEDGER_HISTORY"])]
-elif "GPULEDGER_HISTORIES" in os.environ:
-    first, last = map(int, os.environ["GPULEDGER_HISTORIES"].split("-"))
-    SEEDS = list(range(first, last + 1))
+SEEDS = seeds("GPULEDGER_HISTORY" if "GPULEDGER_HISTORY" in os.environ else "GPULEDGER_HISTORIES")
 VERIFIED = int(os.environ.get("GPULEDGER_VERIFIED", "1"))
 """Documents of a history that are computed again from the raw facts: a close each."""
 NOTHING = Owed(Decimal(0), Decimal(0))
@@ -1139,13 +1133,6 @@ STEPS: Sequence[tuple[int, Callable[[History], Fact | str]]] = (
     (1, History.name_parties), (1, History.plan), (1, History.close_some), (1, History.close_together),
 )  # fmt: skip
 TABLES = {*VOUCHED, *NOT_VOUCHED}
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with fresh_store(tmp_path_factory.mktemp("histories")) as opened:
-        opened.command("SET max_threads = 1")  # the tables are small, and threads cost more than they gain
-        yield opened
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from billing.close.carried import carried_over
 from billing.close.facts import present_facts
 from billing.close.hours import drop_stage, hours_before, stage_claims_and_prices
 from billing.close.published import prepare_claims, published
@@ -10,6 +13,20 @@ from billing.close.stage import Stage
 from billing.rates import current_rate_card
 from billing.tenants import current_mapping
 from warehouse.store import Store
+
+
+def reads_everything(store: Store) -> bool:
+    """Whether the next close would."""
+    return carried_over(store, Stage(_next_run(store)), current_mapping(store)) is None
+
+
+def closed_books(store: Store) -> list[list[dict[str, Any]]]:
+    """What closes have written, without the number of the one that did."""
+    tables = ("ledger", "energy", "allocations", "refused_claims")
+    return [
+        store.rows(f"SELECT {'* EXCEPT (run)' if table in ('ledger', 'energy') else '*'} FROM {table} ORDER BY ALL")
+        for table in tables
+    ]
 
 
 def check_as_whole(store: Store) -> None:

@@ -18,14 +18,11 @@ from scheduler.model import Job, NodeState, Preempt, Privileged, Queue, Start, T
 from scheduler.placement.engine import place_gang
 from scheduler.placement.headroom import HeadroomRule
 from scheduler.setup import Setup
-from tests.draws import keep_seed
+from tests.draws import keep_seed, seeds
 from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, run, started
 from tests.scheduler.golden import worlds
 
-SEEDS: list[int | None] = [None]
-if "GPULEDGER_LOST" in os.environ:
-    first, last = map(int, os.environ["GPULEDGER_LOST"].split("-"))
-    SEEDS = list(range(first, last + 1))
+SEEDS = seeds("GPULEDGER_LOST")
 LOST = ("failed", "maintenance")
 STATES: tuple[NodeState, ...] = ("available", "available", "failed", "maintenance")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,15 +12,12 @@ from scheduler.cycle.core import Core
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation
 from scheduler.model import Device, Job, Node, Preempt, Queue, Request, Start, Tenant
-from tests.draws import keep_seed
+from tests.draws import keep_seed, seeds
 from tests.scheduler.cycle.scenes import codes, core, decide, job, preempted, run, started
 
 UNITS = {"T4": 1, "A30": 4, "H100": 7}
 WHOLE, ONE_SMALL = Request(1), Request(1, models=frozenset({"T4"}))
-SEEDS: list[int | None] = [None]
-if "GPULEDGER_WORLDS" in os.environ:
-    lowest, highest = map(int, os.environ["GPULEDGER_WORLDS"].split("-"))
-    SEEDS = list(range(lowest, highest + 1))
+SEEDS = seeds("GPULEDGER_WORLDS")
 
 
 def mixed(*models: str) -> list[Node]:
