@@ -364,7 +364,7 @@ def test_a_hundred_over_three_tenants_loses_no_cent(books: Store) -> None:
     assert [lines(one, "shared", "amount")[0][0] for one in drafts] == ["33.34", "33.33", "33.33"]
 
 
-def test_idle_that_nobody_could_bear_stays_the_platforms(books: Store) -> None:
+def test_idle_cost_that_no_tenant_can_bear_stays_with_the_platform(books: Store) -> None:
     apply(books, idle_policy=[{"share": "allocated_cost"}])
     fill(books, [Row(at("2026-10-05 00:00"), device="gpu-9", unallocated=HOUR_MS)], closed=[LAST_HOUR])
     assert draft_all(books, OCTOBER) == []

@@ -301,7 +301,7 @@ def test_an_end_that_makes_a_refused_claim_count_is_heard_by_those_who_held_the_
     assert held(store) == [("backwards", 68.0), ("new", 3.0), ("old", 3.0)]
 
 
-def test_events_that_somebody_deleted_are_missed_though_nothing_new_was_told(empty: Store) -> None:
+def test_deleted_events_are_noticed_although_nothing_new_was_reported(empty: Store) -> None:
     store = mostly_over(without_the_dead(empty))
     store.command("ALTER TABLE events DELETE WHERE allocation_id = 'old' SETTINGS mutations_sync = 2")
     assert reads_everything(store)

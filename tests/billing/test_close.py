@@ -76,7 +76,7 @@ def held(store: Store) -> dict[tuple[str, str], float]:
     return {(row["allocation_id"], row["device_id"]): round(row["hours"], 6) for row in rows}
 
 
-def test_an_end_that_was_lost_is_the_last_of_many_signs_of_life(store: Store) -> None:
+def test_a_lost_end_is_the_last_time_the_workload_was_seen(store: Store) -> None:
     """Its own samples stop a day before the device's do."""
     put(store, "devices", [device("g")])
     put(store, "events", [event(1, "a", "started", device_id="g", node="n1", gpus=1.0)])
@@ -237,7 +237,7 @@ def test_a_close_in_many_portions_is_the_same_close(store: Store, monkeypatch: p
     assert verify(store).balanced
 
 
-def test_of_two_states_told_of_one_instant_the_worse_counts_whichever_came_first(store: Store) -> None:
+def test_of_two_states_reported_for_one_instant_the_worse_counts_in_either_order(store: Store) -> None:
     reported = {"GPU-0": ("available", "unavailable"), "GPU-1": ("unavailable", "available")}
     for batch in (0, 1):
         put(store, "devices", [device(name, state=states[batch]) for name, states in reported.items()], batch + 1)
@@ -415,7 +415,7 @@ def test_first_come_first_served_and_refused_whole() -> None:
     ]
 
 
-def test_an_open_claim_gives_way_at_its_last_sign_of_life() -> None:
+def test_an_open_claim_ends_when_its_workload_was_last_seen() -> None:
     resolution = resolve([claim("open", 0, units=4), claim("next", 50, 60, units=4)], STATES, lambda *_: 30, {})
     assert [(kept.allocation_id, kept.end_ms, bool(kept.estimated)) for kept in resolution.kept] == [
         ("open", 30, True),

@@ -220,7 +220,7 @@ slo-6,研发一部,2026-10,3.00,interference,interference,
 """
 
 
-def test_good_rows_are_added_and_each_bad_one_is_one_line_and_kept(accounts: Store, tmp_path: Path) -> None:
+def test_good_rows_are_added_and_each_bad_one_is_quarantined_with_one_line(accounts: Store, tmp_path: Path) -> None:
     issue(accounts, "2026-09", "100.00")
     path = tmp_path / "credits.csv"
     path.write_text(TABLE)

@@ -140,7 +140,7 @@ def test_a_document_of_before_there_were_kinds_is_usage_alone() -> None:
     assert [row.quantity for row in page.projects[0].rows] == ["4,233.75", "999.00"]
 
 
-def test_a_kind_that_nobody_foresaw_is_shown_under_its_own_name() -> None:
+def test_an_unknown_kind_is_shown_under_its_own_name() -> None:
     page = page_of(invoice_of([other("late_fee", "12.00", "14 days")]))
     assert [(group.title, group.amount) for group in page.adjustments] == [("Late fee", "12.00")]
     assert ("Late fee", "12.00") in [(step.label, step.amount) for step in page.sums]
@@ -168,7 +168,7 @@ def test_a_void_invoice_says_so_and_why() -> None:
     assert page.badge == "void, nothing is due: sent to the wrong cost centre"
 
 
-def test_an_exchange_rate_that_is_missing_is_said_to_be() -> None:
+def test_a_missing_exchange_rate_is_reported() -> None:
     page = page_of(every_kind(payable={"currency": "USD", "rate": None, "amount": None}))
     assert page.hero_more == "payable in USD; the exchange rate is not known yet"
     assert page_of(every_kind()).hero_more == (
@@ -269,7 +269,7 @@ def test_csv_has_a_row_for_each_line_with_its_rule_and_reference() -> None:
     assert (rows[10]["rule"], rows[10]["quantity"], rows[10]["allocated_gpu_hours"]) == ("volume", "", "")
 
 
-def test_rows_of_one_sku_stand_in_the_order_of_their_prices_and_no_tax_is_said_to_be_none() -> None:
+def test_rows_of_one_sku_are_ordered_by_price_and_a_document_without_tax_says_so() -> None:
     rows = [
         usage("a", "h100", ("1", "0", "0"), "2", "2", None)
         | {"price_validity": [{"from": "2026-10-17T00:00:00.000Z", "to": None, "only": ""}]},

@@ -93,7 +93,7 @@ def test_ten_workloads_are_named_at_most(october: Store) -> None:
     assert statement.document["workloads_in_all"] == 15
 
 
-def test_the_platform_has_what_nobody_held_by_pool_and_day(october: Store) -> None:
+def test_the_platform_statement_has_unallocated_time_by_pool_and_day(october: Store) -> None:
     statement = platform_statement(october, OCTOBER)
     (pool,) = statement.document["pools"]
     assert {name: pool[name] for name in pool if name != "pool"} == {
@@ -136,7 +136,7 @@ def test_of_an_issued_month_the_statement_names_the_invoice_and_what_changed_sin
     assert again.document["totals"] == statement.document["totals"]
 
 
-def test_everybody_gets_one_and_a_tenant_that_held_nothing_is_told_so(october: Store) -> None:
+def test_every_tenant_gets_one_also_if_it_held_nothing(october: Store) -> None:
     assert [one.tenant for one in tenant_statements(october, OCTOBER)] == ["physics", "physics-lab"]
     with pytest.raises(InvoiceError, match="tenant 'chemistry': has no allocations in 2026-10"):
         tenant_statements(october, OCTOBER, "chemistry")

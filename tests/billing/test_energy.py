@@ -552,7 +552,7 @@ case(
 )
 
 
-def test_a_component_is_for_those_whose_sku_and_preemptibility_fit(books: Closes) -> None:
+def test_a_component_applies_where_sku_and_preemptibility_match(books: Closes) -> None:
     assert [(line.rule, line.quantity) for line in books.lines_by_sku] == [("spot", Fraction(1))]
 
 
@@ -738,7 +738,7 @@ def test_a_price_that_begins_within_an_hour_cuts_its_segments_whoever_pays_it(st
     assert verify(store).balanced
 
 
-def test_settings_are_kept_with_author_and_version_and_applying_them_again_changes_nothing(store: Store) -> None:
+def test_settings_are_stored_with_author_and_version_and_applying_them_again_changes_nothing(store: Store) -> None:
     assert current_energy_settings(store) is None
     rule = {"grams_per_kwh": "380", "source": "s", "effective_from": "2026-10-01"}
     first = settle(store, intensity=[rule], timezone="Europe/Berlin")

@@ -253,7 +253,7 @@ def test_a_sessions_time_held_before_a_month_is_what_counts_however_it_was_used(
     assert one == other is not None
 
 
-def test_a_short_session_of_an_issued_month_is_told_by_its_name_and_both_ends(dice: Random, books: Store) -> None:
+def test_a_short_session_of_an_issued_month_is_recognized_by_its_name_and_both_ends(dice: Random, books: Store) -> None:
     """However many claims it is of. minimum: 10 s."""
     sessions: list[tuple[str, str, int, int]] = []
     counts = []

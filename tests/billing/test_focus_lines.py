@@ -256,7 +256,7 @@ def test_each_line_is_a_row_or_in_the_usage_that_it_is_about(dice: Random) -> No
                 assert near(row["list_cost"], Fraction(row["billed_cost"]) * (listed / net if net else 1))
 
 
-def test_a_group_without_entries_is_one_row_whose_parts_add_up(dice: Random) -> None:
+def test_a_group_without_entries_is_one_row_with_parts_that_add_up(dice: Random) -> None:
     for _ in range(20):
         invoice = drawn(dice)
         statement = statement_of(invoice)

@@ -407,7 +407,7 @@ def test_drafts_by_any_policies_are_those_of_the_golden_file(books: tuple[str, d
     compare("books", f"policies {number}", json.loads(json.dumps(found, default=str)))
 
 
-def test_what_is_told_of_one_workload_is_that_of_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
+def test_the_report_on_one_workload_equals_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
     found = {}
     with open_store(books[0]) as store:
         for workload in ("both", "small", "moved", "serve-0"):

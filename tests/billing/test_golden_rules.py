@@ -112,7 +112,7 @@ def two_cards(dice: random.Random, number: int) -> Any:
     return [reported, frozen, digest(moved), digest(prices), digest([str(one) for one in books[0].cut_instants()])]
 
 
-def test_what_is_said_of_two_cards_is_that_of_the_golden_file() -> None:
+def test_the_differences_of_two_cards_equal_the_golden_file() -> None:
     compare("rules", "cards", answers(60, two_cards))
 
 

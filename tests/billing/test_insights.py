@@ -116,7 +116,7 @@ def test_a_holder_is_what_it_was_last(books: Store) -> None:
 
 
 @pytest.mark.parametrize(("metered", "dim"), [("0.9", False), ("0.8999", True)])
-def test_an_hour_that_is_metered_just_enough_can_be_told(books: Store, metered: str, dim: bool) -> None:
+def test_an_hour_that_is_metered_just_enough_is_reported(books: Store, metered: str, dim: bool) -> None:
     idle = int(Decimal(metered) * HOUR_MS)
     start = at("2026-10-05 00:00")
     rows = [
@@ -307,7 +307,7 @@ def saved(shared_store: Store) -> Saved:
     )
 
 
-def test_who_still_holds_an_idle_device_is_told_to_give_it_back(saved: Saved) -> None:
+def test_a_holder_of_an_idle_device_is_advised_to_release_it(saved: Saved) -> None:
     one = saved.only("idler")
     assert (one.kind, one.confidence, one.still_held, one.priced_by) == (
         "reclaim", "high", True, "the price of the idle hours",
@@ -329,7 +329,7 @@ def test_who_still_holds_an_idle_device_is_told_to_give_it_back(saved: Saved) ->
     ]  # fmt: skip
 
 
-def test_a_device_that_nobody_measured_is_never_idle(saved: Saved) -> None:
+def test_an_unmetered_device_is_never_idle(saved: Saved) -> None:
     assert saved.of("dark") == ()
     (unknown,) = [one for one in saved.whole.not_judged if one.tenant == "dark"]
     assert unknown.document()["reason"] == unknown.reason
@@ -340,7 +340,7 @@ def test_a_device_that_nobody_measured_is_never_idle(saved: Saved) -> None:
     assert unknown.reason == "metered for 10.0 % of the allocated time, less than 90 %"
 
 
-def test_who_has_ended_is_told_nothing_and_its_waste_is_named(saved: Saved) -> None:
+def test_an_ended_workload_gets_no_advice_but_its_waste_is_reported(saved: Saved) -> None:
     assert saved.of("ended") == ()
     assert saved.why_not("ended") == []
     waste = saved.waste("ended")
@@ -410,7 +410,7 @@ def test_the_smallest_profile_that_fits_is_taken(saved: Saved) -> None:
     assert found == {job.name: [profile] if profile else [] for job, profile in PROFILES}
 
 
-def test_memory_that_nobody_knows_is_not_taken_to_fit(saved: Saved) -> None:
+def test_unknown_memory_is_not_assumed_to_fit(saved: Saved) -> None:
     assert saved.of("unknown") == ()
     assert saved.why_not("unknown") == ["memory use is unknown and might not fit a smaller MIG instance"]
 
@@ -466,7 +466,7 @@ def test_fewer_gpus_that_still_have_the_compute_and_the_memory(saved: Saved) -> 
     }
 
 
-def test_a_gpu_that_nobody_measured_keeps_the_others(saved: Saved) -> None:
+def test_an_unmetered_gpu_prevents_a_proposal(saved: Saved) -> None:
     assert saved.of("blind") == ()
     assert saved.why_not("blind") == ["metered for 75.0 % of the allocated time, less than 90 %"]
 
@@ -487,7 +487,7 @@ def test_what_are_no_replicas_of_each_other_stays(saved: Saved) -> None:
     assert [one for n in range(len(NO_REPLICAS)) for one in saved.of(f"replicas-{n}")] == []
 
 
-def test_replicas_are_told_by_their_names() -> None:
+def test_replicas_are_recognized_by_their_names() -> None:
     assert replica_name("vllm-0") == replica_name("vllm-11") == "vllm"
     assert replica_name("vllm-7d9f8b6c5d-x2x7z") == "vllm"
     assert replica_name("llama") == replica_name("0e7c1c4e-9a52-4c0e-8d55-5d5cbb0b8a11") == ""
@@ -543,7 +543,7 @@ def test_coverage_can_be_asked_for(saved: Saved) -> None:
 
 
 @seldom(4, "what is told of one tenant or")
-def test_what_is_told_of_one_tenant_or_workload_is_what_is_told_of_it_among_all(saved: Saved) -> None:
+def test_the_report_on_one_tenant_or_workload_equals_its_part_of_the_whole_report(saved: Saved) -> None:
     whole = saved.whole
     reported = {one.kind for one in whole.recommendations if one.tenant in ASKED}
     assert reported == {"reclaim", "smaller_profile", "fewer_gpus", "time_slicing"}

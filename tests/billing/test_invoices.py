@@ -90,7 +90,7 @@ def test_lines_are_by_project_and_sku_and_sum_to_the_total(october: Store) -> No
     assert invoice.document["notes"] == ["0.25 GPU-hours were held while no telemetry said whether they were used."]
 
 
-def test_what_is_estimated_of_one_device_is_said_of_the_allocation(books: Store) -> None:
+def test_an_estimate_for_one_device_marks_the_whole_allocation(books: Store) -> None:
     apply_rate_card(books, card(), "me", "", NOW)
     why = "device unknown: a free one of the node was assumed"
     devices = (("gpu-0", ""), ("gpu-1", why), ("gpu-2", ""))
@@ -158,7 +158,7 @@ def test_hours_without_a_price_are_refused_before_anything_is_issued(october: St
     assert draft.amount == Decimal("3.71")
 
 
-def test_time_that_nobody_named_held_is_on_no_invoice(october: Store) -> None:
+def test_time_held_by_an_unknown_tenant_is_on_no_invoice(october: Store) -> None:
     rows = [Row(NOON + timedelta(hours=1), "", "orphan", used=str(HOUR_MS))]
     fill(october, rows, closed=[LAST_HOUR])
     assert [one.tenant for one in draft_all(october, OCTOBER)] == ["", "o'brien", "physics"]
@@ -184,7 +184,7 @@ def test_prices_that_changed_after_the_last_close_are_refused(october: Store) ->
     assert len(issue_all(october, OCTOBER, NOW)) == 2
 
 
-def test_a_tenant_that_held_nothing_is_told_so(october: Store) -> None:
+def test_a_tenant_that_held_nothing_gets_a_document_that_says_so(october: Store) -> None:
     with pytest.raises(InvoiceError, match="tenant 'physics-lab': has no allocations in 2026-10"):
         draft_all(october, OCTOBER, "physics-lab")
 

@@ -101,7 +101,7 @@ def test_names_are_the_values_of_what_is_aggregated_by(books: Store, aggregate: 
     assert list(only(books, aggregate=aggregate)) == names
 
 
-def test_idle_is_what_nobody_held_and_all_of_it_is_the_capacity(books: Store) -> None:
+def test_unallocated_time_is_idle_and_all_time_adds_up_to_capacity(books: Store) -> None:
     fill(books, TWO_PROJECTS)
     found = only(books, aggregate="namespace", includeIdle="true")
     assert {name: one["gpuHours"] for name, one in found.items()} == {
@@ -134,7 +134,7 @@ def test_shared_idle_goes_by_cost_and_nothing_is_lost(books: Store) -> None:
     assert {name: one["gpuCostIdle"] for name, one in alone.items()} == {"fold": 0.2}  # not all of it
 
 
-def test_idle_beside_nobody_stays_idle(books: Store) -> None:
+def test_idle_time_without_any_holder_stays_idle(books: Store) -> None:
     fill(books, [Row(NOON, device="gpu-9", unallocated=HOUR_MS)])
     found = only(books, aggregate="namespace", includeIdle="true", shareIdle="true")
     assert {name: one["gpuCost"] for name, one in found.items()} == {"__idle__": 2.0}

@@ -283,7 +283,7 @@ def in_words(rule: Row, held: Fraction) -> str:
 # --- what nobody held -------------------------------------------------------------------------------------------------
 
 
-def test_what_nobody_held_of_a_pool_is_shared_or_kept_to_the_last_cent(dice: Random) -> None:
+def test_unallocated_time_of_a_pool_is_shared_or_left_to_the_platform_to_the_last_cent(dice: Random) -> None:
     for _ in range(150):
         rows = []
         for pool in ("", "train", "web"):

@@ -198,7 +198,7 @@ def test_usage_of_a_month_is_what_each_holder_held_in_it(books: Store, drawn: Dr
     )
 
 
-def test_pools_are_what_each_tenant_held_of_them_and_what_nobody_did(books: Store, drawn: Drawn) -> None:
+def test_a_pool_is_what_each_tenant_held_and_what_was_unallocated(books: Store, drawn: Drawn) -> None:
     rows = asked(books, "invoicing/pools")
     found = {(row["pool"], bool(row["held"]), row["tenant"], row["device_units"], nano(row["unit_price"])):
              row["micro_ms"] for row in rows}  # fmt: skip
@@ -224,7 +224,7 @@ def test_pools_are_what_each_tenant_held_of_them_and_what_nobody_did(books: Stor
             assert row[f"{name}_unpriced"] == of([one for one in some if one["list"] is None], name, scale)
 
 
-def test_a_statement_has_each_day_and_the_dearest_workloads(books: Store, drawn: Drawn) -> None:
+def test_a_statement_has_each_day_and_the_top_workloads_by_cost(books: Store, drawn: Drawn) -> None:
     for tenant in ("", "chem"):
         some = within(drawn[1], "chem") if tenant else [one for one in drawn[1] if START <= one["start"] < END]
         scale = scale_of(some)

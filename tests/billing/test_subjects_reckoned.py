@@ -45,7 +45,7 @@ def least(values: Iterable[int | None]) -> int | None:
     return min((one for one in values if one is not None), default=None)
 
 
-def test_subjects_are_told_apart_as_far_as_the_card_asks(books: Store, dice: Random, entries: list[Entry]) -> None:
+def test_subjects_are_distinguished_as_far_as_the_card_needs(books: Store, dice: Random, entries: list[Entry]) -> None:
     for by_queue, by_preemptible, bounds in ((True, True, [0, 5]), (False, True, []), (truth(dice), False, [3])):
         kept = {"by_queue": int(by_queue), "by_preemptible": int(by_preemptible), "priority_bounds": bounds}
         expected: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)

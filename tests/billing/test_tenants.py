@@ -65,11 +65,11 @@ def owners(rules: Any, tenant: str = "", project: str = "", **more: str) -> list
 # --- the mapping alone -----------------------------------------------------------------------------------------------
 
 
-def test_without_a_mapping_everything_is_as_told_and_nothing_is_unmapped() -> None:
+def test_without_a_mapping_everything_is_as_reported_and_nothing_is_unmapped() -> None:
     assert owners(None, "chem", "p") == [(None, None, "chem", "p", "", False)]
 
 
-def test_the_most_specific_rule_wins_and_what_it_does_not_name_stays_as_told() -> None:
+def test_the_most_specific_rule_wins_and_what_it_does_not_name_stays_as_reported() -> None:
     rules = mapping(
         {"match": {"namespace": "chem-*"}, "tenant": "chem"},
         {"match": {"namespace": "chem-wet"}, "tenant": "chem", "project": "wet", "cost_center": "4711"},

@@ -135,7 +135,7 @@ def test_prices_of_one_card_are_checked_though_another_is_gone(books: Store) -> 
     assert any("its price for" in what for what in found), found
 
 
-def test_closes_of_before_they_said_what_they_left_are_no_failure(books: Store) -> None:
+def test_closes_from_before_their_results_were_recorded_are_no_failure(books: Store) -> None:
     unsaid = "NULL AS hours_closed, NULL AS allocations, NULL AS refused_claims"
     with replaced(books, "close_runs", f"* EXCEPT (row_hash) REPLACE ({unsaid})"):
         assert [*closed_hours(books), *published(books)] == []

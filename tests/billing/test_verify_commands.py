@@ -24,7 +24,7 @@ from warehouse.store import Store, open_store
 pytestmark = pytest.mark.usefixtures("engine_stays")
 
 
-def test_a_device_that_is_told_of_after_the_close_waits_and_is_no_failure(store: Store) -> None:
+def test_a_device_reported_after_the_close_waits_and_is_no_failure(store: Store) -> None:
     put(store, "devices", devices("2026-10-05 10:00", "g0"))
     close(store, at("2026-10-05 12:00"), at("2026-11-10 00:00"))
     put(store, "devices", devices("2026-10-05 11:30", "g1"))
@@ -46,7 +46,7 @@ def test_what_waits_for_a_close_hides_nothing_that_is_wrong(store: Store, monkey
     assert "2026-10-05 11:00Z, device g0" in [one.where for one in report.failures]
 
 
-def test_a_close_that_is_due_is_said_and_is_a_yes(tmp_path: Path) -> None:
+def test_a_due_close_is_reported_and_is_no_failure(tmp_path: Path) -> None:
     url = f"chdb://{tmp_path}/store"
     with fresh_store(tmp_path / "store") as store:
         put(store, "devices", devices("2026-10-05 10:00", "g0"))

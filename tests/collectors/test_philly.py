@@ -116,7 +116,7 @@ LISTS = st.lists(st.builds(Job, st.integers(0, 50), st.integers(1, 40), st.integ
 
 
 @given(LISTS, st.lists(st.integers(1, 8), min_size=1, max_size=6).filter(lambda m: sum(m) >= 12))
-def test_no_gpu_is_held_twice_and_nobody_overtakes(jobs: list[Job], machines: list[int]) -> None:
+def test_no_gpu_is_held_twice_and_no_job_overtakes_another(jobs: list[Job], machines: list[int]) -> None:
     placed = list(place(jobs, machines))
     assert sorted(p.job for p in placed) == list(range(len(jobs)))
     assert [p.start_ms for p in placed] == sorted(p.start_ms for p in placed)

@@ -34,13 +34,13 @@ def marks(history: Iterator[tuple[str, Any]]) -> str:
 
 
 @pytest.mark.parametrize("first", drawn(range(0, WORLDS, GROUP), 0.4))
-def test_in_drawn_worlds_the_same_is_decided_and_said_as_before(first: int) -> None:
+def test_in_drawn_worlds_decisions_and_reasons_are_those_of_the_golden_file(first: int) -> None:
     for number in range(first, first + GROUP):
         compare("worlds", f"world {number}", lines(worlds.history(number)), FOLDER)
 
 
 @pytest.mark.parametrize("policy", drawn(list(PLACEMENTS), 0.4))
-def test_gangs_are_placed_as_before_and_the_same_is_said_of_those_that_wait(policy: str) -> None:
+def test_gangs_are_placed_and_explained_as_in_the_golden_file(policy: str) -> None:
     for number in range(30):
         compare("places", f"{policy} {number}", marks(places.history(policy, number)), FOLDER)
 

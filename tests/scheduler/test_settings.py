@@ -222,7 +222,7 @@ def test_a_reservation_of_a_node_that_is_not_there_is_refused() -> None:
         found.build_reservations(())
 
 
-def test_settings_read_anew_hold_for_a_state_that_goes_on(tmp_path: Path) -> None:
+def test_reloaded_settings_hold_for_a_state_that_goes_on(tmp_path: Path) -> None:
     before = read(tmp_path, "pools: [{name: p, nodes: 1, devices: 8}]\ntenants: [{name: a, limit: 2}]")
     state = Core(Cluster(before.nodes()), before.build_tenants(), before.build_queues(), before.policies.build())
     for number in range(4):

@@ -127,7 +127,7 @@ def test_a_slow_answer_leaves_ticks_out_and_says_so(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_a_clock_that_is_set_back_by_an_hour_is_said_and_collection_goes_on(tmp_path: Path) -> None:
+def test_a_clock_set_back_by_an_hour_is_reported_and_collection_goes_on(tmp_path: Path) -> None:
     clock = Clock()
     source = Scripted()
     cycle, _, spool = made(tmp_path, source, clock)
@@ -145,9 +145,7 @@ def test_a_clock_that_is_set_back_by_an_hour_is_said_and_collection_goes_on(tmp_
     spool.close()
 
 
-def test_a_source_that_fails_is_a_finding_told_once_and_the_loop_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_source_is_one_finding_and_the_loop_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     trouble = CollectorError("exporter", "does not answer", "Is it running?")
     source = Scripted(trouble, trouble, ZeroDivisionError("a bug"), None)
@@ -174,7 +172,7 @@ def test_rows_that_cannot_even_be_looked_at_do_not_end_the_loop(tmp_path: Path) 
     spool.close()
 
 
-def test_trouble_that_stays_is_told_again_after_ten_minutes(tmp_path: Path) -> None:
+def test_lasting_trouble_is_reported_again_after_ten_minutes(tmp_path: Path) -> None:
     clock = Clock()
     source = Scripted(*[CollectorError("x", "away")] * 70)
     cycle, _, spool = made(tmp_path, source, clock)
@@ -185,7 +183,7 @@ def test_trouble_that_stays_is_told_again_after_ten_minutes(tmp_path: Path) -> N
     spool.close()
 
 
-def test_a_source_is_told_that_its_rows_are_kept_only_when_the_disk_has_them(tmp_path: Path) -> None:
+def test_a_sources_rows_are_acknowledged_only_once_they_are_on_disk(tmp_path: Path) -> None:
     row = {"ts": datetime(2026, 10, 1, tzinfo=UTC), "finding": "x", "severity": "info"}
     source = Scripted(Collected({"findings": [row]}))
     cycle, _, spool = made(tmp_path, source, Clock())

@@ -72,7 +72,7 @@ def test_nvml_goes_before_an_exporter(
     one.close()
 
 
-def test_what_was_learned_outlives_the_process_once_it_is_kept(
+def test_what_was_learned_outlives_the_process_once_it_is_stored(
     tmp_path: Path, exporter: Exporter, caplog: pytest.LogCaptureFixture
 ) -> None:
     reported = settings(tmp_path, exporter.url, nvml=False)

@@ -37,7 +37,7 @@ def test_where_there_is_no_kubelet_none_is_missed(tmp_path: Path) -> None:
     assert "podresources" not in states(nvml(tmp_path))
 
 
-def test_a_socket_that_is_not_there_does_not_answer_or_does_is_told_apart(tmp_path: Path) -> None:
+def test_an_absent_a_silent_and_an_answering_socket_are_distinguished(tmp_path: Path) -> None:
     path = tmp_path / "kubelet" / "kubelet.sock"
     path.parent.mkdir()
     assert states(nvml(tmp_path))["podresources"] == "unsupported"
@@ -54,7 +54,7 @@ def test_the_kernel_log_is_looked_at(tmp_path: Path) -> None:
     assert states(nvml(tmp_path, kernel_log=tmp_path / "none"))["kernel_log"] == "unsupported"
 
 
-def test_a_token_that_everybody_can_read_is_told(tmp_path: Path) -> None:
+def test_a_token_that_everybody_can_read_is_reported(tmp_path: Path) -> None:
     token = tmp_path / "token"
     off = NvmlSettings(enabled=False)
     assert states(off, token) == {"token_file": "unsupported"}

@@ -95,7 +95,7 @@ def test_it_says_who_it_is_with_its_token_and_does_what_it_hears(tmp_path: Path,
     (200, b"<html>"), (200, b"[]"), (200, b"{}"), (302, b"{}"), (200, json.dumps(answer(lease_seconds=0)).encode()),
     (200, json.dumps(answer(run=[{"job": "a"}])).encode()), (200, b"[" * 100_000), (200, b"\xff\x00"),
 ])  # fmt: skip
-def test_an_answer_that_is_none_starts_and_stops_nothing_and_is_told(
+def test_an_invalid_answer_starts_and_stops_nothing_and_is_reported(
     tmp_path: Path, scheduler: Scheduler, status: int, text: bytes
 ) -> None:
     with running_jobs(settings(tmp_path, scheduler.server_port)) as worker:
@@ -146,7 +146,7 @@ def test_commands_come_over_tls_or_from_this_machine(tmp_path: Path) -> None:
             pass
 
 
-def test_two_agents_cannot_share_a_folder_and_root_must_be_said(
+def test_two_agents_cannot_share_a_folder_and_root_must_be_explicit(
     tmp_path: Path, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = settings(tmp_path, scheduler.server_port)
@@ -265,7 +265,7 @@ def test_settings_say_what_is_missing(tmp_path: Path) -> None:
         pass
 
 
-def test_where_a_world_meets_is_said_also_when_its_rank_0_is_over(tmp_path: Path) -> None:
+def test_a_worlds_rendezvous_is_reported_also_when_its_rank_0_is_over(tmp_path: Path) -> None:
     """A scheduler that is new asks the other node to join it: without the port its rank would never begin, nor end."""
     instructions: dict[str, Any] = {}
     reports: list[Report] = []

@@ -116,7 +116,7 @@ def test_an_allocation_without_processes_is_idle_and_names_its_device() -> None:
     assert reported(rows[""]) == ("idle", 0.0)
 
 
-def test_power_and_energy_of_a_board_are_told_once_and_not_for_each_instance() -> None:
+def test_power_and_energy_of_a_board_are_reported_once_and_not_for_each_instance() -> None:
     board = {
         "power_watts": ok(52.7),
         "energy_joules": ok(527.0),
@@ -220,14 +220,14 @@ def test_use_without_an_allocation_is_a_breach_and_does_not_take_the_device() ->
     assert metrics(found)["unattributed_activity", ""] == ("ok", pytest.approx(0.2))
 
 
-def test_services_and_displays_are_told_without_alarm() -> None:
+def test_services_and_displays_are_reported_without_a_warning() -> None:
     reading = device(0.1, process(5, 0.0, kind="graphics"), process(6, 0.0), process(7, 0.0))
     whose = owners({5: "Xorg", 6: "nvidia-cuda-mps", 7: "nv-hostengine"}, p5="-host", p6="-host", p7="monitoring")
     found = attribute(reading, whose, allocated("train"), CYCLE)
     assert [row["severity"] for row in found.rows["findings"]] == ["info"] * 3
 
 
-def test_where_allocations_are_not_known_nobody_is_in_breach_and_whoever_is_found_has_a_row() -> None:
+def test_where_allocations_are_unknown_no_process_is_in_breach_and_each_has_a_row() -> None:
     reading = device(0.5, process(40, 0.5), process(41, 0.0))
     found = attribute(reading, owners(p40="train", p41="-host"), Allocations(), CYCLE)
     assert "findings" not in found.rows
@@ -255,7 +255,7 @@ def test_an_instance_of_the_neighbours_is_not_his_who_holds_another() -> None:
     assert [row["finding"] for row in found.rows["findings"]] == ["process_without_allocation"]
 
 
-def test_shares_are_told_where_they_are_known() -> None:
+def test_shares_are_reported_where_they_are_known() -> None:
     held = (Allocation("a", HERE, 2, 4, "nvidia.com/gpu"), Allocation("b", HERE, 1, None, "nvidia.com/gpu"))
     found = attribute(device(0.0), owners(), Allocations(held, frozenset({"pod"})), CYCLE)
     assert metrics(found)["allocated_share", "a"] == ("ok", 0.5)

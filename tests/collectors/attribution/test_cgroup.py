@@ -77,7 +77,7 @@ def test_what_is_no_workloads_says_why(text: str, kind: str, reason: str) -> Non
     assert (found.kind, found.reason, found.workload_id) == (kind, reason, "")
 
 
-def test_nobody_can_name_himself_somebody_else() -> None:
+def test_no_process_can_pass_for_another() -> None:
     inside = f"/kubepods/pod{UID}/{CONTAINER}/kubepods/pod{OTHER_UID}/{INNER}"
     assert owner_of(f"0::{inside}\n") == POD
     session = "/user.slice/user-1000.slice/user@1000.service"
@@ -91,7 +91,7 @@ def test_a_static_pods_uid_has_no_dashes() -> None:
     assert owner_of(f"0::/kubepods/burstable/pod{uid}/{CONTAINER}\n") == Owner("pod", uid, CONTAINER)
 
 
-def test_all_recorded_forms_are_told_apart() -> None:
+def test_all_recorded_forms_are_recognized() -> None:
     if not FORMS.exists():
         pytest.skip("the forms of /proc/PID/cgroup are not beside this checkout (../shared/telemetry/cgroup)")
     seen = 0

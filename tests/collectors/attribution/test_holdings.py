@@ -53,7 +53,7 @@ def test_the_same_replica_in_two_containers_of_a_pod_counts_once() -> None:
     assert [one.share for one in known.allocations] == [Fraction(1, 2)]
 
 
-def test_a_share_is_unknown_where_nobody_says_how_many_are_offered() -> None:
+def test_a_share_is_unknown_without_the_number_of_shares_on_offer() -> None:
     known = held(gpu(TRAIN, f"{GPU}::0"))
     assert known.allocations[0].share is None
 

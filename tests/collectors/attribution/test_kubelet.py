@@ -32,7 +32,7 @@ def test_pods_have_uid_phase_and_labels() -> None:
     assert uids_by_name(pods) == {("ml", "train-0"): ["u1"]}
 
 
-def test_the_token_is_read_anew_for_each_request(tmp_path: Path) -> None:
+def test_the_token_is_read_again_for_each_request(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
     with serving(PodsServer([pod_json("u1", "a")])) as server:

@@ -126,7 +126,7 @@ def test_a_nodes_cycle_tells_every_device_and_every_holder_once(node: Node) -> N
     assert breach["message"] == "pid 42 (xmrig) of pod ml/nb-3 is on it without an allocation"
 
 
-def test_a_finding_that_stays_is_told_again_only_after_a_while(node: Node) -> None:
+def test_a_lasting_finding_is_repeated_only_after_a_while(node: Node) -> None:
     assert len(node.collect().rows["findings"]) == 1
     assert node.collect(NOW + timedelta(seconds=10)).rows["findings"] == []
     assert len(node.collect(NOW + timedelta(minutes=10)).rows["findings"]) == 1
@@ -134,7 +134,7 @@ def test_a_finding_that_stays_is_told_again_only_after_a_while(node: Node) -> No
     assert len(node.collect(NOW + timedelta(minutes=11, seconds=10)).rows["findings"]) == 1
 
 
-def test_a_kubelet_that_is_away_is_a_finding_and_nobody_is_in_breach(node: Node) -> None:
+def test_an_unreachable_kubelet_is_a_finding_and_no_process_is_in_breach(node: Node) -> None:
     node.pod_resources.stop()
     node.pod_resources.socket.unlink(missing_ok=True)
     collected = node.collect()
@@ -146,7 +146,7 @@ def test_a_kubelet_that_is_away_is_a_finding_and_nobody_is_in_breach(node: Node)
     assert shares(node.collect(NOW + timedelta(seconds=10))) == {UID: 0.5, NEIGHBOUR: 0.25}
 
 
-def test_pods_that_nobody_can_name_are_a_finding_too(node: Node) -> None:
+def test_unknown_pods_are_a_finding_too(node: Node) -> None:
     node.pods.status = 403
     (finding,) = node.collect().rows["findings"]
     assert "nodes/pods" in finding["message"]
@@ -161,7 +161,7 @@ def test_a_name_that_passes_to_a_new_pod_takes_nothing_with_it(node: Node) -> No
     assert UID in {row["workload_id"] for row in collected.rows["findings"]}
 
 
-def test_without_the_hosts_processes_holders_are_unknown_and_it_is_said(node: Node) -> None:
+def test_without_the_hosts_processes_holders_are_unknown_and_that_is_a_finding(node: Node) -> None:
     (node.proc / "2" / "comm").write_text("pause\n")
     collected = node.collect()
     assert by_place(collected)[GPU, "", UID] == ("no_permission", None)

@@ -184,7 +184,7 @@ def test_a_socket_replaced_while_the_old_server_lives_is_noticed(
         successor.stop()
 
 
-def test_a_socket_that_nobody_serves_is_an_error_and_no_empty_list(
+def test_a_socket_without_a_server_is_an_error_and_no_empty_list(
     server: PodResourcesServer, socket: Path, client: PodResources
 ) -> None:
     server.start()

@@ -47,7 +47,7 @@ def gpu(
     return "".join(f"{line.split()[0]}{labels} {line.split()[1]}\n" for line in fields.split(";"))
 
 
-def test_a_device_is_told_once_with_all_that_is_known_of_it() -> None:
+def test_a_device_is_reported_once_with_all_that_is_known_of_it() -> None:
     site = Site(ExporterInventory("c", pool="train"))
     (row,) = site.rows(gpu("GPU-a", fields="DCGM_FI_DEV_GPU_UTIL 5;DCGM_FI_DEV_FB_TOTAL 81559"))
     assert row == {
@@ -65,7 +65,7 @@ def test_a_device_is_told_once_with_all_that_is_known_of_it() -> None:
     assert [site.page(gpu("GPU-a")) for _ in range(50)] == [[]] * 50
 
 
-def test_a_device_that_comes_back_is_told_again_for_its_node_may_have_been_removed() -> None:
+def test_a_device_that_comes_back_is_reported_again_as_its_node_may_have_been_removed() -> None:
     """As the Kubernetes watch does when the node is deleted; the device is in no list of devices from then on."""
     site = Site()
     site.page(gpu("GPU-a"))
@@ -91,7 +91,7 @@ def test_numbers_of_long_ago_show_no_device() -> None:
     assert site.inventory.take(site.tracker.advance(found), site.profile) == []
 
 
-def test_what_changes_is_told_when_it_has_stayed_so_from_when_it_began() -> None:
+def test_a_lasting_change_is_reported_from_when_it_began() -> None:
     site = Site()
     site.page(gpu("GPU-a"))
     assert [site.page(gpu("GPU-a", "n2")) for _ in range(CONFIRMED - 1)] == [[]] * (CONFIRMED - 1)
@@ -100,7 +100,7 @@ def test_what_changes_is_told_when_it_has_stayed_so_from_when_it_began() -> None
     assert [site.page(gpu("GPU-a", f"n{1 + n % 2}")) for n in range(40)] == [[]] * 40  # by two names at once
 
 
-def test_a_size_is_told_when_it_is_known_and_not_for_a_little_more() -> None:
+def test_a_size_is_reported_once_known_and_not_again_for_a_small_change() -> None:
     site = Site()
     total = "DCGM_FI_DEV_GPU_UTIL 5;DCGM_FI_DEV_FB_TOTAL {}"
     assert "memory_bytes" not in site.rows(gpu("GPU-a"))[0]

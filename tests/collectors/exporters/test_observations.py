@@ -253,7 +253,7 @@ def test_recorded_amd_boards_are_not_the_exporters(recorded: Callable[[str], str
     assert {one.node for one in result.devices} == {"tw038", "tw009"}
 
 
-def test_amds_energy_is_in_microjoules_and_clocks_are_told_apart(recorded: Callable[[str], str]) -> None:
+def test_amds_energy_is_in_microjoules_and_clocks_are_distinguished(recorded: Callable[[str], str]) -> None:
     result = seen(recorded("amd-device-metrics-exporter/aiperf_dme_two_gpu.prom"))
     first = device(result, "SN-0").readings
     assert usable(first["energy_joules_total"]) == 1.4e11

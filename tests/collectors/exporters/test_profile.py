@@ -62,11 +62,11 @@ def test_a_profile_of_the_users_own_needs_no_code(tmp_path: Path) -> None:
         ("range: [0, 255]", "range: [0, 255], false_zero: {partition: wrong}", ".false_zero.partition: found 'wrong'"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line_with_its_key(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_a_mistake_is_reported_in_one_line_with_its_key(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert said in refused(tmp_path, MINE.replace(old, new, 1))
 
 
-def test_what_is_no_profile_at_all_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_no_profile_is_reported_as_such(tmp_path: Path) -> None:
     assert "not a profile" in refused(tmp_path, "- 1\n")
     assert "not YAML" in refused(tmp_path, "a: [\n")
     assert "is gpu_utilization twice" in refused(tmp_path, MINE + MINE.splitlines()[-1] + "\n")

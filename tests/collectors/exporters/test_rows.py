@@ -69,7 +69,7 @@ def test_a_uid_that_the_exporter_tells_is_taken_and_an_empty_one_is_none() -> No
     assert nameless.dropped == {"pod without a UID": 1}
 
 
-def test_of_a_shared_device_nobody_has_the_whole() -> None:
+def test_no_holder_of_a_shared_device_has_the_whole_device() -> None:
     """Acceptance 4: never N times the device."""
     body = "".join(f'DCGM_FI_DEV_GPU_UTIL{{{GPU},vgpu="{n}",pod="train-{n}",namespace="ml"}} 71\n' for n in range(3))
     collected = made(body)

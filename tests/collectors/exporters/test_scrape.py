@@ -113,7 +113,7 @@ def test_an_answer_without_devices_is_no_quiet_one(exporter: Exporter, body: byt
     assert "without a device" in scrape.collected.rows["findings"][0]["message"]
 
 
-def test_nobody_at_the_address_is_a_finding(tmp_path: Path) -> None:
+def test_an_address_without_a_server_is_a_finding(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
     scrape = ExporterCollector(url).collect(START)
@@ -153,7 +153,7 @@ def test_headers_that_come_letter_by_letter_are_no_answer() -> None:
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_after_a_clock_was_set_values_go_on_and_counters_start_anew(exporter: Exporter, hours: int) -> None:
+def test_after_a_clock_was_set_values_go_on_and_counters_start_over(exporter: Exporter, hours: int) -> None:
     """As found: a clock that was an hour ahead was set right, and for an hour all was `seen before`."""
     collector = ExporterCollector(exporter.url)
     gains = []
@@ -205,7 +205,7 @@ def test_labels_that_a_pods_user_may_write_make_no_device_another(exporter: Expo
         assert found.readings["gpu_utilization"].value == 0.57
 
 
-def test_of_a_pods_own_labels_none_says_whose_a_device_is(exporter: Exporter) -> None:
+def test_a_pods_own_labels_do_not_name_the_holder_of_a_device(exporter: Exporter) -> None:
     exporter.body = FORGED.encode()
     collector = ExporterCollector(exporter.url, profile="dcgm")
     (one,) = collector.collect(START).observed
@@ -276,7 +276,7 @@ def test_a_device_that_is_no_longer_named_is_stale_once_and_found(exporter: Expo
     assert len(collector.collect(after(30)).observed) == 1
 
 
-def test_what_the_exporter_has_not_asked_anew_counts_once(exporter: Exporter) -> None:
+def test_a_value_that_the_exporter_has_not_refreshed_counts_once(exporter: Exporter) -> None:
     def body(at: datetime) -> bytes:
         return f'npu_chip_info_utilization{{id="0",model_name="910B"}} 40 {at.timestamp() * 1000:.0f}\n'.encode()
 

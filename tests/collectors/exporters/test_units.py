@@ -160,7 +160,7 @@ def test_a_device_that_is_busy_for_long_is_not_doubted_for_long() -> None:
     assert [percent.page((UTIL, "1")).value for _ in range(50)] == [None] * 50
 
 
-def test_what_memory_decided_is_said_when_it_turns_out_wrong() -> None:
+def test_a_wrong_decision_by_memory_is_reported() -> None:
     source = Source()
     for text in ("2", "0", "1", "1"):
         assert (
@@ -459,7 +459,7 @@ def jumped(
     return [row["message"] for row in tracker.findings if row["finding"] == "metric_jumped"]
 
 
-def test_a_fleets_median_that_jumps_at_an_upgrade_is_told_once() -> None:
+def test_a_jump_of_the_fleets_median_at_an_upgrade_is_reported_once() -> None:
     """Power in kilowatts, from one version on: no profile knows of it."""
     (message,) = jumped("350", "0.35", 4)
     assert "power_watts of 4 devices became 0.001 times what it was" in message

@@ -52,7 +52,7 @@ def again(processes: Processes) -> Processes:
     return found
 
 
-def test_its_exit_status_its_times_and_its_last_words_are_told(processes: Processes) -> None:
+def test_its_exit_status_times_and_last_output_are_reported(processes: Processes) -> None:
     before = time.time()
     start(processes, "echo said; echo more >&2; exit 3")
     run = over(processes)
@@ -98,7 +98,7 @@ def test_all_that_a_rank_starts_is_its_jobs_also_for_the_next_agent(processes: P
     assert module.keepers(processes.folder) == {}
 
 
-def test_what_ended_while_nobody_looked_is_found(processes: Processes) -> None:
+def test_ranks_that_ended_unobserved_are_found(processes: Processes) -> None:
     folder = start(processes, "exit 4")
     until((folder / "exit").exists)
     found = over(again(processes))
@@ -106,7 +106,7 @@ def test_what_ended_while_nobody_looked_is_found(processes: Processes) -> None:
     assert found.end.code == 4
 
 
-def test_what_was_told_to_stop_before_it_began_never_begins(processes: Processes) -> None:
+def test_a_rank_stopped_before_it_began_never_begins(processes: Processes) -> None:
     folder = processes.folder / "a.1.7.0"
     processes._prepare(
         A, (SHELL, "-c", f"touch {processes.folder}/ran"), {}, "", (), {"world": 7, "rank": 0, "master_port": 1}
@@ -145,7 +145,7 @@ def test_a_keeper_that_does_not_begin_is_an_end_that_says_why(
     assert run.began_at is None
 
 
-def test_what_a_power_cut_left_in_pieces_is_not_run_again_and_stops_nobody(processes: Processes) -> None:
+def test_a_torn_state_after_a_power_cut_is_not_run_again_and_stops_nothing_else(processes: Processes) -> None:
     folder = start(processes, "sleep 0.1")
     over(processes)
     (folder / "run.json").write_text("")
@@ -221,7 +221,7 @@ def test_a_daemon_without_session_parent_or_environment_does_not_outlive_its_kee
 
 
 @pytest.mark.parametrize("left", ["0", ""])
-def test_without_a_lease_it_stops_by_itself_though_nobody_is_there(tmp_path: Path, left: str) -> None:
+def test_without_a_lease_it_stops_by_itself_without_an_agent(tmp_path: Path, left: str) -> None:
     lease = tmp_path / "lease"
     lease.write_text(str(time.clock_gettime(time.CLOCK_BOOTTIME) + 300))
     processes = Processes(tmp_path / "jobs", grace_seconds=5, lease=lease)
@@ -272,7 +272,7 @@ def test_what_it_says_at_its_end_stays_within_bounds(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in folder.glob("output*")) <= 1 << 16
 
 
-def test_only_its_user_can_read_what_it_said_and_was_told(processes: Processes) -> None:
+def test_only_its_user_can_read_its_output_and_files(processes: Processes) -> None:
     folder = start(processes, "echo secret; sleep 300")
     until(lambda: (folder / "output").exists() and (folder / "output").stat().st_size)
     for path in (processes.folder, folder, *(path for path in folder.rglob("*") if path.is_file())):
@@ -309,7 +309,7 @@ def test_why_it_cannot_be_started_fits_into_a_report(processes: Processes, comma
     assert said.error.startswith("cannot be started")
 
 
-def test_a_disk_that_is_full_ends_nothing_and_is_told_of_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_ends_nothing_and_is_reported_once_there_is_room(tmp_path: Path) -> None:
     processes = Processes(tmp_path / "jobs", 1, log_bytes=1 << 16)
     folder = processes.folder / "a.1.7.0"
     folder.mkdir()
@@ -349,7 +349,7 @@ def test_a_folder_that_cannot_be_read_takes_no_other_rank_with_it(processes: Pro
     assert over(processes)
 
 
-def test_one_whose_first_thread_has_ended_runs_and_is_stopped(processes: Processes, tmp_path: Path) -> None:
+def test_a_process_without_its_first_thread_runs_and_is_stopped(processes: Processes, tmp_path: Path) -> None:
     """As after pthread_exit in main: its leader is a zombie, and what it started has no other parent."""
     program = (
         "import ctypes, subprocess, sys, threading, time\n"

@@ -100,7 +100,7 @@ def test_a_claimed_partition_is_a_part_of_its_device() -> None:
     )  # fmt: skip
 
 
-def test_a_pod_waits_for_its_claim_and_for_the_slice_and_is_then_told_whole() -> None:
+def test_a_pod_is_reported_in_full_once_its_claim_and_slice_are_known() -> None:
     claims = Claims()
     runs = life(claiming("one"))[-1]
     waiting = observe(None, runs, Around(claims=claims.of), HERE, NOW)
@@ -117,7 +117,7 @@ def test_a_pod_waits_for_its_claim_and_for_the_slice_and_is_then_told_whole() ->
     assert then.known is not None and not then.known.waiting
 
 
-def test_a_pods_end_is_told_after_its_claim_is_gone() -> None:
+def test_a_pods_end_is_reported_after_its_claim_is_gone() -> None:
     claims = Claims()
     claims.put_slice(slice_([GPU]))
     claims.put_claim(claim("one", ["gpu-0"]))
@@ -128,7 +128,7 @@ def test_a_pods_end_is_told_after_its_claim_is_gone() -> None:
     assert [(row["event"], row["allocation_id"]) for row in done.rows] == [("finished", "u")]
 
 
-def test_a_device_whose_driver_publishes_no_uuid_is_told_as_one_of_the_node() -> None:
+def test_a_device_without_a_published_uuid_is_reported_as_one_of_the_node() -> None:
     claims = Claims()
     nameless = {"name": "gpu-32-160", "attributes": attribute(type="amdgpu", productName="MI300X")}
     claims.put_slice(slice_([nameless], "gpu.amd.com"))
@@ -250,7 +250,7 @@ def claims_row(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["allocation_id"], row["event"], (row["ts"] - second(0)).total_seconds(), row.get("units")
 
 
-def test_a_claim_that_several_pods_hold_is_split_among_them_and_its_time_told_once() -> None:
+def test_a_claim_of_several_pods_is_split_among_them_and_its_time_reported_once() -> None:
     cluster = Cluster(HERE)
     cluster.apply("slices", Listed([slice_([GPU])], "1", True, True), second(0))
     cluster.apply("claims", Listed([claim("one", ["gpu-0"])], "1", True, True), second(0))

@@ -313,7 +313,7 @@ def test_nodes_that_never_come_back_are_forgotten(monkeypatch: pytest.MonkeyPatc
     assert [len(rows) for rows in back] == [0, 0, 0, 1, 1]
 
 
-def test_a_claim_that_is_seen_after_its_pod_lets_the_pod_be_told() -> None:
+def test_a_claim_seen_after_its_pod_lets_the_pod_be_reported() -> None:
     cluster = Cluster(HERE)
     runs = running(admitted(bound(claiming("one"), 5), 6), 10)
     assert step(cluster, "pods", change(runs), 11).rows == {}
@@ -360,7 +360,7 @@ def test_pods_that_ended_unseen_are_a_finding_with_the_gap() -> None:
     assert len(cluster) == 0
 
 
-def test_a_list_that_is_begun_again_counts_anew() -> None:
+def test_a_restarted_list_counts_from_the_start() -> None:
     cluster = Cluster(HERE)
     runs = running(admitted(bound(pod("u"), 5), 6), 10)
     step(cluster, "pods", Listed([runs], "", first=True, last=False), 11)

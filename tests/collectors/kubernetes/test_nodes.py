@@ -122,7 +122,7 @@ def test_taints_mean_what_they_mean(taint: str, state: str) -> None:
         '{"id":"GPU-y","devmem":16384,"type":"NVIDIA-Tesla V100","health":false}]',
     ],
 )
-def test_devices_that_a_sharing_scheduler_registers_are_told_in_hundredths(register: str) -> None:
+def test_devices_registered_by_a_sharing_scheduler_are_reported_in_hundredths(register: str) -> None:
     shared = node(annotations={"hami.io/node-nvidia-register": register}, at=-500)
     found = look(shared, inventory=[])
     assert short(found) == [("GPU-x", "available", -500), ("GPU-y", "unavailable", 1000)]

@@ -63,7 +63,7 @@ def life(uid: str = "u", **more: Any) -> list[Pod]:
     return versions
 
 
-def test_a_pod_is_told_as_it_was_created_waited_started_and_finished() -> None:
+def test_a_pods_creation_wait_start_and_end_are_reported() -> None:
     labels = {"team": "physics", "kueue.x-k8s.io/queue-name": "batch"}
     versions = life(labels=labels, gpus=2)
     rows = reported(*versions, ended(versions[-1], 400))
@@ -138,7 +138,7 @@ def test_a_pending_pod_that_is_deleted_was_cancelled() -> None:
         ("KarpenterDisruption", "preempted"),
     ],
 )
-def test_who_took_the_devices_away_is_told(reason: str, event: str) -> None:
+def test_what_took_the_devices_away_is_reported(reason: str, event: str) -> None:
     marked = with_condition(
         life()[-1],
         "DisruptionTarget",
@@ -365,11 +365,11 @@ def test_what_ended_unseen_is_estimated_from_what_was_known() -> None:
     assert unseen(*life(), ended(life()[-1], 400)) == []
 
 
-def test_pods_without_accelerators_are_not_told() -> None:
+def test_pods_without_accelerators_are_not_reported() -> None:
     assert reported(pod("u", gpus=0)) == []
 
 
-def test_a_state_in_which_what_was_reported_was_called_told_is_read() -> None:
+def test_a_stored_state_with_the_old_key_told_is_read() -> None:
     known = Known(node="n1", allocations=("u1",), reported=("submitted", "started"))
     plain = known.plain()
     plain["told"] = plain.pop("reported")

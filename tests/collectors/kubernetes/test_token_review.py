@@ -80,7 +80,7 @@ def test_what_the_api_server_does_not_vouch_for_is_nobodys(api: Scripted, status
 
 
 @pytest.mark.parametrize(("code", "text"), [(500, None), (403, None), (429, None), (201, b"no json"), (201, b"[]")])
-def test_an_api_server_that_cannot_be_asked_vouches_for_nobody(api: Scripted, code: int, text: bytes | None) -> None:
+def test_an_unreachable_api_server_authenticates_nobody(api: Scripted, code: int, text: bytes | None) -> None:
     api.code, api.text = code, text
     with pytest.raises(ReviewError) as raised:
         reviewer(api).review(JWT)
@@ -147,7 +147,7 @@ def test_an_answer_counts_for_a_while_and_a_no_for_a_shorter_one() -> None:
     asyncio.run(checks())
 
 
-def test_no_number_of_wrong_tokens_pushes_out_a_good_one_and_only_so_many_are_kept(
+def test_no_number_of_wrong_tokens_evicts_a_good_one_and_the_cache_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reviews, "GOOD_REMEMBERED", 3)
@@ -311,7 +311,7 @@ def _free(*ports: int) -> bool:
 @seldom(4, "a real api server says whose a")
 @pytest.mark.slow
 @pytest.mark.skipif(bool(no_api_server()), reason=no_api_server())
-def test_a_real_api_server_says_whose_a_bound_token_is(store: Store, tmp_path: Path) -> None:
+def test_a_real_api_server_names_the_pod_of_a_bound_token(store: Store, tmp_path: Path) -> None:
     with real_api_server(tmp_path / "k8s") as config:
         admin = from_kubeconfig(config)
         api = httpx.Client(base_url=admin.server, verify=admin.verify, headers={"Authorization": "Bearer admintoken"})

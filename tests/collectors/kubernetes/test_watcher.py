@@ -377,7 +377,7 @@ def test_a_right_that_is_taken_away_is_a_finding_and_its_return_needs_no_list(ap
     assert server.lists() == 1
 
 
-def test_the_position_on_an_empty_cluster_is_kept_at_once(api: tuple[ApiServer, str], tmp_path: Path) -> None:
+def test_the_position_on_an_empty_cluster_is_stored_at_once(api: tuple[ApiServer, str], tmp_path: Path) -> None:
     server, url = api
     server.bookmark_every = 60
     server.served |= {NODES, PODS}
@@ -455,7 +455,9 @@ class Stage:
 
 @seldom(4, "random lives are told to the second")
 @pytest.mark.parametrize("number", range(3))
-def test_random_lives_are_told_to_the_second_however_the_server_and_the_watch_fail(tmp_path: Path, number: int) -> None:
+def test_random_pod_histories_are_reported_to_the_second_however_server_and_watch_fail(
+    tmp_path: Path, number: int
+) -> None:
     """The server refuses, is too busy, forgets, breaks off in the middle of a line and repeats itself; the watch is
     stopped and started. What no stamp tells is estimated then, and never later than it was."""
     seed = f"{keep_seed()} {number}"

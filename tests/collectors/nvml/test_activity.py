@@ -105,7 +105,7 @@ def test_of_a_buffer_a_process_that_an_instant_does_not_name_was_idle_then() -> 
     assert process_activity(samples, SPAN, Counter()) == {7: 0.6, 8: 0.05}
 
 
-def test_samples_that_are_old_impossible_or_nobody_s_are_counted_and_not_used() -> None:
+def test_samples_that_are_old_impossible_or_of_no_process_are_counted_and_not_used() -> None:
     dropped: Counter[str] = Counter()
     samples = [sample(7, 99, 90), sample(8, 105, 4_000), sample(0, 105, 50), sample(9, 105, 10)]
     assert process_activity(samples, SPAN, dropped) == {9: 0.1}
@@ -139,7 +139,7 @@ def test_memory_held_at_zero_activity_is_idle_and_not_unknown(driver: FakeDriver
     assert found.state == "ok"
 
 
-def test_nobody_on_the_device_is_confirmed(driver: FakeDriver) -> None:
+def test_a_device_without_processes_is_confirmed_as_such(driver: FakeDriver) -> None:
     driver.advance(10)
     found = processes(driver)
     assert (found.readings, found.state) == ((), "idle")

@@ -134,7 +134,7 @@ def test_mig_parts_are_unsupported_where_nvml_is_silent_and_never_zero(
     assert (second.processes, second.processes_state) == ((), "idle")
 
 
-def test_the_power_of_a_board_under_mig_is_told_once(driver: FakeDriver, collector: NvmlCollector) -> None:
+def test_the_power_of_a_board_under_mig_is_reported_once(driver: FakeDriver, collector: NvmlCollector) -> None:
     """An exporter that repeats it for each instance makes 52.7 W into 210.8 W."""
     a30 = FakeGpu(0, "NVIDIA A30", 7, 24)
     a30.slices, a30.watts = 4, 52.7
@@ -276,7 +276,7 @@ def test_mig_reconfigured_in_the_middle_of_a_run(driver: FakeDriver, collector: 
 
 @pytest.mark.parametrize(("code", "finding"), [(GPU_IS_LOST, "gpu_lost"), (RESET_REQUIRED, "reset_required")])
 @pytest.mark.parametrize("remembers", [False, True], ids=["handle lost", "handle kept"])
-def test_a_lost_gpu_is_said_once_out_of_service_and_blank(
+def test_a_lost_gpu_is_reported_once_as_out_of_service_and_has_blank_readings(
     driver: FakeDriver, collector: NvmlCollector, code: int, finding: str, remembers: bool
 ) -> None:
     """A library may still answer from memory who the GPU is, and then nothing about it."""
@@ -368,7 +368,7 @@ def test_a_device_that_went_missing_was_removed(driver: FakeDriver, collector: N
     ("code", "state", "restart"),
     [(DRIVER_NOT_LOADED, ["unavailable"], False), (MISMATCH, [], True), (UNINITIALIZED, [], False)],
 )
-def test_a_library_that_goes_away_is_said_once_and_comes_back(
+def test_a_library_that_goes_away_is_reported_once_and_comes_back(
     driver: FakeDriver, collector: NvmlCollector, code: int, state: list[str], restart: bool
 ) -> None:
     driver.gpus = [hopper()]
@@ -421,7 +421,7 @@ def test_what_may_not_be_read_is_a_finding_and_not_zero(driver: FakeDriver, coll
     assert states(whole(found[-1]), "sm_active") == {"no_permission"}
 
 
-def test_a_missing_metric_is_said_once(driver: FakeDriver, collector: NvmlCollector) -> None:
+def test_a_missing_metric_is_reported_once(driver: FakeDriver, collector: NvmlCollector) -> None:
     driver.gpus = [ampere()]
     driver.gpus[0].errors = {
         "nvmlDeviceGetEnforcedPowerLimit": NOT_SUPPORTED,
@@ -485,7 +485,7 @@ def test_a_driver_reloaded_between_two_cycles_gives_no_negative_and_no_jump(
 
 
 @pytest.mark.parametrize("step", [-7200, 7200])
-def test_a_clock_that_jumps_starts_anew(driver: FakeDriver, collector: NvmlCollector, step: float) -> None:
+def test_a_clock_that_jumps_starts_over(driver: FakeDriver, collector: NvmlCollector, step: float) -> None:
     gpu = hopper()
     gpu.processes = [FakeProcess(1, sm=40.0, born=driver.now - 10_000)]
     driver.gpus = [gpu]

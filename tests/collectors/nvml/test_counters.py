@@ -88,7 +88,7 @@ def test_a_device_that_counts_no_energy_is_unsupported() -> None:
     assert {one.state for one in found.values()} == {"unsupported"}
 
 
-def test_a_counter_that_failed_once_starts_anew() -> None:
+def test_a_counter_that_failed_once_starts_over() -> None:
     """What happened in the meantime may be two intervals' worth."""
     state = Counters()
     answers = [Answer(0, 0), Answer(999), Answer(0, 2_000_000), Answer(0, 3_000_000)]

@@ -78,7 +78,7 @@ def test_nothing_is_expected_of_what_is_not_known() -> None:
     assert expected.expected("rubin", "whole") == frozenset()
 
 
-def test_unsupported_is_said_at_once_and_once() -> None:
+def test_an_unsupported_metric_is_reported_at_once_and_once() -> None:
     absences = Absences()
     found = [absences.look("a", ["power_watts"], {"power_watts": "unsupported"}) for _ in range(10)]
     assert [len(one) for one in found] == [1] + [0] * 9
@@ -91,7 +91,7 @@ def test_blank_is_given_a_few_cycles() -> None:
     assert found == [0, 0, 1, 0, 0, 0]
 
 
-def test_what_was_there_in_between_is_said_again() -> None:
+def test_a_metric_that_was_back_in_between_is_reported_again() -> None:
     absences = Absences()
     states: list[State] = ["unsupported", "ok", "unsupported", "idle", "unsupported"]
     assert [len(absences.look("a", ["x"], {"x": state})) for state in states] == [1, 0, 1, 0, 1]

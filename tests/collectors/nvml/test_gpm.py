@@ -79,7 +79,7 @@ def test_samples_too_close_together_tell_nothing(driver: FakeDriver) -> None:
     assert meter.measure(gpu.pointer, ("a",), None, driver.now)["sm_active"].state == "blank"
 
 
-def test_an_instance_made_again_under_its_old_id_starts_anew(driver: FakeDriver) -> None:
+def test_an_instance_made_again_under_its_old_id_starts_over(driver: FakeDriver) -> None:
     """Between a sample of the old instance and one of the new lies garbage."""
     meter, gpu = Gpm(Nvml()), driver.gpus[1]
     meter.measure(gpu.pointer, ("a", gpu.migs[0].uuid), 7, driver.now)
@@ -119,7 +119,7 @@ def test_samples_do_not_pile_up_and_are_all_freed(driver: FakeDriver) -> None:
     assert driver.calls["nvmlGpmSampleAlloc"] == driver.calls["nvmlGpmSampleFree"]
 
 
-def test_a_denied_sample_is_no_permission_and_what_follows_starts_anew(driver: FakeDriver) -> None:
+def test_a_denied_sample_is_no_permission_and_what_follows_starts_over(driver: FakeDriver) -> None:
     meter, gpu = Gpm(Nvml()), driver.gpus[0]
     meter.measure(gpu.pointer, ("a",), None, driver.now)
     gpu.errors["nvmlGpmSampleGet"] = NO_PERMISSION

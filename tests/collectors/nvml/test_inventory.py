@@ -193,7 +193,7 @@ def test_a_device_never_seen_alive_has_no_identity(driver: FakeDriver) -> None:
     assert [change.device.index for change in changes] == [0]
 
 
-def test_devices_that_are_numbered_anew_are_the_same_devices(driver: FakeDriver) -> None:
+def test_renumbered_devices_are_the_same_devices(driver: FakeDriver) -> None:
     driver.gpus = [hopper(0), hopper(1)]
     now, _ = step(Inventory())
     driver.gpus.reverse()

@@ -95,7 +95,7 @@ def test_without_a_library_the_error_says_what_to_install(monkeypatch: pytest.Mo
         Nvml().start()
 
 
-def test_process_utilization_without_anybody_is_told_by_two_codes(driver: FakeDriver, nvml: Nvml) -> None:
+def test_process_utilization_without_processes_is_recognized_by_two_codes(driver: FakeDriver, nvml: Nvml) -> None:
     handle = driver.gpus[0].pointer
     assert nvml.process_utilization(handle, 0).code == NOT_FOUND
     driver.gpus[0].process_mode = "success without samples"

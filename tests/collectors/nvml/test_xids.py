@@ -170,7 +170,7 @@ def test_a_device_that_does_not_tell_is_left_out(driver: FakeDriver, watch: XidW
     assert watch.running
 
 
-def test_where_nobody_may_wait_there_is_no_thread(driver: FakeDriver, watch: XidWatch) -> None:
+def test_without_permission_to_wait_for_events_there_is_no_thread(driver: FakeDriver, watch: XidWatch) -> None:
     for gpu in driver.gpus:
         gpu.errors["nvmlDeviceRegisterEvents"] = NO_PERMISSION
     watch.start([(gpu.uuid, gpu.pointer) for gpu in driver.gpus])

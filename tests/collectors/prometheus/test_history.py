@@ -101,7 +101,7 @@ def test_every_sample_once_from_the_first_on_in_pieces_that_it_answers(fake: Exp
     assert not history.has_holders
 
 
-def test_what_is_too_much_at_its_smallest_is_said(fake: Exporter) -> None:
+def test_an_answer_too_large_at_its_smallest_piece_is_an_error(fake: Exporter) -> None:
     api = fake.route = Answering(fake)
     history = History(Asked(fake.url), None, NOW)
     api.most = LEAST_PIECE_SECONDS / 2
@@ -139,7 +139,7 @@ def test_a_history_begins_where_it_is_asked_to(fake: Exporter) -> None:
         History(Asked(fake.url, since=NOW), None, NOW)
 
 
-def test_a_position_that_cannot_be_read_is_said_and_nothing_is_read_twice(fake: Exporter, tmp_path: Path) -> None:
+def test_an_unreadable_position_is_reported_and_nothing_is_read_twice(fake: Exporter, tmp_path: Path) -> None:
     fake.route = Answering(fake)
     history = History(Asked(fake.url), tmp_path / "kept", NOW)
     first = history.next(NOW)

@@ -130,7 +130,7 @@ def devices(store: Store) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in store.rows(sql)]
 
 
-def test_devices_are_told_once_and_those_that_another_source_tells_of_are_left_to_it(pushed: Pushed) -> None:
+def test_devices_are_reported_once_and_those_of_another_source_are_left_to_it(pushed: Pushed) -> None:
     known = {"cluster": "c1", "node": "n1", "model": "H100", "state": "available"}
     before = NOW - timedelta(hours=1)
     put(pushed.store, "devices", [{**known, "ts": before, "device_id": "GPU-agent", "units": 7}])
@@ -147,7 +147,7 @@ def test_devices_are_told_once_and_those_that_another_source_tells_of_are_left_t
     assert ("GPU-0", "n1", "H100", "nvidia", "available") in devices(pushed.store)
 
 
-def test_a_device_follows_who_measures_it_once_the_agent_that_told_it_is_gone(
+def test_a_device_follows_its_measuring_source_once_the_agent_that_reported_it_is_gone(
     pushed: Pushed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As found: it kept the node of an agent that was gone, for ever."""
@@ -196,7 +196,7 @@ def test_a_sender_that_may_send_samples_alone_is_denied_nothing(pushed: Pushed) 
 # --- silence
 
 
-def test_who_falls_silent_is_told_once_by_the_servers_clock(pushed: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_sender_is_reported_once_by_the_servers_clock(pushed: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:
     def look() -> list[dict[str, Any]]:
         pushed.assembler.run(pushed.store, threading.Event())
         return findings(pushed.store, "source_unreachable")

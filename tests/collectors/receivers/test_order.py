@@ -148,7 +148,7 @@ def test_what_comes_in_any_order_makes_the_books_of_what_came_at_once(pushed: Pu
     assert len(found["whole"]) in {len(held) for held in HELD}
 
 
-def test_how_often_a_target_is_asked_is_not_told_by_what_was_missed(pushed: Pushed) -> None:
+def test_missed_scrapes_do_not_change_a_targets_interval(pushed: Pushed) -> None:
     """As found: by two gaps of 5 s and 7.4 s it was 6.2 s, and the sample after a silence told of 1.2 s too much."""
     times = [60.0, 65.0, 72.4, 120.0]
     push(pushed, list(points([(at, {"0": 1.0, "1": 1.0}, True) for at in times], "c1")))

@@ -278,7 +278,7 @@ def test_a_series_that_cannot_be_read_is_refused_alone(pushed: Pushed) -> None:
     assert pushed.store.value("SELECT count() FROM pushed_points") == len(bad)
 
 
-def test_what_no_profile_reads_is_taken_and_not_kept(pushed: Pushed) -> None:
+def test_what_no_profile_reads_is_accepted_and_not_stored(pushed: Pushed) -> None:
     others: list[Given] = [({"__name__": f"node_load{n}", "job": "node"}, [(at(0), 1.0)]) for n in range(5)]
     answer = pushed.write(snappy(write_v2([*others, util([(0, 50)])])), V2)
     assert (answer.status_code, answer.headers["X-Prometheus-Remote-Write-Samples-Written"]) == (204, "6")

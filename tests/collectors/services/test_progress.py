@@ -104,7 +104,7 @@ def test_the_client_brings_nothing_but_the_standard_library() -> None:
     assert done.stdout.strip() == "['collectors']"
 
 
-def test_nobody_there_costs_a_number_and_nothing_else(socket_path: Path) -> None:
+def test_an_unreachable_service_costs_one_number_and_nothing_else(socket_path: Path) -> None:
     clock = Clock()
     progress = client(socket_path, clock)
     for _ in range(5):
@@ -161,7 +161,7 @@ def test_a_run_that_says_nothing_has_no_row_and_the_next_rate_spans_the_silence(
     assert rates(progress) == {STEPS: 0.5}
 
 
-def test_runs_of_one_workload_add_up_and_a_restart_begins_anew() -> None:
+def test_runs_of_one_workload_add_up_and_a_restart_starts_over() -> None:
     progress = TrainingProgress()
     for run in ("a", "b"):
         progress.hear(message(0, 1, run), NOW)
@@ -197,7 +197,7 @@ def test_late_ownerless_and_too_many_messages_are_counted() -> None:
     assert progress.dropped["progress of too many runs"] == 1
 
 
-def test_whose_process_it_is_counts_more_than_what_it_says(socket_path: Path) -> None:
+def test_the_owner_of_a_process_counts_more_than_what_it_reports(socket_path: Path) -> None:
     seen: list[int] = []
 
     def workload_of(pid: int) -> str:
@@ -230,7 +230,7 @@ def test_anything_on_the_socket_is_counted_and_the_agent_goes_on(receiver: Progr
     assert sum(dropped) == 7
 
 
-def test_a_socket_left_by_a_killed_agent_is_taken_over_and_a_bad_path_is_said(
+def test_a_socket_left_by_a_killed_agent_is_taken_over_and_a_bad_path_is_reported(
     socket_path: Path, tmp_path: Path
 ) -> None:
     import socket as sockets

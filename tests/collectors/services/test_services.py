@@ -303,7 +303,7 @@ def test_a_page_without_anything_of_its_profile_is_a_finding(page: str, found: b
         chat.close()
 
 
-def test_metrics_that_nobody_recognises_are_a_finding() -> None:
+def test_metrics_that_no_profile_recognises_are_a_finding() -> None:
     with server({"/m": "http_requests_total 4\n"}) as url:
         unknown = ServiceCollector([Service("web", (Target(f"{url}/m"),))])
         (finding,) = unknown.collect(NOW).rows["findings"]

@@ -84,7 +84,7 @@ def events(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str]]:
     return [(row["event"], row.get("device_id", "")) for row in rows.get("events", [])]
 
 
-def test_what_was_kept_is_not_handed_on_again_and_what_was_not_is(tmp_path: Path) -> None:
+def test_rows_that_were_stored_are_not_handed_on_again_and_others_are(tmp_path: Path) -> None:
     reported = Reported([record("RUNNING", "10:00:00")], [JOB])
     collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     first = events(collector.collect(NOW).rows)
@@ -97,7 +97,7 @@ def test_what_was_kept_is_not_handed_on_again_and_what_was_not_is(tmp_path: Path
     assert events(collector.collect(NOW + timedelta(minutes=2)).rows) == [("finished", "")]
 
 
-def test_a_restart_goes_on_from_the_kept_place_with_the_same_keys(tmp_path: Path) -> None:
+def test_a_restart_goes_on_from_the_stored_position_with_the_same_keys(tmp_path: Path) -> None:
     reported = Reported([record("RUNNING", "10:00:00")], [JOB])
     collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     first = collector.collect(NOW).rows["events"]
@@ -218,7 +218,7 @@ def test_a_run_that_the_controller_saw_first_ends_once(tmp_path: Path, restarts:
 @pytest.mark.parametrize("who", ["accounting", "controller"])
 @pytest.mark.parametrize("acknowledged", [True, False])
 @pytest.mark.parametrize("restarted", [True, False])
-def test_a_run_whose_end_slurm_changes_keeps_the_earlier_one_and_is_a_finding(
+def test_an_end_that_slurm_changes_keeps_its_first_value_and_is_a_finding(
     tmp_path: Path, acknowledged: bool, restarted: bool, who: str
 ) -> None:
     """As recorded on Slurm 22.05: component 7+1 of a heterogeneous job was cancelled in the second of its start; two
@@ -476,7 +476,7 @@ def test_a_run_is_not_ended_again_once_its_record_is_older_than_what_accounting_
     assert [(row["event"], row["ts"].hour) for row in rows] == [("started", 11), ("finished", 11)]
 
 
-def test_a_run_that_accounting_lost_while_nobody_watched_for_hours_is_a_finding(tmp_path: Path) -> None:
+def test_a_run_that_accounting_lost_while_unwatched_for_hours_is_a_finding(tmp_path: Path) -> None:
     reported = Reported([record("RUNNING", "10:00:00")], [JOB])
     now = datetime(2026, 10, 5, 10, 20, tzinfo=UTC)
     collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
@@ -512,7 +512,7 @@ def test_a_node_was_back_when_a_job_began_of_which_accounting_tells_later(tmp_pa
     assert "devices" not in collector.collect(NOW + timedelta(seconds=13)).rows
 
 
-def test_a_job_that_was_over_before_what_accounting_is_asked_for_is_not_told_again(tmp_path: Path) -> None:
+def test_a_job_that_ended_before_the_queried_time_is_not_reported_again(tmp_path: Path) -> None:
     long_ago = JOB | {"job_state": "COMPLETED", "end_time": TEN, "start_time": TEN - 60, "submit_time": TEN - 90}
     collector = SlurmCollector(
         Reported([], [long_ago | {"gres_detail": []}]),
@@ -559,7 +559,7 @@ def test_a_reason_for_waiting_comes_with_the_submission_and_again_when_it_change
     assert [event for event, _, _ in reasons(NOW + timedelta(minutes=4))] == ["started", "resized"]
 
 
-def test_a_node_that_was_mended_while_nobody_looked_is_told_after_a_restart(tmp_path: Path) -> None:
+def test_a_node_repaired_while_unwatched_is_reported_after_a_restart(tmp_path: Path) -> None:
     reported = Reported(node="DOWN")
     collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
     (down,) = collector.collect(NOW).rows["devices"]
@@ -593,7 +593,7 @@ def test_of_many_bad_records_the_first_are_named_and_the_others_counted(tmp_path
     assert findings[-1]["message"] == "accounting: 5 more records"
 
 
-def test_a_profile_that_nobody_tells_is_a_finding_that_names_the_job(tmp_path: Path) -> None:
+def test_an_unreported_profile_is_a_finding_that_names_the_job(tmp_path: Path) -> None:
     reported = Reported([record("COMPLETED", "10:00:00", "2026-10-05T11:00:00")])
     reported.gres = "gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:2"
     rows = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows
@@ -808,7 +808,7 @@ def jwt(claims: object) -> str:
         *((token, "", None) for token in (jwt({"sub": "ann"}), jwt({"sun": 1}), jwt([]), "opaque", "a.%.c", "a.bé.c")),
     ],
 )
-def test_slurmrestd_is_told_whose_token_it_is(tmp_path: Path, token: str, given: str, named: str | None) -> None:
+def test_slurmrestd_gets_the_user_of_the_token(tmp_path: Path, token: str, given: str, named: str | None) -> None:
     """As found on Slurm 22.05: "missing header user name: X-SLURM-USER-NAME", and every request was a 401."""
     asked: list[str | None] = []
 
@@ -873,7 +873,7 @@ def test_a_slurmrestd_of_another_time_says_what_it_offers(versions: tuple[int, .
         Rest(url).nodes()
 
 
-def test_what_slurmrestd_refuses_is_said_whole() -> None:
+def test_a_refusal_of_slurmrestd_is_reported_in_full() -> None:
     error = {"description": "Unable to parse time format", "error": "Query empty " + "x" * 200, "source": "start_time"}
     answers = {
         "/openapi/v3": offered(37, 38),
@@ -886,7 +886,7 @@ def test_what_slurmrestd_refuses_is_said_whole() -> None:
             Rest(url, version="v0.0.41").accounted(NOW, NOW)
 
 
-def test_an_upgraded_slurmrestd_is_asked_anew(tmp_path: Path) -> None:
+def test_an_upgraded_slurmrestd_is_asked_again_for_its_version(tmp_path: Path) -> None:
     answers = {"/openapi/v3": offered(38), "/slurm/v0.0.38/jobs": NO_JOBS}
     with slurmrestd(answers, []) as url:
         source = Rest(url)

@@ -45,7 +45,7 @@ def columns(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row.get(name) for name in names) for row in rows]
 
 
-def test_indices_name_devices_and_an_unknown_node_is_told_as_a_node() -> None:
+def test_indices_name_devices_and_on_an_unknown_node_the_node_is_reported() -> None:
     rows = placed()
     assert columns(rows, "allocation_id", "node", "device_id", "gpus") == [
         ("4711", "g1", "GPU-g1-0", None),

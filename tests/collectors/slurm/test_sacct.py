@@ -139,7 +139,7 @@ def test_a_running_or_suspended_job_has_no_end_and_keeps_its_gpus() -> None:
         assert reported(rows(line(State=state, End="Unknown"))) == [("09:00", "submitted"), ("10:00", "started")]
 
 
-def test_time_suspended_is_said_and_still_held() -> None:
+def test_suspended_time_is_reported_and_still_held() -> None:
     found = rows(line(Suspended="00:20:00", Elapsed="00:40:00"))
     assert reported(found, "message")[1:] == [
         ("10:00", "started", None),
@@ -273,7 +273,7 @@ def test_columns_come_in_any_order_and_a_separator_may_end_the_line() -> None:
     assert lifecycle_rows(sacct.read(turned, SITE).records, SITE, NOW).rows["events"] == rows(line())
 
 
-def test_the_hour_shown_twice_is_told_apart_by_the_elapsed_time() -> None:
+def test_the_repeated_hour_is_distinguished_by_the_elapsed_time() -> None:
     berlin = Site(zone=ZoneInfo("Europe/Berlin"))
     twice = {"Submit": "2026-10-25T01:00:00", "Start": "2026-10-25T01:30:00", "End": "2026-10-25T02:30:00"}
     for elapsed, ends, guess in (("01:00:00", "00:30", None), ("02:00:00", "01:30", None)):

@@ -130,7 +130,7 @@ def test_a_job_over_its_limit_is_expected_to_end_soon() -> None:
     assert decide(state, 500, job("head", gpus=4, at=1)).expected["head"] == 560
 
 
-def test_the_error_of_expected_starts_is_kept() -> None:
+def test_the_error_of_expected_starts_is_recorded() -> None:
     state = core(nodes(1, 4))
     for number in range(3):
         now = 1000.0 * number
@@ -155,7 +155,7 @@ sizes = st.lists(
 
 @settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(sizes, st.sampled_from([1, 2, None]), st.booleans())
-def test_nobody_who_was_promised_a_start_is_started_later(
+def test_no_job_starts_later_than_its_promised_start(
     specs: list[tuple[int, int, int, int, float]], promises: int | None, explain: bool
 ) -> None:
     """Jobs may end before their limits, never after. Then the first in the queue is never delayed, whoever comes later.
@@ -303,7 +303,7 @@ def test_expected_starts_are_those_of_the_jobs_whose_turn_is_next_at_every_insta
 
 
 @pytest.mark.parametrize("ends", [None, 100])
-def test_what_quotas_keep_from_a_job_is_promised_to_it_by_nobody(ends: float | None) -> None:
+def test_capacity_that_quotas_deny_a_job_is_not_promised_to_it(ends: float | None) -> None:
     """Who cannot be preempted gets only what nobody else is guaranteed: as long as that is held, or for ever, it keeps
     no place from others."""
     tenants = [Tenant("a", guaranteed=8), Tenant("b"), Tenant("c")]
@@ -326,7 +326,7 @@ def test_a_job_that_can_never_start_keeps_no_place_that_became_free() -> None:
     assert started(decide(state, 50)) == ["borrows"]
 
 
-def test_what_a_tenant_does_not_lend_is_promised_to_nobody_else() -> None:
+def test_capacity_that_a_tenant_does_not_lend_is_promised_to_no_other() -> None:
     state = core(nodes(2), [Tenant("a", guaranteed=16, lending_limit=0), Tenant("b")])
     decide(state, 0, job("a1", gpus=8, replicas=2, limit=50))
     assert not decide(state, 1, job("b1", "b", gpus=8, at=1)).expected

@@ -63,7 +63,7 @@ def test_an_interval_goes_on_holding_where_the_cluster_changes() -> None:
     assert abs(known.met / known.intervals - CONFIDENCE) < 0.03
 
 
-def test_nothing_is_said_by_too_few() -> None:
+def test_too_few_outcomes_give_no_interval() -> None:
     known = Expectations()
     for number in range(FEWEST - 1):
         go(known, f"j{number}", 100, 0.5)
@@ -106,7 +106,7 @@ def test_what_was_long_ago_is_forgotten_and_who_did_not_start_says_nothing() -> 
     assert known.announced("gone") is None
 
 
-def test_the_first_time_told_counts_and_a_wait_of_no_length_says_nothing() -> None:
+def test_the_first_announced_start_counts_and_a_wait_of_no_length_is_ignored() -> None:
     known = Expectations()
     one = job("one")
     known.announce(one, 1100, 1000)

@@ -119,7 +119,7 @@ def test_runtime_quotas_share_out_what_there_is_and_what_a_parent_uses_itself_co
             assert sum(given) == min(has - min(has, asked[name]), sum(most)), f"seed {seed}, {name or 'root'}: {quota}"
 
 
-def test_elastic_jobs_grow_into_what_nobody_waits_for() -> None:
+def test_elastic_jobs_grow_into_capacity_that_no_job_waits_for() -> None:
     state = core(nodes(1, 8), [Tenant("a"), Tenant("b")])
     decide(state, 0, job("one", "a", most=8), job("two", "b", most=3, at=1))
     plan = decide(state, 1)

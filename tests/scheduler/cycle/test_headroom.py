@@ -52,7 +52,7 @@ def test_ordinary_jobs_leave_the_reserve_and_the_reason_counts_it() -> None:
     assert started(decide(state, 1, job("now", "vip", gpus=8, at=20))) == ["now"], "what is kept, is kept for it"
 
 
-def test_who_may_is_said_by_tenant_queue_or_priority_and_nobody_can_ask_for_it() -> None:
+def test_privilege_depends_on_tenant_queue_or_priority_and_cannot_be_requested() -> None:
     rule = Reserve("p", HeadroomRule(8), priority=5, queues=frozenset({"on-demand"}), tenants=frozenset({"vip"}))
     queues = [Queue("q"), Queue("on-demand"), Queue("now", parent="on-demand"), Queue("urgent", priority=4)]
     for one, may in [
@@ -80,7 +80,7 @@ def test_each_model_of_a_pool_keeps_its_part() -> None:
     assert Counter(name[:4] for name in started(decide(state, 0, *jobs))) == {"A100": 18, "H100": 18}
 
 
-def test_a_promise_to_an_ordinary_job_leaves_what_is_kept_and_is_kept() -> None:
+def test_a_promise_to_an_ordinary_job_leaves_the_reserve_and_holds() -> None:
     """Two units are over at the promised time, and one who would still run then may take no more of them."""
     state = pool(1, 8, Reserve("p", HeadroomRule(2), tenants=frozenset({"vip"})))
     decide(state, 0, job("runs", gpus=3, limit=100))
@@ -97,7 +97,7 @@ def test_a_promise_to_an_ordinary_job_leaves_what_is_kept_and_is_kept() -> None:
     assert started(decide(state, 100)) == ["head"]
 
 
-def test_a_promise_to_who_may_take_what_is_kept_takes_nothing_from_the_others() -> None:
+def test_a_promise_to_a_privileged_job_takes_nothing_from_the_others() -> None:
     """Five of ten are kept: both are promised the instant at which all comes free, and both start then."""
     rule = Reserve("p", HeadroomRule(5), tenants=frozenset({"vip"}))
     state = core(nodes(1, 10, pool="p"), policies=Policies(backfill=None, reserves=(rule,)))
@@ -128,7 +128,7 @@ def test_lent_quota_is_reclaimed_where_only_the_reserve_is_free() -> None:
     assert preempted(plan) == [("borrows", 1, "ReclaimLentQuota")] and started(plan) == ["owner"]
 
 
-def test_settings_read_anew_change_what_is_kept_and_for_whom() -> None:
+def test_reloaded_settings_change_the_reserve_and_for_whom_it_is() -> None:
     state = pool(1, 8)
     decide(state, 0, job("a", gpus=6), job("v", "vip", gpus=1, at=1))
     rules = Policies(reserves=(Reserve("p", HeadroomRule(4), tenants=frozenset({"vip"})),))
@@ -155,7 +155,7 @@ def test_a_part_follows_the_nodes_that_are_usable_and_never_fits_counts_it() -> 
     assert len(started(decide(state, 1, *(job(f"j{n}", gpus=1, at=n) for n in range(8))))) == 4
 
 
-def test_the_oldest_job_starts_wherever_what_is_kept_leaves_it_room() -> None:
+def test_the_oldest_job_starts_wherever_the_reserve_leaves_it_room() -> None:
     """Against replicas counted pool by pool and model by model, in each rack where one must hold all, on a cluster that
     keeps nothing."""
     first = random.Random(f"{keep_seed()} of headroom").randrange(10**9)

@@ -35,7 +35,7 @@ def test_a_tenant_borrows_what_is_free_beside_a_drained_node_that_is_held() -> N
     assert started(decide(state, 2, job("borrows", "b", gpus=8, at=2))) == ["borrows"]
 
 
-def test_what_is_held_on_a_failed_node_is_left_to_nobody_once_it_is_free() -> None:
+def test_capacity_freed_on_a_failed_node_goes_to_no_job() -> None:
     state = core(nodes(3), [Tenant("a", guaranteed=16), Tenant("b")])
     decide(state, 0, job("held", gpus=8))
     (node,) = {grant.node for grant in state.running["held"].grants}
@@ -47,7 +47,7 @@ def test_what_is_held_on_a_failed_node_is_left_to_nobody_once_it_is_free() -> No
     assert state.accounts.tenants[""].available("b") == 24
 
 
-def test_a_guarantee_is_not_reclaimed_on_a_node_where_nobody_can_start() -> None:
+def test_a_guarantee_is_not_reclaimed_on_an_unusable_node() -> None:
     state = core(nodes(2), [Tenant("a", guaranteed=8), Tenant("b")])
     decide(state, 0, job("borrows", "b", gpus=8))
     (node,) = {grant.node for grant in state.running["borrows"].grants}
@@ -238,14 +238,14 @@ def test_a_place_after_a_maintenance_window_is_promised_by_what_quotas_leave_the
     assert started(plan) == ["a1"] and dict(plan.expected) == {"firm": 16 if preemptible else 20}
 
 
-def test_what_a_coming_maintenance_window_leaves_to_nobody_is_promised_to_nobody() -> None:
+def test_capacity_that_a_coming_maintenance_window_takes_is_not_promised() -> None:
     window = replace(WINDOW, start=30, end=1000)
     state = core(nodes(3), [Tenant("a", guaranteed=16), Tenant("b"), Tenant("c")], reservations=[window])
     decide(state, 0, job("a1", gpus=8, limit=40), job("c1", "c", gpus=8), job("c2", "c", gpus=8, limit=20))
     assert dict(decide(state, 1, job("firm", "b", gpus=8, at=1, preemptible=False)).expected) == {"firm": 1000}
 
 
-def test_only_what_counts_of_what_is_held_on_a_failed_node_is_said_to_be_used_up() -> None:
+def test_only_the_counted_part_of_what_a_failed_node_holds_is_reported_as_used() -> None:
     """It holds 8 there; usable nodes have 4 less than all guarantees."""
     state = core(nodes(3), [Tenant("a", guaranteed=16), Tenant("b", guaranteed=4)])
     decide(state, 0, job("a1", gpus=8))

@@ -38,7 +38,7 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
     assert started(decide(state, 2)) == ["gang"]
 
 
-def test_a_gang_that_the_cluster_could_never_hold_is_told_so() -> None:
+def test_a_gang_that_the_cluster_could_never_hold_gets_that_reason() -> None:
     plan = decide(core(nodes(3, 4)), 1, job("gang", gpus=4, replicas=4), job("wide", gpus=5))
     assert codes(plan, "gang")[0] == codes(plan, "wide")[0] == "NeverFits"
 
@@ -96,7 +96,7 @@ def test_a_job_waits_for_the_jobs_that_it_comes_after() -> None:
     assert started(decide(state, 5)) == ["then"]
 
 
-def test_a_job_whose_dependency_failed_is_told_so() -> None:
+def test_a_job_with_a_failed_dependency_gets_that_reason() -> None:
     state = core(nodes(1, 4))
     decide(state, 1, job("first"), job("then", after=("first",)))
     state.end("first", 5, finished=False)
@@ -112,7 +112,7 @@ def test_a_withdrawn_job_is_out_of_the_queue_until_it_is_submitted_again() -> No
     assert started(decide(state, 3, job("held"))) == ["held"]
 
 
-def test_a_queue_that_is_not_declared_and_a_pool_that_is_not_named_are_said() -> None:
+def test_an_undeclared_queue_and_an_unnamed_pool_are_reported() -> None:
     state = core(nodes(1, 4, pool="p"), [Tenant("a", pool="p", guaranteed=4)])
     plan = decide(state, 1, job("lost", queue="qq"), job("anywhere"), job("named", request=Request(1, pool="p")))
     assert codes(plan, "lost") == ["UnknownQueue"] and codes(plan, "anywhere") == ["PoolNotNamed"]

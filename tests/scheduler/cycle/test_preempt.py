@@ -36,7 +36,7 @@ def test_lent_quota_is_reclaimed_and_the_text_names_both() -> None:
     )
 
 
-def test_who_waits_for_cpus_keeps_nobody_from_what_is_guaranteed() -> None:
+def test_a_job_waiting_for_cpus_does_not_block_guarantees() -> None:
     state = core([replace(node, cpu_milli=8000) for node in nodes(1, 8)], LENDER)
     decide(state, 0, job("borrows", gpus=8))
     decide(state, 5, job("cpus", "b", at=5, request=Request(0, cpu_milli=9000)))
@@ -58,7 +58,7 @@ def test_a_higher_priority_takes_nothing_from_who_is_within_a_guarantee() -> Non
     assert preempted(plan) == [] and codes(plan, "urgent")[0] == "InsufficientCapacity"
 
 
-def test_nobody_is_killed_whose_queue_would_be_owed_the_place_back() -> None:
+def test_no_job_is_killed_if_its_queue_could_reclaim_the_place() -> None:
     """Each of them borrows as it is looked at; together they leave their queue with less than it is guaranteed."""
     queues = [Queue("own", guaranteed=4), Queue("other", priority=5)]
     for stays, expected in [(1, []), (4, ["large", "small"])]:
@@ -159,7 +159,7 @@ def test_who_cannot_be_preempted_stays_and_so_does_who_was_too_often() -> None:
     assert preempted(decide(firm, 1, job("high", gpus=4, at=1, priority=5))) == []
 
 
-def test_nobody_is_evicted_for_a_gang_that_still_would_not_fit() -> None:
+def test_no_job_is_evicted_for_a_gang_that_still_would_not_fit() -> None:
     state = core(nodes(2, 4), [Tenant("a"), Tenant("b", guaranteed=6)])
     assert started(decide(state, 0, job("firm", gpus=2, preemptible=False), job("loose", gpus=4, at=1)))
     plan = decide(state, 5, job("gang", "b", gpus=3, replicas=2, at=5))

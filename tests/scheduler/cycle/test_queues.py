@@ -89,7 +89,7 @@ def test_a_parent_holds_no_jobs() -> None:
         (("below",), {"own": "PriorityInTenant", "other": "PriorityAcrossQueues"}),
     ],
 )
-def test_whose_jobs_give_way_is_the_queues_to_say(preempts: Any, authority: Mapping[str, str]) -> None:
+def test_a_queue_decides_whether_its_jobs_give_way(preempts: Any, authority: Mapping[str, str]) -> None:
     queues = [Queue("high", priority=2, preempts=preempts), Queue("below"), Queue("low", parent="below")]
     for name, running in {
         "same": job("same", "b", gpus=4, queue="high"),
@@ -107,7 +107,7 @@ def test_whose_jobs_give_way_is_the_queues_to_say(preempts: Any, authority: Mapp
             assert f"(queue high preempts: {said}, by {more} of at least 1): gives way to job new" in action.text
 
 
-def test_priority_crosses_queues_only_by_as_much_as_is_said_and_never_into_a_guarantee() -> None:
+def test_priority_crosses_queues_only_as_far_as_configured_and_never_into_a_guarantee() -> None:
     queues = [Queue("q"), Queue("r"), Queue("kept", guaranteed=4)]
     policies = Policies(preempt_by_priority="all", priority_difference=3)
     state = core(nodes(3, 4), [Tenant("a"), Tenant("b"), Tenant("firm", guaranteed=4)], queues, policies)
@@ -309,7 +309,7 @@ def test_no_history_goes_round_in_circles_or_breaks_a_limit_or_takes_without_a_r
         run(state, jobs, lasts, watch)
 
 
-def test_an_elastic_job_that_grows_gives_nobody_a_right_over_its_smallest_gang() -> None:
+def test_growth_of_an_elastic_job_gives_no_right_over_its_smallest_gang() -> None:
     """Its surplus makes its tenant hold more than is guaranteed, and a larger job of the tenant would take its place;
     that one loses it to a third, and the first calls it back from there: for ever."""
     queues = [Queue("q0", "capacity", priority=3), Queue("q1", weight=3, preempts="all")]

@@ -86,7 +86,7 @@ def test_cold_time_is_measured_for_each_replica_and_summed() -> None:
     assert (state.cold_starts, state.cold_unit_seconds) == (1, 7 * 30.0 + 5.0)
 
 
-def test_who_serves_nobody_yet_goes_first() -> None:
+def test_a_replica_that_is_not_ready_is_stopped_first() -> None:
     state = ServiceState(CHAT)
     state.observe(12, 0, 0.0)
     scaled(state, 0.0)

@@ -65,7 +65,7 @@ def test_a_gang_that_fits_on_small_devices_alone_never_may_have_large_ones_besid
     assert started(decide(state, 2)) == ["gang"] and state.running["gang"].units == 8
 
 
-def test_a_limit_below_what_any_placement_takes_is_said_to_be_exceeded() -> None:
+def test_a_limit_below_any_placement_is_reported_as_exceeded() -> None:
     state = core(mixed("H100 H100", "T4"), [Tenant("a", limit=10)])
     plan = decide(state, 0, job("pair", request=Request(2)), job("two", replicas=2, request=WHOLE))
     assert codes(plan, "pair")[0] == "ExceedsMaxQuota" and "asks for 14 units" in plan.waiting["pair"][0].text
@@ -175,7 +175,7 @@ def may_start(state: Core, nodes: Sequence[Node], one: Job, without: frozenset[s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_waits_beside_devices_that_suit_and_that_quotas_leave(seed: int | None) -> None:
+def test_no_job_waits_beside_suitable_devices_that_quotas_allow(seed: int | None) -> None:
     """Jobs without time limits, so that nothing is promised. Limits hold; what cannot ever be is said to be so, and
     nothing else; of those who are evicted nobody is left out."""
     first = random.Random(f"{keep_seed()} of sizes").randrange(10**9) if seed is None else seed
@@ -222,7 +222,7 @@ def check_evictions(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_starts_later_than_promised(seed: int | None) -> None:
+def test_no_job_starts_later_than_promised(seed: int | None) -> None:
     first = random.Random(f"{keep_seed()} of promised sizes").randrange(10**9) if seed is None else seed
     for number in range(first, first + (15 if seed is None else 1)):
         dice = random.Random(number)

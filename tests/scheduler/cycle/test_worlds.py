@@ -335,7 +335,7 @@ def test_a_head_starts_by_the_time_it_was_promised() -> None:
         assert not late, f"world {seed}: promised and started {late}"
 
 
-def test_a_gang_is_told_that_it_never_fits_where_an_empty_cluster_would_not_hold_it() -> None:
+def test_a_gang_that_an_empty_cluster_would_not_hold_gets_the_reason_that_it_never_fits() -> None:
     """And nowhere else; where replicas take more than one device, or CPUs beside them, it need not be known."""
     for seed in seeds(40):
         dice = random.Random(seed)

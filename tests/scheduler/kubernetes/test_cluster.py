@@ -47,7 +47,7 @@ def create(name: str) -> Call:
     return Call("POST", OF_SPACE, pod(name))
 
 
-def test_what_a_call_answers_is_known_at_once_and_refusals_are_told_apart(
+def test_answers_to_calls_are_known_at_once_and_refusals_are_distinguished(
     server: tuple[ApiServer, ApiCluster],
 ) -> None:
     api, cluster = server

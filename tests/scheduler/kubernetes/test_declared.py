@@ -174,7 +174,7 @@ def test_an_edit_that_cannot_be_kept_is_refused_alone_and_what_was_promised_stay
     assert quota(site, "vision") is None
 
 
-def test_guarantees_that_nodes_took_with_them_are_told_and_may_only_become_fewer(tmp_path: Path) -> None:
+def test_guarantees_lost_with_their_nodes_are_reported_and_may_only_become_fewer(tmp_path: Path) -> None:
     site = DeclaredSite(tmp_path)
     spec: Thing = {"nodeSelector": {"pool": "p"}}
     pool = site.declare("computepools", "p", **spec, quotas=[{"tenant": "chem", "guaranteed": 10}])

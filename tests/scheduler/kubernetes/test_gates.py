@@ -165,7 +165,7 @@ def test_one_that_ends_by_itself_while_a_budget_forbids_its_eviction_leaves_no_j
     assert sorted(one["status"] for one in site.service.list()) == ["running", "running", "starting"]
 
 
-def test_one_whose_job_somebody_cancels_says_so_and_is_not_submitted_again(tmp_path: Path) -> None:
+def test_a_pod_of_a_cancelled_job_says_so_and_is_not_submitted_again(tmp_path: Path) -> None:
     site = GatedSite(tmp_path)
     for number in range(3):
         site.submit(f"holder-{number}", gpus=4)

@@ -53,7 +53,7 @@ def grow_idle(site: Site, pods: Sequence[Thing], upto: float, first: float = 20)
         minutes += 10
 
 
-def test_an_idle_elastic_job_is_told_of_each_step_and_suspended_until_it_is_resumed(tmp_path: Path) -> None:
+def test_an_idle_elastic_job_has_an_event_for_each_step_and_is_suspended_until_resumed(tmp_path: Path) -> None:
     site = Site(tmp_path, idle=[POLICY])
     job = site.create("train", least=2, gpusPerReplica=1)
     pods = running(site, job)

@@ -36,7 +36,7 @@ def test_pods_with_gpus_tolerate_the_taint_of_their_gpus(tmp_path: Path) -> None
         assert pod["spec"]["tolerations"] == wanted
 
 
-def test_a_job_becomes_pods_on_its_nodes_and_its_end_is_told(tmp_path: Path) -> None:
+def test_a_job_becomes_pods_on_its_nodes_and_its_end_is_reported(tmp_path: Path) -> None:
     site = Site(tmp_path)
     job = site.create("train", least=2, gpusPerReplica=4, tenant="vision", project="ocr")
     site.settle()
@@ -157,7 +157,7 @@ def test_ttl_suspend_and_deletion(tmp_path: Path) -> None:
     assert (sleeper["status"]["state"], len(site.pods_of(sleeper))) == ("Starting", 1)
 
 
-def test_a_resized_job_starts_anew_with_its_size_and_one_that_finished_meanwhile_does_not(tmp_path: Path) -> None:
+def test_a_resized_job_restarts_with_its_size_and_one_that_finished_meanwhile_does_not(tmp_path: Path) -> None:
     for finishes in (False, True):
         site = Site(tmp_path / str(finishes))
         wide = site.create("wide", least=1, most=3, gpusPerReplica=4)

@@ -120,7 +120,7 @@ def review_of(home: str, one: Mapping[str, Any], before: Mapping[str, Any] | Non
 
 
 @pytest.mark.parametrize("kind", ["Pod", "ElasticJob"])
-def test_nobody_names_a_tenant_that_its_namespace_may_not_name(kind: str) -> None:
+def test_a_job_cannot_name_a_tenant_that_its_namespace_may_not_name(kind: str) -> None:
     seed = drawn_seed()
     dice, asked, right = random.Random(seed), [], []
     for _ in range(60):

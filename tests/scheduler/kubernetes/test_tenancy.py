@@ -75,7 +75,7 @@ def test_quotas_of_several_pools_add_up() -> None:
     assert found["ResourceQuota", "t", "gpuledger"]["spec"]["hard"] == {f"requests.{GPU}": "7"}
 
 
-def test_a_namespace_of_nobody_gets_nothing_and_an_unknown_tenant_is_named() -> None:
+def test_a_namespace_without_tenant_gets_nothing_and_an_unknown_tenant_is_named() -> None:
     made = wanted(
         parse_settings(SITE),
         [home("kube-system"), home("x", "visoin"), home("elsewhere")],

@@ -68,7 +68,7 @@ def run(site: Site, seconds: float) -> None:
     site.settle()
 
 
-def test_a_job_s_hours_are_its_life_through_resizes_evictions_suspensions_and_restarts(tmp_path: Path) -> None:
+def test_a_jobs_hours_are_exact_through_resizes_evictions_suspensions_and_restarts(tmp_path: Path) -> None:
     site = Site(tmp_path)
     job = site.create("wide", least=1, most=3, gpusPerReplica=4, tenant="vision")
     site.settle()
@@ -107,7 +107,7 @@ def test_a_job_s_hours_are_its_life_through_resizes_evictions_suspensions_and_re
     assert other["status"]["state"] == "Running"
 
 
-def test_running_jobs_are_told_anew_now_and_then_and_cost_what_the_site_says(tmp_path: Path) -> None:
+def test_usage_of_running_jobs_is_reported_regularly_at_the_sites_prices(tmp_path: Path) -> None:
     site = DeclaredSite(tmp_path)
     site.file = {"policies": {"prices": {"A100": 2.5}}}
     site.restart()

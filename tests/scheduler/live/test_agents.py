@@ -154,7 +154,7 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-def test_a_gang_on_two_nodes_meets_at_rank_0_and_each_node_is_told_of_its_own_alone(cluster: Cluster) -> None:
+def test_a_gang_on_two_nodes_meets_at_rank_0_and_each_node_gets_only_its_own_ranks(cluster: Cluster) -> None:
     cluster.submit("a", 2, min_replicas=2, max_replicas=2)
     cluster.round("n2")
     other = cluster.nodes["n2"].answer
@@ -227,7 +227,7 @@ def test_what_never_began_is_not_billed(cluster: Cluster) -> None:
     assert [event for _, event in cluster.living.events()] == ["submitted", "failed"]
 
 
-def test_devices_are_free_only_when_every_node_has_confirmed_after_it_was_told(cluster: Cluster) -> None:
+def test_devices_are_free_only_when_every_node_has_confirmed_the_stop(cluster: Cluster) -> None:
     cluster.submit("a", 2, min_replicas=2, max_replicas=2)
     cluster.settle()
     cluster.living.service.cancel("a", "me")
@@ -362,7 +362,7 @@ def test_what_failed_runs_again_as_often_as_its_submitter_wants(cluster: Cluster
     assert cluster.living.service.explain("a")["status"] == "failed"
 
 
-def test_what_another_scheduler_said_confirms_nothing(cluster: Cluster) -> None:
+def test_numbers_from_before_a_restart_of_the_scheduler_confirm_nothing(cluster: Cluster) -> None:
     """Its numbers mean nothing after a restart, though they may be higher."""
     cluster.submit("a", 2)
     cluster.settle()
@@ -482,7 +482,7 @@ def test_what_is_stopped_before_its_agent_has_reported_its_beginning_pays_for_wh
     assert began + 30 <= at <= ended
 
 
-def test_what_agents_run_nobody_else_ends(cluster: Cluster) -> None:
+def test_jobs_on_agents_are_ended_only_by_their_agents(cluster: Cluster) -> None:
     """Its devices would be given away while it runs."""
     cluster.submit("a", 2)
     cluster.settle()
@@ -491,7 +491,7 @@ def test_what_agents_run_nobody_else_ends(cluster: Cluster) -> None:
     assert cluster.living.status("a") == "running"
 
 
-def test_what_cannot_be_told_to_agents_keeps_no_node_from_hearing_the_rest(tmp_path: Path) -> None:
+def test_an_undeliverable_order_does_not_keep_a_node_from_getting_the_others(tmp_path: Path) -> None:
     name = "x" * 2000
     pools = [{"name": "p", "model": "A100", "hosts": {"n1": [name, "G1b"], "n2": ["G2a", "G2b"]}}]
     living = Living(tmp_path, SETTINGS | {"pools": pools}, Agents(LEASE))
@@ -702,7 +702,7 @@ def test_list_and_explain_name_nodes_devices_and_payload_for_whoever_starts_it(t
     assert "grants" not in action
 
 
-def test_with_nobody_to_start_it_an_agent_is_told_so(tmp_path: Path) -> None:
+def test_a_scheduler_that_starts_nothing_on_nodes_refuses_agents(tmp_path: Path) -> None:
     living = Living(tmp_path)
     with pytest.raises(RefusedError, match="this scheduler starts nothing on nodes"):
         living.service.hear_agent("p-0", {})

@@ -84,7 +84,7 @@ def living(folder: Path, **callback: Any) -> Living:
     return Living(folder, settings)
 
 
-def test_a_start_and_an_end_are_told_signed_once_and_in_order(tmp_path: Path, receiver: Receiver) -> None:
+def test_a_start_and_an_end_are_delivered_signed_once_and_in_order(tmp_path: Path, receiver: Receiver) -> None:
     one = living(tmp_path, url=receiver.url, queues=["batch"], tenants=["vision"])
     one.submit("a", 2)
     one.submit("other", 1, tenant="speech")
@@ -103,9 +103,7 @@ def test_a_start_and_an_end_are_told_signed_once_and_in_order(tmp_path: Path, re
     assert SECRET not in json.dumps([entry.body for entry in one.log.entries()])
 
 
-def test_what_comes_before_a_callback_is_named_is_not_told_and_what_comes_later_is(
-    tmp_path: Path, receiver: Receiver
-) -> None:
+def test_a_callback_gets_only_what_happens_after_it_was_configured(tmp_path: Path, receiver: Receiver) -> None:
     one = Living(tmp_path)
     one.submit("before", 1)
     one.settle()
@@ -170,7 +168,9 @@ def test_who_cannot_be_reached_is_tried_ever_more_seldom_and_hears_all_of_it(
     assert receiver.received()[1:] == [("a", "finished")]
 
 
-def test_what_is_refused_or_too_old_is_given_up_and_the_next_is_told(tmp_path: Path, receiver: Receiver) -> None:
+def test_a_refused_or_outdated_notification_is_dropped_and_the_next_is_delivered(
+    tmp_path: Path, receiver: Receiver
+) -> None:
     one = living(tmp_path, url=receiver.url)
     one.submit("a", 1)
     one.settle()
@@ -186,7 +186,9 @@ def test_what_is_refused_or_too_old_is_given_up_and_the_next_is_told(tmp_path: P
     assert one.service.callbacks.state()["ci"] == {"waiting": 0, "given_up": 2, "problem": "answered 500"}
 
 
-def test_after_kills_at_any_moment_everything_was_told_in_order_with_its_id(tmp_path: Path, receiver: Receiver) -> None:
+def test_after_kills_at_any_moment_everything_was_delivered_in_order_with_its_id(
+    tmp_path: Path, receiver: Receiver
+) -> None:
     dice = random.Random(f"{keep_seed()} of callbacks")
     one = living(tmp_path, url=receiver.url)
     for number in range(25):
@@ -275,7 +277,7 @@ def test_a_callback_that_cannot_be_is_refused_in_the_settings(callback: dict[str
         parse_settings(SETTINGS | {"callbacks": [{"name": "ci", **callback}]})
 
 
-def test_who_is_slow_or_brings_an_error_of_ours_keeps_nobody_else_waiting(
+def test_a_slow_or_failing_callback_does_not_delay_the_others(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, out = tmp_path / "gate", tmp_path / "out"
@@ -342,7 +344,7 @@ def test_a_clock_that_goes_back_and_a_disk_that_is_full_delay_no_callback_for_lo
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_while_the_settings_do_not_name_a_callback_nothing_is_kept_for_it(
+def test_nothing_is_stored_for_a_callback_that_the_settings_do_not_name(
     restarts: bool, tmp_path: Path, receiver: Receiver
 ) -> None:
     one = living(tmp_path, url=receiver.url)

@@ -75,7 +75,7 @@ def test_a_job_goes_through_its_life_over_http(url: str, living: Living) -> None
         ("/api/v1/jobs", {**JOB, "payload": [1]}, "422"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(url: str, path: str, body: object, match: str) -> None:
+def test_a_mistake_is_reported_in_one_line(url: str, path: str, body: object, match: str) -> None:
     answer = httpx.post(url + path, json=body, headers={"authorization": f"Bearer {TOKEN}"})
     assert str(answer.status_code) == match
     assert "\n" not in answer.json()["detail"]
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_told_in_one_line(url: str, path: str, body: object, ma
 
 @pytest.mark.parametrize("path", ["jobs", "services/chat", "nodes/p-0", "jobs/x/finish"])
 @pytest.mark.parametrize("body", ["NaN", "Infinity", "1e999", '"\\ud800"', "[]", "nothing", "", "{"])
-def test_a_body_that_is_no_object_is_told_in_one_line(url: str, path: str, body: str) -> None:
+def test_a_body_that_is_no_object_is_refused_in_one_line(url: str, path: str, body: str) -> None:
     kind = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
     answer = httpx.post(f"{url}/api/v1/{path}", content=body, headers=kind)
     assert answer.status_code == 422
@@ -92,7 +92,7 @@ def test_a_body_that_is_no_object_is_told_in_one_line(url: str, path: str, body:
     assert (asked.status_code, asked.json()["detail"][:11]) == (422, "query.limit")
 
 
-def test_idle_jobs_are_shown_kept_and_reclaimed_and_what_cannot_be_is_refused(url: str, living: Living) -> None:
+def test_idle_jobs_are_shown_kept_and_reclaimed_and_impossible_requests_are_refused(url: str, living: Living) -> None:
     client, headers = Client(url, TOKEN, "ada"), {"authorization": f"Bearer {TOKEN}"}
     living.configure(parse_settings(SETTINGS | {"idle": [{"warn": "30m", "after": "1h", "then": "suspend"}]}))
     client.submit(JOB)
@@ -125,7 +125,7 @@ def test_idle_jobs_are_shown_kept_and_reclaimed_and_what_cannot_be_is_refused(ur
         client.act("nobody", "keep")
 
 
-def test_without_the_token_only_health_is_told(url: str) -> None:
+def test_without_the_token_only_health_is_served(url: str) -> None:
     assert httpx.get(url + "/healthz").json() == {"status": "ok", "problem": "", "events_waiting": 8}
     for path in ("/metrics", "/api/v1/jobs"):
         assert httpx.get(url + path).status_code == 401

@@ -250,9 +250,7 @@ def test_replicas_of_services_are_no_concern_of_these_policies(tmp_path: Path) -
         living.service.keep("chat-1", "ada")
 
 
-def test_nothing_is_done_on_what_is_not_known_and_that_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unknown_evidence_causes_no_step_and_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     living = Idling(tmp_path, POLICY | {"after": "1h"})
     living.run()
     living.at(60, a=50)
@@ -300,7 +298,7 @@ def test_a_warning_is_never_less_than_its_grace_before_what_it_warns_of(tmp_path
     assert living.steps()[-1] == "stop"
 
 
-def test_a_use_that_nobody_has_seen_begins_another_spell(tmp_path: Path) -> None:
+def test_unobserved_use_begins_another_idle_spell(tmp_path: Path) -> None:
     living = Idling(tmp_path, POLICY | {"after": "1h"})
     living.run()
     living.at(40, a=30)

@@ -60,7 +60,7 @@ def test_a_lease_that_is_not_renewed_ends_the_job_after_a_warning(tmp_path: Path
         living.service.renew("b", "ada")
 
 
-def test_a_reservation_that_nobody_uses_is_given_back_and_stays_so(tmp_path: Path) -> None:
+def test_an_unused_reservation_is_released_and_stays_so(tmp_path: Path) -> None:
     living = Living(tmp_path, SETTINGS | {"reservations": [COURSE]})
     living.submit("lesson", 1, "speech", time_limit=60.0)
     living.submit("waits", 4)

@@ -263,7 +263,7 @@ def test_explain_tells_reasons_history_and_expected_start(tmp_path: Path) -> Non
     assert living.service.explain("d")["expected_start_error_seconds"] == {"known": 1, "p50": -100.0, "p95": -100.0}
 
 
-def test_why_a_job_waits_reaches_the_books_once_and_names_nobody(tmp_path: Path) -> None:
+def test_why_a_job_waits_reaches_the_books_once_and_names_no_other_tenant(tmp_path: Path) -> None:
     """Tenants read events, and a reason's own text may name jobs of others."""
     living = Living(tmp_path)
     for name, tenant in (("a-holder", "vision"), ("b-holder", "speech"), ("c", "vision")):
@@ -536,7 +536,7 @@ def test_a_snapshot_replays_the_plans_somewhere_else(tmp_path: Path) -> None:
     *({name: -1.0} for name in ("time_limit", "wait_bound", "checkpoint_seconds", "lease_seconds")),
     {"time_limit": 0.0}, {"time_limit": 1e300}, {"after": ["nobody"]}, {"job_id": "self", "after": ["self"]},
 ])  # fmt: skip
-def test_what_no_cluster_can_take_is_refused_and_hurts_nobody_else(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_job_that_no_cluster_can_hold_is_refused_and_harms_no_other(tmp_path: Path, change: dict[str, Any]) -> None:
     """Neither the next one, nor the scheduler that reads the log again."""
     living = Living(tmp_path)
     with pytest.raises(RefusedError):

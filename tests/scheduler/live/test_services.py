@@ -56,7 +56,7 @@ def test_replicas_come_from_none_with_the_queue_and_go_back_to_none(tmp_path: Pa
     assert found.events()[-1] == ("chat-1", "finished")
 
 
-def test_cold_and_warm_are_told_apart_in_the_books(tmp_path: Path) -> None:
+def test_cold_and_warm_starts_are_distinguished_in_the_books(tmp_path: Path) -> None:
     found = living(tmp_path)
     found.service.demand("chat", 1, 0)
     found.settle()
@@ -72,7 +72,7 @@ def test_cold_and_warm_are_told_apart_in_the_books(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_what_was_needed_until_now_is_kept_for_its_time_however_seldom_it_is_told(tmp_path: Path, again: bool) -> None:
+def test_recent_demand_is_served_for_its_time_however_rarely_it_is_reported(tmp_path: Path, again: bool) -> None:
     """Replicas for 10 s, the last for 100 s."""
     found = living(tmp_path)
     found.service.demand("chat", 12, 0)
@@ -123,7 +123,7 @@ def test_a_service_that_the_settings_have_no_more_takes_no_demand_and_is_forgott
     assert [(line["waiting"], line["desired"]) for line in found.service.services()] == [(0, 0)]
 
 
-def test_utilization_is_told_kept_and_explained_and_when_unknown_nothing_goes(tmp_path: Path) -> None:
+def test_utilization_is_reported_stored_and_explained_and_while_unknown_no_replica_goes(tmp_path: Path) -> None:
     found = living(tmp_path, utilization={"target": 0.5, "fresh": 60}, min_replicas=1, keep=0, target=None)
     found.settle()
     found.service.ready("chat-1")

@@ -129,7 +129,7 @@ def test_equal_versions_have_equal_content_and_what_was_found_of_one_holds(seed:
         assert cluster.known("state", lambda: free_state(cluster)) == now
 
 
-def test_what_is_kept_stays_though_an_outer_mark_can_still_undo_it() -> None:
+def test_committed_changes_stay_until_an_outer_mark_undoes_them() -> None:
     cluster = Cluster([node("n", 2)])
     before = free_state(cluster)
     outer = cluster.mark()
@@ -191,7 +191,7 @@ def test_two_nodes_of_one_name_are_refused() -> None:
         Cluster([node("n"), node("m"), node("n")])
 
 
-def test_a_device_whose_units_are_not_its_geometrys_is_refused() -> None:
+def test_a_device_with_other_units_than_its_geometry_is_refused() -> None:
     with pytest.raises(PlacementError, match=r"a30-24gb: has 7 units\. Give it 4"):
         Cluster([node("n", 1, units=7, geometry="a30-24gb")])
 

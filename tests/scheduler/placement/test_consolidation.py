@@ -41,7 +41,7 @@ def test_what_fits_needs_no_move() -> None:
     assert make_room(cluster, Holdings(cluster), Request(1), BestFit()) == Proposal((), (Grant(0, (0,), (1,)),))
 
 
-def test_the_smallest_replica_whose_leaving_helps_is_moved() -> None:
+def test_the_smallest_replica_that_helps_is_moved() -> None:
     cluster = Cluster([node(name, 1, units=10) for name in "abc"])
     holdings = scene(
         cluster,

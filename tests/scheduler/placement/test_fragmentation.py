@@ -39,7 +39,7 @@ def by_definition(cluster: Cluster, demand: Demand) -> float:
 
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10_000))
-def test_kept_up_to_date_it_equals_the_definition(seed: int) -> None:
+def test_updated_incrementally_it_equals_the_definition(seed: int) -> None:
     rng, cluster, policy = random.Random(seed), mixed(), RandomFit(seed)
     demand = typical_demand(REQUESTS, 1.0)
     kept = Fragmentation(cluster, demand)

@@ -69,7 +69,7 @@ def test_gpu_clustering_keeps_grants_of_one_size_together() -> None:
     assert chosen(cluster, Request(2, units=1000), GpuClustering()) == "a"
 
 
-def test_fgd_fills_the_hole_that_is_of_use_to_nobody_else() -> None:
+def test_fgd_fills_the_gap_that_no_other_job_can_use() -> None:
     """Demand: half the tasks want a whole device, half 400 of 1000. 400 into the 400 that is left on b leaves every
     whole device whole; a's device is of use to both while it is free."""
     whole, share = Request(1, units=1000), Request(1, units=400)

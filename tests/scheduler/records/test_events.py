@@ -56,7 +56,7 @@ def test_replicas_that_share_a_device_are_one_row_with_their_units_together() ->
     assert (row["units"], row["gpus"]) == (750, 0.75)
 
 
-def test_mig_instances_on_one_device_are_told_apart_by_where_they_start() -> None:
+def test_mig_instances_on_one_device_are_distinguished_by_where_they_start() -> None:
     grants = (Grant(2, (0, 0), (1, 1), "1g.10gb", (0, 3)),)
     found = shares(NODES, grants)
     assert [share.partition_id for share in found] == ["n2/0/1g.10gb@0", "n2/0/1g.10gb@3"]

@@ -63,7 +63,7 @@ def test_what_was_returned_for_is_there_after_kill_9_whole_and_once(tmp_path: Pa
     log.close()
 
 
-def test_nothing_of_a_transaction_is_kept_if_it_cannot_be_written(tmp_path: Path) -> None:
+def test_a_transaction_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     log = Log(tmp_path / "log")
     log.append([Entry("submit", 1.0, "a")])
     other = sqlite3.connect(tmp_path / "log", isolation_level=None)

@@ -136,7 +136,7 @@ def test_a_later_clock_or_other_names_of_jobs_change_no_wait(seed: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS[:6])
-def test_sharing_lets_small_jobs_start_sooner_and_nobody_else_share(seed: str) -> None:
+def test_sharing_lets_small_jobs_start_sooner_and_only_them_share(seed: str) -> None:
     work = singles(seed, shared=True)
     for shares in (2, 4):
         alone, shared = simulated(work, Change()), simulated(work, Change(0, shares))

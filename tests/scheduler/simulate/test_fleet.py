@@ -119,7 +119,7 @@ def test_what_waits_says_why() -> None:
 
 
 @seldom(3, "a fleet is simulated")
-def test_guarantees_are_lent_and_called_back() -> None:
+def test_guarantees_are_lent_and_reclaimed() -> None:
     _, found, scheduler = placed()
     taken = [event for event in found.events if event.event == "preempted" and event.reason == "ReclaimLentQuota"]
     assert len(taken) > 10

@@ -105,6 +105,6 @@ def test_the_fewest_nodes_are_found_by_halving(enough: int, least: int) -> None:
     assert len(found.tried) <= 22
 
 
-def test_a_bound_that_no_size_keeps_is_told() -> None:
+def test_a_bound_that_no_size_meets_is_reported() -> None:
     with pytest.raises(LedgerError, match="do not keep the wait under 10 s"):
         fewest_nodes(lambda nodes: None, 10.0)
