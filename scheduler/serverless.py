@@ -193,26 +193,26 @@ class ServiceState:
     def _reckon(self, now: float) -> tuple[int, list[str]]:
         service, there = self.service, len(self.replicas)
         rules = list(self._rules(now))
-        wanted, said = max((needed for needed, _ in rules), default=0), [text for _, text in rules]
+        wanted, reasons = max((needed for needed, _ in rules), default=0), [text for _, text in rules]
         recent = max((needed for needed, at in self.high_at if now - at < service.keep_seconds), default=0)
         if recent > wanted:
             wanted = recent
-            said.append(f"{recent} were needed in the last {service.keep_seconds:.0f} s")
+            reasons.append(f"{recent} were needed in the last {service.keep_seconds:.0f} s")
         if not wanted and there and now - self.busy_at < service.idle_seconds:
             wanted = 1
-            said.append(f"idle for less than {service.idle_seconds:.0f} s: 1")
+            reasons.append(f"idle for less than {service.idle_seconds:.0f} s: 1")
         if service.use is not None and not self._knows_use(now):
             wanted = max(wanted, there)
-            said.append(f"utilization is not known: none of {there} goes")
+            reasons.append(f"utilization is not known: none of {there} goes")
         lowest, highest = service.min_replicas, service.max_replicas
         for window in service.windows:
             if window.is_open(now):
                 lowest = max(lowest, window.min_replicas)
                 highest = min(highest, window.max_replicas) if window.max_replicas is not None else highest
-                said.append(str(window))
+                reasons.append(str(window))
         found = max(min(lowest, highest), min(highest, wanted))
-        said.append(f"between {min(lowest, highest)} and {highest}: {found}")
-        return found, said
+        reasons.append(f"between {min(lowest, highest)} and {highest}: {found}")
+        return found, reasons
 
     def scale(self, now: float, is_taken: Callable[[str], bool] = lambda job_id: False) -> Scaling:
         """The jobs to submit or stop to reach the desired replicas; afterwards the caller reports `submitted` and

@@ -409,7 +409,7 @@ CallbackEvent = Literal[
     "ends_soon",
     "idle",
 ]
-TOLD: tuple[CallbackEvent, ...] = ("started", "suspended", "preempted", "finished", "failed", "cancelled")
+DEFAULT_EVENTS: tuple[CallbackEvent, ...] = ("started", "suspended", "preempted", "finished", "failed", "cancelled")
 
 
 class SecretPart(Part):
@@ -429,7 +429,7 @@ class CallbackPart(Part):
     url: str = ""
     secret: SecretPart | None = None
     command: Names = ()
-    events: Annotated[tuple[CallbackEvent, ...], Field(strict=False, min_length=1)] = TOLD
+    events: Annotated[tuple[CallbackEvent, ...], Field(strict=False, min_length=1)] = DEFAULT_EVENTS
     queues: Names = ()
     tenants: Names = ()
 
@@ -478,8 +478,8 @@ class IdlePart(Part):
     @model_validator(mode="after")
     def _leaves_time(self) -> Self:
         if not self.warn < self.after:
-            said = f"warn {format_duration(self.warn)} is not before after {format_duration(self.after)}"
-            raise ValueError(f"{said}: leave time to react")
+            order = f"warn {format_duration(self.warn)} is not before after {format_duration(self.after)}"
+            raise ValueError(f"{order}: leave time to react")
         if self.after > LONGEST_IDLE:
             most = format_duration(LONGEST_IDLE)
             raise ValueError(f"after {format_duration(self.after)} is beyond {most}, and more idleness is not measured")

@@ -442,32 +442,32 @@ def _row_title(line: Mapping[str, Any]) -> str:
 def _row_more(line: Mapping[str, Any], timezone: str) -> str:
     """The text under the title: what made the line, and whom it concerns; for a price, its validity."""
     title = _row_title(line)
-    said = [validity(line, timezone)]
+    parts = [validity(line, timezone)]
     if line["description"] != title:
-        said.append(line["description"])
+        parts.append(line["description"])
     if line["kind"] == "commitment" and not line["charge_class"]:
-        said.append(f"SKU {line['sku']}" if line["sku"] else "")
+        parts.append(f"SKU {line['sku']}" if line["sku"] else "")
     if line["project"] and (line["kind"] not in HELD_KINDS or line["charge_class"]):
-        said.append(f"project {line['project']}")
+        parts.append(f"project {line['project']}")
     if line["rule"] and line["rule"] not in title:
-        said.append(f"rule {line['rule']}")
+        parts.append(f"rule {line['rule']}")
     if line["reference"] and (line["kind"] == "tax" or not line["charge_class"]):
-        said.append(_corrected(line) if line["charge_class"] else f"invoice {line['reference']['invoice']}")
-    return " · ".join(str(part) for part in said if part)
+        parts.append(_corrected(line) if line["charge_class"] else f"invoice {line['reference']['invoice']}")
+    return " · ".join(str(part) for part in parts if part)
 
 
 def validity(line: Mapping[str, Any], timezone: str) -> str:
     """Like `price from 16 October 2026 on, for queue batch`; with that of the list price where it is another."""
-    said = [_validity(line, which, timezone) for which in ("price", "list_price")]
-    return "; ".join(filter(None, said))
+    parts = [_validity(line, which, timezone) for which in ("price", "list_price")]
+    return "; ".join(filter(None, parts))
 
 
 def _validity(line: Mapping[str, Any], which: str, timezone: str) -> str:
-    said = []
+    parts = []
     for one in line.get(f"{which}_validity") or ():
         days = _days(*(one[end] and said_of(one[end], timezone) for end, said_of in ENDS))
-        said.append(", ".join(filter(None, (days, one["only"] and f"for {one['only']}"))))
-    return f"{which.replace('_', ' ')} {' and '.join(dict.fromkeys(filter(None, said)))}" if any(said) else ""
+        parts.append(", ".join(filter(None, (days, one["only"] and f"for {one['only']}"))))
+    return f"{which.replace('_', ' ')} {' and '.join(dict.fromkeys(filter(None, parts)))}" if any(parts) else ""
 
 
 ENDS = (("from", since_in_words), ("to", until_in_words))

@@ -45,7 +45,7 @@ class Waste:
     """What idle time cost a tenant, or all of them; None: nothing has a price.
 
     idle_cost: of what has a price, `covered` and all of `not_covered` together; unpriced_gpu_hours: of what has none.
-    not_covered: by reason, what is 0 left out.   unmetered: time of which nobody knows whether it was used.
+    not_covered: by reason, what is 0 left out.   unmetered_*: of time without telemetry.
     """
 
     idle_gpu_hours: Decimal
@@ -65,7 +65,7 @@ class Waste:
 class WasteReport:
     """Of all that was asked for, and by tenant, the costliest first.
 
-    unallocated: the platform's, at list price; None: not asked for, or without a price.
+    unallocated_*: the platform's, at list price; None: not asked for, or without a price.
     """
 
     total: Waste

@@ -305,7 +305,7 @@ def first_collision(kind: str, policies: Sequence[Any]) -> str | None:
         by_subject.setdefault(policy.subject, []).append((number, policy))
     pairs = (pair for alike in by_subject.values() for pair in combinations(alike, 2))
     found = (_collision(kind, *pair) for pair in pairs)
-    return next((said for said in found if said), None)
+    return next((collision for collision in found if collision), None)
 
 
 def _collision(kind: str, earlier: tuple[int, Any], later: tuple[int, Any]) -> str | None:

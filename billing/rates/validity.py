@@ -11,7 +11,7 @@ from billing.rates.rate_card import RateCard, RateRule
 from billing.rates.windows import in_words
 from warehouse.instants import rfc3339
 
-_SAID = ("tenant", "queue", "priority", "preemptible", "pool", "partition_profile")
+_SHOWN_KEYS = ("tenant", "queue", "priority", "preemptible", "pool", "partition_profile")
 """Of what a rule matches; the model is what the sku says."""
 
 
@@ -63,8 +63,8 @@ def _held(rule: RateRule) -> dict[str, str | None]:
 
 def _only(rule: RateRule) -> str:
     match: Mapping[str, object] = dict(rule.match)
-    said = [f"{key} {_shown(match[key])}" for key in _SAID if match[key] is not None]
-    return ", ".join([*([in_words(rule.windows)] if rule.windows else []), *said])
+    conditions = [f"{key} {_shown(match[key])}" for key in _SHOWN_KEYS if match[key] is not None]
+    return ", ".join([*([in_words(rule.windows)] if rule.windows else []), *conditions])
 
 
 def _shown(value: object) -> str:

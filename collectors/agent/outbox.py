@@ -29,7 +29,7 @@ class Outbox:
         self.dropped: Counter[tuple[str, str]] = Counter()
         self._spool, self._cluster, self._node = spool, cluster, node
         self._lock = threading.Lock()
-        self._said: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         self._reported_at: datetime | None = None
 
     def put(self, source: str, collected: Collected, now: datetime) -> bool:
@@ -50,8 +50,8 @@ class Outbox:
         self.rows[record] += len(checked.good)
         for reason, count in checked.reasons.items():
             self.bad_rows[record, reason] += count
-            if (record, reason) not in self._said:
-                self._said.add((record, reason))
+            if (record, reason) not in self._logged:
+                self._logged.add((record, reason))
                 log.error("agent: %s returned invalid %s: %s: %s", source, record, reason, checked.example)
         return [batch for batch in (pack(record, checked.good), pack(record, checked.bad, suspect=True)) if batch.rows]
 

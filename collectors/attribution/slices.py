@@ -41,7 +41,7 @@ class NodeSlices:
         self._node, self._kubeconfig, self._connect, self._clock = node, kubeconfig, connect, clock
         self._places: dict[DeviceName, Place] = {}
         self._asked: float | None = None
-        self._said = ""
+        self._reported = ""
 
     def __call__(self) -> Mapping[DeviceName, Place]:
         now = self._clock()
@@ -53,9 +53,9 @@ class NodeSlices:
                 trouble = f"not answered in full after {ANSWER_SECONDS:g} s"
             except (KubernetesError, Absent, Gone, Interrupted) as error:
                 trouble = str(error)
-            if trouble and trouble != self._said:
+            if trouble and trouble != self._reported:
                 log.warning("ResourceSlices of %s cannot be asked: %s", self._node, trouble)
-            self._said = trouble
+            self._reported = trouble
         return self._places
 
     async def _ask_in_time(self) -> dict[DeviceName, Place]:

@@ -97,9 +97,9 @@ class Fetcher:
                 raise TooMuchError(url, late) from mistake
             raise SourceError(url, f"{type(mistake).__name__}: {mistake}", _next_step(mistake)) from mistake
         if response.status_code != httpx.codes.OK:
-            said = " ".join(bytes(body[:200]).decode("utf-8", "replace").split())
+            excerpt = " ".join(bytes(body[:200]).decode("utf-8", "replace").split())
             kind = TooMuchError if response.status_code in TOO_MUCH else SourceError
-            raise kind(url, f"HTTP {response.status_code} {said}".rstrip(), _next_step(response))
+            raise kind(url, f"HTTP {response.status_code} {excerpt}".rstrip(), _next_step(response))
         if encoding != "identity":
             raise SourceError(url, f"answers in {encoding}, which was not asked for")
         return Answer(bytes(body), response.headers.get("content-type", ""))

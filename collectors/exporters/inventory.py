@@ -110,14 +110,14 @@ class ExporterInventory:
     def take(self, observed: Iterable[Measurement], profile: Profile, source: str = "") -> list[Row]:
         """The rows that these measurements, oldest first, add. Those of a device that no series is of now say nothing,
         nor does one without a model.   source: the exporter, instead of the measurements' targets."""
-        return self._told(self._see, observed, profile, source)
+        return self._rows_of_whole_devices(self._see, observed, profile, source)
 
     def take_late(self, observed: Iterable[Measurement], profile: Profile) -> list[Row]:
         """The rows of measurements, oldest first, that came after later ones: the device was there before. Of what it
         is now they say nothing."""
-        return self._told(self._see_late, observed, profile)
+        return self._rows_of_whole_devices(self._see_late, observed, profile)
 
-    def _told(
+    def _rows_of_whole_devices(
         self,
         see: Callable[[str, Facts, float], list[Row]],
         observed: Iterable[Measurement],
@@ -203,7 +203,7 @@ class ExporterInventory:
         """Errors: TypeError, KeyError, ValueError if it is not what `plain` gives."""
         self._devices = {
             str(name): _Device(
-                Facts(**{key: said for key, said in one.items() if key != "source"}), one.get("source", "")
+                Facts(**{key: value for key, value in one.items() if key != "source"}), one.get("source", "")
             )
             for name, one in plain.items()
         }

@@ -26,7 +26,8 @@ WINDOW_SECONDS = 3600.0
 
 @dataclass(slots=True)
 class _Metric:
-    """steps: device -> (when it was upgraded, after / before, name before, name after).   told_at: of the last one."""
+    """steps: device -> (when it was upgraded, after / before, name before, name after).   reported_at:
+    when the last one was."""
 
     steps: dict[str, tuple[float, float, str, str]] = field(default_factory=dict)
     reported_at: float = -math.inf

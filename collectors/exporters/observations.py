@@ -76,8 +76,8 @@ class Observation:
 
 @dataclass
 class Observations:
-    """used: series that made a reading; every other one is in `dropped`, with its reason.   untold: device -> node,
-    where nobody but a pod's user may have said of which partition series are.   at: seconds since 1970."""
+    """used: series that made a reading; every other one is in `dropped`, with its reason.   unreported: device -> node,
+    where only labels that a pod's user can set name the partition of series.   at: seconds since 1970."""
 
     devices: list[Observation] = field(default_factory=list)
     used: int = 0

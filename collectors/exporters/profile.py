@@ -183,8 +183,8 @@ class Rule(_Strict):
             return
         (low, high), (least, most) = unit.range, ALLOWED[self.metric]
         if unit.scaled(low) < least or unit.scaled(high) > most:
-            said = f"range [{low:g}, {high:g}] x factor {unit.factor}"
-            raise ValueError(f"{said} is more than {least:g} to {most:g}, which {self.metric} is")
+            scaled = f"range [{low:g}, {high:g}] x factor {unit.factor}"
+            raise ValueError(f"{scaled} is more than {least:g} to {most:g}, which {self.metric} is")
 
 
 class Identity(_Strict):

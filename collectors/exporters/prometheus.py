@@ -52,8 +52,8 @@ def read_result(body: bytes | str) -> Result:
     except (ValueError, RecursionError) as mistake:
         raise ValueError(f"not JSON: {mistake}") from None
     if not isinstance(content, dict) or content.get("status") != "success":
-        said = content.get("error") if isinstance(content, dict) else None
-        raise ValueError(f"Prometheus says: {said}" if said else "not an answer of Prometheus")
+        error = content.get("error") if isinstance(content, dict) else None
+        raise ValueError(f"Prometheus says: {error}" if error else "not an answer of Prometheus")
     data = content.get("data")
     series = data.get("result") if isinstance(data, dict) else None
     if not isinstance(data, dict) or data.get("resultType") not in ("matrix", "vector") or not isinstance(series, list):

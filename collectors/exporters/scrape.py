@@ -39,15 +39,15 @@ class Trouble:
     """A source's problem, reported when it begins, when it changes, and every AGAIN_SECONDS."""
 
     def __init__(self) -> None:
-        self._said, self._at = "", -math.inf
+        self._reported, self._at = "", -math.inf
 
     def over(self) -> None:
-        self._said, self._at = "", -math.inf
+        self._reported, self._at = "", -math.inf
 
     def finding(self, now: datetime, node: str, cluster: str, what: str) -> list[Row]:
-        if what == self._said and abs(now.timestamp() - self._at) < AGAIN_SECONDS:
+        if what == self._reported and abs(now.timestamp() - self._at) < AGAIN_SECONDS:
             return []
-        self._said, self._at = what, now.timestamp()
+        self._reported, self._at = what, now.timestamp()
         row: Row = {"ts": now, "node": node, "finding": "source_unreachable", "severity": "warning", "message": what}
         return [row | ({"cluster": cluster} if cluster else {})]
 

@@ -172,7 +172,7 @@ class SourceUnits:
     def notes(self, at: float, *, reported: bool = True, **whose: str) -> list[Row]:
         """The findings since the last time: one for each field and what is the matter, however many targets.
 
-        told: False where nobody is told of them: what is still undecided is then reported with what comes next.
+        reported: False where these are not sent: what is still undecided is then among the next.
         """
         for note in self._notes if not reported else ():
             one = self._targets.get(note.target)

@@ -134,11 +134,11 @@ class Worker:
         return True
 
     def _report(self, runs: Sequence[Run]) -> Report:
-        said, ports, tails = [], [], 0
+        found, ports, tails = [], [], 0
         for run in runs:
             one, end = run.id, run.end
             tails += end is not None
-            said.append(
+            found.append(
                 RunOf(
                     job=one.job,
                     attempt=one.attempt,
@@ -161,7 +161,7 @@ class Worker:
             seen=self.state.seen,
             seen_boot=self.state.seen_boot,
             address=self.place.address,
-            runs=tuple(said),
+            runs=tuple(found),
             ports=tuple(ports),
         )
 

@@ -242,12 +242,12 @@ def _is_gone(status: Object) -> bool:
 def _refusal(path: str, response: httpx.Response, body: bytes) -> Exception:
     """The error for a response other than 200."""
     try:
-        said: Any = json.loads(body)
+        status: Any = json.loads(body)
     except (ValueError, RecursionError):
-        said = {}
-    message = text(said, "message") or f"HTTP {response.status_code}"
+        status = {}
+    message = text(status, "message") or f"HTTP {response.status_code}"
     code = response.status_code
-    if code == httpx.codes.GONE or _is_gone(child({"said": said}, "said")):
+    if code == httpx.codes.GONE or _is_gone(child({"status": status}, "status")):
         return Gone(message)
     if code == httpx.codes.CONFLICT:
         return Conflict(message)

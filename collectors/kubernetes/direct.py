@@ -99,13 +99,13 @@ class Cluster:
         if answer.status_code == httpx.codes.NOT_FOUND:
             # Of what is not served it says no more than that a page is not found.
             raise NotThere(where, f"{path} is not there", not isinstance(found, dict) or found.get("kind") != "Status")
-        said = str(found.get("message", "")) if isinstance(found, dict) else ""
+        message = str(found.get("message", "")) if isinstance(found, dict) else ""
         if answer.status_code in (httpx.codes.FORBIDDEN, httpx.codes.UNAUTHORIZED):
-            raise Forbidden(where, said or f"refuses {path}", "Check: kubectl auth can-i --list")
+            raise Forbidden(where, message or f"refuses {path}", "Check: kubectl auth can-i --list")
         if answer.status_code == httpx.codes.CONFLICT:
-            raise FieldConflict(where, said or f"refuses {path}")
+            raise FieldConflict(where, message or f"refuses {path}")
         if not answer.is_success or not isinstance(found, dict) or not found:
-            raise KubernetesError(where, f"answers {answer.status_code} to {path}: {said or 'no object'}")
+            raise KubernetesError(where, f"answers {answer.status_code} to {path}: {message or 'no object'}")
         return found
 
     def _by_kubectl(self, path: str) -> Object:
@@ -130,11 +130,11 @@ class Cluster:
             ) from None
         if done.returncode == 0:
             return done.stdout
-        said = " ".join(done.stderr.split())
-        if "(NotFound)" in said:
-            raise NotThere("kubectl", f"{path} is not there", "could not find the requested resource" in said)
-        if "(Forbidden)" in said or "(Unauthorized)" in said:
-            raise Forbidden("kubectl", said)
-        if "conflict" in said.lower():
-            raise FieldConflict("kubectl", said)
-        raise KubernetesError("kubectl", said or f"exit {done.returncode}")
+        output = " ".join(done.stderr.split())
+        if "(NotFound)" in output:
+            raise NotThere("kubectl", f"{path} is not there", "could not find the requested resource" in output)
+        if "(Forbidden)" in output or "(Unauthorized)" in output:
+            raise Forbidden("kubectl", output)
+        if "conflict" in output.lower():
+            raise FieldConflict("kubectl", output)
+        raise KubernetesError("kubectl", output or f"exit {done.returncode}")

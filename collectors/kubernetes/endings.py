@@ -278,6 +278,6 @@ def _failure(pod: Object) -> tuple[str, str]:
         ended = child(status, "state", "terminated")
         if ended and ended.get("exitCode", 0) != 0:
             where = text(status, "name")
-            said = text(ended, "message") or f"container {where} exited with {ended.get('exitCode')}"
-            failures.append((text(ended, "finishedAt") or "9", where, text(ended, "reason") or "Error", said[:1000]))
+            message = text(ended, "message") or f"container {where} exited with {ended.get('exitCode')}"
+            failures.append((text(ended, "finishedAt") or "9", where, text(ended, "reason") or "Error", message[:1000]))
     return min(failures)[2:] if failures else ("", "")

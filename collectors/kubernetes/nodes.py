@@ -117,13 +117,13 @@ def accelerators(node: Object) -> dict[str, tuple[int, int]]:
 
 def registered(node: Object) -> list[SliceDevice]:
     """Devices that HAMi or Volcano register in the node's annotations, in either of their two formats."""
-    said = mark(node, HAMI_REGISTER).strip()
-    if not said:
+    registered = mark(node, HAMI_REGISTER).strip()
+    if not registered:
         return []
     entries: list[tuple[str, Any, str, bool]] = []
-    if said.startswith("["):
+    if registered.startswith("["):
         try:
-            listed = json.loads(said)
+            listed = json.loads(registered)
         except (ValueError, RecursionError):
             return []
         entries += [
@@ -131,7 +131,7 @@ def registered(node: Object) -> list[SliceDevice]:
             for each in items({"devices": listed}, "devices")
         ]
     else:
-        for entry in said.split(":"):
+        for entry in registered.split(":"):
             values = entry.split(",")
             if len(values) >= 7:
                 entries.append((values[0], values[2], values[4], values[6] == "true"))

@@ -317,8 +317,8 @@ def _queue(pod: Object, settings: Settings, queue_of: QueueOf) -> str:
 
 def _preemptible(pod: Object) -> bool | None:
     """From Volcano's and KAI's labels; Kubernetes itself has no such field."""
-    said = mark(pod, ("volcano.sh/preemptable", "kai.scheduler/preemptibility")).lower()
-    return {"true": True, "preemptible": True, "false": False, "non-preemptible": False}.get(said)
+    value = mark(pod, ("volcano.sh/preemptable", "kai.scheduler/preemptibility")).lower()
+    return {"true": True, "preemptible": True, "false": False, "non-preemptible": False}.get(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,8 +382,8 @@ def _submitted(
     if "submitted" not in known.reported:
         owner = next(iter(items(child(pod, "metadata"), "ownerReferences")), {})
         of = f" of {text(owner, 'kind')}/{text(owner, 'name')}" if owner else ""
-        said = {"message": f"pod {namespace(pod)}/{name(pod)}{of}", "actor": mark(pod, settings.user_marks)}
-        rows += _per_part(known, "submitted", made, placed, said)
+        columns = {"message": f"pod {namespace(pod)}/{name(pod)}{of}", "actor": mark(pod, settings.user_marks)}
+        rows += _per_part(known, "submitted", made, placed, columns)
         added.append("submitted")
     unplaced = condition(pod, "PodScheduled")
     since = at(unplaced.get("lastTransitionTime"))
@@ -391,18 +391,18 @@ def _submitted(
     if unplaced.get("status") == "False" and since is not None and since > made and reason:
         label = f"unplaced {since.isoformat()}"
         if label not in known.reported:
-            said = {"reason": reason, "message": text(unplaced, "message")}
-            rows += _per_part(known, "submitted", since, placed, said)
+            columns = {"reason": reason, "message": text(unplaced, "message")}
+            rows += _per_part(known, "submitted", since, placed, columns)
             added.append(label)
     return rows, added
 
 
 def _per_part(
-    known: Known, event: str, ts: datetime, placed: tuple[_Placed, ...], said: Mapping[str, str]
+    known: Known, event: str, ts: datetime, placed: tuple[_Placed, ...], columns: Mapping[str, str]
 ) -> list[Row]:
     rows = []
     for allocation, each in zip(known.allocations, placed, strict=True):
-        row = _row(known, allocation, event, ts, **said)
+        row = _row(known, allocation, event, ts, **columns)
         _put(row, gpus=each.asked, partition_profile=each.part.profile)
         rows.append(row)
     return rows
@@ -429,9 +429,9 @@ def _end_rows(known: Known, otherwise: datetime, reason: str, message: str) -> l
     ]
 
 
-def _row(known: Known, allocation: str, event: str, ts: datetime, **said: str) -> Row:
+def _row(known: Known, allocation: str, event: str, ts: datetime, **columns: str) -> Row:
     row: Row = {"ts": ts, **known.base, "allocation_id": allocation, "event": event}
-    _put(row, **said)
+    _put(row, **columns)
     return row
 
 

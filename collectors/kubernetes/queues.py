@@ -64,7 +64,7 @@ def streams_of(settings: Settings) -> tuple[QueueStream, ...]:
 
 
 class Queues:
-    """Waits and quotas.   apply, drop, listed: what an object, its end or a complete list adds.   ready: the pods are
+    """Waits and quotas.   put, drop, listed: what an object, its end or a complete list adds.   ready: the pods are
     known, so that none of their workloads is reported beside them."""
 
     def __init__(self, settings: Settings, pending: PendingPods) -> None:
@@ -312,8 +312,8 @@ class Queues:
                 if not keys:
                     del self._linked[link]
 
-    def _row(self, known: Known, event: str, ts: datetime, **said: str) -> Row:
-        filled = {column: value for column, value in said.items() if value}
+    def _row(self, known: Known, event: str, ts: datetime, **columns: str) -> Row:
+        filled = {column: value for column, value in columns.items() if value}
         return {"ts": ts, **known.base, "allocation_id": known.allocation, "event": event, **filled}
 
 

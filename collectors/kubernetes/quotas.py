@@ -62,7 +62,7 @@ def of_cluster_queue(queue: Object, settings: Settings) -> Quota:
         for flavor in reading.lists(group, "flavors", "spec.resourceGroups"):
             of_flavor = f"flavor {text(flavor, 'name') or '(without a name)'}"
             for resource in reading.lists(flavor, "resources", of_flavor):
-                stated = {
+                amounts = {
                     key: reading.amount(resource, key, f"{key} of {text(resource, 'name')} in {of_flavor}")
                     for key in ("nominalQuota", "borrowingLimit", "lendingLimit")
                     if resource.get(key) is not None
@@ -70,16 +70,16 @@ def of_cluster_queue(queue: Object, settings: Settings) -> Quota:
                 each = gpus_of_each(text(resource, "name"), settings.resources)
                 if each is None:
                     continue
-                own = reading.times(stated.get("nominalQuota"), each, text(resource, "name"))
+                own = reading.times(amounts.get("nominalQuota"), each, text(resource, "name"))
                 nominal.add(own)
                 if not shares:
                     limit.add(own)
                     continue
-                if "borrowingLimit" not in stated:
+                if "borrowingLimit" not in amounts:
                     limit.add(None)  # nothing but its cohort bounds it
                 else:
-                    limit.add(_plus(own, reading.times(stated["borrowingLimit"], each, "")))
-                lends = stated.get("lendingLimit") if "lendingLimit" in stated else stated.get("nominalQuota")
+                    limit.add(_plus(own, reading.times(amounts["borrowingLimit"], each, "")))
+                lends = amounts.get("lendingLimit") if "lendingLimit" in amounts else amounts.get("nominalQuota")
                 lendable.add(reading.times(lends, each, ""))
     held, borrowed = Sum(), Sum()
     status = reading.objects(queue, "status")

@@ -169,10 +169,10 @@ def _why_kueue(workload: Object) -> tuple[str, str, datetime | None]:
     if reserved.get("status") == "True" and not put_back:
         checks = items(child(workload, "status"), "admissionChecks")
         pending = [one for one in checks if text(one, "state") != "Ready"]
-        said = "; ".join(
+        message = "; ".join(
             " ".join(filter(None, (text(one, "name"), text(one, "state"), text(one, "message")))) for one in pending
         )
-        return "AdmissionGated", said, at(reserved.get("lastTransitionTime"))
+        return "AdmissionGated", message, at(reserved.get("lastTransitionTime"))
     blocked = {} if reserved.get("status") == "True" else reserved
     newest = max(
         (one for one in (blocked, evicted if put_back else {}) if text(one, "reason")),

@@ -114,8 +114,8 @@ class XidWatch:
             log.info("%s", fault)
 
     def _xid(self, event: Any) -> Xid:
-        """at: when it came, since NVML does not tell when it happened. The device is known by its handle's address: one
-        that has just been lost no longer tells its UUID."""
+        """At the time it came, since NVML does not say when it happened. The device is identified by the address of its
+        handle: one that has just been lost no longer answers with its UUID."""
         instance = int(event.gpuInstanceId)
         uuid = self._uuids.get(address(event.device), "")
         return Xid(self._clock(), int(event.eventData), uuid, gpu_instance=None if instance == WHOLE else instance)

@@ -60,7 +60,7 @@ class Absences:
 
     def __init__(self) -> None:
         self._cycles: dict[tuple[str, str], int] = {}
-        self._said: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def look(self, what: str, wanted: Iterable[str], states: Mapping[str, State]) -> list[Missing]:
         """What of `what` (a UUID) is missing now and was not before. states: by metric; absent counts as blank."""
@@ -70,13 +70,13 @@ class Absences:
             state = states.get(metric, "blank")
             if state in ("ok", "idle"):
                 self._cycles.pop(key, None)
-                self._said.discard(key)
+                self._reported.discard(key)
                 continue
             self._cycles[key] = self._cycles.get(key, 0) + 1
             if state in ("blank", "stale") and self._cycles[key] < PATIENCE:
                 continue
-            if key not in self._said:
-                self._said.add(key)
+            if key not in self._reported:
+                self._reported.add(key)
                 found.append(Missing(metric, state))
         return found
 
@@ -84,4 +84,4 @@ class Absences:
         """Forget everything else, such as MIG instances that are gone."""
         kept = set(names)
         self._cycles = {key: cycles for key, cycles in self._cycles.items() if key[0] in kept}
-        self._said = {key for key in self._said if key[0] in kept}
+        self._reported = {key for key in self._reported if key[0] in kept}

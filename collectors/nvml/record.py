@@ -60,7 +60,7 @@ def parse_smi(text: str, fields: Sequence[str] = SMI_FIELDS) -> list[dict[str, s
     return [dict(zip(fields, row, strict=True)) for row in rows if len(row) == len(fields)]
 
 
-def line_of(cycle: NvmlCycle, now: datetime, said: list[dict[str, str]] | None) -> dict[str, Any]:
+def line_of(cycle: NvmlCycle, now: datetime, nvidia_smi: list[dict[str, str]] | None) -> dict[str, Any]:
     """One cycle as JSON. readings: of DeviceReading; smi: None where there was none."""
     return {
         "at": now.isoformat(),
@@ -68,7 +68,7 @@ def line_of(cycle: NvmlCycle, now: datetime, said: list[dict[str, str]] | None) 
         "readings": [asdict(reading) for reading in cycle.readings],
         "rows": cycle.collected.rows,
         "dropped": dict(cycle.collected.dropped),
-        "smi": said,
+        "smi": nvidia_smi,
     }
 
 
@@ -87,9 +87,9 @@ def disagreements(line: Mapping[str, Any]) -> list[str]:
             reading = readings.get(metric)
             if reading is None or reading["value"] is None or not row[name].replace(".", "", 1).isdigit():
                 continue
-            said = float(row[name]) * unit
-            if abs(said - reading["value"]) > apart:
-                found.append(f"{row['uuid']}: {metric} {reading['value']:g}, nvidia-smi {said:g}")
+            other = float(row[name]) * unit
+            if abs(other - reading["value"]) > apart:
+                found.append(f"{row['uuid']}: {metric} {reading['value']:g}, nvidia-smi {other:g}")
     return found
 
 

@@ -104,8 +104,8 @@ class Holders:
         if not samples and not self._pods:
             return Answers(start, {}, {}, {})
         facts = self._series(f'__name__=~"{"|".join(FACTS)}"')
-        said = ask(f"last_over_time({facts}{span}) and on (uid) last_over_time({wanted}{span})", end)
-        reports = pod_reports(samples, [one for some in said.at.values() for one in some])
+        answer = ask(f"last_over_time({facts}{span}) and on (uid) last_over_time({wanted}{span})", end)
+        reports = pod_reports(samples, [one for some in answer.at.values() for one in some])
         targets = {one.target for one in reports.values()} | {pod.target for pod in self._pods.values()}
         jobs = sorted({job for job, _ in targets})
         scraped: dict[Target, set[float]] = defaultdict(set)

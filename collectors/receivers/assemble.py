@@ -200,7 +200,7 @@ def assemble(
 ) -> Collected:
     """The rows of a target's instants, oldest first; `memory` is then of the last.
 
-    told: instants that rows are wanted of; the others are only remembered.   devices: None: no rows of them are wanted.
+    reported: instants whose rows are wanted; others are only remembered.   devices: None: no device rows are wanted.
     """
     if not math.isfinite(memory.at):
         memory.guess(some)

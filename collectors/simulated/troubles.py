@@ -141,7 +141,7 @@ def _metrics(
 def _findings(
     plan: FleetPlan, fleet: Fleet, found: Sequence[Trouble], blind: Sequence[Blind]
 ) -> tuple[RecordType, object]:
-    rows = list(_said(fleet, found, blind))
+    rows = list(_finding_rows(fleet, found, blind))
     rows.sort()
     return FINDINGS, table(
         FINDINGS,
@@ -159,7 +159,7 @@ def _findings(
     )
 
 
-def _said(
+def _finding_rows(
     fleet: Fleet, found: Sequence[Trouble], blind: Sequence[Blind]
 ) -> Iterator[tuple[int, str, str, str, str, str]]:
     for trouble in found:

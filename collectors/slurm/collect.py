@@ -226,11 +226,11 @@ class SlurmCollector:
     def _forget(self, now: datetime) -> None:
         """Runs that were over long ago, once their ends were delivered with all that two days of accounting say."""
         starts, ends = self._runs.starts, self._next_ends
-        lately = {job_id for job_id, _, at in starts if now - at <= BEGUN_LATELY}
+        recent = {job_id for job_id, _, at in starts if now - at <= BEGUN_LATELY}
         self._runs.starts = {
             (job_id, allocation, at): row
             for (job_id, allocation, at), row in starts.items()
-            if job_id in lately or now - ends.get((allocation, None, at), now) < BEGUN_LATELY
+            if job_id in recent or now - ends.get((allocation, None, at), now) < BEGUN_LATELY
         }
 
     def _changed_ends(self, jobs: Iterable[Job], now: datetime) -> Collected:

@@ -46,21 +46,21 @@ def document(text: str | bytes, where: str) -> dict[str, Any]:
         raise CollectorError(where, f"not JSON: {str(mistake)[:120]}", "Is this slurmrestd's address?") from None
     if not isinstance(found, dict):
         raise CollectorError(where, "not a JSON object", "Is this slurmrestd's address?")
-    if not (found.get("jobs") or found.get("nodes")) and (said := errors_of(found)):
-        raise CollectorError(where, f"Slurm says: {said}", "See the log of slurmctld, slurmdbd or slurmrestd")
+    if not (found.get("jobs") or found.get("nodes")) and (errors := errors_of(found)):
+        raise CollectorError(where, f"Slurm says: {errors}", "See the log of slurmctld, slurmdbd or slurmrestd")
     return found
 
 
 def errors_of(content: Mapping[str, Any]) -> str:
     """What Slurm says went wrong, in one line; '' if nothing did. That nothing was found is none."""
     errors = content.get("errors")
-    said = []
+    messages = []
     for error in errors if isinstance(errors, list) else ():
         if isinstance(error, dict) and error.get("error_number") == _NOTHING_FOUND:
             continue
         words = [error.get(key) for key in ("description", "error", "source")] if isinstance(error, dict) else [error]
-        said.append(", ".join(dict.fromkeys(str(word) for word in words if word)))
-    return "; ".join(said)[:500]
+        messages.append(", ".join(dict.fromkeys(str(word) for word in words if word)))
+    return "; ".join(messages)[:500]
 
 
 def read_jobs(content: Mapping[str, Any]) -> Parsed[Job]:

@@ -107,8 +107,8 @@ class Commands:
         except OSError as mistake:
             raise CollectorError(where, f"cannot be run: {mistake}", "Install Slurm's commands, or use REST") from None
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().replace("\n", "; ")[-300:]
-            raise _RefusedError(where, f"exit status {done.returncode}: {said}", "Try the command by hand")
+            output = done.stderr.decode("utf-8", "replace").strip().replace("\n", "; ")[-300:]
+            raise _RefusedError(where, f"exit status {done.returncode}: {output}", "Try the command by hand")
         return done.stdout
 
 
@@ -185,12 +185,12 @@ class Rest:
 
     def _refused(self, answer: httpx.Response, path: str, next_step: str) -> CollectorError:
         try:
-            said = rest.errors_of(answer.json())
+            message = rest.errors_of(answer.json())
         except (ValueError, AttributeError, RecursionError):
-            said = " ".join(answer.text.split())[:500]
+            message = " ".join(answer.text.split())[:500]
         if answer.status_code in (401, 403):
             next_step = "Renew the token: scontrol token"
-        return CollectorError(self.url + path, f"HTTP {answer.status_code}: {said}".rstrip(": "), next_step)
+        return CollectorError(self.url + path, f"HTTP {answer.status_code}: {message}".rstrip(": "), next_step)
 
     def _answer(self, path: str, asked: Mapping[str, str]) -> httpx.Response:
         import ssl

@@ -77,13 +77,13 @@ def _conditions(of: Object, ready: Ready, now: datetime) -> dict[str, Any]:
     before = items(child(of, "status"), "conditions")
     old = next((one for one in before if text(one, "type") == "Ready"), {})
     generation = child(of, "metadata").get("generation")
-    said: dict[str, Any] = {"type": "Ready", "status": str(ready.holds), "reason": ready.reason}
-    said |= {"message": ready.message[:MOST_WORDS]} if ready.message else {}
+    condition: dict[str, Any] = {"type": "Ready", "status": str(ready.holds), "reason": ready.reason}
+    condition |= {"message": ready.message[:MOST_WORDS]} if ready.message else {}
     seen = {"observedGeneration": generation} if isinstance(generation, int) else {}
-    same = old.get("status") == said["status"] and "lastTransitionTime" in old
-    said |= {**seen, "lastTransitionTime": old["lastTransitionTime"] if same else written(now)}
+    same = old.get("status") == condition["status"] and "lastTransitionTime" in old
+    condition |= {**seen, "lastTransitionTime": old["lastTransitionTime"] if same else written(now)}
     others = [dict(one) for one in before if text(one, "type") != "Ready"]
-    return {**seen, "conditions": sorted([*others, said], key=lambda one: str(one.get("type")))}
+    return {**seen, "conditions": sorted([*others, condition], key=lambda one: str(one.get("type")))}
 
 
 def counts(jobs: Iterable[Live], nodes: Sequence[Node], parents: Mapping[str, str], of: str) -> dict[str, Counts]:

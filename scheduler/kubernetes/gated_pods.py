@@ -56,11 +56,11 @@ def gang_of(pod: Object) -> str:
 
 def gang_size(gang: Sequence[Object]) -> int:
     """How many pods are to be there.   Errors: LedgerError if they do not agree on a number."""
-    said = {text(child(pod, "metadata", "labels"), GANG_SIZE) for pod in gang}
-    (one, *others) = sorted(said)
+    sizes = {text(child(pod, "metadata", "labels"), GANG_SIZE) for pod in gang}
+    (one, *others) = sorted(sizes)
     if others or not one.isascii() or not one.isdigit() or not 1 <= int(one) <= 10_000:
         raise LedgerError(
-            f"group {gang_of(gang[0])}", f"has the label {GANG_SIZE} {' and '.join(map(repr, sorted(said)))}",
+            f"group {gang_of(gang[0])}", f"has the label {GANG_SIZE} {' and '.join(map(repr, sorted(sizes)))}",
             "All its pods say the same number",
         )  # fmt: skip
     return int(one)
@@ -91,8 +91,8 @@ def job_of(gang: Sequence[Object], tenant: str, pool: str, labelled: bool, weigh
     gang = in_order(gang)
     asked = [_request(pod, labelled) for pod in gang]
     where = f"pods of group {gang_of(gang[0])}" if gang_of(gang[0]) else f"pod {name(gang[0])}"
-    for what, said in (("accelerators", asked), ("queues", [queue_of(pod) for pod in gang])):
-        if any(one != said[0] for one in said):
+    for what, values in (("accelerators", asked), ("queues", [queue_of(pod) for pod in gang])):
+        if any(one != values[0] for one in values):
             raise LedgerError(where, f"name different {what}", "All pods of a group ask for the same")
     request = {**asked[0], "pool": pool}
     if "cpu" in weighs:
@@ -137,8 +137,8 @@ def _amount(pod: Object, resource: str) -> float:
     """Of cpu or memory, as Kubernetes counts: containers together, or the largest init container."""
 
     def of(container: Object) -> float:
-        said = child(container, "resources", "requests").get(resource)
-        return quantity(child(container, "resources", "limits").get(resource) if said is None else said)
+        requested = child(container, "resources", "requests").get(resource)
+        return quantity(child(container, "resources", "limits").get(resource) if requested is None else requested)
 
     spec = child(pod, "spec")
     together = sum(map(of, items(spec, "containers")))
@@ -147,9 +147,9 @@ def _amount(pod: Object, resource: str) -> float:
 
 def _priority(pod: Object) -> int:
     """Of the label; else of its PriorityClass, which the API server has written into the spec."""
-    said = text(child(pod, "metadata", "labels"), PRIORITY)
-    if re.fullmatch(r"-?[0-9]{1,10}", said):
-        return int(said)
+    label = text(child(pod, "metadata", "labels"), PRIORITY)
+    if re.fullmatch(r"-?[0-9]{1,10}", label):
+        return int(label)
     found = child(pod, "spec").get("priority")
     return found if type(found) is int else 0
 
@@ -196,19 +196,19 @@ def _suits(pod: Object, node: Object) -> bool:
 
 
 def _matches(asked: Object, labels: Mapping[str, Any]) -> bool:
-    said, found = labels.get(text(asked, "key")), asked.get("values")
+    label, found = labels.get(text(asked, "key")), asked.get("values")
     values: list[Any] = found if isinstance(found, list) else []
     match text(asked, "operator"):
         case "In":
-            return said in values
+            return label in values
         case "NotIn":
-            return said not in values
+            return label not in values
         case "Exists":
-            return said is not None
+            return label is not None
         case "DoesNotExist":
-            return said is None
-        case "Gt" | "Lt" as which if values and all(re.fullmatch(r"-?\d+", str(one)) for one in (said, values[0])):
-            return int(str(said)) > int(values[0]) if which == "Gt" else int(str(said)) < int(values[0])
+            return label is None
+        case "Gt" | "Lt" as which if values and all(re.fullmatch(r"-?\d+", str(one)) for one in (label, values[0])):
+            return int(str(label)) > int(values[0]) if which == "Gt" else int(str(label)) < int(values[0])
     return False
 
 

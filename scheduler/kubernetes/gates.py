@@ -207,11 +207,11 @@ class GatedPodExecutor:
             attempt = self._attempts.get(move.attempt)
             if attempt is None or not isinstance(outcome, Exception) or isinstance(outcome, Conflict):
                 return ""
-            said = f"pod {name(move.pod)} could not be let in: {outcome}"
+            message = f"pod {name(move.pod)} could not be let in: {outcome}"
             if isinstance(outcome, Refused):
-                attempt.result, attempt.text = attempt.result or "failed", attempt.text or said
-            attempt.refused, attempt.again_at = said, self._clock() + AGAIN_SECONDS
-            return said
+                attempt.result, attempt.text = attempt.result or "failed", attempt.text or message
+            attempt.refused, attempt.again_at = message, self._clock() + AGAIN_SECONDS
+            return message
 
     def refused(self, job_id: str, attempt: int) -> str:
         with self._lock:

@@ -93,8 +93,8 @@ def _cause(entry: Entry) -> Cause | None:
     """What the entry does about an idle job; None: it does nothing of the kind."""
     if entry.kind == "idle":
         return idle_cause(entry.body)
-    said = entry.body.get("cause") if entry.kind in ("shrink", "suspend", "stop") else None
-    return Cause(**said) if said and said["reason"] == RECLAIMED else None
+    cause = entry.body.get("cause") if entry.kind in ("shrink", "suspend", "stop") else None
+    return Cause(**cause) if cause and cause["reason"] == RECLAIMED else None
 
 
 def _patch(pod: Object, wanted: str | None) -> dict[str, Any]:

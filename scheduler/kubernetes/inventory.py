@@ -67,8 +67,8 @@ def offer_of(node: Object, pool: Object) -> Offer | None:
 
 def _count(amount: Any) -> int:
     """Extended resources are whole numbers."""
-    said = str(amount)
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 9 else 0
+    digits = str(amount)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 9 else 0
 
 
 def offers(

@@ -207,14 +207,14 @@ def _policy(resource: str, group: str, expressions: Sequence[str]) -> list[dict[
 
 def _gatekeeper(namespaces: Sequence[Object]) -> list[dict[str, Any]]:
     """The same by Gatekeeper, which shows a policy no namespace: the constraint has their annotations."""
-    stated = [{"name": name(home), "tenants": tenants_of(home)} for home in namespaces if mark(home, (TENANTS,))]
+    bindings = [{"name": name(home), "tenants": tenants_of(home)} for home in namespaces if mark(home, (TENANTS,))]
     text = {"type": "string"}
     one = {"type": "object", "properties": {"name": text, "tenants": {"type": "array", "items": text}}}
     schema = {"type": "object", "properties": {"namespaces": {"type": "array", "items": one}}}
     crd = {"spec": {"names": {"kind": CONSTRAINT}, "validation": {"openAPIV3Schema": schema}}}
     target = {"target": "admission.k8s.gatekeeper.sh", "rego": REGO.read_text(encoding="utf-8")}
     kinds = [{"apiGroups": [""], "kinds": ["Pod"]}, {"apiGroups": ["gpuledger.io"], "kinds": ["ElasticJob"]}]
-    spec = {"enforcementAction": "deny", "match": {"kinds": kinds}, "parameters": {"namespaces": stated}}
+    spec = {"enforcementAction": "deny", "match": {"kinds": kinds}, "parameters": {"namespaces": bindings}}
     return [
         # Gatekeeper wants a template's name to be its kind's in lower case.
         _object(TEMPLATES_GROUP, "ConstraintTemplate", CONSTRAINT.lower(), spec={"crd": crd, "targets": [target]}),

@@ -71,11 +71,11 @@ def usage_of(found: Mapping[str, int], prices: Mapping[str, float], is_over: boo
     if not found and not is_over:
         return {}
     hours = {model: Decimal(milliseconds) / HOUR for model, milliseconds in found.items()}
-    said: dict[str, Any] = {
+    usage: dict[str, Any] = {
         "gpuHours": str(sum(hours.values(), Decimal(0)).quantize(PLACES)),
         "gpuHoursAt": written(datetime.fromtimestamp(now, UTC)),
     }
     if prices and all(model in prices for model in hours):
         cost = sum((many * Decimal(str(prices[model])) for model, many in hours.items()), Decimal(0))
-        said["cost"] = str(cost.quantize(PLACES))
-    return said
+        usage["cost"] = str(cost.quantize(PLACES))
+    return usage

@@ -254,7 +254,7 @@ class Agents:
             if run.world == world and (run.world, run.rank) not in there:
                 attempt.ends("failed", f"rank {run.rank}: the agent of {node} no longer knows of it")
         # A world is done when all its ranks are, even if it was to be replaced by another.
-        done = [run for said in attempt.runs.values() for run in said if run.code == 0 and not run.stopped]
+        done = [run for of_node in attempt.runs.values() for run in of_node if run.code == 0 and not run.stopped]
         for number, places in attempt.worlds.items():
             ranks = {run.rank: run for run in done if run.world == number}
             if len(ranks) == len(places):

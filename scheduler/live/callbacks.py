@@ -268,7 +268,7 @@ def _reader(name: str) -> str:
 
 
 def _document(cluster: str, row: Row, devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    said = json.loads(row["message"])
+    message = json.loads(row["message"])
     return {
         "at": rfc3339(row["ts"]),
         "cluster": cluster,
@@ -279,6 +279,6 @@ def _document(cluster: str, row: Row, devices: Sequence[Mapping[str, Any]]) -> d
         "queue": row["queue"],
         "reason": row["reason"],
         "actor": row["actor"],
-        "text": said.get("text", ""),
+        "text": message.get("text", ""),
         "devices": list(devices),
     }

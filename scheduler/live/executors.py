@@ -51,10 +51,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """An ended attempt, of which nothing runs any more.   lost: a node of it was lost, so how it would have ended is
-    unknown.
+    """An ended attempt, of which nothing runs any more.
 
-    text: for people.   began_at: None: it never ran.   ended_at: None: unknown.   output: the last of a rank's output.
+    result: `lost` if it lost a node, so that it is unknown how it would have ended.   text: for people.   began_at:
+    None: it never ran.   ended_at: None: unknown.   output: the last of a rank's output.
     """
 
     job_id: str

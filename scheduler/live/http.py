@@ -207,8 +207,8 @@ def _other_routes(app: FastAPI, service: Service) -> None:
 
 def _actor(request: Request) -> str:
     """The caller's name for the records, as the request claims it; only the token is verified."""
-    said = request.headers.get("x-actor", "").encode("latin-1").decode("utf-8", errors="replace")
-    return "".join(c for c in said if c.isprintable())[:LONGEST_NAME] or "http"
+    claimed = request.headers.get("x-actor", "").encode("latin-1").decode("utf-8", errors="replace")
+    return "".join(c for c in claimed if c.isprintable())[:LONGEST_NAME] or "http"
 
 
 def _no_agent(request: Request, node: str, agents: NodeTokens | None) -> JSONResponse | None:

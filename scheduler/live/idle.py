@@ -94,10 +94,10 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """problem: why.   is_news: whether that is worth a line in the log: it was thought to be idle."""
+    """problem: why.   is_logged: whether the log gets a line for it: only if the job was thought to be idle."""
 
     problem: str
-    is_news: bool = True
+    is_logged: bool = True
 
 
 Evidence = Idle | Busy | Unknown
@@ -118,13 +118,13 @@ def evidence(feed: Feed | None, holders: Holders | None, now: float) -> Evidence
     """What is known of a job.   holders: None: not all of it is there."""
     problem = answer_problem(feed, now)
     if problem or feed is None:
-        return Unknown(problem, is_news=False)  # said once, not for each job
+        return Unknown(problem, is_logged=False)  # logged once, not for each job
     if holders is None or not holders.allocations:
-        return Unknown("not all of it runs", is_news=False)
+        return Unknown("not all of it runs", is_logged=False)
     found = [feed.readings.get(one) for one in holders.allocations]
     readings = [one for one in found if one is not None]
     if len(readings) < len(found):
-        return Busy() if now - holders.since >= NOTICED_BY else Unknown("it has not run for long", is_news=False)
+        return Busy() if now - holders.since >= NOTICED_BY else Unknown("it has not run for long", is_logged=False)
     at = min(one.at for one in readings)
     if now - at > FRESH_SECONDS:
         return Unknown(f"last measured at {written(at)}, {format_duration(now - at)} ago")

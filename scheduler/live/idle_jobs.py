@@ -68,12 +68,12 @@ class IdleJobs:
     def __init__(self) -> None:
         self._feed: Feed | None = None
         self._seen: dict[str, tuple[int, float]] = {}
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._looked: tuple[Feed | None, int, float] = (None, -1, float("-inf"))
 
     def hear(self, feed: Feed, now: float) -> None:
         self._feed = feed
-        self._say_once("", self.problem(now))
+        self._log_once("", self.problem(now))
 
     def problem(self, now: float) -> str:
         """Why nothing is known of any job; '' if something is."""
@@ -92,8 +92,8 @@ class IdleJobs:
             return False
         self._looked = self._feed, last, now
         self._seen = {name: one for name, one in self._seen.items() if name in jobs}
-        self._said = {name: one for name, one in self._said.items() if not name or name in jobs}
-        self._say_once("", self.problem(now))
+        self._logged = {name: one for name, one in self._logged.items() if not name or name in jobs}
+        self._log_once("", self.problem(now))
         return True
 
     def has_heard_of(self, holders: Holders | None) -> bool:
@@ -108,10 +108,10 @@ class IdleJobs:
         """The steps that are due about a running job. Each is to be taken before the next is asked for."""
         job_id, found = live.job.job_id, self.evidence(holders, now)
         if isinstance(found, Unknown):
-            if found.is_news and (live.idle is not None or policy is not None):
-                self._say_once(job_id, f"job {job_id}: {found.problem}; nothing is done about it")
+            if found.is_logged and (live.idle is not None or policy is not None):
+                self._log_once(job_id, f"job {job_id}: {found.problem}; nothing is done about it")
             return
-        self._say_once(job_id, "")
+        self._log_once(job_id, "")
         if not isinstance(found, Idle):
             if live.idle is not None and not live.idle.is_kept:
                 yield _note("busy", "is used again")
@@ -134,7 +134,7 @@ class IdleJobs:
         found, ladder = self.evidence(holders, now), live.idle
         idle = found if isinstance(found, Idle) else None
         problem = found.problem if isinstance(found, Unknown) else ""
-        if ladder is None and idle is None and not (isinstance(found, Unknown) and found.is_news):
+        if ladder is None and idle is None and not (isinstance(found, Unknown) and found.is_logged):
             return None
         ahead = outlook(policy, ladder, idle, "" if policy is None else obstacle(policy, live, holders))
         return {
@@ -152,10 +152,10 @@ class IdleJobs:
             "problem": problem,
         }
 
-    def _say_once(self, about: str, what: str) -> None:
+    def _log_once(self, about: str, what: str) -> None:
         """Logs why nothing is known of a job, or ('') of any; nothing, if that was said already."""
-        if self._said.get(about, "") != what:
-            self._said[about] = what
+        if self._logged.get(about, "") != what:
+            self._logged[about] = what
             if what:
                 log.warning("idle jobs: %s", what)
 

@@ -97,7 +97,6 @@ class Service:
         self._planned_at = float("-inf")
         self._due = True
         self.cycles = 0
-        self.cycle_seconds = 0.0
         configurations = log.of_kind("configured")
         wanted = settings.model_dump(mode="json")
         if not configurations or configurations[-1].body["settings"] != wanted:
@@ -703,12 +702,12 @@ class Service:
     def _watch_node(self, number: int, executor: SeesNodes) -> None:
         """Follows the executor's view of a node: failed or in maintenance, until it is available again."""
         name = self.restored.setup.nodes[number].name
-        said, state, left = executor.outage(name), self._node_states[name], self._left.get(name)
-        if said == "available":
+        outage, state, left = executor.outage(name), self._node_states[name], self._left.get(name)
+        if outage == "available":
             if left is not None:
                 self._set_node(number, left, BY_LEASE)
-        elif said is not None and said != state and (left is not None or state in ("available", "reserved")):
-            self._set_node(number, said, BY_LEASE, was=left or state)
+        elif outage is not None and outage != state and (left is not None or state in ("available", "reserved")):
+            self._set_node(number, outage, BY_LEASE, was=left or state)
 
     def _set_node(self, number: int, state: NodeState, by: str = "", was: NodeState = "available") -> None:
         """was: the state to return to when its agent is back."""
