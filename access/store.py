@@ -218,7 +218,7 @@ class AccessStore:
             for row in connection.execute(select(_outbox).order_by(_outbox.c.at, _outbox.c.id)).mappings().all():
                 entry = {name: value for name, value in row.items() if name != "id"}
                 try:
-                    if not audit.has(self.warehouse, entry):
+                    if not audit.is_recorded(self.warehouse, entry):
                         what, inputs = entry.pop("object"), json.loads(entry.pop("inputs"))
                         audit.record(self.warehouse, **entry, what=what, inputs=inputs)
                 except LedgerError as error:

@@ -57,7 +57,7 @@ def as_json(inputs: Mapping[str, Any]) -> str:
     return json.dumps(inputs, sort_keys=True, ensure_ascii=False, default=str)
 
 
-def has(store: Store, entry: Mapping[str, Any]) -> bool:
+def is_recorded(store: Store, entry: Mapping[str, Any]) -> bool:
     """Whether exactly that entry exists; compares all of its columns, inputs as written by `as_json`."""
     return bool(store.value(read_sql(__file__, "audit_has"), entry))
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar, Union
 
-from scheduler.model import Plan, Preempt, Reason, Resize, Start
+from scheduler.model import Plan, Preempt, Resize, Start
 from warehouse.errors import LedgerError
 
 T = TypeVar("T")
@@ -68,10 +68,6 @@ def plan_actions(plan: Plan) -> list[dict[str, Any]]:
 
 def read_actions(documents: Any, where: str) -> tuple[Action, ...]:
     return tuple(_action(document, f"{where}[{number}]") for number, document in enumerate(documents))
-
-
-def read_reasons(documents: Any, where: str) -> tuple[Reason, ...]:
-    return tuple(read(Reason, document, where) for document in documents)
 
 
 def _action(document: Mapping[str, Any], where: str) -> Action:

@@ -18,9 +18,6 @@ QueuePolicy = Literal["fifo", "priority", "fair_share", "capacity"]
 PriorityScope = Literal["never", "queue", "tenant", "all"]
 """Which jobs of lower priority may be preempted: none, those of the same queue, of the same tenant, all."""
 EntitlementClass = Literal["guaranteed", "borrowed", "reserved"]
-JobState = Literal[
-    "held", "pending", "running", "suspended", "finished", "failed", "cancelled", "preempted", "rejected"
-]
 Ending = Literal["preempted", "suspended", "finished", "failed", "cancelled", "rejected"]
 COMES_BACK: tuple[Ending, ...] = ("preempted", "suspended")
 """Endings of an attempt after which its job may run again."""

@@ -92,7 +92,7 @@ class BudgetFile(WholeFile):
         for (first, one), (second, other) in combinations(enumerate(self.budgets), 2):
             if one.overlaps(other):
                 raise ValueError(
-                    f"budgets[{first}] and budgets[{second}] are about the same months of {_whose(one)}; "
+                    f"budgets[{first}] and budgets[{second}] are about the same months of {_budgeted(one)}; "
                     "end one where the other starts"
                 )
         tenants = [low.tenant for low in self.low_balances]
@@ -173,5 +173,5 @@ def current_budgets(store: Store) -> AppliedBudgets | None:
     )
 
 
-def _whose(budget: Budget) -> str:
+def _budgeted(budget: Budget) -> str:
     return repr(budget.tenant) + (f", project {budget.project!r}" if budget.project else "")

@@ -78,7 +78,7 @@ def cost_of_spans(store: Store, spans: Sequence[Span]) -> list[Cost]:
     """The cost accrued in each span, in order. Errors: LedgerError if a span has prices in two currencies."""
     costs = [Cost() for _ in spans]
     for first, part in _portions(spans):
-        params = {**_whose(part), "starts": [span.start for span in part], "ends": [span.end for span in part]}
+        params = {**_span_params(part), "starts": [span.start for span in part], "ends": [span.end for span in part]}
         for row in store.rows(read_sql(__file__, "cost_of_spans"), params) if part else []:
             _add(costs[first + row["span"]], row)
     return costs
@@ -133,7 +133,7 @@ def _instants(store: Store, spans: Sequence[Span], levels: Sequence[Fraction]) -
     scale = _scale(store, min(from_hours), max(to_hours))
     unit = scale.hour * NANO
     params = {
-        **_whose(spans),
+        **_span_params(spans),
         "from_hours": [_seconds(hour) for hour in from_hours],
         "to_hours": [_seconds(hour) for hour in to_hours],
         "levels": [str(ceil(level * unit)) for level in levels],
@@ -143,7 +143,7 @@ def _instants(store: Store, spans: Sequence[Span], levels: Sequence[Fraction]) -
     if not hours:
         return
     params = {
-        **_whose([spans[row["question"]] for row in hours]),
+        **_span_params([spans[row["question"]] for row in hours]),
         "hours": [_seconds(row["hour"]) for row in hours],
     }
     entries: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -208,7 +208,7 @@ def _scale(store: Store, start: datetime, end: datetime) -> Scale:
     return Scale.of(row["device_units"] for row in rows)
 
 
-def _whose(spans: Sequence[Span]) -> dict[str, Any]:
+def _span_params(spans: Sequence[Span]) -> dict[str, Any]:
     return {
         "tenants": [span.tenant for span in spans],
         "projects": [span.project or "" for span in spans],

@@ -19,6 +19,7 @@ from typing import Any
 
 from billing import audit
 from billing.lines import Line
+from billing.params import tenant_params
 from billing.periods import parse_month
 from billing.rates import RateCard, current_rate_card
 from warehouse.chain import Head, append, head
@@ -117,7 +118,7 @@ def list_credits(
     store: Store, month: str = "", tenant: str | None = None, ids: Sequence[str] = ()
 ) -> list[StoredCredit]:
     """The credits of a month ('' : all), of a tenant (None: all), in the order in which drafts show them."""
-    params = {"month": month, "all_tenants": int(tenant is None), "tenant": tenant or "", "ids": list(ids)}
+    params = {"month": month, **tenant_params(tenant), "ids": list(ids)}
     return [
         StoredCredit(
             Credit(
@@ -209,7 +210,7 @@ class InvoicedMonths:
     def __init__(self, store: Store, timezone: str) -> None:
         self._timezone = timezone
         self._issued: dict[str, list[tuple[datetime, datetime, str]]] = {}
-        for row in store.rows(read_sql(__file__, "invoiced_months"), {"all_tenants": 1, "tenant": ""}):
+        for row in store.rows(read_sql(__file__, "invoiced_months"), tenant_params(None)):
             spans = self._issued.setdefault(row["tenant"], [])
             spans.append((row["period_start"], row["period_end"], row["invoice"]))
 

@@ -27,6 +27,7 @@ from billing.closed import closed_period
 from billing.exact import rounded
 from billing.ledger_report import billing_timezone
 from billing.money import largest_remainder, minor_digits
+from billing.params import tenant_params
 from billing.periods import parse_month
 from warehouse.chain import Head, append, head
 from warehouse.store import Store, read_sql
@@ -92,7 +93,7 @@ class Balance:
 
 def grants_of(store: Store, tenant: str | None = None) -> list[Grant]:
     """The grants of a tenant (None: all), each tenant's in the order of drawing."""
-    rows = store.rows(read_sql(__file__, "grants"), {"all_tenants": int(tenant is None), "tenant": tenant or ""})
+    rows = store.rows(read_sql(__file__, "grants"), tenant_params(tenant))
     return [Grant(**row) for row in rows]
 
 
@@ -203,7 +204,7 @@ class _Issued:
     def read(cls, store: Store, tenant: str | None) -> _Issued:
         draws: dict[str, dict[datetime, dict[str, Decimal]]] = defaultdict(lambda: defaultdict(dict))
         totals: dict[str, dict[datetime, Decimal]] = defaultdict(dict)
-        params = {"all_tenants": int(tenant is None), "tenant": tenant or ""}
+        params = tenant_params(tenant)
         for row in store.rows(read_sql(__file__, "issued_draws"), params):
             if row["grant_id"]:
                 draws[row["tenant"]][row["period_start"]][row["grant_id"]] = row["amount"]

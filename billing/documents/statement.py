@@ -19,8 +19,9 @@ from billing.exact import DIGITS, NANO, Scale, quotient
 from billing.invoicing.documents import Invoice, InvoiceError, text
 from billing.invoicing.drafts import draft_all
 from billing.invoicing.invoices import standing
-from billing.invoicing.month import books_of, platform_costs, span, whom
+from billing.invoicing.month import books_of, platform_costs
 from billing.ledger_report import billing_timezone
+from billing.params import period_params, tenant_params
 from billing.periods import Period, midnight, month_name, whole_hour
 from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
@@ -77,7 +78,7 @@ def platform_statement(store: Store, period: Period) -> Statement:
     """
     books = books_of(store)
     month = month_name(period, books.timezone)
-    rows = store.rows(read_sql(__file__, "statement_pools"), span(period))
+    rows = store.rows(read_sql(__file__, "statement_pools"), period_params(period))
     if not rows:
         raise InvoiceError(
             month, "nothing of it is closed", f"Run: gpuledger close --until {rfc3339(whole_hour(period.end))}"
@@ -117,7 +118,7 @@ def platform_statement(store: Store, period: Period) -> Statement:
 
 def _tenant_statement(store: Store, period: Period, invoice: Invoice) -> Statement:
     days = days_of(store, period, invoice.tenant)
-    params = {**span(period), "tenant": invoice.tenant, "top": TOP}
+    params = {**period_params(period), "tenant": invoice.tenant, "top": TOP}
     rows = store.rows(read_sql(__file__, "statement_workloads"), params)
     notes = list(invoice.document["notes"])
     now = _total(day["allocated_gpu_hours"] for day in days)
@@ -147,7 +148,7 @@ def days_of(store: Store, period: Period, tenant: str | None) -> list[dict[str, 
     """Every day of the period. What is not closed is None; a closed day in which nothing was held is zero."""
     kinds = HELD if tenant is not None else FLEET
     timezone = billing_timezone(store)
-    params = {**span(period), **whom(tenant), "timezone": timezone}
+    params = {**period_params(period), **tenant_params(tenant), "timezone": timezone}
     rows = {row["day"]: row for row in store.rows(read_sql(__file__, "statement_days"), params)}
     closed = closed_period(store)
     days = []

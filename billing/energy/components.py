@@ -9,6 +9,7 @@ from typing import Any
 
 from billing.exact import rounded
 from billing.lines import Line
+from billing.params import period_params, tenant_params
 from billing.periods import Period
 from billing.rates.policies import Component, in_force
 from billing.rates.rate_card import RateCard
@@ -39,9 +40,7 @@ def component_lines(store: Store, card: RateCard, period: Period, month: str, te
     components = in_force(card.components, month)
     if not components:
         return []
-    whom = {"all_tenants": int(tenant is None), "tenant": tenant or ""}
-    params = {"start": period.start, "end": period.end, **whom}
-    rows = store.rows(read_sql(__file__, "components"), params)
+    rows = store.rows(read_sql(__file__, "components"), period_params(period) | tenant_params(tenant))
     return [
         _line(component, *key, total)
         for component in components

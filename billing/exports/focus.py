@@ -31,6 +31,7 @@ from billing.invoicing.drafts import draft_all
 from billing.invoicing.invoices import billed_later, standing
 from billing.invoicing.month import Books, books_of
 from billing.money import minor_digits
+from billing.params import period_params
 from billing.periods import Period, month_name
 from warehouse.store import Store, read_sql
 
@@ -290,7 +291,7 @@ def _groups(
 ) -> list[tuple[Statement, GroupKey]]:
     """The groups whose rows come from the ledger: those of which it says what the invoice says, to nine digits."""
     hours: dict[tuple[Any, ...], Fraction] = {}
-    for row in store.rows(read_sql(__file__, "usage_by_group"), {"start": period.start, "end": period.end}):
+    for row in store.rows(read_sql(__file__, "usage_by_group"), period_params(period)):
         whose = (row["tenant"], row["project"], row["sku"], row["list_unit_price"], row["contracted_unit_price"])
         held = Fraction(row["held_micro_ms"], row["device_units"] * 3_600_000 * 1_000_000)
         hours[whose] = hours.get(whose, Fraction(0)) + held
@@ -316,7 +317,7 @@ def _refuse_unpriced(
 ) -> None:
     unpriced = sum((one.invoice.unpriced_gpu_hours for one in statements), Decimal(0))
     if options.platform:
-        row = store.rows(read_sql(__file__, "unpriced"), {"start": period.start, "end": period.end})[0]
+        row = store.rows(read_sql(__file__, "unpriced"), period_params(period))[0]
         unpriced += rounded(Fraction(row["unpriced_nano_hours"], NANO))
     report.unpriced_hours = unpriced
     if unpriced and not options.skip_unpriced:

@@ -25,6 +25,7 @@ from zoneinfo import ZoneInfo
 from billing.closed import Closed, closed_part, period_document
 from billing.exact import Scale, rounded
 from billing.ledger_report import billing_timezone
+from billing.params import period_params
 from billing.periods import Period, parse_period
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
@@ -193,7 +194,7 @@ def daily_costs(store: Store, period: Period) -> tuple[list[DayCost], str | None
     Errors: LedgerError if there are two currencies.
     """
     zone = billing_timezone(store)
-    params = {"start": period.start, "end": period.end, "timezone": zone}
+    params = {**period_params(period), "timezone": zone}
     days = {
         day: hours
         for row in store.rows(read_sql(__file__, "closed_days"), params)
@@ -240,11 +241,11 @@ def judge(
         if one.closed and one.cost is not None and one.day < cost.day
     }
     weekdays = [day for week in range(1, WEEKS + 1) if (day := cost.day - timedelta(weeks=week)) in past]
-    lately = [day for back in range(1, DAYS + 1) if (day := cost.day - timedelta(days=back)) in past]
+    recent = [day for back in range(1, DAYS + 1) if (day := cost.day - timedelta(days=back)) in past]
     if len(weekdays) >= LEAST_WEEKS:
         days, basis = weekdays, f"{len(weekdays)} earlier {cost.day:%A}s"
-    elif len(lately) >= LEAST_DAYS:
-        days, basis = lately, f"{len(lately)} of the {DAYS} days before"
+    elif len(recent) >= LEAST_DAYS:
+        days, basis = recent, f"{len(recent)} of the {DAYS} days before"
     else:
         return f"fewer than {LEAST_DAYS} days of history"
     expected = median(past[day] for day in days)

@@ -101,7 +101,7 @@ def _entries(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: b
         rows.append(
             {
                 **({} if by_hour else {"devices": row["devices"]}),
-                **_whose(row, by_hour),
+                **_allocation_of(row, by_hour),
                 **{name: measures[name] for name in _SHOWN},
                 "billed_cost": None if sums.unpriced else rounded(sums.billed()),
                 "estimated": row["estimated"],
@@ -110,7 +110,7 @@ def _entries(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: b
     return rows
 
 
-def _whose(row: Mapping[str, Any], by_hour: bool) -> dict[str, Any]:
+def _allocation_of(row: Mapping[str, Any], by_hour: bool) -> dict[str, Any]:
     """Which allocation's entries a row is of, and when."""
     return {
         **({"hour": row["in_hour"], "device": row["device"]} if by_hour else {}),
@@ -137,7 +137,7 @@ def _changes(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: b
         price = row["contracted_unit_price"]
         rows.append(
             {
-                **_whose(row, by_hour),
+                **_allocation_of(row, by_hour),
                 "billed_gpu_hours": scale.hours(was),
                 "due_gpu_hours": scale.hours(now),
                 "cost": None if price is None else rounded(scale.money((now - was) * price_nano(price))),

@@ -20,8 +20,9 @@ from billing.invoicing.credit_notes import credit_note, creditable
 from billing.invoicing.documents import Invoice, InvoiceError, with_parties
 from billing.invoicing.drafts import draft_all, drafts_of
 from billing.invoicing.issued import billed_later, issued, standing
-from billing.invoicing.month import Books, books_of, span
+from billing.invoicing.month import Books, books_of
 from billing.money import minor_digits
+from billing.params import period_params
 from billing.parties.applied import current_parties
 from billing.periods import Period, month_name, whole_hour
 from billing.rates import Subject, first_change, rate_card_of
@@ -233,7 +234,7 @@ def _refuse_stale_prices(store: Store, period: Period, books: Books) -> None:
     rated = rate_card_of(store, books.closed_with)
     if rated is None or rated.version == books.current.version:
         return
-    for row in store.rows(read_sql(__file__, "subjects_held"), span(period)):
+    for row in store.rows(read_sql(__file__, "subjects_held"), period_params(period)):
         if first_change(rated.card, books.card, Subject(**row), period.start, period.end) is not None:
             raise InvoiceError(
                 month_name(period, books.timezone),

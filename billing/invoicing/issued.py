@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from billing.invoicing.documents import Invoice, is_correction
-from billing.invoicing.month import span, whom
+from billing.params import period_params, tenant_params
 from billing.periods import Period, month_name
 from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
@@ -21,7 +21,7 @@ def issued(store: Store, period: Period | None = None, tenant: str | None = None
 
     One that was made void since has the status `void` and says when, by whom and why; else it is what was stored.
     """
-    params = {**span(period or ALWAYS), **whom(tenant), "number": number}
+    params = {**period_params(period or ALWAYS), **tenant_params(tenant), "number": number}
     return [_as_it_stands(row) for row in store.rows(read_sql(__file__, "issued_invoices"), params)]
 
 

@@ -29,9 +29,10 @@ from billing.invoicing.adjustments import (
 )
 from billing.invoicing.documents import Invoice, text
 from billing.invoicing.shared import PoolCost, pool_costs, shared_lines
-from billing.invoicing.usage import MEASURES, MonthUsage, Session, apart, month_usage
+from billing.invoicing.usage import MEASURES, MonthUsage, Session, month_usage, split_sessions_off
 from billing.lines import KINDS, Line
 from billing.money import largest_remainder, minor_digits
+from billing.params import period_params, tenant_params
 from billing.periods import Period, month_name
 from billing.rates import AppliedCard, RateCard, current_rate_card
 from billing.rates.policies import Commitment, Discount, in_force
@@ -107,7 +108,7 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
     name = month_name(period, books.timezone)
     card = books.card
     discounts = in_force(card.discounts, name) if card else []
-    what = {**span(period), **whom(tenant)}
+    what = {**period_params(period), **tenant_params(tenant)}
     rows = store.rows(read_sql(__file__, "usage"), what)
     minimum = card.minimum_in(name) if card else 0
     short = store.rows(read_sql(__file__, "minimum"), {**what, "minimum_ms": 1000 * minimum}) if minimum else []
@@ -126,7 +127,7 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
             line for usages in usage.by_tenant.values() for line in discount_lines(discounts, usages, sessions, scale)
         ]
         if not isinstance(card.idle_policy, str):
-            pools = pool_costs(store.rows(read_sql(__file__, "pools"), span(period)), card, name)
+            pools = pool_costs(store.rows(read_sql(__file__, "pools"), period_params(period)), card, name)
             lines += shared_lines(pools)
     lines += credit_lines(store, name, tenant)
     by_tenant: dict[str, list[Line]] = {}
@@ -136,7 +137,7 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
         if tenant is None or line.tenant == tenant:
             by_tenant.setdefault(line.tenant, []).append(line)
     currency = one_currency(rows) or (card.currency if card else "")
-    books_run = str(store.value(read_sql(__file__, "books_run"), span(period)))
+    books_run = str(store.value(read_sql(__file__, "books_run"), period_params(period)))
     return Month(period, name, currency, books_run, usage, by_tenant, pools)
 
 
@@ -158,7 +159,7 @@ def platform_costs(store: Store, period: Period) -> list[PoolCost]:
     books = books_of(store)
     if books.card is None:
         return []
-    rows = store.rows(read_sql(__file__, "pools"), span(period))
+    rows = store.rows(read_sql(__file__, "pools"), period_params(period))
     return pool_costs(rows, books.card, month_name(period, books.timezone))
 
 
@@ -279,7 +280,7 @@ def _sessions(store: Store, what: Mapping[str, Any], discounts: Sequence[Discoun
     if sessions:
         with store.staged(_keys(sessions)) as staged:
             sql = read_sql(__file__, "usage_of_sessions", sessions=staged)
-            apart(usage, store.rows(sql, params))
+            split_sessions_off(usage, store.rows(sql, params))
     return sessions
 
 
@@ -483,11 +484,3 @@ def _notes(total: LedgerSum, estimated: int, period: Period, books: Books) -> li
             f"{total.scale.hours(estimated, 2)} GPU-hours are estimated: the end of the allocation was never reported."
         )
     return notes
-
-
-def span(period: Period) -> dict[str, datetime]:
-    return {"start": period.start, "end": period.end}
-
-
-def whom(tenant: str | None) -> dict[str, Any]:
-    return {"all_tenants": int(tenant is None), "tenant": tenant or ""}

@@ -21,6 +21,7 @@ from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import drafts_of
 from billing.invoicing.invoices import issued
 from billing.invoicing.month import VALIDITIES, books_of
+from billing.params import period_params
 from billing.periods import Period, parse_month
 from billing.rates import ALWAYS_HOURS, rate_card_of
 from billing.scratch import facts_away
@@ -205,9 +206,7 @@ def _reached(store: Store, invoice: Invoice, periods: Sequence[Period]) -> list[
 
 def _first_start(store: Store, period: Period) -> datetime:
     """When the first of the sessions began that held something in the period."""
-    first: datetime | None = store.value(
-        read_sql(__file__, "rederive_reach"), {"start": period.start, "end": period.end}
-    )
+    first: datetime | None = store.value(read_sql(__file__, "rederive_reach"), period_params(period))
     return first or period.start
 
 

@@ -76,7 +76,7 @@ NO_SESSION: Session = ("", "")
 """Of usage that belongs to sessions that no policy tells apart."""
 
 
-def apart(usage: MonthUsage, rows: Sequence[Mapping[str, Any]]) -> None:
+def split_sessions_off(usage: MonthUsage, rows: Sequence[Mapping[str, Any]]) -> None:
     """Makes what single sessions held (rows of usage_of_sessions.sql) usage of their own."""
     whole = {(one.tenant, *one.key): one for usages in usage.by_tenant.values() for one in usages}
     for row in rows:

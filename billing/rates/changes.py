@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from billing.exact import Scale, price_nano, rounded
+from billing.params import period_params
 from billing.periods import Period
 from billing.rates.frozen import policy_words
 from billing.rates.rate_card import MATCH_KEYS, POLICIES, RateCard, RateRule
@@ -170,7 +171,7 @@ def price_effect(store: Store, old: RateCard, new: RateCard, period: Period = AL
     where hours lose or get a price), unpriced_before, unpriced_after (GPU-hours without one).
     An entry is priced as of its start: exact for the card in force, near for one that changes prices within an hour.
     """
-    span = {"start": period.start, "end": period.end}
+    span = period_params(period)
     kept = subject_params(old, new)
     subjects = store.rows(read_sql(__file__, "held_subjects"), {**span, **kept})
     if not subjects:

@@ -11,8 +11,6 @@ from billing.rates.rate_card import RateCard
 from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
-OPTIONAL_KEYS = ("queue", "preemptible", "priority")
-"""Keys of `match` by which subjects are told apart only where a card asks for them, so that there are few."""
 DEPENDENT_TABLES = ("price_subjects", "price_schedules")
 
 

@@ -95,7 +95,7 @@ def _refuse_changed_invoices(store: Store, old: TenantMapping | None, new: Tenan
         for at in sorted({span[0], *(p.start_ms for p in (*was, *becomes) if span[0] < p.start_ms < span[1])}):
             one, other = (next(p.owner for p in owners if p.start_ms <= at < p.end_ms) for owners in (was, becomes))
             invoiced = numbers[row["period_start"]]
-            if _whose(one) != _whose(other) and (number := invoiced.get(one.tenant) or invoiced.get(other.tenant)):
+            if _payer(one) != _payer(other) and (number := invoiced.get(one.tenant) or invoiced.get(other.tenant)):
                 raise TenantError(
                     f"tenants' mapping: what was reported as {_reported(reported)} at {_instant(at)}",
                     f"would go from {_shown(one)} to {_shown(other)}, but invoice {number} was computed from it",
@@ -103,7 +103,7 @@ def _refuse_changed_invoices(store: Store, old: TenantMapping | None, new: Tenan
                 )
 
 
-def _whose(owner: Owner) -> tuple[str, str, str]:
+def _payer(owner: Owner) -> tuple[str, str, str]:
     return owner.tenant, owner.project, owner.cost_center
 
 
