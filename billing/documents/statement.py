@@ -48,7 +48,7 @@ class Statement:
 
     @property
     def tenant(self) -> str:
-        """Empty for time that nobody named held, and for the platform's."""
+        """Empty for time of unknown holders, and for the platform's."""
         return str(self.document.get("tenant") or "")
 
     @property
@@ -72,7 +72,7 @@ def tenant_statements(store: Store, period: Period, tenant: str | None = None) -
 
 
 def platform_statement(store: Store, period: Period) -> Statement:
-    """What of the fleet's time nobody could be charged for in the month, by pool and day.
+    """The fleet's time in the month that no tenant could be charged for, by pool and day.
 
     Errors: InvoiceError if nothing of the month is closed.
     """

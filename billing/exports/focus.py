@@ -76,7 +76,7 @@ class FocusReport:
     invoices: dict[str, Decimal] = field(default_factory=dict)
     unpriced_hours: Decimal = Decimal(0)
     by_line: list[str] = field(default_factory=list)
-    """Tenants of whose usage some is exported by invoice line, because the ledger changed since."""
+    """Tenants with usage exported by invoice line, because the ledger has changed since."""
 
 
 def export_focus(store: Store, period: Period, path: Path, options: FocusOptions) -> FocusReport:
@@ -271,7 +271,7 @@ _COSTS = ("list_cost", "contracted_cost", "billed_cost", "effective_cost")
 
 
 def _statements(store: Store, period: Period, options: FocusOptions, books: Books) -> list[Statement]:
-    """The invoices to export, and drafts of what is not invoiced; what nobody named held is the platform's."""
+    """The invoices to export, and drafts of what is not invoiced; time of unknown holders is the platform's."""
     invoices = standing(store, period, options.tenant) if options.which != "draft" else []
     billed = {one.tenant for one in invoices if not one.is_credit_note}
     if options.which == "draft" or (options.which == "all" and not (options.tenant and billed)):

@@ -72,7 +72,7 @@ class Effect:
 
 
 class _TooLong(Exception):  # noqa: N818 (no error)
-    """It takes longer than somebody waits."""
+    """It takes too long for an interactive request."""
 
 
 def effect(store: Store, push: HeldPush, most_seconds: float = MOST_SECONDS) -> Effect:

@@ -39,7 +39,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Held:
-    """What somebody had of one model. hours: those with a price; cost, idle_cost: theirs."""
+    """What a group held of one model. hours: those with a price; cost, idle_cost: theirs."""
 
     hours: Fraction = Fraction(0)
     cost: Fraction = Fraction(0)
@@ -145,7 +145,7 @@ def compared(store: Store, period: Period, against: Period | None) -> tuple[Peri
 
 
 def walk(before: Mapping[str, Held], now: Mapping[str, Held]) -> Change:
-    """The change from what somebody had before to what they have now, each by model."""
+    """The change from what a group held before to what it holds now, each by model."""
     was, has = sum(before.values(), Held()), sum(now.values(), Held())
     by_hours = (has.hours - was.hours) * was.cost / was.hours if was.hours else has.cost
     by_price = sum(

@@ -276,7 +276,7 @@ def _gpus_needed(holders: Sequence[Holder], rules: Rules) -> int | None:
 
 
 def _overlap(holders: Sequence[Holder], span_of: SpanOf = lambda holder: holder.period) -> Fraction:
-    """Hours of a span in which all of them were held, if nobody paused."""
+    """Hours of a span in which all of them were held, without pauses."""
     spans = [span_of(holder) for holder in holders]
     since = max(max(h.start_at for h in holders), spans[0].since)
     seconds = (min(h.end_at for h in holders) - since).total_seconds()

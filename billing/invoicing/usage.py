@@ -73,7 +73,7 @@ class MonthUsage:
 
 
 NO_SESSION: Session = ("", "")
-"""Of usage that belongs to sessions that no policy tells apart."""
+"""Of usage in sessions that no policy distinguishes."""
 
 
 def split_sessions_off(usage: MonthUsage, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -112,7 +112,7 @@ def _set(query: AllocationQuery, window: Period, rows: Iterable[Row], scale: Sca
 
 
 def _share(idle: Iterable[Row], bearers: Sequence[tuple[Allocation, int]], scale: Scale) -> bool:
-    """Adds the cost of idle time to those who held something beside it, by what that cost; False if nobody did."""
+    """Adds the cost of idle time to the holders beside it, in proportion to their own cost; False if there are none."""
     weight = sum(listed for _, listed in bearers)
     if not weight:
         return False

@@ -158,7 +158,7 @@ class MetricsSettings(_Section):
 class RunJobsSettings(_Section):
     """Jobs that a `gpuledger scheduler --executor agents` places on this node. url: its address; None: none are run.
 
-    token_file: of this node's own token.   folder: of what runs and what it said.   user: whose processes they are;
+    token_file: of this node's own token.   folder: of the ranks and their output.   user: whose processes they are;
     None: the agent's, unless that is root.   address: where ranks of other nodes meet those of this one; None: the
     node's name, or this machine alone where the scheduler is on it.   ports: first and last to meet at; None: any that
     is free.   log_bytes: of what each rank says, the last are kept.   visible_devices: the variable that names a rank's

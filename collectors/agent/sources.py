@@ -111,7 +111,7 @@ class NvmlSource:
         return collected
 
     def acknowledge(self) -> None:
-        """The driver's buffers are read once, whatever becomes of what they said."""
+        """The driver's buffers can be read only once, whatever becomes of their content."""
 
     def close(self) -> None:
         self._collector.close()
@@ -195,7 +195,7 @@ class ScrapedSource:
         return collected
 
     def acknowledge(self) -> None:
-        """What an exporter says is said once; what was learned of it outlives the process."""
+        """Saves what was learned of exporters, so that a restart need not learn it again."""
         try:
             self._scraper.memory.save()
         except OSError as error:

@@ -42,7 +42,7 @@ def serving(host: str, port: int, pages: dict[str, Page]) -> Iterator[int]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """A scrape every few seconds is no news."""
+            """Scrapes are too frequent to be logged."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True

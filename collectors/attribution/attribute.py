@@ -132,7 +132,7 @@ class _Known:
 
     @cached_property
     def doubtful(self) -> bool:
-        """Whether somebody was, or may have been, active of whom nobody knows who it was."""
+        """Whether an unknown process was, or may have been, active."""
         active = [one for one in self.reading.processes if not one.activity.usable or one.activity.value]
         if any(self.owner(one).kind == "unknown" or self.command(one) == MPS_SERVER for one in active):
             return True

@@ -43,7 +43,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Owners:
-    """What /proc said about the pids of one cycle.
+    """What /proc reported about the pids of one cycle.
 
     state: `ok`, or `no_permission` if this /proc is not the host's: then nobody's absence means anything.
     """

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
 """For all that is asked of the API server at a time: the node's readings wait for it."""
 FRESH_SECONDS = 60.0
-"""Slices change when a driver starts or MIG is laid out anew; a name that is not known yet counts as not named."""
+"""Slices change when a driver starts or MIG is laid out again; a name that is not known yet counts as not named."""
 
 
 class NodeSlices:

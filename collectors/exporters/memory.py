@@ -12,8 +12,8 @@ from collectors.exporters.units import SourceUnits
 
 
 class Memory:
-    """path: None: a new process begins anew.   inventory: None: device rows are made by others.   damaged: why the
-    file was not used, empty if it was."""
+    """path: None: a new process remembers nothing.   inventory: None: device rows are made by others.   damaged: why
+    the file was not used, empty if it was."""
 
     def __init__(self, path: Path | None = None, inventory: ExporterInventory | None = None) -> None:
         self._path = path

@@ -236,7 +236,7 @@ def born(pid: int) -> str:
 
 
 def mark_of(pid: int) -> int:
-    """0: it has none, or nobody can tell.   Source: proc(5), /proc/pid/limits."""
+    """0: it has none, or that is unknown.   Source: proc(5), /proc/pid/limits."""
     try:
         lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
     except OSError:

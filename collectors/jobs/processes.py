@@ -312,7 +312,7 @@ class Processes:
             run.end = Exit(**end)
 
     def _left_behind(self, run: Run) -> dict[str, Any] | None:
-        """A keeper is gone and has not said how it ended: what it left is killed. None while anything is left."""
+        """A keeper is gone and left no record of the end: what it left running is killed. None while anything is."""
         left = _marked(run.folder, json.loads((run.folder / "run.json").read_text()).get("mark", 0))
         if left and (run.folder / "process").exists():
             for pid in left:

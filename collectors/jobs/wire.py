@@ -80,7 +80,7 @@ class Answer(_Message):
 
 class RunOf(_Message):
     """A rank as the agent has it. world: the last that it was given.   began_at: None: it never ran.   code: None:
-    unknown.   stopped: by whom, if it did not end by itself.   tail: the last of what it said, once it is over."""
+    unknown.   stopped: by whom, if it did not end by itself.   tail: the last of its output, once it is over."""
 
     job: Name
     attempt: Number

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
-"""Of the agent's own environment, ranks get these; the rest is nobody else's."""
+"""Of the agent's own environment, ranks get these; the rest is the agent's alone."""
 MARGIN = 0.1
 """Of a lease: so much earlier than the scheduler counts a node as lost, nothing of it runs any more."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

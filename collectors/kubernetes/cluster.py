@@ -188,7 +188,7 @@ class Cluster:
         self._remember(key, observed, collected, now)
 
     def _missed(self, seen: set[Any], now: datetime, collected: Collected) -> None:
-        """What ended, or came and went, while nobody watched."""
+        """What ended, or came and went, between two watches."""
         missing = sorted(self._pods.keys() - seen)
         since = self.seen_at or now
         lost = 0
@@ -358,7 +358,7 @@ class Cluster:
             self._forget_gone()
 
     def _nowhere_else(self, rows: Iterable[Row], node: str) -> tuple[Row, ...]:
-        """Those of devices that nobody reported on another node since."""
+        """Those of devices that were not reported on another node since."""
         elsewhere = {row["device_id"] for other, some in self._inventory.items() if other != node for row in some}
         return tuple(row for row in rows if row["device_id"] not in elsewhere)
 

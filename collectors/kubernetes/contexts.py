@@ -28,6 +28,6 @@ def namespace_of(
 
 
 def usual(environment: Mapping[str, str]) -> Path:
-    """The kubeconfig where nobody names one."""
+    """The default kubeconfig."""
     named = environment.get("KUBECONFIG", "").split(os.pathsep)[0]
     return Path(named) if named else Path.home() / ".kube" / "config"

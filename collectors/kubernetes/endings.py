@@ -95,7 +95,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A preemption or an eviction: somebody took the devices away."""
+    """A preemption or an eviction: the devices were taken away."""
 
     event: str
     at: datetime | None

@@ -47,7 +47,7 @@ from collectors.kubernetes.waits import QueueOf, links_of_pod
 from collectors.readings import Row
 
 ESTIMATED = "end estimated"
-"""In the reason of an end that nobody saw."""
+"""In the reason of an end that was not observed."""
 ALLOCATED_MARKS = ("hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new")
 """Annotations in which a sharing scheduler names the devices: UUID,type,MiB,cores: for each, ; between containers."""
 

@@ -127,7 +127,7 @@ class Queues:
         return collected
 
     def listed(self, stream: QueueStream, seen: set[Any], last_seen_at: datetime) -> Collected:
-        """There are no others than those with these keys: the rest went while nobody watched."""
+        """There are no others than those with these keys: the rest went between two watches."""
         collected = Collected()
         gone = [key for key, known in self._known.items() if known.stream == stream and key not in seen]
         for key in sorted(gone):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a pod holds by one claim, if nobody else does.   units: None = all.   of: the device's."""
+    """What a pod holds by one claim, if no other pod shares it.   units: None = all.   of: the device's."""
 
     claim: str
     device_id: str

@@ -211,7 +211,7 @@ class NvmlCollector:
     # --- XIDs ---
 
     def _watch_over(self, cycle: NvmlCycle, now: datetime, devices: Iterable[Device]) -> None:
-        """Watch the devices there are; anew when they are others."""
+        """Watch the present devices; start over when they change."""
         if self._watch is None:
             return
         alive = {device.uuid: device.handle for device in devices if device.handle is not None}

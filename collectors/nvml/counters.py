@@ -102,7 +102,7 @@ class Counters:
         return rise(previous, answer.value.value, seconds=seconds, most=most, bits=answer.value.bits)
 
     def forget(self, device: str | None = None) -> None:
-        """Start anew, for one device or all: after a reset or a reload of the driver nothing is known of the time."""
+        """Start over, for one device or all: after a reset or a reload of the driver nothing is known of the time."""
         for key in [key for key in self._last if device is None or key[0] == device]:
             del self._last[key]
 

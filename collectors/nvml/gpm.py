@@ -97,7 +97,7 @@ class Gpm:
         return readings(self._nvml.gpm_metrics(before, pair.last, WANTED), seconds)
 
     def forget(self, device: str) -> None:
-        """Start anew with everything of a device."""
+        """Start over with everything of a device."""
         for key, pair in self._pairs.items():
             if key[0] == device:
                 pair.taken_at = None

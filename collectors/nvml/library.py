@@ -329,7 +329,7 @@ class Nvml:
         return answer.given(None if rates is None else (int(rates.gpu), int(rates.memory)))
 
     def process_utilization(self, handle: Handle, since: int) -> Answer[list[ProcessSample]]:
-        """Who was active after `since` (microseconds). NOT_FOUND, and SUCCESS without samples: nobody was."""
+        """The processes active after `since` (microseconds). NOT_FOUND, and SUCCESS without samples: none was."""
         answer = self.ask("nvmlDeviceGetProcessUtilization", handle, since)
         if answer.code != SUCCESS:
             return Answer(answer.code)

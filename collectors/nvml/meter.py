@@ -84,7 +84,7 @@ class Meter:
         return Measured(whole, partitions, gauges.recovery(fields))
 
     def forget(self, device: str | None = None) -> None:
-        """Start anew, for one device or all."""
+        """Start over, for one device or all."""
         self._counters.forget(device)
         if device is None:
             self._seen.clear()

@@ -72,7 +72,7 @@ class _Position:
 
 
 class History:
-    """folder: where its position is kept; None: nowhere, so that a restart begins anew.
+    """folder: where its position is kept; None: nowhere, so that a restart starts over.
 
     Errors: CollectorError where what was kept is damaged, or the Prometheus cannot be asked.
     """

@@ -139,7 +139,7 @@ class Assembler:
             log.exception("receive: pushed points are waiting to be assembled")
 
     def forget(self) -> None:
-        """The store tells it anew."""
+        """It is read from the store again."""
         self._begun = False
         self._heard.clear()
         self._devices.clear()

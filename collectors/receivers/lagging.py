@@ -43,7 +43,7 @@ class Measures:
                 device.readings[name] = Reading("blank", source=device.readings[name].source)
 
     def take_late(self, other: Measures) -> None:
-        """What series of the same target said that came late."""
+        """What late series of the same target reported."""
         for key, at in other.first.items():
             self.first[key] = min(at, self.first.get(key, at))
         for measure, at in other.last.items():

@@ -73,7 +73,7 @@ class _Waiting:
 
 
 class PointLog:
-    """Writes points on its own thread; nobody else uses its store connection."""
+    """Writes points on its own thread; its store connection is used by no other."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -196,12 +196,12 @@ class Reading:
         return {row["ts"] for row in self._store.rows(read_sql(__file__, "new_instants"), asked)}
 
     def seconds_since_others(self) -> float:
-        """How long ago somebody else assembled anything; infinity: nobody did."""
+        """How long ago another process assembled anything; infinity: none did."""
         found = self._store.value(read_sql(__file__, "assembled_by_others"), {"mine": str(self._mine)})
         return math.inf if found is None else float(found)
 
     def heard(self) -> list[tuple[str, str, datetime]]:
-        """Sender, target and last assembled instant of whatever came lately."""
+        """Sender, target and last assembled instant of what came recently."""
         rows = self._store.rows(read_sql(__file__, "heard_targets"))
         return [(row["sender"], row["target"], row["last"]) for row in rows]
 

@@ -163,7 +163,7 @@ class ServiceCollector:
 
 
 def _replicas(service: Service) -> list[_Replica]:
-    """Errors: CollectorError for two targets whose rows could not be told apart."""
+    """Errors: CollectorError for two targets with rows that could not be distinguished."""
     if not service.name or not service.targets:
         raise CollectorError(f"service {service.name!r}", "has no name or no targets", "Give it both")
     profile = profile_of(service.profile) if service.profile else None

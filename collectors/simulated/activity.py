@@ -74,7 +74,7 @@ def _inference(seed: int, stream: np.ndarray, ts: np.ndarray, began: np.ndarray)
 
 
 def _hung(seed: int, stream: np.ndarray, ts: np.ndarray, began: np.ndarray) -> Floats:
-    """Trains for four hours, then waits for a lost peer until somebody notices."""
+    """Trains for four hours, then hangs, waiting for a lost peer, until it is stopped."""
     return np.where(ts - began < 4 * HOUR, _training(seed, stream, ts, began), 0.0)
 
 

@@ -90,7 +90,7 @@ def _of_device(place: int, device: Device, holdings: Sequence[Holding]) -> Itera
 
 
 def _shared(place: int, device: Device, partition: str, held: Sequence[Holding]) -> Stream:
-    """Of an instance, or of a workload's part of the device: nobody can measure one time-slice replica."""
+    """Of an instance, or of a workload's part of the device: one time-slice replica cannot be measured."""
     holding = held[0]
     return Stream(
         Scope.instance if partition else Scope.part,

@@ -64,7 +64,7 @@ BEGUN_LATELY = timedelta(hours=2)
 SEEN_EVERY = timedelta(minutes=1)
 """How often it is written down that a run still goes on."""
 END_PATIENCE = timedelta(minutes=10)
-"""How long after a run was last seen somebody may still report when it ended."""
+"""How long after a run was last seen its end may still be reported."""
 
 
 class SlurmCollector:

@@ -68,7 +68,7 @@ class Began:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the controller says so, or accounting and nobody contradicts."""
+        """Whether the controller says so, or accounting without contradiction."""
         return self.is_seen or (bool(self._own) and self._over_by is None and not any(self._resubmitted))
 
     @property
@@ -92,7 +92,7 @@ class Began:
         return any(at == self.at for at, _ in self._resubmitted) or bool(self._at_once)
 
     def end(self) -> tuple[datetime, str] | None:
-        """When it was over, and in which state of Slurm's; None: nobody says."""
+        """When it was over, and in which state of Slurm's; None: unknown."""
         if self._at_once:
             return self.row["ts"], self._at_once[0]
         known = list(self._resubmitted)

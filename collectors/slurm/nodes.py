@@ -46,7 +46,7 @@ class Node:
         return any(entry.name == "gpu" and entry.count for entry in self.gres)
 
     def available(self, busy: bool = False) -> bool:
-        """Whether somebody has its devices or may get them.   busy: a job is on it; a suspended one leaves it idle."""
+        """Whether its devices are held or may be allocated.   busy: a job is on it; a suspended one leaves it idle."""
         if self.states & _BROKEN:
             return False
         return busy or not self.states & _CLOSED or bool(self.states & _IN_USE)

@@ -92,7 +92,7 @@ def lifecycle_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
 
 
 def problem_rows(what: str, problems: Sequence[Problem], site: Site, now: datetime) -> Collected:
-    """A finding for each unreadable record, with its job, which is not billed until somebody looks at it."""
+    """A finding for each unreadable record, with its job, which is not billed until the record is mended."""
     collected = Collected()
     for problem in problems[:MOST_PROBLEMS]:
         message = f"{what}: {f'job {problem.job}' if problem.job else 'a record'}: {problem.detail}"

@@ -42,7 +42,7 @@ class Gpus:
 
     @property
     def untyped(self) -> int:
-        """How many of which nobody tells the type."""
+        """How many of unknown type."""
         return max(0, self.whole - sum(self.types.values()))
 
     def typed(self, types: Mapping[str, int]) -> Gpus:

@@ -182,7 +182,7 @@ class Accounts:
         return not account.preemptible or any(tree.keeps_some for tree, _ in self.trees(account))
 
     def allowed_ever(self, account: Account) -> int:
-        """The same if nobody held anything."""
+        """The same if nothing were held."""
         return min(tree.allowed_ever(name) for tree, name in self.trees(account))
 
     def entitlement(self, account: Account, units: int = 0) -> EntitlementClass:

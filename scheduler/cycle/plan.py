@@ -359,7 +359,7 @@ class _Cycle:
         return found
 
     def _is_powerless(self, kind: JobClass) -> bool:
-        """Whether a class of this standing that requested no more could preempt nobody."""
+        """Whether a class of this standing that requested no more found nothing to preempt."""
         if self.powerless_after != len(self.trial.started):
             return False
         for units, cpu_milli, memory_bytes, *_ in self.powerless.get(kind.standing, ()):

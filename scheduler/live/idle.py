@@ -139,8 +139,8 @@ def evidence(feed: Feed | None, holders: Holders | None, now: float) -> Evidence
 
 
 def is_another_spell(ladder: Ladder | None, last_at: float, idle: Idle) -> bool:
-    """Whether a job was used since it was last seen to be idle, by a reading as of `last_at`: so what it was told then
-    is of no account. A job that was made smaller may have been started anew by that, which is no use."""
+    """Whether a job was used since it was last seen to be idle, by a reading as of `last_at`: so earlier steps do not
+    count. A job that was made smaller may have been restarted for that, which is no use of it."""
     if ladder is None or ladder.is_kept or ladder.is_shrunk:
         return False
     return idle.since > max(last_at, ladder.measured_at)

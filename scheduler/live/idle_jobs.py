@@ -1,4 +1,4 @@
-"""Which steps are due about running jobs that are idle: what was heard of them, and what of that was said.
+"""Which steps are due about running jobs that are idle: what is known of them, and what was logged about that.
 
 It takes no step itself: the service does, one at a time, and asks for the next.
 """

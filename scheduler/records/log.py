@@ -58,7 +58,7 @@ FORMAT = 2
 class Entry:
     """Something that happened. at: seconds since the epoch.   job_id: '' where it concerns several jobs, or none.
 
-    sequence: 0 until it is written.   jobs: whom a plan concerns.
+    sequence: 0 until it is written.   jobs: those that a plan concerns.
     """
 
     kind: Kind

@@ -35,7 +35,7 @@ class Moment:
 
     @property
     def stopped(self) -> bool:
-        """Nothing has come for so long that nobody knows what holds now."""
+        """No facts have come for so long that the present state is unknown."""
         return self.clock - self.at > LATE
 
     @property
