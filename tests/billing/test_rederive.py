@@ -136,7 +136,7 @@ def test_facts_and_closes_that_came_later_change_nothing_of_the_answer(store: St
     assert {number: rederive(store, number).differences for number in numbers} == dict.fromkeys(numbers, ())
 
 
-@seldom(4, "a session that is told to have")
+@seldom(4, "a session reported as ended")
 def test_a_session_reported_as_ended_before_the_month_does_not_change_the_answer(open_month: Store) -> None:
     """Its hours of the month before counted towards a discount's tier, and are not in the books any more; nor are the
     hours whose energy was billed."""

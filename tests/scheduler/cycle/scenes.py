@@ -13,6 +13,14 @@ from scheduler.model import Device, Job, Node, Preempt, Queue, Request, Resize, 
 from scheduler.placement.cluster import Cluster
 
 
+class Promised(dict[str, float]):
+    """The first start that was announced for each job."""
+
+    def watch(self, _: float, plan: CyclePlan) -> None:
+        for name, at in plan.expected.items():
+            self.setdefault(name, at)
+
+
 def nodes(count: int, gpus: int = 8, units: int = 1, racks_of: int = 0, pool: str = "") -> list[Node]:
     return [
         Node(

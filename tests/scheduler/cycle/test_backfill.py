@@ -13,7 +13,7 @@ from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation
 from scheduler.model import Queue, Request, Start, Tenant
 from tests.draws import keep_seed
-from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, run, started
+from tests.scheduler.cycle.scenes import Promised, codes, core, decide, job, nodes, run, started
 
 CONSERVATIVE = Policies(backfill=None)
 
@@ -168,14 +168,9 @@ def test_no_job_starts_later_than_its_promised_start(
         name = f"j{number}"
         jobs.append(job(name, gpus=gpus, replicas=replicas, at=now, limit=minutes * 60.0))
         times[name] = max(1.0, minutes * 60.0 * part)
-    promised: dict[str, float] = {}
-
-    def watch(_: float, plan: CyclePlan) -> None:
-        for name, at in plan.expected.items():
-            promised.setdefault(name, at)
-
+    promised = Promised()
     state = core(nodes(3, 4), policies=Policies(backfill=promises, expected=0), explain=explain)
-    first = run(state, jobs, times, watch)
+    first = run(state, jobs, times, promised.watch)
     assert set(first) == set(times)
     for name, at in promised.items() if promises == 1 else ():
         assert first[name] <= at + 1e-6, f"{name} was promised {at} and started {first[name]}"

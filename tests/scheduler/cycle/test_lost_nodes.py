@@ -12,14 +12,13 @@ import pytest
 
 from scheduler.cycle.accounts import Accounts, Amount
 from scheduler.cycle.core import Core
-from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.model import Job, NodeState, Preempt, Privileged, Queue, Start, Tenant
 from scheduler.placement.engine import place_gang
 from scheduler.placement.headroom import HeadroomRule
 from scheduler.setup import Setup
 from tests.draws import keep_seed, seeds
-from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, run, started
+from tests.scheduler.cycle.scenes import Promised, codes, core, decide, job, nodes, preempted, run, started
 from tests.scheduler.golden import worlds
 
 SEEDS = seeds("GPULEDGER_LOST")
@@ -178,13 +177,10 @@ def test_nobody_starts_late_around_maintenance_windows_where_a_pool_reserves_a_p
         policies = Policies(
             backfill=dice.choice([1, None]), expected=0, reserves=(Reserve("p", part, tenants=frozenset("v")),)
         )
-        promised: dict[str, float] = {}
-
-        def watch(_: float, plan: CyclePlan, promised: dict[str, float] = promised) -> None:
-            for name, start in plan.expected.items():
-                promised.setdefault(name, start)
-
-        began = run(core(nodes(count, 4, pool="p"), (), [Queue("q")], policies, windows, False), jobs, lasts, watch)
+        promised = Promised()
+        began = run(
+            core(nodes(count, 4, pool="p"), (), [Queue("q")], policies, windows, False), jobs, lasts, promised.watch
+        )
         late = {name: (start, began.get(name)) for name, start in promised.items() if began.get(name, 1e9) > start}
         assert not late, f"seed {seed}: {late}"
 

@@ -9,11 +9,10 @@ from dataclasses import replace
 import pytest
 
 from scheduler.cycle.core import Core
-from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation
 from scheduler.model import Device, Job, Node, Preempt, Queue, Request, Start, Tenant
 from tests.draws import keep_seed, seeds
-from tests.scheduler.cycle.scenes import codes, core, decide, job, preempted, run, started
+from tests.scheduler.cycle.scenes import Promised, codes, core, decide, job, preempted, run, started
 
 UNITS = {"T4": 1, "A30": 4, "H100": 7}
 WHOLE, ONE_SMALL = Request(1), Request(1, models=frozenset({"T4"}))
@@ -233,14 +232,9 @@ def test_no_job_starts_later_than_promised(seed: int | None) -> None:
             limit = dice.choice([5.0, 20.0, 60.0])
             jobs.append(replace(drawn_job(dice, f"j{index}", at, limit), priority=0))
             lasts[f"j{index}"] = limit * dice.choice([1, 1, 0.5])
-        promised: dict[str, float] = {}
+        promised = Promised()
         state = core(nodes, queues=[Queue("q")], policies=Policies(backfill=dice.choice([1, None]), expected=0))
-
-        def watch(_: float, plan: CyclePlan, promised: dict[str, float] = promised) -> None:
-            for name, start in plan.expected.items():
-                promised.setdefault(name, start)
-
-        began = run(state, jobs, lasts, watch)
+        began = run(state, jobs, lasts, promised.watch)
         late = {name: (start, began.get(name)) for name, start in promised.items() if began.get(name, 1e9) > start}
         never = [one for one in jobs if one.job_id not in began and holds(nodes, set(), one, 7)]
         assert not late and not never, f"seed {number}: {late}, {never}"

@@ -26,7 +26,7 @@ from scheduler.placement.engine import place_gang
 from scheduler.placement.headroom import HeadroomRule
 from tests.draws import keep_seed
 from tests.scheduler.cycle.queueing import above, check_limits, drawn_queues, leaves, priority
-from tests.scheduler.cycle.scenes import core, decide, job, run
+from tests.scheduler.cycle.scenes import Promised, core, decide, job, run
 
 UNITS = {"A100": 1, "H100": 7, "L4": 10}
 GIB = 1 << 30
@@ -312,12 +312,7 @@ def test_a_head_starts_by_the_time_it_was_promised() -> None:
                 job(name, dice.choice("ab"), replicas=replicas, at=at, request=request(dice, nodes), limit=limit)
             )
             lasts[name] = limit if dice.random() < 0.6 else limit * dice.random()
-        promised: dict[str, float] = {}
-
-        def watch(_: float, plan: CyclePlan, promised: dict[str, float] = promised) -> None:
-            for name, start in plan.expected.items():
-                promised.setdefault(name, start)
-
+        promised = Promised()
         policies = Policies(backfill=dice.choice([1, None]), expected=0, reserves=reserves(dice))
         closed, explain = windows(dice, nodes, 15), dice.random() < 0.5
         state = core(nodes, limited(dice, nodes), [Queue("q")], policies, closed, explain)
@@ -325,7 +320,7 @@ def test_a_head_starts_by_the_time_it_was_promised() -> None:
         for one in dice.sample(jobs, dice.choice([0, 0, len(jobs) // 4])):
             begin = one.submitted_at + dice.uniform(0, 100)
             pauses.append((begin, begin + dice.uniform(1, 200), one.job_id))
-        first = run(state, jobs, lasts, watch, pauses)
+        first = run(state, jobs, lasts, promised.watch, pauses)
         paused = {name for *_, name in pauses}
         late = {
             name: (start, first[name])

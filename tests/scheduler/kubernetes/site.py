@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,11 @@ SETTINGS = {
     "queues": [{"name": "batch", "policy": "priority"}],
     "policies": {"elastic_hold": 5},
 }
+
+
+def histories() -> range:
+    """Numbers of drawn histories of an operator."""
+    return range(int(os.environ.get("GPULEDGER_OPERATORS", "12")))
 
 
 class Site:

@@ -17,7 +17,7 @@ from scheduler.kubernetes.inventory import hosts_of, open_hosts
 from scheduler.kubernetes.pods import node_of as kubernetes_name
 from scheduler.settings import Settings, SettingsError, parse_settings
 from tests.draws import keep_seed
-from tests.scheduler.kubernetes.site import DeclaredSite
+from tests.scheduler.kubernetes.site import DeclaredSite, histories
 from tests.scheduler.kubernetes.standin import SPACE, Thing, gpu_node, node_of, space
 
 
@@ -332,10 +332,6 @@ def test_the_settings_file_keeps_what_resources_do_not_say(tmp_path: Path) -> No
 
 
 # Whatever happens
-
-
-def histories() -> range:
-    return range(int(os.environ.get("GPULEDGER_OPERATORS", "12")))
 
 
 @pytest.mark.parametrize("number", histories())

@@ -16,9 +16,8 @@ from scheduler.kubernetes.calls import Call
 from scheduler.kubernetes.gates import EVICT_SECONDS
 from scheduler.live.service import RefusedError
 from tests.draws import keep_seed
-from tests.scheduler.kubernetes.site import DEVICES, NODES, GatedSite
+from tests.scheduler.kubernetes.site import DEVICES, NODES, GatedSite, histories
 from tests.scheduler.kubernetes.standin import SPACE, Killed, Thing, gpus_of, node, node_of
-from tests.scheduler.kubernetes.test_operator import histories
 
 
 class History:

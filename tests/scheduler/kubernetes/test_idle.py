@@ -10,9 +10,9 @@ import pytest
 
 from scheduler.live.idle import Feed, Reading
 from scheduler.live.service import RefusedError
+from tests.scheduler.kubernetes.hours import check_hours
 from tests.scheduler.kubernetes.site import GatedSite, Site
 from tests.scheduler.kubernetes.standin import Thing
-from tests.scheduler.kubernetes.test_usage import hours_are_their_lives
 
 MINUTE = 60.0
 POLICY = {"warn": "30m", "after": "1h", "then": "suspend"}
@@ -138,7 +138,7 @@ def test_a_job_that_is_made_smaller_stays_so_though_its_pods_are_new(tmp_path: P
         site.cluster.ends(pod, 0)
     site.settle()
     assert "completionTime" in job["status"]
-    hours_are_their_lives(site)
+    check_hours(site)
 
 
 def test_gated_pods_are_marked_and_cannot_be_suspended(tmp_path: Path) -> None:

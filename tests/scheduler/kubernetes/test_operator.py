@@ -17,9 +17,9 @@ from scheduler.kubernetes.elastic_jobs import ENDED
 from scheduler.kubernetes.executor import AGAIN_SECONDS
 from scheduler.live.idle import Feed, Reading
 from tests.draws import keep_seed
-from tests.scheduler.kubernetes.site import NODES, Site
+from tests.scheduler.kubernetes.hours import check_hours
+from tests.scheduler.kubernetes.site import NODES, Site, histories
 from tests.scheduler.kubernetes.standin import SPACE, StandIn, Thing, elastic_job, gpus_of, node, node_of, space
-from tests.scheduler.kubernetes.test_usage import hours_are_their_lives
 
 
 def test_pods_with_gpus_tolerate_the_taint_of_their_gpus(tmp_path: Path) -> None:
@@ -309,10 +309,6 @@ IDLE = [
 ]
 
 
-def histories() -> range:
-    return range(int(os.environ.get("GPULEDGER_OPERATORS", "12")))
-
-
 @pytest.mark.parametrize("number", histories())
 def test_pods_are_what_the_scheduler_decided_whatever_happens(tmp_path: Path, number: int) -> None:
     """Users, kubelets, the API and kill -9 do what they like; then they stop, and everything is as it should be."""
@@ -339,7 +335,7 @@ def test_pods_are_what_the_scheduler_decided_whatever_happens(tmp_path: Path, nu
     assert [one for one in site.cluster.jobs() if not _is_done(one)] == []
     assert site.cluster.alive() == []
     assert all(line["allocated"] == 0 for line in site.service.pools()), "nothing is held for what is over"
-    hours_are_their_lives(site)
+    check_hours(site)
 
 
 def _is_done(job: Thing) -> bool:

@@ -1,63 +1,18 @@
-"""GPU-hours in a job's status: its life, to the second, as the books have it."""
+"""GPU-hours in a job's status: what it held, to the second, as the books have it."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from collectors.kubernetes.objects import at
-from collectors.readings import Row
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.operator import USAGE_SECONDS
 from scheduler.kubernetes.usage import usage_of
-from scheduler.records.restore import restore
+from tests.scheduler.kubernetes.hours import by_the_books, check_hours, gpu_seconds
 from tests.scheduler.kubernetes.site import DeclaredSite, Site
 from tests.scheduler.kubernetes.standin import Thing
-
-TERMINAL = {"finished", "failed", "cancelled", "preempted", "suspended", "rejected"}
-
-
-def by_the_books(site: Site) -> dict[str, float]:
-    """GPU-seconds by job that is over or not, from the events that the books get: an oracle of its own."""
-    told: list[Row] = []
-
-    def tell(record: str, rows: Any) -> None:
-        told.extend(rows if record == "events" else ())
-
-    restore(site.log.entries(), site.log.of_kind("configured"), "c", tell)
-    held: dict[str, tuple[datetime, int]] = {}
-    found: dict[str, float] = defaultdict(float)
-    sets: dict[tuple[datetime, str, str], list[Row]] = {}
-    for row in told:
-        sets.setdefault((row["ts"], row["allocation_id"], row["event"]), []).append(row)
-    for (ts, _, event), rows in sets.items():
-        job = rows[0]["workload_id"]
-        if event not in TERMINAL and event not in ("started", "resized"):
-            continue
-        if job in held:
-            since, many = held.pop(job)
-            found[job] += (ts - since).total_seconds() * many
-        if event in ("started", "resized"):
-            held[job] = ts, sum(row.get("units") or 0 for row in rows)
-    return found
-
-
-def hours_are_their_lives(site: Site) -> None:
-    """Of all jobs whose status says that they are over, or that no longer hold anything."""
-    expected = by_the_books(site)
-    for job in site.cluster.jobs():
-        status = job["status"]
-        if "completionTime" in status:
-            assert gpu_seconds(job) == pytest.approx(expected.get(status["jobId"], 0.0), abs=0.5), status
-
-
-def gpu_seconds(job: Thing) -> float:
-    return float(Decimal(job["status"]["gpuHours"]) * 3600)
 
 
 def run(site: Site, seconds: float) -> None:
@@ -103,7 +58,7 @@ def test_a_jobs_hours_are_exact_through_resizes_evictions_suspensions_and_restar
     assert job["status"]["state"] == "Succeeded"
     assert gpu_seconds(job) == pytest.approx(before + (40 + 11) * 8, abs=0.5)
     assert "cost" not in job["status"]
-    hours_are_their_lives(site)
+    check_hours(site)
     assert other["status"]["state"] == "Running"
 
 
@@ -117,9 +72,9 @@ def test_usage_of_running_jobs_is_reported_regularly_at_the_sites_prices(tmp_pat
     site.now += USAGE_SECONDS - 60
     site.settle()
     assert (job["status"]["gpuHours"], job["status"]["cost"]) == ("0.1667", "0.4167")
-    told = at(job["status"]["gpuHoursAt"])
-    assert told is not None
-    assert told.timestamp() == site.now
+    reported = at(job["status"]["gpuHoursAt"])
+    assert reported is not None
+    assert reported.timestamp() == site.now
     number = site.cluster.number
     site.now += 60
     site.settle()
