@@ -20,9 +20,14 @@ def main() -> None:
 def kubectl() -> None:
     """kubectl finds it by its name: `kubectl gpuledger`."""
     _find_floors()
-    from gpuledger.kubectl.cli import main as run
+    from gpuledger.cli import run
 
-    run()
+    def plugin(args: list[str] | None = None) -> None:
+        from gpuledger.kubectl.cli import app  # within `run`: what is not installed is one line
+
+        app(args)
+
+    run(plugin, None)
 
 
 def _find_floors() -> None:

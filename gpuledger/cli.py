@@ -28,6 +28,9 @@ from warehouse.private_files import keep_private
 READER_GONE = 141
 """128 + SIGPIPE, as a shell reports it: the reader of the output, such as `head`, has closed it."""
 
+EXTRAS = {"httpx": "client", "grpc": "agent", "google": "agent", "mcp": "mcp"}
+"""The extra that brings a module; `server` brings the others."""
+
 
 class _Commands(TyperGroup):
     """Imports a command's modules when the command is used; listing all commands imports none."""
@@ -130,7 +133,7 @@ def _root(
 
 
 def build() -> typer.Typer:
-    """The app. An installation for agents only lists all commands; those it cannot run say what to install."""
+    """The app. Any installation lists all commands; those it cannot run say what to install."""
     return app
 
 
@@ -157,6 +160,11 @@ def _answer(command: Callable[..., Any], arguments: list[str] | None) -> None:
         raise
 
 
+def extra_of(module: str) -> str:
+    """The smallest extra of the distribution that brings a module."""
+    return EXTRAS.get(module.partition(".")[0], "server")
+
+
 def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
     """Runs the app; an expected error, or one in writing the output, is one line and a status, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
@@ -174,7 +182,7 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
         complain(f"{error.filename}: no such file. Check the path from {Path.cwd()}")
         sys.exit(2)
     except ModuleNotFoundError as error:
-        complain(f"this installation has no {error.name}: it is for agents only. Next: pip install 'gpuledger[server]'")
+        complain(f"this installation has no {error.name}. Next: pip install 'gpuledger[{extra_of(error.name or '')}]'")
         sys.exit(2)
     except BrokenPipeError as gone:  # only the last lines are lost, the result is known
         sys.stderr.close()

@@ -12,7 +12,7 @@ import typer
 from collectors.kubernetes.direct import Cluster, Forbidden, NotThere
 from gpuledger import options
 from gpuledger.books import TokenFile, client, served
-from gpuledger.cli import CONTEXT, run
+from gpuledger.cli import CONTEXT
 from gpuledger.kubectl import cost as costs
 from gpuledger.kubectl import explain as explains
 from gpuledger.kubectl import who as whos
@@ -198,7 +198,3 @@ def _segment(name: str) -> str:
     from urllib.parse import quote
 
     return quote(name, safe="").replace(".", "%2E") if set(name) <= {"."} else quote(name, safe="")
-
-
-def main(arguments: list[str] | None = None) -> None:
-    run(app, arguments)
