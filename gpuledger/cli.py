@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import io
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -81,12 +82,22 @@ def _imported(modules: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _limited(command: Any) -> None:
-    """Gives `--limit` to whatever has `--format`, unless it has one of its own."""
+    """Gives `--limit` to whatever has `--format`, unless it has one of its own; refuses nan and inf as numbers."""
     options = {name for one in command.params for name in one.opts}
+    for param in command.params:
+        if "float" in str(param.type_descriptor.annotation):
+            param.callback = _finite
     if "--format" in options and "--limit" not in options:
         command.params.append(_limit())
     for below in getattr(command, "commands", {}).values():
         _limited(below)
+
+
+def _finite(context: Any, param: Any, value: float | None) -> float | None:
+    """nan is within any range.   Errors: typer.BadParameter"""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a number that counts.", ctx=context, param=param)
+    return value
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -27,10 +28,27 @@ def parse_instant(option: str, text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def checked_address(param: typer.CallbackParam, value: str | None) -> str | None:
+    """The value of an option that may be a URL.
+
+    Errors: LedgerError if its host or port cannot be read; it does not repeat what may hold a password.
+    """
+    if value:
+        try:
+            parts = urlsplit(value)
+            if parts.scheme in ("http", "https"):
+                _ = parts.port  # a store of several nodes has several
+        except ValueError:
+            what = "is not an address: its host or port cannot be read"
+            raise LedgerError(param.opts[0], what, "Write it like http://host:8050") from None
+    return value
+
+
 Store = Annotated[
     str,
     typer.Option(
         "--store",
+        callback=checked_address,
         envvar="GPULEDGER_STORE",
         help="chdb:///path, clickhouse://user@host:8123/database, or a server that holds one: http://host:8050",
         show_default="a store in your home",

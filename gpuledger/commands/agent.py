@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gpuledger import options
 from gpuledger.output import say
 
 
@@ -31,7 +32,9 @@ def agent(
     url: Annotated[
         str | None,
         typer.Option(
-            envvar="GPULEDGER_URL", help="Where to deliver: https://server:8443 or clickhouse://user@host:8123/db."
+            envvar="GPULEDGER_URL",
+            help="Where to deliver: https://server:8443 or clickhouse://user@host:8123/db.",
+            callback=options.checked_address,
         ),
     ] = None,
     token_file: Annotated[

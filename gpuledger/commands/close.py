@@ -34,7 +34,9 @@ def close(
             show_default="the last recorded fact, less the grace",
         ),
     ] = "",
-    grace_minutes: Annotated[int, typer.Option(min=0, help="How long an hour waits for late records.")] = GRACE_MINUTES,
+    grace_minutes: Annotated[
+        int, typer.Option(min=0, max=527_040, help="How long an hour waits for late records.")
+    ] = GRACE_MINUTES,
     whole: Annotated[
         bool,
         typer.Option("--whole", help="Read all facts again, not only those around new ones. The result is the same."),

@@ -19,7 +19,10 @@ def register(app: typer.Typer) -> None:
 
 
 def exporter(
-    url: Annotated[str, typer.Argument(help="Of its metrics, such as http://localhost:9400/metrics.")],
+    url: Annotated[
+        str,
+        typer.Argument(help="Of its metrics, such as http://localhost:9400/metrics.", callback=options.checked_address),
+    ],
     profile: Annotated[
         str | None, typer.Option(help="A profile or its file.", show_default="by the names of its metrics")
     ] = None,

@@ -82,7 +82,9 @@ def savings(
     min_coverage: Annotated[
         str, typer.Option(help="Minimum metered share (0-1) of allocated time; below it nothing is judged.")
     ] = "0.9",
-    idle_hours: Annotated[int, typer.Option(min=1, help="Minimum consecutive idle hours to reclaim a device.")] = 6,
+    idle_hours: Annotated[
+        int, typer.Option(min=1, max=8784, help="Minimum consecutive idle hours to reclaim a device.")
+    ] = 6,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """Recommendations to reduce cost, with evidence and amounts, and the cost of idle time."""

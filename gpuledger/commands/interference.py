@@ -36,7 +36,7 @@ BASELINE_COLUMNS = (
 )  # fmt: skip
 
 At = Annotated[str, typer.Option(help="The instant, like 2026-10-06T12:00Z.", show_default="now")]
-Days = Annotated[float, typer.Option(min=0.01, help="How far back from it.")]
+Days = Annotated[float, typer.Option(min=0.01, max=3660, help="How far back from it.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -69,7 +69,10 @@ class End(StrEnum):
     failed = "failed"
 
 
-Url = Annotated[str, typer.Option("--url", envvar="GPULEDGER_SCHEDULER_URL", help="Of the scheduler.")]
+Url = Annotated[
+    str,
+    typer.Option("--url", envvar="GPULEDGER_SCHEDULER_URL", help="Of the scheduler.", callback=options.checked_address),
+]
 TokenFile = Annotated[
     Path | None,
     typer.Option("--token-file", envvar="GPULEDGER_SCHEDULER_TOKEN_FILE", help="File with its token.", dir_okay=False),
@@ -192,7 +195,9 @@ def serve(
             dir_okay=False,
         ),
     ] = None,
-    interval: Annotated[float, typer.Option("--interval", min=0.01, help="Maximum seconds between cycles.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.01, max=3600, help="Maximum seconds between cycles.")
+    ] = 1.0,
     store: options.Store = "",
 ) -> None:
     """Run the scheduler until Ctrl-C: a loop over a log that survives kill -9, HTTP to submit, explain and cancel."""

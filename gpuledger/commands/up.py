@@ -53,6 +53,7 @@ def up(
         typer.Option(
             "--prometheus",
             metavar="URL",
+            callback=options.checked_address,
             help="First read a Prometheus's history, then follow it (docs/prometheus.md).",
         ),
     ] = "",

@@ -45,7 +45,10 @@ Out = Annotated[
 Url = Annotated[
     str,
     typer.Option(
-        "--url", envvar="GPULEDGER_URL", help="Deliver to a `gpuledger server`, not to a store: https://server:8443."
+        "--url",
+        envvar="GPULEDGER_URL",
+        help="Deliver to a `gpuledger server`, not to a store: https://server:8443.",
+        callback=options.checked_address,
     ),
 ]
 TokenFile = Annotated[
@@ -197,7 +200,7 @@ def slurm(
         Path | None,
         typer.Option("--inventory", help="CSV: which device a node's gres index is (docs/slurm.md).", dir_okay=False),
     ] = None,
-    every: Annotated[float, typer.Option("--every", help="Seconds between two reads.", min=1.0)] = 60.0,
+    every: Annotated[float, typer.Option("--every", help="Seconds between two reads.", min=1.0, max=86_400)] = 60.0,
     once: Once = False,
     state: State = None,
     out: Out = "",

@@ -41,7 +41,11 @@ KubeContext = Annotated[str, typer.Option("--context", help="Of the kubeconfig."
 Url = Annotated[
     str,
     typer.Option(
-        "--url", envvar=["GPULEDGER_URL", "GPULEDGER_STORE"], help="Of the gpuledger server.", show_default=False
+        "--url",
+        envvar=["GPULEDGER_URL", "GPULEDGER_STORE"],
+        help="Of the gpuledger server.",
+        show_default=False,
+        callback=options.checked_address,
     ),
 ]
 

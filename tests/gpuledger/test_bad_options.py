@@ -1,0 +1,58 @@
+"""Values that no command can use, given to each option that could take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from docs.reference import commands
+from gpuledger.kubectl.cli import app as plugin
+from tests.gpuledger.running import refused, run
+
+ADDRESSES = {"store", "url", "prometheus"}
+"""Options and arguments that take a URL, by name."""
+SECRET = "s3cret"
+
+
+def test_a_url_that_cannot_be_read_is_refused_by_every_option_without_repeating_it() -> None:
+    taking = [(words, one) for words, command in commands() for one in command.params if one.name in ADDRESSES]
+    assert {"agent", "exporter", "watch slurm", "scheduler list", "up", "mcp", "sql"} <= {words for words, _ in taking}
+    assert [words for words, one in taking if one.callback is None] == []
+    for url in (f"http://u:{SECRET}@127.0.0.1:x", "http://127.0.0.1:99999", "https://[bad", "clickhouse://[bad/d"):
+        for words in ("ledger --store", "rates list --store", "watch slurm --cluster c --url", "scheduler list --url",
+                      "agent --url", "exporter", "up --prometheus"):  # fmt: skip
+            said = refused(words, url)
+            assert "is not an address" in said and SECRET not in said, words
+
+
+def test_an_address_of_several_nodes_is_one_of_a_store() -> None:
+    assert "HOST:PORT" in refused("ledger", "--store", "clickhouse://u@db1:8123,db2:x/d")  # and not the first of them
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999"])
+def test_no_number_of_an_option_is_nan_or_infinite(number: str) -> None:
+    floats = [
+        (words, one)
+        for words, command in commands()
+        for one in command.params
+        if "float" in str(one.type_descriptor.annotation)
+    ]
+    assert len(floats) > 10
+    assert [words for words, one in floats if one.callback is None] == []
+    for typed in ("interference aggressors --days", "watch slurm --cluster c --every", "simulate capacity --quantile"):
+        done = run(typed, number)
+        assert done.exit_code == 2 and isinstance(done.exception, SystemExit), (typed, done.output, done.exception)
+
+
+@pytest.mark.parametrize("typed", ["interference victims --days", "close --grace-minutes", "savings --idle-hours"])
+def test_a_span_is_none_that_a_calendar_does_not_have(typed: str) -> None:
+    done = run(f"{typed} 99999999999999", "--store", "chdb://memory")
+    assert done.exit_code == 2 and isinstance(done.exception, SystemExit), (typed, done.output, done.exception)
+
+
+def test_the_plugin_of_kubectl_refuses_them_too() -> None:
+    from typer.testing import CliRunner
+
+    error: Any = CliRunner().invoke(plugin, ["cost", "--url", "http://127.0.0.1:x"]).exception
+    assert "is not an address" in str(error)
