@@ -96,7 +96,7 @@ EXHAUSTIVE = (
     "tests/scheduler/cycle/test_lost_nodes.py::test_nobody_starts_late",
     "tests/scheduler/cycle/test_lost_nodes.py::test_whoever_may_be_preempted",
     "tests/scheduler/cycle/test_queues.py::test_no_history",
-    "tests/scheduler/cycle/test_sizes.py::test_nobody_waits",
+    "tests/scheduler/cycle/test_sizes.py::test_no_job_waits",
     "tests/scheduler/cycle/test_worlds.py",
     "tests/scheduler/kubernetes/test_declared.py::test_what_is_declared",
     "tests/scheduler/kubernetes/test_gates_histories.py",
