@@ -61,7 +61,7 @@ class Head(NamedTuple):
 
 
 def head(store: Store, table: str) -> Head:
-    """Where the table's chain ends now. Ask before you read what the next rows are computed from."""
+    """The current end of the table's chain. Read it before the data from which the next rows are computed."""
     store.catch_up(table, "chain_heads")
     (last,) = store.rows(read_sql(__file__, "chained/last_link", table=identifier(table)), {"chain": table})
     return Head(**last)
@@ -96,7 +96,7 @@ def append(store: Store, table: str, batch: pa.Table, after: Head) -> None:
 
 
 def append_anyway(store: Store, table: str, batch: pa.Table) -> None:
-    """The same for rows that are what they are whatever others wrote before them."""
+    """The same for rows that do not depend on what others wrote before them."""
     with _turn:
         for _ in range(TRIES - 1):
             with contextlib.suppress(TakenError):
@@ -127,7 +127,7 @@ def adopt(store: Store) -> None:
 
 
 def _seal_old_rows(store: Store, table: str) -> str:
-    """Gives the rows that are there digests. Answers the digest of those."""
+    """Gives the existing rows digests. Returns the digest of all of them."""
     texts = {"table": identifier(table), "content": content_sql(store, [table])[table]}
     store.command(read_sql(__file__, "chained/seal_old_rows", **texts))
     return str(store.value(read_sql(__file__, "chained/beginning", **texts)))

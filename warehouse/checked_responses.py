@@ -1,7 +1,7 @@
 """Checks each response of a ClickHouse server before the client library parses it: a proxy's error page, a redirect,
 or an exception after `200 OK` is an error. The library itself checks statuses, error headers and truncated bodies.
 
-Of several nodes it asks one, and another one once that cannot be reached."""
+Of several nodes, it uses one until that cannot be reached, and then another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seconds that go on by themselves: no clock that somebody sets, and none that stops while the machine sleeps."""
+"""A monotonic clock that runs on while the machine is suspended."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # BOOTTIME is Li
 
 
 def elapsed() -> float:
-    """Of this machine since it started: for differences alone."""
+    """Seconds since this machine started; only differences mean anything."""
     return time.clock_gettime(_CLOCK)

@@ -13,11 +13,11 @@ def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = Non
     """Parses strict JSON. Errors: ValueError with a readable message, also for a key that appears twice, for NaN and
     Infinity, and for nesting deeper than the interpreter's stack."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=parse_float)
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_number, parse_float=parse_float)
     except RecursionError:
         raise ValueError("nested too deep") from None
-    except _TwiceError as twice:
-        raise ValueError(_with_line(text, str(twice))) from None
+    except _DuplicateKeyError as duplicate:
+        raise ValueError(_with_line(text, str(duplicate))) from None
 
 
 def keys_surely_unique(text: bytes, keys: int) -> bool:
@@ -28,26 +28,26 @@ def keys_surely_unique(text: bytes, keys: int) -> bool:
 
 
 def duplicate_key(text: bytes) -> str | None:
-    """Which key an object of JSON has twice, in words; None: none, or it is not JSON."""
+    """A message about a key that an object has twice; None: there is none, or the text is not JSON."""
     try:
-        json.loads(text, object_pairs_hook=_once)
-    except _TwiceError as twice:
-        return str(twice)
+        json.loads(text, object_pairs_hook=_unique_keys)
+    except _DuplicateKeyError as duplicate:
+        return str(duplicate)
     except (ValueError, RecursionError):
         pass
     return None
 
 
-class _TwiceError(ValueError):
+class _DuplicateKeyError(ValueError):
     pass
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
-        raise _TwiceError(f"the key {twice!r} appears twice")
+        duplicate = next(name for number, name in enumerate(names) if name in names[:number])
+        raise _DuplicateKeyError(f"the key {duplicate!r} appears twice")
     return found
 
 

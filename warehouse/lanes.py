@@ -37,7 +37,7 @@ class Lane:
         self._taken: Counter[str] = Counter()
 
     def is_full(self, address: str = "") -> bool:
-        """Whether `run` would refuse now."""
+        """Whether `run` would raise LaneFullError now."""
         with self._lock:
             return self._is_full(rate_limit_key(address))
 
@@ -52,15 +52,15 @@ class Lane:
         try:
             future = self._pool.submit(contextvars.copy_context().run, functools.partial(work, *args, **more))
         except BaseException:
-            self._leave(by)
+            self._free_place(by)
             raise
-        future.add_done_callback(lambda _: self._leave(by))
+        future.add_done_callback(lambda _: self._free_place(by))
         return asyncio.wrap_future(future)
 
     def _is_full(self, by: str) -> bool:
         return self._taken.total() >= self._places or self._taken[by] >= self._per_address
 
-    def _leave(self, by: str) -> None:
+    def _free_place(self, by: str) -> None:
         with self._lock:
             self._taken[by] -= 1
             if not self._taken[by]:

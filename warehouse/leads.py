@@ -1,4 +1,4 @@
-"""Which of several servers of one store does what only one should do (the leader)."""
+"""Whether this server leads: of several servers on one store, only the leader does the background work."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from warehouse.errors import LedgerError
 
 
 class NotLeadingError(LedgerError):
-    """This server does not lead, or does no longer: another one does what was begun here."""
+    """This server does not lead, or no longer: another one continues what was begun here."""
 
 
 class Leads(Protocol):
-    """Whether this server leads. It may end at any moment: ask right before each thing that others would notice."""
+    """Whether this server leads. That may end at any moment, so ask right before each effect on others."""
 
     def leading(self) -> bool: ...
 
     def when_gained(self, call: Callable[[], None]) -> None:
-        """Has it called, from another thread, each time this server becomes the leader."""
+        """Registers a function to call, on another thread, each time this server becomes the leader."""
 
 
-class Alone:
-    """Of a store that belongs to one process."""
+class SoleServer:
+    """The only server of a store that belongs to one process: it always leads."""
 
     def leading(self) -> bool:
         return True
 
     def when_gained(self, call: Callable[[], None]) -> None:
-        """It always was."""
+        """Never called: it has always led."""
 
 
-ALONE = Alone()
+ALONE = SoleServer()
 
 
 def check(leads: Leads) -> None:

@@ -49,7 +49,7 @@ def private_folder(path: Path) -> None:
 
 
 class HeldError(Exception):
-    """Another process has it. holder: which, as far as it has said."""
+    """Another process holds it. holder: which one, if it is known."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(holder)

@@ -183,9 +183,9 @@ class Store:
         return self._turns.turn(at, together)
 
     def catch_up(self, *tables: str) -> None:
-        """On a cluster: waits until the node that this connection asks has what other nodes had written of the tables
-        (by default of all). What was acknowledged is then found here. Elsewhere there is nothing to wait for.
-        Errors: StoreError if it does not get it, because Keeper or the node that has it is away."""
+        """On a cluster: waits until the node of this connection has all that other nodes had written to the tables (by
+        default to all), so that acknowledged rows are found here. Elsewhere it does nothing.
+        Errors: StoreError if that fails because Keeper or another node is unreachable."""
 
     def another(self, database: str = "") -> Store:
         """A second connection to the same store (or to another database of it, which it creates), so that long and
@@ -197,7 +197,7 @@ class Store:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Store]:
-        """A store of its own beside this one, with the same schema and nothing in it; gone afterwards."""
+        """An empty temporary store with the same schema, beside this one; dropped at the end of the block."""
         name = f"scratch_{uuid.uuid4().hex}"
         store = self.another(name)
         try:
@@ -228,14 +228,14 @@ class Store:
             self._client.close()
 
 
-class Closes(Protocol):
+class Closable(Protocol):
     def close(self) -> None: ...
 
 
-T = TypeVar("T", bound=Closes)
+T = TypeVar("T", bound=Closable)
 
 
-class Beside:
+class SharedObjects:
     """Objects that live as long as an embedded store is open, one of each kind, shared by its connections."""
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ class EmbeddedStore(Store):
         path: Path | None,
         hold: bool = True,
         database: str = DATABASE,
-        beside: Beside | None = None,
+        beside: SharedObjects | None = None,
         turns: Turns | None = None,
         backups: Path | None = None,
     ) -> None:
@@ -273,7 +273,7 @@ class EmbeddedStore(Store):
         import clickhouse_connect
 
         self.path, self.backups = path, backups
-        self._beside = Beside() if beside is None else beside
+        self._beside = SharedObjects() if beside is None else beside
         self._is_first = beside is None
         self._lock_file = _hold(path) if path is not None and hold else None
         try:
@@ -560,8 +560,8 @@ class ServedStore(ServerStore):
 
     def check_schema(self) -> None:
         """Errors: StoreError if the server's gpuledger is of another version."""
-        theirs = {row["number"] for row in self.rows("SELECT number FROM schema_migrations")}
-        if theirs != {number for number, _, _ in migrations()}:
+        server_has = {row["number"] for row in self.rows("SELECT number FROM schema_migrations")}
+        if server_has != {number for number, _, _ in migrations()}:
             raise StoreError(self.url, "it runs another version of gpuledger", "Use the same on both sides")
 
     def _refused(self) -> StoreError:
@@ -580,20 +580,20 @@ def migrations() -> Sequence[tuple[int, str, str]]:
 def migrate(store: Store, cluster: str = "") -> list[str]:
     """Creates or upgrades the schema. Answers the names of the migrations it applied; running it again applies none.
 
-    cluster: a store that has no schema yet is made on all nodes of this ClickHouse cluster (warehouse/cluster.py); one
-    that has knows by itself. Errors: LedgerError if the store is not this cluster's, or cannot be.
+    cluster: creates a new store on all nodes of this ClickHouse cluster (warehouse/cluster.py); an existing store knows
+    its cluster. Errors: LedgerError if the store is not on this cluster, or cannot be.
 
-    Tables that are there already stay as they are, and views are made anew: so a store of before the first release,
-    whose tables `_upgrade` changes, goes through the same migrations.
+    Existing tables stay as they are, and views are created again; so a store from before the first release, whose
+    tables `_upgrade` changes, goes through the same migrations.
 
     A migration's statements are all IF NOT EXISTS or otherwise repeatable, so one that a kill cut short is run again.
     """
     if isinstance(store, ServedStore):
         store.check_schema()
         return []
-    begun = _begin(store, cluster)
+    is_new = _begin(store, cluster)
     done = {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
-    if begun and done:
+    if is_new and done:
         step = "Name a node that has it first in --store: init creates it on this one, too"
         raise StoreError(store.url, f"the node that answers lacks the store that cluster {cluster} has", step)
     known = {number for number, _, _ in migrations()}
@@ -623,7 +623,7 @@ def migrate(store: Store, cluster: str = "") -> list[str]:
 
 
 def _begin(store: Store, cluster: str) -> bool:
-    """Creates the table of migrations: its comment says of which cluster the store is. False: it is there already."""
+    """Creates the table of migrations, whose comment names the store's cluster. False: it exists already."""
     is_there = store.rows(read_sql(__file__, "clustered/store_of"))
     if cluster and is_there and store.cluster != cluster:
         is_on = f"cluster {store.cluster}" if store.cluster else "one server"
@@ -729,13 +729,13 @@ def _store_errors(url: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _served_errors(url: str) -> Iterator[None]:
-    """Why a server does not let us ask, in its own words."""
+    """Reports why a server refuses our queries, in its own words."""
     try:
         yield
     except StoreError as error:
-        told = re.search(r'DB::Exception: (.*?)\.? \([A-Z_]+\)|"detail":"(.*?)"', error.what)
-        if told:
-            what, step = told[1] or told[2], "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
+        refused = re.search(r'DB::Exception: (.*?)\.? \([A-Z_]+\)|"detail":"(.*?)"', error.what)
+        if refused:
+            what, step = refused[1] or refused[2], "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
         else:
             what = "cannot be reached, or is not a gpuledger server"
             step = "Is it running? SSL_CERT_FILE names a certificate authority of your own"
@@ -762,7 +762,7 @@ def _encode_value(value: Any) -> Any:
 
 
 def _settings_clause(sql: str, settings: Params | None) -> str:
-    """Settings as text behind the statement: given apart, the embedded client would SET them for good."""
+    """Settings as text to append to the statement: passed separately, the embedded client would SET them for good."""
     if not settings:
         return ""
     texts = [f"{identifier(name)} = {_literal(value)}" for name, value in settings.items()]

@@ -9,8 +9,8 @@ writes that it has the turn, and checks once more: if two do so at the same time
 over. Shared turns do not block each other.
 
 The holder of a turn renews it regularly. If the last renewal is older than `LEASE_SECONDS`, by the store's clock, the
-process was killed, and nobody waits for it any longer. If it only stood still, it learns from `check`, by its own
-clock, that others may have the turn since:
+process counts as killed, and nobody waits for it any longer. If it was only suspended, `check` finds out by its own
+clock that others may have had the turn since:
 
     with store.turn() as held:
         ...
@@ -42,19 +42,19 @@ log = logging.getLogger(__name__)
 LEASE_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 """Time between two checks whether it is our turn."""
-SAID_SECONDS = 5.0
+LOG_SECONDS = 5.0
 """After this long a wait, log whom we wait for."""
 
 
 class TurnLostError(LedgerError):
-    """The process stood still for longer than a turn lasts without a renewal; others may have had it since."""
+    """The process was suspended for longer than a turn lasts without renewal; others may have had it since."""
 
 
 class Held:
-    """A turn that one has."""
+    """A turn that this process has."""
 
     def check(self) -> None:
-        """Errors: TurnLostError if the turn may be over; then nothing more may be written in it."""
+        """Errors: TurnLostError if the turn may be over; nothing may be written in it then."""
 
 
 class Turns:
@@ -83,13 +83,13 @@ class Turns:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Ends it: no turn can be taken any more."""
+        """No turn can be taken afterwards."""
 
 
 class TurnsBetween(Turns):
     """Turns among all processes that use one ClickHouse server.
 
-    connect: opens a connection for the turns alone, on which nothing long runs.
+    connect: opens a connection that is used for turns only, so that nothing slow delays them.
     Errors: StoreError of `turn` if the server cannot be asked; nothing has begun then.
     """
 
@@ -102,10 +102,10 @@ class TurnsBetween(Turns):
     @contextlib.contextmanager
     def turn(self, at: str, together: bool = False) -> Iterator[Held]:
         with super().turn(at, together):
-            mark = _Mark(self._store(), at, not together, self._lease)
+            mark = _TableTurn(self._store(), at, not together, self._lease)
             try:
                 mark.take()
-                with mark.kept():
+                with mark.renewing():
                     yield mark
             finally:
                 mark.end()
@@ -123,40 +123,40 @@ class TurnsBetween(Turns):
             return self._opened
 
 
-class _Mark(Held):
-    """What one turn says of itself."""
+class _TableTurn(Held):
+    """A turn in the table `turns`."""
 
     def __init__(self, store: Store, at: str, alone: bool, lease_seconds: float) -> None:
         self._store, self._at, self._alone, self._lease = store, at, alone, lease_seconds
         self._mine = uuid.uuid4()
-        self._said_at = elapsed()
+        self._renewed_at = elapsed()
         self._over = threading.Event()
         self._has, self._lost = False, False
 
     def take(self) -> None:
         """Blocks until it is our turn."""
         while True:
-            self._say("waits")
+            self._write_state("waits")
             self._wait()
-            self._say("has")
+            self._write_state("has")
             self._has = True
             before, after = self._others()
             if not any(other["has"] for other in (*before, *after)):
                 return
             self._has = False
-            self._say("over")
+            self._write_state("over")
             self._mine = uuid.uuid4()
             time.sleep(LOOK_SECONDS * random.random())  # noqa: S311 (who is first)
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        keeper = threading.Thread(target=self._keep, name="turn-keep", daemon=True)
-        keeper.start()
+    def renewing(self) -> Iterator[None]:
+        renewer = threading.Thread(target=self._renew, name="turn-keep", daemon=True)
+        renewer.start()
         try:
             yield
         finally:
             self._over.set()
-            keeper.join()
+            renewer.join()
 
     def check(self) -> None:
         if self._is_late():
@@ -165,44 +165,44 @@ class _Mark(Held):
             )
 
     def _is_late(self) -> bool:
-        """Whether others may have had the turn since; a renewal after that does not give it back."""
-        self._lost = self._lost or (self._has and elapsed() - self._said_at >= self._lease)
+        """Whether others may have had the turn meanwhile; a later renewal does not give it back."""
+        self._lost = self._lost or (self._has and elapsed() - self._renewed_at >= self._lease)
         return self._lost
 
     def end(self) -> None:
         if self._is_late():
             log.error("%s: no sign of life for over %g s, others may have started meanwhile", self._at, self._lease)
         try:
-            self._say("over")
+            self._write_state("over")
         except LedgerError as error:
             log.warning("%s: its turn cannot be released, others wait up to %.0f s: %s", self._at, self._lease, error)
 
     def _wait(self) -> None:
-        """Waits for those that asked before us, and for those that have the turn."""
-        began, told = time.monotonic(), False
+        """Waits for those that asked earlier, and for those that have the turn."""
+        began, logged = time.monotonic(), False
         while True:
             before, after = self._others()
             others = [*before, *(other for other in after if other["has"])]
             if not others:
                 return
-            if not told and time.monotonic() > began + SAID_SECONDS:
+            if not logged and time.monotonic() > began + LOG_SECONDS:
                 log.warning("%s waits for %s", self._at, ", ".join(sorted({other["who"] for other in others})))
-                told = True
+                logged = True
             time.sleep(LOOK_SECONDS)
-            if elapsed() > self._said_at + self._lease / 4:
-                self._say("waits")
+            if elapsed() > self._renewed_at + self._lease / 4:
+                self._write_state("waits")
 
-    def _keep(self) -> None:
+    def _renew(self) -> None:
         while not self._over.wait(self._lease / 4):
             if self._is_late():
                 return
             try:
-                self._say("has")
+                self._write_state("has")
             except LedgerError as error:
                 log.warning("%s: its turn cannot be renewed: %s", self._at, error)
 
     def _others(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Those that block us: who asked before us, and who asked after. A process that renewed too late goes last."""
+        """The turns that block this one: those asked for earlier, and later. One renewed too late goes last."""
         self._store.catch_up("turns")
         rows = self._store.rows(read_sql(__file__, "turns_at"), {"at": self._at, "lease_ms": round(self._lease * 1000)})
         mine = [number for number, row in enumerate(rows) if row["holder"] == self._mine] or [len(rows)]
@@ -210,9 +210,9 @@ class _Mark(Held):
         before, after = ([row for row in part if self._alone or row["alone"]] for part in parts)
         return before, after
 
-    def _say(self, state: str) -> None:
-        said_at = elapsed()
+    def _write_state(self, state: str) -> None:
+        written_at = elapsed()
         about = {"at": self._at, "mine": str(self._mine), "alone": self._alone, "state": state}
         who = f"process {os.getpid()} on {socket.gethostname()}"
         self._store.command(read_sql(__file__, "turns_say"), {**about, "who": who})
-        self._said_at = said_at
+        self._renewed_at = written_at

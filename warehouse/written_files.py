@@ -102,14 +102,14 @@ def first_error(
 
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
-    """What to say of a key that nothing reads."""
+    """The message about a key that nothing reads."""
     near = get_close_matches(key, known, 1)
     meant = f"; did you mean {near[0]}?" if near else ";"
     return f"unknown key{meant} known here: {', '.join(known)}"
 
 
 def _most_telling(mistake: ValidationError) -> Any:
-    """The first; where several shapes would fit there, the one that came farthest."""
+    """The first error; where several shapes could fit, that of the shape that matched furthest."""
     errors = mistake.errors()
     first = errors[0]
     if not any(isinstance(step, str) and step.startswith(_SHAPES) for step in first["loc"]):
@@ -119,7 +119,7 @@ def _most_telling(mistake: ValidationError) -> Any:
 
 
 _SHAPES = ("constrained-int", "tuple[", "literal[")
-"""What a location says of the shape that was tried, where several fit."""
+"""Steps of a location that only name the shape that was tried."""
 _SAY: Mapping[str, str] = {
     "tuple_type": "expected a list",
     "model_type": "expected keys and values",
@@ -150,14 +150,14 @@ def known_keys(location: Sequence[int | str], whole: type[BaseModel]) -> list[st
 
 
 def _keys(name: str, field: FieldInfo) -> Iterable[str]:
-    """What a field may be called."""
+    """The names that a field may have in a file."""
     if isinstance(field.validation_alias, AliasChoices):
         return [str(choice) for choice in field.validation_alias.choices]
     return [field.alias or name]
 
 
 def _kinds(model: type[BaseModel]) -> set[Any]:
-    """What the model's literals say: such a word says which of several kinds it is."""
+    """The values of the model's literals, which tell several kinds apart."""
     found = (field.annotation for field in model.model_fields.values())
     return {word for one in found if typing.get_origin(one) is typing.Literal for word in typing.get_args(one)}
 

@@ -96,7 +96,7 @@ def test_a_turn_goes_on_longer_than_its_lease_while_it_gives_signs_of_life(
 def test_nobody_waits_long_for_a_turn_that_was_killed(
     process: Callable[..., TurnsBetween], url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warehouse.turns.SAID_SECONDS", 0.2)
+    monkeypatch.setattr("warehouse.turns.LOG_SECONDS", 0.2)
     script = (
         "import sys, time\n"
         "from warehouse.store import open_store\n"
