@@ -116,7 +116,7 @@ def test_what_waits_is_sent_in_the_order_of_its_times_until_one_cannot_be(
         sent.append((at, actor, action, what, reason, inputs))
 
     monkeypatch.setattr(audit, "record", record)
-    monkeypatch.setattr(audit, "has", lambda _, entry: entry["object"] == "there")
+    monkeypatch.setattr(audit, "is_recorded", lambda _, entry: entry["object"] == "there")
     dice = random.Random(seed := random.randrange(2**32))
     print("seed", seed)
     noted = [
