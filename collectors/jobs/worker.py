@@ -19,6 +19,7 @@ from collectors.errors import CollectorError
 from collectors.jobs import keeper
 from collectors.jobs.processes import Processes, RankId, Run
 from collectors.jobs.wire import Answer, Assignment, PortOf, RankOf, Rendezvous, Report, RunOf
+from warehouse.elapsed import elapsed
 from warehouse.errors import LedgerError
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class Worker:
         """Tells, hears and does, once; whether the scheduler answered."""
         runs = self.processes.look()
         report = self._report(runs)
-        asked_at = _boottime()
+        asked_at = elapsed()
         try:
             answer = self._exchange(report)
         except (LedgerError, OSError) as error:
@@ -302,11 +303,6 @@ def _free_port(among: tuple[int, int] | None, taken: Collection[int | None], las
             probe.bind(("", port))
             return int(probe.getsockname()[1])
     raise OSError(f"no port of {among} is free")
-
-
-def _boottime() -> float:
-    """A clock in seconds that keeps running while the machine sleeps; leases are counted in it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _write_lease(path: Path, stop_at: float) -> None:

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from collectors.kubernetes.api import Absent, Api, Conflict, Interrupted
 from collectors.kubernetes.connection import SERVICE_ACCOUNT, Connection, KubernetesError
 from collectors.kubernetes.objects import Object
 from scheduler.kubernetes.election import NAME, Election
+from warehouse.elapsed import elapsed
 from warehouse.errors import LedgerError
 from warehouse.private_files import private_folder
 
@@ -28,11 +28,6 @@ RELEASE_SECONDS = 3.0
 LOG_NAME = "log-id"
 """The file beside a log that has its name."""
 NAMESPACE = "gpuledger"
-
-
-def _awake() -> float:
-    """Seconds that go on while the machine sleeps, too: others do not wait for it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class LeaseTakenError(Exception):
@@ -79,7 +74,7 @@ class Leadership:
     decide."""
 
     def __init__(
-        self, connection: Connection, namespace: str, log_name: str, clock: Callable[[], float] = _awake
+        self, connection: Connection, namespace: str, log_name: str, clock: Callable[[], float] = elapsed
     ) -> None:
         self._connection, self._namespace, self._clock = connection, namespace, clock
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
