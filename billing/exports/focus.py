@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
 from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -32,7 +31,7 @@ from billing.invoicing.invoices import billed_later, standing
 from billing.invoicing.month import Books, books_of
 from billing.money import minor_digits
 from billing.params import period_params
-from billing.periods import Period, month_name
+from billing.periods import Period, midnight, month_name
 from warehouse.store import Store, read_sql
 
 if TYPE_CHECKING:
@@ -199,9 +198,9 @@ class _Export:
         zone = ZoneInfo(self.books.timezone)
         start, entries = self.period.start, 0
         for row in hours:
-            cut = self.options.grain == "hour" or row["hour"].astimezone(zone).hour == 0
-            if cut and entries >= SLICE_ENTRIES and row["hour"] > start:
-                end = row["hour"] if self.options.grain == "hour" else _local_midnight(row["hour"], zone)
+            local = row["hour"].astimezone(zone)
+            end = row["hour"] if self.options.grain == "hour" else midnight(local.date(), zone)
+            if (self.options.grain == "hour" or local.hour == 0) and entries >= SLICE_ENTRIES and end > start:
                 yield {**common, "start": start, "end": end}
                 start, entries = end, 0
             entries += row["entries"]
@@ -411,12 +410,6 @@ def _lanes(store: Store) -> Iterator[list[_Lane]]:
         finally:
             for table in {table for tables in names for table in tables.values()}:
                 store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": table})
-
-
-def _local_midnight(at: datetime, zone: ZoneInfo) -> datetime:
-    """The first instant of the local day of `at`."""
-    local = at.astimezone(zone)
-    return local.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(at.tzinfo)
 
 
 def _plus(one: Decimal, other: Decimal) -> Decimal:

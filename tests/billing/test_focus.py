@@ -9,22 +9,26 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from billing.exports import focus
 from billing.exports.check import check_focus
 from billing.exports.errors import ExportError
 from billing.exports.focus import FocusOptions, FocusReport, export_focus
 from billing.exports.lines import statement_of
 from billing.invoicing.documents import Invoice
 from billing.invoicing.invoices import credit, issue_all
-from billing.periods import parse_period
+from billing.periods import Period, parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.draws import seldom
@@ -441,3 +445,25 @@ def test_energy_of_which_nothing_was_measured_is_no_row(exports: Exports) -> Non
         document = {**invoice.document, "lines": [*invoice.document["lines"], line]}
         found = statement_of(replace(invoice, document=document)).rows
         assert sum(row["kind"] == "energy" for row in found) == rows
+
+
+@pytest.mark.parametrize(("name", "day"), [("America/Havana", 1), ("America/Havana", 2), ("Asia/Kolkata", 1)])
+def test_an_export_by_days_is_computed_in_whole_local_days(
+    name: str, day: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Havana 2026-11-01 has two midnights: nothing may begin at the second one."""
+    monkeypatch.setattr(focus, "SLICE_ENTRIES", 1)
+    zone = ZoneInfo(name)
+    first = datetime(2026, 11, day, 0, 30, tzinfo=zone, fold=1).astimezone(UTC).replace(minute=0)
+    hours = [{"hour": first + timedelta(hours=number), "entries": 1} for number in range(-2, 40) if number != -1]
+    export = SimpleNamespace(
+        period=Period(hours[0]["hour"] - timedelta(days=1), hours[-1]["hour"] + timedelta(hours=1)),
+        books=SimpleNamespace(timezone=name),
+        options=FocusOptions(grain="day"),
+        store=SimpleNamespace(rows=lambda *_: hours),
+    )
+    starts = [one["start"] for one in focus._Export._slices(export)][1:]  # type: ignore[arg-type]
+    assert starts
+    for start in starts:
+        before = (start - timedelta(milliseconds=1)).astimezone(zone)
+        assert before.date() < start.astimezone(zone).date(), start
