@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 240
 """Width of a table in a pipe, in columns; wide, because grep finds nothing in folded cells."""
+_WIDE = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60"
+"""Characters of Chinese and Japanese, in a class of a regular expression."""
 ROWS = 40
 """Default of `--limit`: rows that a table shows."""
 _most: ContextVar[int] = ContextVar("rows of a table", default=0)
@@ -85,11 +87,29 @@ def _write(lines: Sequence[str], stream: TextIO) -> None:
     """Wraps each line to the terminal between words, with the continuation indented like the line."""
     width = _terminal_width(stream)
     for line in map(printable, lines):
-        indent = " " * (len(line) - len(line.lstrip()))
-        folded = [line] if width is None or len(line) <= width else textwrap.wrap(
+        print("\n".join([line] if width is None else _folded(line, width)), file=stream)
+
+
+_PIECES = re.compile(rf"\s+|[{_WIDE}][，。；：、）》」]*|[^\s{_WIDE}]+")
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """A line in lines of at most `width` columns, if no word is longer; Chinese has no spaces, and two columns each."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    if line.isascii():
+        return textwrap.wrap(
             line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, tabsize=1,
-        )  # fmt: skip
-        print("\n".join(folded), file=stream)
+        ) if len(line) > width else [line]  # fmt: skip
+    from rich.cells import cell_len
+
+    lines = [""]
+    for piece in _PIECES.findall(line):
+        if lines[-1].strip() and cell_len(lines[-1] + piece.rstrip()) > width:
+            lines[-1], piece = lines[-1].rstrip(), indent + piece.lstrip()
+            lines.append(piece)
+        else:
+            lines[-1] += piece
+    return lines
 
 
 def figures_of(closed: Closed | None, which: str = "") -> Period | None:
@@ -161,6 +181,10 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
             max(longest(texts[1:]), longest(texts[0].replace("_", " ").split())) if number else longest(texts)
             for texts, number in zip(of_columns, numeric, strict=True)
         ],
+        [
+            max((cell_len(word) for text in texts for word in _INSTANT.sub(" ", text).split()), default=0)
+            for texts in of_columns
+        ],
         numeric,
         drawn.width,
     )
@@ -177,15 +201,24 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     return None
 
 
-def _widths(natural: list[int], numbers: list[int], numeric: list[bool], width: int) -> list[int] | None:
-    """The width of each column: numbers are never cut, texts are folded, the widest first; None if they do not fit."""
+def _widths(
+    natural: list[int], numbers: list[int], words: list[int], numeric: list[bool], width: int
+) -> list[int] | None:
+    """The width of each column: numbers are never cut; texts are folded, the widest first and between their words as
+    long as that will do; None if they do not fit."""
     given, room = list(natural), width - 2 * (len(natural) - 1)
     for at, number in enumerate(numeric):
         if number and sum(given) > room:
             given[at] = numbers[at]
-    for least in (13, 8):  # first wide enough for an invoice's number or a date, then for a name that can still be read
+    # First wide enough for an invoice's number or a date, then for a name that can still be read.
+    for least in (
+        [max(13, word) for word in words],
+        [max(8, word) for word in words],
+        [13] * len(words),
+        [8] * len(words),
+    ):
         while sum(given) > room:
-            texts = [at for at, number in enumerate(numeric) if not number and given[at] > least]
+            texts = [at for at, number in enumerate(numeric) if not number and given[at] > least[at]]
             if not texts:
                 break
             given[max(texts, key=given.__getitem__)] -= 1
@@ -197,9 +230,13 @@ def _pieces(heading: str, width: int) -> list[str]:
     return textwrap.wrap(heading.replace("_", "_ "), width) if " " not in heading else textwrap.wrap(heading, width)
 
 
+_INSTANT = re.compile(r"(?<=\d-\d\d)T(?=\d\d:)")
+"""Between the day and the time of an instant."""
+
+
 def _parted(text: str, width: int) -> str:
     """An instant wider than the column, with its time on a second line."""
-    return re.sub(r"(?<=\d-\d\d)T(?=\d\d:)", "\n", text) if len(text) > width else text
+    return _INSTANT.sub("\n", text) if len(text) > width else text
 
 
 def _print_blocks(cells: Sequence[Sequence[str]], columns: Sequence[str], drawn: Console) -> None:

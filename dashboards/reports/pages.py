@@ -135,7 +135,7 @@ def _notes(report: Report, words: Language) -> Iterator[str]:
     total = report.total
     if report.known != report.period:
         first, last = (_instant(at, report.timezone, words) for at in (report.known.start, report.known.end))
-        yield words("report.part_closed", first=first, last=last)
+        yield words("report.part_closed", first=first, last=last, zone=report.timezone)
     if total["unpriced_gpu_hours"]:
         yield words("report.unpriced", hours=hours(total["unpriced_gpu_hours"]))
     if total["unmetered_gpu_hours"]:

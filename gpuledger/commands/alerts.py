@@ -11,7 +11,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store, refuse_served
-from gpuledger.output import print_json, print_rows, say
+from gpuledger.output import ROWS, print_json, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -53,7 +53,8 @@ At = Annotated[
 ]
 RuleName = Annotated[str, typer.Option("--rule", help="Only this rule.")]
 Fingerprint = Annotated[str, typer.Option("--fingerprint", help="Only this alert.")]
-Most = Annotated[int, typer.Option("--limit", min=1, help="At most this many, newest first.")]
+ALL = 2**32 - 1
+Most = Annotated[int, typer.Option("--limit", min=0, max=1_000_000, help="At most this many, newest first; 0: all.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -162,17 +163,23 @@ def history(
     rule: RuleName = "",
     fingerprint: Fingerprint = "",
     deliveries: Annotated[bool, typer.Option("--deliveries", help="Notifications instead of state changes.")] = False,
-    limit: Most = 50,
+    limit: Most = ROWS,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """Changes of alerts' states, or notifications, newest first."""
     from alerts import reading
 
     with opened_store(store) as opened:
-        if deliveries:
-            print_rows(reading.attempts(opened, rule, fingerprint, limit), DELIVERY_COLUMNS, fmt)
-            return
-        rows = [_flat(row) for row in reading.history(opened, rule, fingerprint, limit)]
+        found = (reading.attempts if deliveries else reading.history)(
+            opened, rule, fingerprint, limit + 1 if limit else ALL
+        )
+    if limit and len(found) > limit:
+        found = found[:limit]
+        say(f"the newest {limit:,}; --limit 0 shows all")
+    if deliveries:
+        print_rows(found, DELIVERY_COLUMNS, fmt)
+        return
+    rows = [_flat(row) for row in found]
     if fmt is options.Format.table:
         print_rows(rows, ("at", "state", "severity", "rule", "summary", "fingerprint"), fmt)
     else:

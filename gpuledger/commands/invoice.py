@@ -132,7 +132,7 @@ def list_(
             "total": one.amount,
             "currency": one.currency,
             "status": "credit note" if one.is_credit_note else one.document["status"],
-            "issued_at": one.document["issued_at"][:16].replace("T", " ")
+            "issued_at": one.document["issued_at"][:16].replace("T", " ") + "Z"
             if fmt is options.Format.table
             else one.document["issued_at"],
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store, refuse_served
-from gpuledger.output import complain, say
+from gpuledger.output import complain, print_lines, say
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file
 from warehouse.store import Store
@@ -57,7 +56,7 @@ def preview(
         else:
             page = _page(books.store, tenant, period, out is not None, code)
     if out is None:
-        sys.stdout.write(page)
+        print_lines(*page.splitlines())
         return
     with open(out, "w", encoding="utf-8", opener=users_file) as file:
         file.write(page)

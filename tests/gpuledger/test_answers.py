@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from docs.reference import commands
@@ -40,6 +41,8 @@ OTHERS = (
     "users list",
     "tokens list",
     "doctor",
+    "report preview --tenant chem --period 2026-10",
+    "report preview --tenant chem --period 2026-10 --language zh",
 )
 """Beside those of the golden file."""
 ASKED = [one for one in (*COMMANDS, *OTHERS) if "--out" not in one]
@@ -84,7 +87,7 @@ def test_an_answer_has_room_in_80_columns(
 ) -> None:  # fmt: skip
     done = typed(command, places, books[0])
     assert done.exit_code in (0, 1) and isinstance(done.exception, SystemExit | None), done.output
-    assert [line for line in done.output.splitlines() if len(line) > WIDTH] == []
+    assert [line for line in done.output.splitlines() if cell_len(line) > WIDTH] == []
 
 
 @seldom(3, "answers in 80 columns")
@@ -114,3 +117,14 @@ def test_what_is_cut_is_said_wherever_rows_are_printed(
         done = typed(command, places, books[0], "--limit", "1")
         assert " --limit 0 shows all" in done.stderr, command
     assert "1 of 1,204; --limit 0 shows all" in done.stderr
+
+
+@seldom(3, "answers in 80 columns")
+def test_a_name_is_whole_as_long_as_folding_between_words_will_do(
+    books: tuple[str, dict[str, str]], places: dict[str, str]  # noqa: F811
+) -> None:  # fmt: skip
+    name, when = "GL-2026-000000001-x", "2026-11-28T08:21:13.043Z"
+    columns = ", ".join(f"'{name}' AS n{at}, 'some words that fold' AS w{at}" for at in range(2))
+    done = typed("sql", places, books[0], f"SELECT {columns}, '{when}' AS at")
+    assert done.stdout.count(name) == 2 and done.stdout.count("08:21:13.043Z") == 1, done.stdout
+    assert max(map(cell_len, done.stdout.splitlines())) <= WIDTH
