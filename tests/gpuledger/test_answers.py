@@ -6,9 +6,8 @@ import shlex
 from typing import Any
 
 import pytest
-from click.testing import Result
 from rich.cells import cell_len
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from docs.reference import commands
 from gpuledger.cli import build
