@@ -178,7 +178,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     widths = _widths(
         [longest(texts) for texts in of_columns],
         [
-            max(longest(texts[1:]), longest(texts[0].replace("_", " ").split())) if number else longest(texts)
+            max(longest(texts[1:]), longest(texts[0].replace("_", "_ ").split())) if number else longest(texts)
             for texts, number in zip(of_columns, numeric, strict=True)
         ],
         [
@@ -227,7 +227,9 @@ def _widths(
 
 def _pieces(heading: str, width: int) -> list[str]:
     """A heading in lines of at most `width` columns, split after underscores."""
-    return textwrap.wrap(heading.replace("_", "_ "), width) if " " not in heading else textwrap.wrap(heading, width)
+    if " " in heading:
+        return textwrap.wrap(heading, width)
+    return [line.replace("_ ", "_") for line in textwrap.wrap(heading.replace("_", "_ "), width)]
 
 
 _INSTANT = re.compile(r"(?<=\d-\d\d)T(?=\d\d:)")

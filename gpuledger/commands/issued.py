@@ -124,9 +124,11 @@ def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat 
 def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """The cost of a month's unallocated time, by pool, and who pays it."""
     from billing.invoicing.month import platform_costs
+    from billing.rates import current_rate_card
 
     with opened_store(store) as opened:
         costs = platform_costs(opened, month_of(opened, period))
+        applied = current_rate_card(opened)
     rows: list[dict[str, Any]] = [
         {
             "pool": cost.pool,
@@ -146,7 +148,7 @@ def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat
     if fmt is options.Format.table:
         for row in rows:
             row |= {name: round(row[name], 2) for name in ("unallocated_gpu_hours", "unpriced_gpu_hours")}
-    print_rows(rows, columns, fmt)
+    print_rows(rows, columns, fmt, f"{period}, GPU-hours and {applied.card.currency}" if applied else "")
 
 
 def months(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:

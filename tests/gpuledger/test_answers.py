@@ -127,3 +127,13 @@ def test_a_name_is_whole_as_long_as_folding_between_words_will_do(
     done = typed("sql", places, books[0], f"SELECT {columns}, '{when}' AS at")
     assert done.stdout.count(name) == 2 and done.stdout.count("08:21:13.043Z") == 1, done.stdout
     assert max(map(cell_len, done.stdout.splitlines())) <= WIDTH
+
+
+@seldom(3, "answers in 80 columns")
+def test_the_platforms_cost_has_its_currency_and_headings_that_part_after_underscores(
+    books: tuple[str, dict[str, str]], places: dict[str, str]  # noqa: F811
+) -> None:  # fmt: skip
+    title, *heading = typed("invoice platform --period 2026-10", places, books[0]).stdout.splitlines()[:4]
+    assert title == "2026-10, GPU-hours and EUR"
+    parts = " ".join(heading).split()
+    assert "unallocated_" in parts and not any(part.startswith("_") for part in parts), heading
