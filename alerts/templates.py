@@ -45,8 +45,9 @@ def _percent(value: float) -> str:
     return f"{value * 100:.0f} %"
 
 
-def _number(value: float | Decimal) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+def _number(value: float | Decimal | str) -> str:
+    """A decimal is text once it is evidence of a stored alert, whose texts are written anew."""
+    return f"{Decimal(value) if isinstance(value, str) else value:.2f}".rstrip("0").rstrip(".")
 
 
 def _gpus(value: float | None) -> str:

@@ -25,6 +25,8 @@ MIDNIGHT = datetime(2026, 10, 24, 22, tzinfo=UTC)
         ("{{ value | gpus }}", 1.0, "1 GPU"),
         ("{{ value | gpus }}", 0.25, "0.25 GPU"),
         ("{{ value | gpus }}", None, "an unknown number of GPUs"),
+        ("{{ value | number }}", Decimal("104.250"), "104.25"),
+        ("{{ value | number }}", "104.250", "104.25"),  # as the journal has it
         ("{{ value | money('USD') }}", Decimal("1526.403428610"), "1,526.40 USD"),
         ("{{ value | money('JPY') }}", Decimal("1526.403428610"), "1,526 JPY"),
         ("{{ value | money('EUR') }}", None, "an unknown amount"),
