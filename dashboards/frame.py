@@ -16,7 +16,7 @@ from access.current import current
 from access.principal import Principal
 from access.roles import Action
 from access.scope import Stores
-from dashboards import shell, states
+from dashboards import shell, states, tour
 from dashboards.data_version import UNCACHED, AnswerCache, DataVersion
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.languages import Language, language
@@ -35,6 +35,7 @@ class RenderedPage:
     navigation: Any
     bar: Any
     skip: Any
+    tour: Any
     foot: Any
     meta: dict[str, Any]
 
@@ -69,7 +70,9 @@ def show(
         "period": filters.period.key if page and page.has_period and filters and filters.period else "",
     }
     navigation = shell.navigation(pages, path, address.href, words, principal)
-    return RenderedPage(content, navigation, bar, shell.skip_link(words), shell.footer(words, filters), meta)
+    stops = tour.stops({page.path for page in pages}, address.href, words)
+    foot = shell.footer(words, filters)
+    return RenderedPage(content, navigation, bar, shell.skip_link(words), stops, foot, meta)
 
 
 def _content(
@@ -127,7 +130,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
         shown: RenderedPage = await asyncio.to_thread(with_store, Action.see, show, current(), path, search, cache)
         dash.set_props("failed", {"children": None})
-        return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.meta
+        return shown.page, shown.navigation, shown.bar, shown.skip, shown.tour, shown.foot, shown.meta
 
     def newer(store: Store, path: str, search: str, meta: dict[str, Any]) -> tuple[Any, Any]:
         is_live = any(page.live for page in all_pages() if page.path == path)
@@ -147,6 +150,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         Output("nav", "children"),
         Output("bar", "children"),
         Output("skip", "children"),
+        Output("tour", "children"),
         Output("foot", "children"),
         Output("meta", "data"),
         Input("url", "pathname"),

@@ -15,7 +15,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from access.principal import Principal
-from dashboards import parts
+from dashboards import parts, tour
 from dashboards.filters import Filters
 from dashboards.languages import NAMES, Language, language
 from dashboards.periods import ALL, HOUR, latest, neighbour
@@ -44,6 +44,7 @@ def layout() -> Component:
                             html.Header(html.Div(className="gl-filters"), id="bar", className="gl-bar"),
                             html.Div(id="failed", role="alert"),
                             html.Div(id="lost", role="alert", hidden=True, className="gl-failed", **_lost()),
+                            html.Div(id="tour"),
                             html.Main(loading(), id="page", tabIndex=-1),
                             html.Footer(id="foot"),
                         ],
@@ -71,7 +72,11 @@ def skip_link(words: Language) -> Component:
 def footer(words: Language, filters: Filters | None) -> list[Component]:
     if filters is None:
         return [html.Span("")]
-    said = [html.Span(words("frame.foot", zone=filters.zone.replace("_", " ")))]
+    said = [
+        html.Span(words("frame.foot", zone=filters.zone.replace("_", " "))),
+        " ",
+        tour.start(filters.href("/"), words),
+    ]
     return [*said, " ", html.Strong(words("frame.example", of=filters.example))] if filters.example else said
 
 

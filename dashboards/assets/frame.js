@@ -93,6 +93,50 @@
     go(link.getAttribute("href"));
   });
 
+  // The tour (dashboards/tour.py): the stop that this tab is at, which the style sheet shows. The document's root has it,
+  // so that it stays when the page is drawn again.
+  var isMoving = false;  // the next stop is not drawn yet
+
+  function tour(stop) {
+    if (stop === null) {
+      sessionStorage.removeItem("gl-tour");
+      delete document.documentElement.dataset.tour;
+      return;
+    }
+    sessionStorage.setItem("gl-tour", stop);
+    document.documentElement.dataset.tour = stop;
+  }
+
+  // The keyboard's place is the stop's question, as soon as its page is drawn.
+  function arrive() {
+    isMoving = false;
+    setTimeout(function () {
+      var stop = document.documentElement.dataset.tour;
+      var question = document.querySelector(".gl-stop[data-stop='" + stop + "'] .gl-tour-question");
+      if (question) question.focus();
+    }, 50);
+  }
+
+  function leaveTour() {
+    tour(null);
+    document.getElementById("page").focus();
+  }
+
+  tour(location.hash === "#tour" ? "0" : sessionStorage.getItem("gl-tour"));
+
+  document.addEventListener("click", function (event) {
+    var to = event.target.closest && event.target.closest(".gl-tour-go");
+    if (to && !(event.button || event.metaKey || event.ctrlKey || event.shiftKey)) {
+      tour(to.dataset.stop);
+      isMoving = !drawn || drawn.address.split("?")[0] !== to.pathname;
+      if (!isMoving) arrive();
+    } else if (event.target.closest && event.target.closest(".gl-tour-leave")) leaveTour();
+  });
+
+  document.addEventListener("keydown", function (event) {
+    if (event.key === "Escape" && event.target.closest && event.target.closest(".gl-tour")) leaveTour();
+  });
+
   // In a table of grids.py the cell has the focus, not the link in it.
   document.addEventListener("keydown", function (event) {
     var cell = event.key === "Enter" && event.target.closest && event.target.closest(".ag-cell");
@@ -199,6 +243,7 @@
       drawn = { address: address(), at: Date.now() };
       document.title = meta.title;
       document.documentElement.lang = meta.lang;
+      if (isMoving) arrive();
       return meta.title;
     },
   };

@@ -127,7 +127,7 @@ def up(
         if found is not None:
             _print_found(found)
         if listener is not None:
-            _print_address(opened, url_of(listener))
+            _print_address(opened, url_of(listener), has_tour=made is not None)
             access = access_settings(sign_in, trusted_proxy)
             leads = stack.enter_context(leading(opened, access))
             app = dashboard(opened, listener, access, leads)
@@ -311,6 +311,8 @@ def _whole(value: Decimal | None) -> str:
     return "unknown" if value is None else f"{value:,.0f}"
 
 
-def _print_address(store: Store, url: str) -> None:
+def _print_address(store: Store, url: str, has_tour: bool) -> None:
     say(f"  Store             {store.url}")
     say(f"  Dashboard         {url}   (Ctrl-C ends it)")
+    if has_tour:
+        say(f"  Tour              {url}#tour   (five stops)")
