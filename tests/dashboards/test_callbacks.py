@@ -105,7 +105,7 @@ def test_outputs_of_the_request_are_not_believed(served_site: Site, app: Dash) -
         plain = ask(client, asked)
         forged = ask(client, {**asked, "outputs": [{"id": f"x{n}", "property": "children"} for n in range(3000)]})
     assert plain.json()["response"].keys() == forged.json()["response"].keys() == {
-        "page", "nav", "bar", "skip", "foot", "meta"
+        "page", "nav", "bar", "skip", "tour", "foot", "meta"
     }  # fmt: skip
 
 
