@@ -21,8 +21,10 @@ from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN
 from dashboards.languages import Language
+from dashboards.pages.invoices import emissions
 from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.invoices.document import document_page
+from dashboards.pages.invoices.emissions import emissions_card
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
 from warehouse.store import Store, read_sql
@@ -54,6 +56,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             class_name="gl-late",
         ),
         _issued_card(issued, month.name, untimed, words),
+        emissions_card(month.name, words),
     )
 
 
@@ -168,7 +171,8 @@ def _issued_card(rows: Rows, month: str, filters: Filters, words: Language) -> C
     )
 
 
-def callbacks(app: Dash, _: Ask) -> None:
+def callbacks(app: Dash, ask: Ask) -> None:
+    emissions.callbacks(app, ask)
     app.clientside_callback(
         ClientsideFunction("glforms", "drafts"),
         Output("invoices-drafts", "rowData"),
