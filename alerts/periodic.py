@@ -20,6 +20,7 @@ from pathlib import Path
 
 from alerts.deliver import Outcome, SentReminders, deliver
 from alerts.evaluate import DELAY, Report, evaluate
+from alerts.interference.measure import measure as measure_interference
 from alerts.routing import Routing, load_routing
 from alerts.rule import Rule
 from alerts.rule_files import SHIPPED, load_rules
@@ -36,15 +37,20 @@ TARGET_SECONDS = 20.0
 """Of one delivery for each target: one that is slow to take many alerts gets the rest with the next."""
 MEASURE_EVERY = timedelta(minutes=5)
 """How often objectives are measured: their points are five minutes apart."""
+INTERFERENCE_SECONDS = 900
+"""How often interference is measured: the time since, and what newer facts are about."""
+INTERFERENCE_BACK = timedelta(days=2)
+"""As far back as one measurement goes: what is older is for `gpuledger interference`, which takes its time."""
 
 
 @dataclass(frozen=True)
 class AlertSettings:
     """rules: a site's own folder of rules.   routing: its routing file; None: alerts are shown, but nobody is
-    notified."""
+    notified.   interference: whether it is measured."""
 
     rules: Path | None = None
     routing: Path | None = None
+    interference: bool = True
 
 
 class Alerting:
@@ -144,8 +150,18 @@ def alerting(
         except LedgerError as error:
             log.error("alerts could not be delivered: %s", error)
 
+    def measure_due(own: Store, stop: threading.Event) -> None:
+        now = datetime.now(UTC)
+        try:
+            measure_interference(own, now - DELAY, now=now, at_most=INTERFERENCE_BACK)
+        except LedgerError as error:
+            log.error("interference cannot be measured: %s", error)
+
     with (
         repeating(store, evaluate_due, leads, seconds=every_seconds),
         repeating(store, deliver_due, leads, seconds=max(1, every_seconds // 4)),
+        contextlib.ExitStack() as stack,
     ):
+        if settings.interference:
+            stack.enter_context(repeating(store, measure_due, leads, seconds=INTERFERENCE_SECONDS))
         yield

@@ -86,6 +86,14 @@ Routing = Annotated[
         help="Who is notified of which alerts (YAML); default: nobody.",
     ),
 ]
+NoInterference = Annotated[
+    bool,
+    typer.Option(
+        "--no-interference",
+        envvar="GPULEDGER_NO_INTERFERENCE",
+        help="Do not measure interference every 15 minutes.",
+    ),
+]
 Reports = Annotated[
     Path | None,
     typer.Option(

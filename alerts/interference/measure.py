@@ -23,11 +23,12 @@ def measure(
     settings: Settings = DEFAULT,
     now: datetime | None = None,
     since: datetime | None = None,
+    at_most: timedelta | None = None,
 ) -> int:
-    """Measures up to `at` (data time); returns how many hours were measured."""
+    """Measures up to `at` (data time); returns how many hours were measured.   at_most: as far back as this alone."""
     (there,) = store.rows(read_sql(__file__, "available_facts"))
     found = store.rows(read_sql(__file__, "last_run"))
-    earliest = max(there["since"], at - settings.history)
+    earliest = max(there["since"], at - min(settings.history, at_most or settings.history))
     start, run = earliest, int((now or at).timestamp() * 1e6)
     if found:
         last = found[0]

@@ -52,6 +52,7 @@ def server(
     trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
+    no_interference: options.NoInterference = False,
     reports: options.Reports = None,
     backups: options.Backups = None,
     insecure_no_sign_in: options.NoSignIn = False,
@@ -84,7 +85,7 @@ def server(
             say(f"  Metrics           {url}api/v1/write (Prometheus), {url}v1/metrics (OpenTelemetry)")
             if not no_dashboard:
                 say(f"  Dashboard         {url}")
-            alerts = AlertSettings(rules, routing)
+            alerts = AlertSettings(rules, routing, not no_interference)
             serve(
                 opened, listener, close_hourly=True, app=app, tls=tls, alerts=alerts, reports=reports,
                 trusted_proxies=access.trusted_proxies, leads=leads,

@@ -89,6 +89,7 @@ def up(
     trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
+    no_interference: options.NoInterference = False,
     reports: options.Reports = None,
     backups: options.Backups = None,
     insecure_no_sign_in: options.NoSignIn = False,
@@ -131,8 +132,9 @@ def up(
             access = access_settings(sign_in, trusted_proxy)
             leads = stack.enter_context(leading(opened, access))
             app = dashboard(opened, listener, access, leads)
+            alerts = AlertSettings(rules, routing, not no_interference)
             serve(
-                opened, listener, close_hourly=True, app=app, alerts=AlertSettings(rules, routing), reports=reports,
+                opened, listener, close_hourly=True, app=app, alerts=alerts, reports=reports,
                 trusted_proxies=access.trusted_proxies, following=following, follow_seconds=follow_seconds,
                 leads=leads,
             )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -80,3 +80,35 @@ def test_what_fires_is_told_on_while_an_evaluation_takes_its_time(
             over.set()
         ends = [document["endsAt"] for (document,) in receiver.documents()]
     assert sorted(set(ends)) == ends, "each later than the one before"
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_interference_is_measured_two_days_back_while_served_unless_told_otherwise(
+    facts: Store, monkeypatch: pytest.MonkeyPatch, is_on: bool
+) -> None:
+    asked: list[timedelta] = []
+
+    def measured(store: Store, at: datetime, now: datetime, at_most: timedelta) -> int:
+        assert now - at == DELAY
+        asked.append(at_most)
+        return 0
+
+    monkeypatch.setattr(periodic, "measure_interference", measured)
+    begun = threading.Event()
+    monkeypatch.setattr(Alerting, "look", lambda *_: begun.set())
+    with alerting(facts, AlertSettings(interference=is_on)):
+        assert begun.wait(PATIENCE_SECONDS)
+        if is_on:
+            until(lambda: bool(asked), "interference was not measured")
+    assert asked == ([timedelta(days=2)] if is_on else [])
+
+
+def test_interference_that_cannot_be_measured_is_said(
+    facts: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> int:
+        raise StoreError("interference", "no disk space")
+
+    monkeypatch.setattr(periodic, "measure_interference", broken)
+    with alerting(facts, AlertSettings()):
+        until(lambda: "interference cannot be measured" in caplog.text, "it was not said")
