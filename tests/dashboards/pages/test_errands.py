@@ -1,0 +1,27 @@
+"""What people come for, in at most three clicks from the first page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.dashboards.browser import MARKS, tab
+from tests.dashboards.pages.conftest import DAY
+
+pytestmark = MARKS
+
+
+def test_a_bills_causes_and_an_invoice_to_export_are_two_clicks_away(url: str, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, wrong):
+        page.goto(f"{url}/?{DAY}")
+        page.locator(".gl-nav").get_by_role("link", name="Changes", exact=True).click()
+        page.locator("main .ag-row").get_by_role("link", name="vision").click()
+        expect(page.locator("main h1")).to_contain_text("Changes")
+        page.wait_for_url(lambda address: "tenant=vision" in address)
+        page.locator(".gl-nav").get_by_role("link", name="Invoices", exact=True).click()
+        expect(page.locator("#emissions")).to_contain_text("kg CO2e")
+        page.locator("#invoices-issued .ag-row a").first.click()
+        for form in ("PDF", "CSV", "JSON"):
+            expect(page.locator("main").get_by_role("link", name=form, exact=True)).to_be_visible()
+        assert wrong == []
