@@ -146,7 +146,7 @@ def _issued_card(rows: Rows, month: str, filters: Filters, words: Language) -> C
         grids.text("tenant", words("filter.tenant")),
         grids.text("type", words("invoices.type"), minimum=106, flex=0.8),
         grids.text("status", words("invoices.status"), minimum=84, flex=0.7),
-        grids.moment("at", words("invoices.at"), minimum=190),
+        grids.moment("at", words("invoices.at"), minimum=225),
         grids.number("net", words("invoices.net"), words("invoices.net_is"), ",.2f"),
         grids.number("tax", words("invoices.tax"), shape=",.2f"),
         grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f", minimum=96),
