@@ -74,6 +74,7 @@ EXHAUSTIVE = (
     "tests/gpuledger/test_from_prometheus.py::test_a_long_history",
     "tests/gpuledger/test_from_prometheus.py::test_a_recorded_day",
     "tests/gpuledger/test_kubectl_who.py::test_kubectl_runs_it",
+    "tests/gpuledger/test_notebook.py::test_a_month",
     "tests/gpuledger/test_scheduler_command.py::test_a_scheduler_killed",
     "tests/gpuledger/test_served_commands.py::test_a_command_that_reads",
     "tests/gpuledger/test_served_held.py",
