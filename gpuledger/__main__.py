@@ -6,6 +6,7 @@ An installation puts only this package into site-packages, so that it does not c
 
 import sys
 from pathlib import Path
+from typing import Any
 
 FLOORS = Path(__file__).parent / "floors"
 
@@ -22,10 +23,10 @@ def kubectl() -> None:
     _find_floors()
     from gpuledger.cli import run
 
-    def plugin(args: list[str] | None = None) -> None:
+    def plugin(args: list[str] | None = None, **more: Any) -> Any:
         from gpuledger.kubectl.cli import app  # within `run`: what is not installed is one line
 
-        app(args)
+        return app(args, **more)
 
     run(plugin, None)
 

@@ -161,14 +161,22 @@ def _forget_output() -> None:
 def _answer(command: Callable[..., Any], arguments: list[str] | None) -> None:
     """Exits with the command's status. 1 means that the answer is no; where typer means an error, it becomes 2."""
     try:
-        command(args=arguments)
+        status = command(args=arguments, standalone_mode=False)
+    except typer.Abort:
+        sys.exit(130)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        if said := error.format_message():  # not where no argument means help, which is printed already
+            complain(
+                said.replace("Value error, ", "").rstrip(".")
+                + (f". See: {context.command_path} --help" if context else "")
+            )
+        sys.exit(2)
     except SystemExit as left:
-        why = left.__context__
-        if isinstance(why, BrokenPipeError):
+        if isinstance(left.__context__, BrokenPipeError):
             sys.exit(READER_GONE)
-        if isinstance(why, typer.Abort):
-            sys.exit(130)
         raise
+    sys.exit(status)
 
 
 def extra_of(module: str) -> str:

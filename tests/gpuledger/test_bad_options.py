@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from docs.reference import commands
+from gpuledger.cli import build
+from gpuledger.cli import run as run_app
 from gpuledger.kubectl.cli import app as plugin
 from tests.gpuledger.running import refused, run
 
@@ -49,6 +51,31 @@ def test_no_number_of_an_option_is_nan_or_infinite(number: str) -> None:
 def test_a_span_is_none_that_a_calendar_does_not_have(typed: str) -> None:
     done = run(f"{typed} 99999999999999", "--store", "chdb://memory")
     assert done.exit_code == 2 and isinstance(done.exception, SystemExit), (typed, done.output, done.exception)
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("ledger --limit -1", "Invalid value for '--limit': Input should be greater than or equal to 0. See: "),
+        ("ledger --limt 3", "No such option: --limt"),
+        (
+            "efficiency --format yaml",
+            "Invalid value for '--format': 'yaml' is not one of 'table', 'json', 'csv'. See: ",
+        ),
+        ("ledger --by", "Option '--by' requires an argument"),
+        ("leger", "No such command 'leger'"),
+        ("invoice isue", "No such command 'isue'"),
+    ],
+)
+def test_what_is_not_understood_is_one_line(
+    typed: str, line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["gpuledger"])
+    with pytest.raises(SystemExit) as left:
+        run_app(build(), typed.split())
+    out, err = capsys.readouterr()
+    assert (left.value.code, out, err.count("\n")) == (2, "", 1), err
+    assert err.startswith(f"gpuledger: {line}")
 
 
 def test_the_plugin_of_kubectl_refuses_them_too() -> None:
