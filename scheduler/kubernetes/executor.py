@@ -72,15 +72,15 @@ Step = Create | Delete
 
 @dataclass
 class PodAttempt(Attempt):
-    """An attempt whose ranks are pods.   begun: whether all ran at the same time.   refused: why the API did not take
-    the last change to one.   again_at: when that is tried again."""
+    """An attempt whose ranks are pods.   begun_at: since when all ran at the same time, JUST_NOW if no kubelet says so;
+    None: not yet.   refused: why the API did not take the last change to one.   again_at: when that is tried again."""
 
-    begun: bool = False
+    begun_at: float | None = None
     refused: str = ""
     again_at: float = 0.0
 
-    def over(self, result: Result) -> Over:
-        return Over(*self.name, result, self.text, JUST_NOW if self.begun else None)
+    def over(self, result: Result, ended_at: float | None) -> Over:
+        return Over(*self.name, result, self.text, self.begun_at, ended_at)
 
 
 @dataclass
@@ -113,6 +113,13 @@ class _OwnPodsAttempt(PodAttempt):
             self.there, self.done, self.taken, self.whole = set(), set(), {}, False
         self.launch = launch
 
+    def ended_at(self, of_job: Sequence[Object]) -> float | None:
+        """When the last of its pods ended; None if a pod of this world is gone, as it may have been the last."""
+        own = [pod for pod in of_job if pods.allocation_of(pod) == pods.allocation_id(self.launch)]
+        were = {called for _, (_, called) in self.names()} if self.whole else self.there
+        is_complete = were <= {name(pod) for pod in own}
+        return pods.all_ended_at(own) if is_complete else None
+
     def look(self, of_job: Sequence[Object]) -> None:
         """Updates the attempt from the pods of its job."""
         ranks = [called for _, (_, called) in self.names()]
@@ -122,7 +129,9 @@ class _OwnPodsAttempt(PodAttempt):
         self.whole |= len(self.there) == len(ranks)
         if self.whole:
             self.refused = ""  # if a creation succeeded without a response, its pod has been seen by now
-        self.begun |= all(called in own and pods.has_begun(own[called]) for called in ranks)
+        if self.begun_at is None and all(called in own and pods.has_begun(own[called]) for called in ranks):
+            since = pods.all_begun_at(list(own.values()))
+            self.begun_at = JUST_NOW if since is None else since
         if self.result == "failed" and any(map(pods.was_disrupted, own.values())):
             self.result = "lost"  # a rank fails when a peer is gone; only now is the disruption of the peer known
         if self.result is None and self._has_a_finished_world(of_job):
@@ -185,7 +194,7 @@ class PodExecutor:
         if problem:
             raise LedgerError(f"job {launch.job.job_id}", problem)
         with self._lock:
-            return JUST_NOW if self._know(launch).begun else None
+            return self._know(launch).begun_at
 
     def stop(self, launch: Launch) -> None:
         with self._lock:
@@ -198,7 +207,7 @@ class PodExecutor:
             if self._seen is None:
                 return []
             return [
-                one.over(one.result)
+                one.over(one.result, one.ended_at(self._pods_of(one.uid)))
                 for one in self._attempts.values()
                 if one.result is not None and all(map(pods.is_over, self._pods_of(one.uid)))
             ]

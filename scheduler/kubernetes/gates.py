@@ -48,9 +48,10 @@ Move = Admit | Evict
 
 @dataclass
 class _GatedAttempt(PodAttempt):
-    """ended: how its pods did, by UID, also of those that are gone since."""
+    """ended: how its pods did, by UID, also of those that are gone since.   last: these pods as they were seen last."""
 
     ended: dict[str, tuple[Result, str]] = field(default_factory=dict)
+    last: dict[str, Object] = field(default_factory=dict)
 
     def places(self) -> list[tuple[str, str]]:
         """(UID, node) by rank."""
@@ -63,13 +64,25 @@ class _GatedAttempt(PodAttempt):
         there = {one: pod for one, pod in own.items() if gated_pods.is_gated(pod) or self._entered(pod)}
         for one, pod in there.items():
             if self._entered(pod) and pods.is_over(pod):
+                self.last[one] = pod
                 did: Result = "finished" if pods.phase(pod) == "Succeeded" else "failed"
                 self.ended[one] = (did, "" if did == "finished" else f"pod {name(pod)}: {pods.why_failed(pod)}")
         remaining = there.keys() | self.ended.keys()
-        self.begun |= bool(remaining) and all(one in self.ended or pods.has_begun(there[one]) for one in remaining)
+        if (
+            self.begun_at is None
+            and remaining
+            and all(one in self.ended or pods.has_begun(there[one]) for one in remaining)
+        ):
+            since = pods.all_begun_at([there.get(one) or self.last[one] for one in remaining])
+            self.begun_at = JUST_NOW if since is None else since
         if self.result is None and self.ended and there.keys() <= self.ended.keys():
             failed = [why for how, why in self.ended.values() if how == "failed"]
             self.result, self.text = ("failed", failed[0]) if failed else ("finished", "")
+
+    def ended_at(self) -> float | None:
+        """When the last of its pods ended; None if that is not known of each that there was."""
+        is_complete = self.last.keys() == dict(self.places()).keys()
+        return pods.all_ended_at(list(self.last.values())) if is_complete else None
 
     def is_held(self, seen: Mapping[str, Object]) -> bool:
         """Whether a pod of it is on its node, or may be."""
@@ -109,7 +122,7 @@ class GatedPodExecutor:
         if not gated_pods.members(launch.payload):
             return self.elastic.start(launch)
         with self._lock:
-            return JUST_NOW if self._know(launch).begun else None
+            return self._know(launch).begun_at
 
     def stop(self, launch: Launch) -> None:
         if not gated_pods.members(launch.payload):
@@ -122,7 +135,7 @@ class GatedPodExecutor:
     def poll(self) -> list[Over]:
         with self._lock:
             over = [
-                one.over(one.result)
+                one.over(one.result, one.ended_at())
                 for one in self._attempts.values()
                 if one.result is not None and self._seen is not None and not one.is_held(self._seen)
             ]

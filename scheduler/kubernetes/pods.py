@@ -235,6 +235,21 @@ def _allocations(pod: Object) -> list[str]:
     return [uid(pod) if number == 1 else f"{uid(pod)}/{number}" for number in range(1, max(1, each) + 1)]
 
 
+def all_begun_at(found: Sequence[Object]) -> float | None:
+    """Since when all of these pods ran; None where a kubelet does not say so."""
+    began = [at(child(pod, "status").get("startTime")) for pod in found]
+    known = [when.timestamp() for when in began if when is not None]
+    return max(known) if known and len(known) == len(began) else None
+
+
+def all_ended_at(found: Sequence[Object]) -> float | None:
+    """Since when none of these pods runs any more; None where a kubelet does not say so."""
+    states = [items(child(pod, "status"), "containerStatuses") for pod in found]
+    ended = [at(child(one, "state", "terminated").get("finishedAt")) for of_pod in states for one in of_pod]
+    known = [when.timestamp() for when in ended if when is not None]
+    return max(known) if known and len(known) == len(ended) and all(states) else None
+
+
 def was_disrupted(pod: Object) -> bool:
     """Whether the pod failed for a reason that it did not cause."""
     target = condition(pod, "DisruptionTarget").get("status") == "True"

@@ -1,7 +1,8 @@
 """How long a job has held GPUs, by the scheduler's log, and what that costs at the site's prices. Pure.
 
 Held is from the start of an attempt, when all its pods run, until nothing of it runs any more, preempted and resized
-attempts included: what the books charge for. Instants in the log are whole milliseconds, and so is the sum.
+attempts included: what the books charge for. Both are as kubelets say, whenever the operator hears of it. Instants in
+the log are whole milliseconds, and so is the sum.
 """
 
 from __future__ import annotations
@@ -30,14 +31,29 @@ def held(history: Sequence[Entry], job_id: str, nodes: Sequence[Node], now: floa
     found: Counter[str] = Counter()
     grants: tuple[Grant, ...] = ()
     since: int | None = None
+    before: list[tuple[int, tuple[Grant, ...]]] = []  # what it was given, until when, while nobody said that it ran
+
+    def add(many: int, of: tuple[Grant, ...]) -> None:
+        for grant in of:
+            for index in grant.devices:
+                found[nodes[grant.node].devices[index].model] += many
 
     def until(instant: float) -> None:
         nonlocal since
         if since is not None:
-            for grant in grants:
-                for index in grant.devices:
-                    found[nodes[grant.node].devices[index].model] += _ms(instant) - since
+            add(max(0, _ms(instant) - since), grants)
             since = _ms(instant)
+        else:
+            before.append((_ms(instant), grants))
+
+    def began(instant: float) -> None:
+        nonlocal since
+        since = _ms(instant)
+        for end, of in before:
+            if end > since:
+                add(end - since, of)
+                since = end
+        before.clear()
 
     for entry in history:
         if entry.kind == "plan":
@@ -53,10 +69,13 @@ def held(history: Sequence[Entry], job_id: str, nodes: Sequence[Node], now: floa
             until(entry.at)
             grants = grants[: -entry.body["replicas"]]
         elif entry.kind == "launched":
-            since = _ms(entry.body.get("began_at", entry.at))
+            began(entry.body.get("began_at", entry.at))
         elif entry.kind in ("freed", "end"):
+            if since is None and "began_at" in entry.body:
+                began(entry.body["began_at"])
             until(entry.body.get("ended_at", entry.at))
             grants, since = (), None
+            before.clear()
     until(now)
     return found
 

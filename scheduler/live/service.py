@@ -683,7 +683,8 @@ class Service:
                 continue
             began = self._start(live)
             if began is not None and live.status == "starting":
-                self._happen("launched", job_id, {} if began == JUST_NOW else {"began_at": began}, changes=False)
+                body = {} if began == JUST_NOW else {"began_at": live.may_have_begun(began, self._now())}
+                self._happen("launched", job_id, body, changes=False)
 
     def _launch_of(self, live: Live) -> Launch:
         return Launch(
@@ -727,17 +728,19 @@ class Service:
     def _over(self, over: Over) -> None:
         live = self.book.jobs.get(over.job_id)
         if live is not None and live.attempt == over.attempt:
-            reported: dict[str, Any] = {} if over.ended_at is None else {"ended_at": over.ended_at}
-            reported |= {"output": over.output} if over.output else {}
+            reported: dict[str, Any] = {"output": over.output} if over.output else {}
             if live.status == "starting" and over.began_at is not None:
-                self._happen("launched", over.job_id, {} if over.began_at == JUST_NOW else {"began_at": over.began_at})
+                began = live.may_have_begun(over.began_at, self._now())
+                self._happen("launched", over.job_id, {} if over.began_at == JUST_NOW else {"began_at": began})
+            if over.ended_at is not None:
+                reported |= {"ended_at": live.may_have_ended(over.ended_at, self._now())}
             again = "NodeLost" if over.result == "lost" else RETRIED if self._may_retry(over, live) else ""
             if again and live.status in ("starting", "running"):
                 body = {"ending": "preempted", "cause": records.cause_body(Cause(again, over.text, "scheduler"))}
                 self._happen("stop", over.job_id, body)
             if live.status == "stopping":
-                if live.started_at is None and over.began_at not in (None, JUST_NOW):
-                    reported |= {"began_at": over.began_at}
+                if live.started_at is None and over.began_at is not None and over.began_at != JUST_NOW:
+                    reported |= {"began_at": live.may_have_begun(over.began_at, self._now())}
                 self._happen("freed", over.job_id, reported)
             elif live.status in ("starting", "running"):
                 ending: Ending = "finished" if over.result == "finished" else "failed"

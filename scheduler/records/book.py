@@ -128,6 +128,16 @@ class Live:
         """Nodes and devices that it holds."""
         return {(grant.node, device) for grant in self.grants for device in grant.devices}
 
+    def may_have_begun(self, began_at: float, now: float) -> float:
+        """As the books have it: not before it was to begin nor before its devices' previous holders had ended, and no
+        later than now, whatever its nodes' clocks show."""
+        earliest = self.reported_at if self.status == "stopping" else self.since
+        return round(min(max(began_at, earliest, self.not_before), now), 3)
+
+    def may_have_ended(self, ended_at: float, now: float) -> float:
+        """Not before the books last heard of it, else no later than now."""
+        return max(self.reported_at, min(ended_at, now))
+
     @property
     def lease_until(self) -> float | None:
         """When it is stopped, if it is not renewed before; None: it has no lease, or does not run."""
@@ -256,13 +266,12 @@ class Book:
         """It runs, and pays, from now on; or since it began, where whoever runs it reported that later. By the books it
         never begins before the previous holders of its devices have ended, whatever their nodes' clocks show."""
         live = self.jobs[job_id]
-        began = self._began(live, live.since, now, sequence, began_at)
+        began = self._began(live, now, sequence, began_at)
         live.status, live.since = "running", began
         self.core.launched(job_id, began)
 
-    def _began(self, live: Live, earliest: float, now: float, sequence: int, began_at: float | None) -> float:
-        earliest = max(earliest, live.not_before)
-        began = now if began_at is None else round(min(max(began_at, earliest), now), 3)  # as the books have it
+    def _began(self, live: Live, now: float, sequence: int, began_at: float | None) -> float:
+        began = now if began_at is None else live.may_have_begun(began_at, now)
         live.started_at = began
         self.meter.started(live.job.job_id, live.grants, now)
         since = [one for one in live.reshaped if one[0] > began]
@@ -343,7 +352,7 @@ class Book:
         live = self.jobs[job_id]
         assert live.stop is not None
         if began_at is not None and live.started_at is None:
-            self._began(live, live.reported_at, now, sequence, began_at)
+            self._began(live, now, sequence, began_at)
         self.core.gone(job_id)
         ending, cause = live.stop
         if ending not in COMES_BACK:
@@ -413,7 +422,7 @@ class Book:
         self, live: Live, ending: Ending, now: float, sequence: int, cause: Cause, ended_at: float | None
     ) -> None:
         self.meter.ended(live.job.job_id, now, ending, cause.reason == TIME_LIMIT.reason)
-        over = _ended(live, now, ended_at)
+        over = live.may_have_ended(now if ended_at is None else ended_at, now)
         self._leaving.pop(live.job.job_id, None)
         for follower in live.followers:
             follower.not_before = max(follower.not_before, over)
@@ -456,11 +465,6 @@ class Book:
         if self._emit:
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
             self._emit("events", rows)
-
-
-def _ended(live: Live, now: float, ended_at: float | None) -> float:
-    """When an attempt was over: not before the books last heard of it, else no later than now."""
-    return max(live.reported_at, now if ended_at is None else min(ended_at, now))
 
 
 def _cause_of(action: Preempt) -> Cause:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.connection import KubernetesError
-from collectors.kubernetes.objects import child, items
+from collectors.kubernetes.objects import child, items, written
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import Call
 from scheduler.kubernetes.executor import Seen
@@ -161,9 +162,14 @@ class StandIn:
         pod["status"] = {"phase": phase, **more}
         self._changed(pod)
 
-    def ends(self, pod: Thing, code: int) -> None:
-        state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
-        self.says(pod, "Failed" if code else "Succeeded", containerStatuses=[{"name": "main", "state": state}])
+    def ends(self, pod: Thing, code: int, when: float | None = None) -> None:
+        """when: as its kubelet says; None: it does not."""
+        ended = {"exitCode": code, "reason": "Error" if code else "Completed"}
+        began = {key: one for key, one in pod["status"].items() if key == "startTime"}
+        if when is not None:
+            ended["finishedAt"] = written(datetime.fromtimestamp(when, UTC))
+        state = [{"name": "main", "state": {"terminated": ended}}]
+        self.says(pod, "Failed" if code else "Succeeded", containerStatuses=state, **began)
 
 
 def _patched(pod: Thing, patch: Mapping[str, Any]) -> Thing:

@@ -62,6 +62,46 @@ def test_a_jobs_hours_are_exact_through_resizes_evictions_suspensions_and_restar
     assert other["status"]["state"] == "Running"
 
 
+@pytest.mark.parametrize("hears_of", ["neither", "start", "end"])
+def test_hours_are_the_pods_lives_though_no_operator_was_there(tmp_path: Path, hears_of: str) -> None:
+    """Pods begin, or end, or both, while no operator runs; it hears of that when it is back."""
+    site = Site(tmp_path)
+    job = site.create("train", least=2, gpusPerReplica=3)
+    site.settle()
+    site.now += 20
+    site.run()
+    first, second = site.pods_of(job)
+    if hears_of == "start":
+        site.settle()
+    site.now += 100
+    site.cluster.ends(first, 0, site.now - 60)
+    if hears_of == "end":
+        site.settle()
+    site.now += 30
+    site.cluster.ends(second, 0, site.now)
+    if hears_of == "end":
+        site.settle()
+    site.now += 1000
+    site.restart()
+    site.settle()
+    assert job["status"]["state"] == "Succeeded"
+    assert gpu_seconds(job) == pytest.approx(130 * 6, abs=0.5)
+    hours_are_their_lives(site)
+
+
+def test_an_end_that_nobody_saw_is_when_it_is_known(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("train", least=2, gpusPerReplica=3, backoffLimit=0)
+    run(site, 100)
+    first, second = site.pods_of(job)
+    site.cluster.ends(first, 1, site.now)
+    site.cluster.forget(second["metadata"]["name"])
+    site.now += 50
+    site.restart()
+    site.settle()
+    assert gpu_seconds(job) == pytest.approx(150 * 6, abs=0.5), "the pod that is gone may have been the last"
+
+
 def test_usage_of_running_jobs_is_reported_regularly_at_the_sites_prices(tmp_path: Path) -> None:
     site = DeclaredSite(tmp_path)
     site.file = {"policies": {"prices": {"A100": 2.5}}}
