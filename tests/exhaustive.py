@@ -102,6 +102,7 @@ EXHAUSTIVE = (
     "tests/scheduler/kubernetes/test_declared.py::test_what_is_declared",
     "tests/scheduler/kubernetes/test_gates_histories.py",
     "tests/scheduler/kubernetes/test_operator.py::test_pods_are_what_the_scheduler_decided",
+    "tests/scheduler/kubernetes/test_real_histories.py",
     "tests/scheduler/kubernetes/test_real_server.py",
     "tests/scheduler/live/test_agents.py::test_whatever_happens",
     "tests/scheduler/live/test_callbacks.py::test_after_kills",
