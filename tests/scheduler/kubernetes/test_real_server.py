@@ -5,6 +5,7 @@ The test plays Kubernetes' scheduler and the kubelets; the operator has the righ
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import random
@@ -13,7 +14,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +24,19 @@ import httpx
 import pytest
 import yaml
 
+from collectors.kubernetes.connection import find
 from collectors.kubernetes.objects import child, condition
+from collectors.kubernetes.objects import written as stamp
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import MERGE
+from scheduler.kubernetes.cluster import ApiCluster
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND
+from scheduler.kubernetes.executor import Pods
+from scheduler.kubernetes.operator import Operator
+from scheduler.live.idle import Feed, Reading
+from scheduler.live.service import Service
+from scheduler.records.log import Log
+from scheduler.settings import parse_settings
 from tests.collectors.kubernetes.control_plane import DEPLOY, ControlPlane, control_plane, missing
 from tests.conftest import REPO
 from tests.draws import keep_seed, seldom
@@ -150,7 +162,11 @@ class Kubelets:
         found: list[Thing] = self._plane.api.get(PODS, params={"labelSelector": pods.JOB}).json()["items"]
         return found
 
-    def round(self) -> None:
+    def begin(self) -> None:
+        """As `round`, but pods end only when they are deleted."""
+        self.round(lasts=(3600, 3600))
+
+    def round(self, lasts: tuple[float, float] = (0.5, 4)) -> None:
         for pod in self.pods():
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
             self.seen.setdefault(name, set()).add(uid)
@@ -161,8 +177,9 @@ class Kubelets:
                 target = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node_of(pod)}}
                 self._plane.api.post(f"{path}/binding", json=target)
             elif pods.phase(pod) == "Pending":
-                self._until[uid] = time.monotonic() + self._chance.uniform(0.5, 4)
-                self._say(path, {"phase": "Running"})
+                self._until[uid] = time.monotonic() + self._chance.uniform(*lasts)
+                now = stamp(datetime.fromtimestamp(time.time(), UTC))
+                self._say(path, {"phase": "Running", "startTime": now})
             elif pods.phase(pod) == "Running" and time.monotonic() > self._until.get(uid, 0.0):
                 state = {"terminated": {"exitCode": 0, "reason": "Completed"}}
                 one = {"name": "main", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
@@ -173,7 +190,7 @@ class Kubelets:
         self._plane.api.patch(f"{path}/status", json={"status": status}, headers=kind)
 
 
-class Operator:
+class OperatorProcess:
     """`gpuledger scheduler --executor kubernetes` as a process that can be killed."""
 
     def __init__(
@@ -213,7 +230,7 @@ def test_jobs_run_once_and_leave_nothing_though_the_operator_is_killed(plane: Co
     seed = os.environ.get("GPULEDGER_SEED", f"{keep_seed()} operator on a real server")
     print(f"GPULEDGER_SEED={seed!r}")
     chance = random.Random(seed)
-    kubelets, operator = Kubelets(plane, chance), Operator(plane, tmp_path)
+    kubelets, operator = Kubelets(plane, chance), OperatorProcess(plane, tmp_path)
     operator.start()
     gone = written("gone", least=2, gpusPerReplica=1)
     jobs = [
@@ -267,6 +284,60 @@ def _play(kubelets: Kubelets, seconds: float) -> None:
     while time.monotonic() < end:
         kubelets.round()
         time.sleep(0.05)
+
+
+@seldom(4, "idle jobs on a real server")
+def test_an_idle_job_is_told_warned_and_made_smaller(plane: ControlPlane, tmp_path: Path) -> None:
+    """By a policy of its pool's tenants, on a clock that jumps; what a server says of its pods, the test says."""
+    policy = {"warn": "30m", "after": "1h", "then": "shrink"}
+    kubelets, shift = Kubelets(plane, random.Random(1)), 0.0
+    executor = Pods()
+    with contextlib.closing(Log(tmp_path / "log", alone=True)) as log, ApiCluster(find(plane.operator)) as cluster:
+        settings = parse_settings(SETTINGS | {"idle": [policy]})
+        service = Service(log, settings, "c", executor, lambda: time.time() + shift)
+        service.watches_idleness = True
+        operator = Operator(service, executor, cluster, lambda: time.time() + shift)
+
+        def there() -> list[Thing]:
+            operator.step()
+            kubelets.begin()
+            return [one for one in kubelets.pods() if not pods.is_leaving(one)]
+
+        def status() -> Thing:
+            return dict(child(plane.api.get(f"{JOBS}/idler").json(), "status"))
+
+        def told() -> Counter[tuple[str, str]]:
+            operator.step()
+            found = plane.api.get(f"/api/v1/namespaces/{SPACE}/events").json()["items"]
+            about = [(one["involvedObject"]["kind"], one["involvedObject"]["name"], one["reason"]) for one in found]
+            return Counter((kind, why) for kind, name, why in about if name.startswith("idler") and why[:4] == "Idle")
+
+        def hear(minutes: float) -> None:
+            at = time.time() + shift
+            idle = {one["metadata"]["uid"]: Reading.of(minutes * 60, at) for one in there()}
+            service.hear_idle(Feed(at, idle))
+
+        try:
+            plane.post(JOBS, written("idler", least=1, most=2, gpusPerReplica=1))
+            until(lambda: len(there()) == 2 and status().get("state") == "Running", every=0.1)
+            for minutes, reason in ((20, "IdleNoticed"), (35, "IdleWarned"), (70, "IdleReclaimed")):
+                shift = (minutes + 2) * 60
+                hear(minutes)
+                wanted = {("ElasticJob", reason): 1, ("Pod", reason): 2}
+                until(lambda wanted=wanted: wanted.items() <= told().items(), lambda: str(told()), every=0.1)
+            until(lambda: len(there()) == 1 and status().get("replicas") == 1, lambda: str(status()), every=0.1)
+            until(lambda: status().get("state") == "Running", lambda: str((there(), status())), every=0.1)
+            told_once = told()
+            hear(0)
+            there()
+            assert told() == told_once
+            assert set(told_once) == {
+                (kind, f"Idle{what}") for kind in ("ElasticJob", "Pod") for what in ("Noticed", "Warned", "Reclaimed")
+            }
+            plane.delete(f"{JOBS}/idler", 0)
+            until(lambda: not there(), every=0.1)
+        finally:
+            plane.api.delete(f"{JOBS}/idler")
 
 
 # Pools, queues and tenants in the cluster
@@ -350,9 +421,11 @@ def test_pools_of_the_cluster_are_followed_and_one_operator_acts(plane: ControlP
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     kubelets = Kubelets(plane, random.Random(4))
-    first = Operator(plane, tmp_path / "a", "first", {"policies": {"prices": {"A100": 2}}}, "--pools-from", "cluster")
-    second = Operator(plane, tmp_path / "a", "second", {}, "--pools-from", "cluster")
-    other = Operator(plane, tmp_path / "b", "other", {}, "--pools-from", "cluster")
+    first = OperatorProcess(
+        plane, tmp_path / "a", "first", {"policies": {"prices": {"A100": 2}}}, "--pools-from", "cluster"
+    )
+    second = OperatorProcess(plane, tmp_path / "a", "second", {}, "--pools-from", "cluster")
+    other = OperatorProcess(plane, tmp_path / "b", "other", {}, "--pools-from", "cluster")
 
     def ready(plural: str, name: str) -> Thing:
         return dict(condition(plane.api.get(f"{DECLARED}/{plural}/{name}").json(), "Ready"))
