@@ -129,15 +129,27 @@ class _OwnPodsAttempt(PodAttempt):
         self.whole |= len(self.there) == len(ranks)
         if self.whole:
             self.refused = ""  # if a creation succeeded without a response, its pod has been seen by now
-        if self.begun_at is None and all(called in own and pods.has_begun(own[called]) for called in ranks):
-            since = pods.all_begun_at(list(own.values()))
-            self.begun_at = JUST_NOW if since is None else since
+        if self.begun_at is None:
+            self.begun_at = self._began(of_job)
         if self.result == "failed" and any(map(pods.was_disrupted, own.values())):
             self.result = "lost"  # a rank fails when a peer is gone; only now is the disruption of the peer known
         if self.result is None and self._has_a_finished_world(of_job):
             self.result = "finished"
         if self.result is None:
             self.result, self.text = self._judged(own)
+
+    def _began(self, of_job: Sequence[Object]) -> float | None:
+        """Since when all pods of a world have run, including one that was replaced before anybody saw it run."""
+        allocation, payload = pods.allocation_id(self.launch), self.launch.payload
+        worlds: dict[tuple[str, str], list[Object]] = {}
+        for pod in of_job:
+            world = pods.world_of(pod)
+            is_named = name(pod) == f"{payload['name']}-{world}-{pods.rank_of(pod)}"
+            if is_named and pods.allocation_of(pod) == allocation and pods.has_begun(pod):
+                worlds.setdefault((world, pods.size_of(pod)), []).append(pod)
+        whole = [found for (_, size), found in worlds.items() if str(len(found)) == size]
+        since = [pods.all_begun_at(found) for found in whole]
+        return min((JUST_NOW if one is None else one for one in since), default=None)
 
     def _has_a_finished_world(self, of_job: Sequence[Object]) -> bool:
         """Whether a world has finished, including one that was to be replaced by another."""

@@ -68,12 +68,10 @@ class _GatedAttempt(PodAttempt):
                 did: Result = "finished" if pods.phase(pod) == "Succeeded" else "failed"
                 self.ended[one] = (did, "" if did == "finished" else f"pod {name(pod)}: {pods.why_failed(pod)}")
         remaining = there.keys() | self.ended.keys()
-        if (
-            self.begun_at is None
-            and remaining
-            and all(one in self.ended or pods.has_begun(there[one]) for one in remaining)
-        ):
-            since = pods.all_begun_at([there.get(one) or self.last[one] for one in remaining])
+        known = [there.get(one) or self.last[one] for one in remaining]
+        begun = [pod for pod in known if pods.has_begun(pod)]
+        if self.begun_at is None and begun and all(pods.is_over(pod) for pod in known if not pods.has_begun(pod)):
+            since = pods.all_begun_at(begun)
             self.begun_at = JUST_NOW if since is None else since
         if self.result is None and self.ended and there.keys() <= self.ended.keys():
             failed = [why for how, why in self.ended.values() if how == "failed"]

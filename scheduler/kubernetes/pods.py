@@ -215,7 +215,11 @@ def has_finished(pod: Object) -> bool:
 
 
 def has_begun(pod: Object) -> bool:
-    return phase(pod) in ("Running", "Succeeded", "Failed")
+    """Whether it runs or ran; one that a kubelet refused, or evicted before that, has failed and did not."""
+    if phase(pod) != "Failed":
+        return phase(pod) in ("Running", "Succeeded")
+    states = [child(one, "state", "terminated") for one in items(child(pod, "status"), "containerStatuses")]
+    return bool(child(pod, "status").get("startTime")) or any(states)
 
 
 def holders(found: Sequence[Object | None], comes_back: bool = True) -> Holders | None:

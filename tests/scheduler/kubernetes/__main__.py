@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--keep-going", action="store_true", help="past a failure")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no API server stays
     did, failed, began = Counter[str](), 0, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gpuledger-histories-") as folder, a_site(Path(folder)) as site:
         for number in range(given.first, given.first + given.histories):

@@ -462,7 +462,7 @@ class History:
                 for found in of_attempt.values()
                 if all(one.began is not None for one in found) and len(found) == int(pods.size_of(found[0].shown))
             ]
-            where = f"{which}: {[(one.world[1], one.began, one.ended, one.told) for one in every]}"
+            where = f"{which}: {[(one.world[1], one.began, one.ended, one.told) for one in every]}{self.log_of(which)}"
             if which not in began:
                 if self.ran_together(of_attempt):
                     raise FaultError(f"its pods ran, and the books have no start. {where}")
@@ -477,6 +477,13 @@ class History:
                 raise FaultError(f"ended at {end}, the last pod at {last}. {where}")
             if end > self.heard(last, all(one.told for one in every)) + SECOND:
                 raise FaultError(f"ended at {end}, the last pod at {last}, and that was told. {where}")
+
+    def log_of(self, allocation: str) -> str:
+        job = allocation if allocation.rpartition("/")[2] != allocation and "@" in allocation else ""
+        job = job.partition("@")[0] + "@" + job.partition("@")[2].partition("/")[0]
+        with contextlib.closing(Log(self.folder / "log")) as log:
+            lines = [f"{one.at:.3f} {one.kind} {one.body}"[:400] for one in log.of_job(job)]
+        return "\n  ".join(["", *lines, f"operators: {self.ups}"])
 
     def ran_together(self, of_attempt: dict[str, list[Life]]) -> bool:
         """Whether all pods of a world ran at once for so long that an operator that was there has seen so."""

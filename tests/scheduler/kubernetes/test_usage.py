@@ -89,6 +89,45 @@ def test_hours_are_the_pods_lives_though_no_operator_was_there(tmp_path: Path, h
     hours_are_their_lives(site)
 
 
+def test_hours_before_a_resize_count_though_the_operator_heard_too_late_that_it_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path)
+    job = site.create("wide", least=1, most=3, gpusPerReplica=4, tenant="vision")
+    site.settle()
+    site.now += 20
+    site.create("narrow", gpusPerReplica=4, tenant="chem")
+    before = site.cluster.look()
+    site.run()
+    with monkeypatch.context() as late:
+        late.setattr(site.cluster, "look", lambda: before)
+        site.operator.step()  # it has 8 GPUs from now on, and its pods run already
+    site.now += 50
+    run(site, 0)
+    run(site, 30)
+    for pod in site.pods_of(job):
+        if pods.phase(pod) == "Running":
+            site.cluster.ends(pod, 0, site.now)
+    site.settle()
+    assert job["status"]["state"] == "Succeeded"
+    assert gpu_seconds(job) == pytest.approx((50 + 30) * 8, abs=0.5)
+    hours_are_their_lives(site)
+
+
+def test_a_pod_that_its_kubelet_refuses_has_not_run(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("train", gpusPerReplica=2)
+    site.settle()
+    site.now += 30
+    (pod,) = site.pods_of(job)
+    site.cluster.says(pod, "Failed", reason="UnexpectedAdmissionError", message="no GPU is left")
+    site.settle()
+    assert job["status"]["state"] == "Failed"
+    assert "UnexpectedAdmissionError" in job["status"]["message"]
+    assert gpu_seconds(job) == 0
+    hours_are_their_lives(site)
+
+
 def test_an_end_that_nobody_saw_is_when_it_is_known(tmp_path: Path) -> None:
     site = Site(tmp_path)
     job = site.create("train", least=2, gpusPerReplica=3, backoffLimit=0)
