@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -38,7 +39,41 @@ MOST_GONE = 10_000
 
 
 def _pod(of: Object) -> Object | None:
-    return _slim(of) if pods.is_ours(of) else None
+    """What is asked of a pod that we made, with the keys of one string each: of thousands, the rest is most of what
+    this process would hold."""
+    if not pods.is_ours(of):
+        return None
+    metadata, spec, status = (child(of, part) for part in ("metadata", "spec", "status"))
+    owners = [_only(one, ("kind", "uid")) for one in items(metadata, "ownerReferences")]
+    marks = {kind: _marks(child(metadata, kind)) for kind in ("labels", "annotations")}
+    said = [_only(one, CONDITION) for one in items(status, "conditions") if one.get("type") in TOLD]
+    states = {
+        kind: [_only(one, ("name", "state")) for one in items(status, kind)] for kind in STATUSES if kind in status
+    }
+    asked = {kind: [_only(one, ASKED) for one in items(spec, kind)] for kind in CONTAINERS if kind in spec}
+    return {
+        "metadata": _only(metadata, IDENTITY) | marks | {"ownerReferences": owners},
+        "spec": _only(spec, ("nodeName", "overhead", "resources")) | asked,
+        "status": _only(status, ("phase", "reason", "message", "startTime")) | {"conditions": said} | states,
+    }
+
+
+IDENTITY = (
+    "name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)  # fmt: skip
+CONDITION, TOLD = ("type", "status", "reason", "message"), ("PodScheduled", "DisruptionTarget")
+CONTAINERS, STATUSES = ("containers", "initContainers"), ("containerStatuses", "initContainerStatuses")
+ASKED = ("name", "resources", "restartPolicy")
+
+
+def _only(of: Object, keys: Sequence[str]) -> dict[str, Any]:
+    return {key: of[key] for key in keys if key in of}
+
+
+def _marks(found: Object) -> dict[str, Any]:
+    """Ours, and those that ask for part of a GPU (collectors.kubernetes.resources)."""
+    return {sys.intern(key): one for key, one in found.items() if key.startswith((elastic_jobs.GROUP, "gpu-"))}
 
 
 def _queued(of: Object) -> Object | None:
