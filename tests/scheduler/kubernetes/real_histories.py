@@ -33,7 +33,7 @@ from scheduler.kubernetes import pods
 from scheduler.kubernetes.calls import Call
 from scheduler.kubernetes.cluster import ApiCluster
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id
-from scheduler.kubernetes.executor import Pods
+from scheduler.kubernetes.executor import PodExecutor
 from scheduler.kubernetes.operator import Operator, Outcome
 from scheduler.live.ranks import ranks_of
 from scheduler.live.service import Service
@@ -42,8 +42,8 @@ from scheduler.records.restore import Restored, restore
 from scheduler.settings import parse_settings
 from tests.collectors.kubernetes.control_plane import DEPLOY, ControlPlane, control_plane
 from tests.patience import PATIENCE_SECONDS
+from tests.scheduler.kubernetes.hours import TERMINAL
 from tests.scheduler.kubernetes.standin import Thing, elastic_job, gpus_of, node_of
-from tests.scheduler.kubernetes.test_usage import TERMINAL
 
 SPACE = "default"
 JOBS = f"/apis/{API_VERSION}/namespaces/{SPACE}/elasticjobs"
@@ -99,7 +99,7 @@ def operate(
     with said.open("a", buffering=1) as errors:
         os.dup2(errors.fileno(), 2)
         log = Log(folder / "log", alone=True)
-        executor = Pods()
+        executor = PodExecutor()
         service = Service(log, parse_settings(SETTINGS), "c", executor, time.time)
         with Faulty(kubeconfig, share, seed) as cluster:
             operator = Operator(service, executor, cluster, time.time)

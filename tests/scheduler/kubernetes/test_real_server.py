@@ -31,7 +31,7 @@ from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import MERGE
 from scheduler.kubernetes.cluster import ApiCluster
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND
-from scheduler.kubernetes.executor import Pods
+from scheduler.kubernetes.executor import PodExecutor
 from scheduler.kubernetes.operator import Operator
 from scheduler.live.idle import Feed, Reading
 from scheduler.live.service import Service
@@ -291,7 +291,7 @@ def test_an_idle_job_is_told_warned_and_made_smaller(plane: ControlPlane, tmp_pa
     """By a policy of its pool's tenants, on a clock that jumps; what a server says of its pods, the test says."""
     policy = {"warn": "30m", "after": "1h", "then": "shrink"}
     kubelets, shift = Kubelets(plane, random.Random(1)), 0.0
-    executor = Pods()
+    executor = PodExecutor()
     with contextlib.closing(Log(tmp_path / "log", alone=True)) as log, ApiCluster(find(plane.operator)) as cluster:
         settings = parse_settings(SETTINGS | {"idle": [policy]})
         service = Service(log, settings, "c", executor, lambda: time.time() + shift)

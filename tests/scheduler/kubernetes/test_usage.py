@@ -86,7 +86,7 @@ def test_hours_are_the_pods_lives_though_no_operator_was_there(tmp_path: Path, h
     site.settle()
     assert job["status"]["state"] == "Succeeded"
     assert gpu_seconds(job) == pytest.approx(130 * 6, abs=0.5)
-    hours_are_their_lives(site)
+    check_hours(site)
 
 
 def test_hours_before_a_resize_count_though_the_operator_heard_too_late_that_it_ran(
@@ -111,7 +111,7 @@ def test_hours_before_a_resize_count_though_the_operator_heard_too_late_that_it_
     site.settle()
     assert job["status"]["state"] == "Succeeded"
     assert gpu_seconds(job) == pytest.approx((50 + 30) * 8, abs=0.5)
-    hours_are_their_lives(site)
+    check_hours(site)
 
 
 def test_a_pod_that_its_kubelet_refuses_has_not_run(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_pod_that_its_kubelet_refuses_has_not_run(tmp_path: Path) -> None:
     assert job["status"]["state"] == "Failed"
     assert "UnexpectedAdmissionError" in job["status"]["message"]
     assert gpu_seconds(job) == 0
-    hours_are_their_lives(site)
+    check_hours(site)
 
 
 def test_an_end_that_nobody_saw_is_when_it_is_known(tmp_path: Path) -> None:
