@@ -25,6 +25,7 @@ from api.routes import (
     now,
     objectives,
     queries,
+    retention,
     rules,
     views,
 )
@@ -43,6 +44,7 @@ ROUTERS = tuple(
         queries,
         books,
         backups,
+        retention,
         held,
         alerts,
         objectives,

@@ -307,6 +307,19 @@ class Client:
         """Makes a backup now, in the server's folder."""
         return self._post(documents.Backup, "/backups", {"whole": whole}, LONG_SECONDS)
 
+    def retention(self, even_invoiced: bool = False) -> documents.Retention:
+        """How long rows are kept, and what a removal would take now."""
+        return self._get(documents.Retention, "/retention", LONG_SECONDS, even_invoiced=even_invoiced)
+
+    def keep(self, days: Mapping[str, int | None], reason: str = "") -> documents.Retention:
+        """Sets how long kinds of rows are kept; None: for good."""
+        return self._post(documents.Retention, "/retention", {"keep": dict(days), "reason": reason})
+
+    def remove_due(self, even_invoiced: bool = False, reason: str = "") -> documents.Retention:
+        """Removes what is older, and answers what that was."""
+        wanted = {"even_invoiced": even_invoiced, "reason": reason}
+        return self._post(documents.Retention, "/retention/removal", wanted, LONG_SECONDS)
+
     def held(self, state: str = "") -> Iterator[documents.HeldPushDocument]:
         """Held pushes that await approval; with a state (accepted, refused, all), decided ones."""
         return self._pages(documents.HeldPushDocument, "/held", state=state)

@@ -895,6 +895,39 @@ class Backup(Document):
     software: str
 
 
+class KeptRows(Document):
+    """A kind of rows.   days: how long they are kept, from arrival; null: for good.   goes_rows, goes_bytes: what a
+    removal takes; null: the engine removes them by itself."""
+
+    name: str
+    days: int | None
+    rows: int
+    bytes: int
+    goes_rows: int | None
+    goes_bytes: int | None
+
+
+class RemovedDay(Document):
+    """A day (UTC) whose samples are gone.   kept: rows that stayed, as signs of life."""
+
+    day: Instant
+    removed_at: Instant
+    by: str
+    kept: int
+
+
+class Retention(Document):
+    """days: of samples that go.   invoices: those that cannot be computed again after it.   held_back: old days that
+    stay, because issued invoices are verified from them.   unread: since when facts wait for a close."""
+
+    tables: list[KeptRows]
+    days: list[Instant]
+    invoices: list[str]
+    held_back: int
+    unread: Instant | None
+    removed: list[RemovedDay]
+
+
 class ProofFailure(Document):
     """table: in which.   where: which rows.   step: what to do next.   hour: where it is about an hour."""
 
@@ -926,7 +959,8 @@ class InvoiceDifference(Document):
 
 class InvoiceProof(Document):
     """cutoff: facts acknowledged by then count.   hours: computed again.   digest: the document's, in the chain.
-    differences: where the facts say otherwise.   chain_failures: documents that do not fit the chain."""
+    differences: where the facts say otherwise.   chain_failures: documents that do not fit the chain.
+    unknown: why it was not computed again: which facts were removed, when, and by whom; empty: it was."""
 
     number: str
     same: bool
@@ -936,6 +970,7 @@ class InvoiceProof(Document):
     digest: str
     differences: list[InvoiceDifference]
     chain_failures: list[str]
+    unknown: str = ""
 
 
 class ViewColumn(Document):

@@ -84,6 +84,7 @@ def prove(caller: SeeFleet, number: str) -> documents.InvoiceProof:
     return documents.InvoiceProof(
         number=number, same=found.same, is_credit_note=found.is_credit_note, cutoff=found.cutoff,
         hours=found.hours, digest=found.digest, chain_failures=[str(one) for one in found.chain_failures],
+        unknown=found.unknown,
         differences=[
             documents.InvoiceDifference(where=one.where, stored=as_json(one.stored), computed=as_json(one.computed))
             for one in found.differences

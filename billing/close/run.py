@@ -32,6 +32,7 @@ from billing.close.resolve import Refusal
 from billing.close.stage import Stage
 from billing.energy import attribution
 from billing.rates import AppliedCard, current_rate_card
+from billing.removed import frozen_hours
 from billing.tenants import AppliedMapping, current_mapping
 from warehouse.chain import append_anyway
 from warehouse.errors import LedgerError
@@ -226,14 +227,16 @@ def _next_run(store: Store) -> int:
 
 
 def _dirty(store: Store, hours: Sequence[Hour], limit: datetime, looked: Looked = EVERY_HOUR) -> list[Hour]:
-    """The examined hours whose inputs differ from those they were closed with, in order."""
+    """The examined hours whose inputs differ from those they were closed with, in order. Hours whose samples were
+    removed keep their entries."""
     closed = store.rows(read_sql(__file__, "inputs_of_closed"), looked.params)
     known = {row["hour"]: row["inputs"] for row in closed}
     dirty = [hour for hour in hours if known.get(hour.hour) != hour.inputs]
     # An hour that has lost everything it was computed from (a device row corrected away) must be emptied.
     gone = set(known) - {hour.hour for hour in hours}
     dirty += [Hour(hour, 0, 0) for hour in gone if hour * HOUR_MS < epoch_ms(limit) and known[hour] != 0]
-    return sorted(dirty)
+    frozen = frozen_hours(store)
+    return sorted(hour for hour in dirty if hour.hour not in frozen)
 
 
 def _close_portions(

@@ -24,6 +24,7 @@ from billing.invoicing.month import VALIDITIES, books_of
 from billing.params import period_params
 from billing.periods import Period, parse_month
 from billing.rates import ALWAYS_HOURS, rate_card_of
+from billing.removed import in_words, removed_days
 from billing.scratch import facts_away
 from billing.verify import Failure, chain_failures
 from warehouse.errors import LedgerError, StoreError
@@ -51,6 +52,7 @@ class Rederived:
 
     differences:    none = the invoice follows from the facts; of a credit note, which is given by hand, there are none.
     chain_failures: documents and voids that do not fit their chain, the first one first.
+    unknown:        why it was not computed again: which facts were removed, when, and by whom; empty: it was.
     """
 
     invoice: Invoice
@@ -59,10 +61,12 @@ class Rederived:
     hours: int
     differences: tuple[Difference, ...]
     chain_failures: tuple[Failure, ...]
+    unknown: str = ""
 
     @property
     def same(self) -> bool:
-        return not self.differences and not self.chain_failures
+        """Whether it was computed again and came out as stored."""
+        return not self.differences and not self.chain_failures and not self.unknown
 
     @property
     def is_credit_note(self) -> bool:
@@ -92,6 +96,9 @@ def rederive(store: Store, number: str, on_progress: Progress | None = None) -> 
     if not closes:
         run = Difference("as_of_run", invoice.document.get("as_of_run"), "no such close is recorded")
         return Rederived(invoice, NEVER, digest, 0, (run,), broken)
+    gone = [one for one in removed_days(store) if any(one.reaches(p.start, p.end) for p in needed(store, invoice))]
+    if gone:
+        return Rederived(invoice, closes[-1].cutoff, digest, 0, (), broken, in_words(gone))
     checked = 0
     try:
         again, checked = _computed(store, invoice, closes, on_progress)
@@ -103,6 +110,17 @@ def rederive(store: Store, number: str, on_progress: Progress | None = None) -> 
     return Rederived(invoice, closes[-1].cutoff, digest, checked, differences, broken)
 
 
+def needed(store: Store, invoice: Invoice) -> list[Period]:
+    """The time whose samples an invoice is computed again from."""
+    return _reached(store, invoice, (_period(invoice), *_corrected(invoice)))
+
+
+def seen_run(store: Store, invoice: Invoice) -> int:
+    """The close whose books a document shows; 0: none is recorded."""
+    closes = _closes(store, invoice)
+    return max(closes[-1].run, int(invoice.document.get("as_of_run", 0))) if closes else 0
+
+
 def _computed(
     store: Store, invoice: Invoice, closes: Sequence[_Close], on_progress: Progress | None
 ) -> tuple[Invoice, int]:
@@ -110,7 +128,7 @@ def _computed(
     own, corrected = _period(invoice), _corrected(invoice)
     checked = 0
     with store.scratch() as scratch:
-        _prepare(store, scratch, invoice, (own, *corrected))
+        _prepare(store, scratch, invoice)
         for one in closes:
             _show_facts(store, scratch, one)
             # It goes as far as any close that is recorded there, whatever is asked for.
@@ -119,13 +137,13 @@ def _computed(
     return again, checked
 
 
-def _prepare(store: Store, scratch: Store, invoice: Invoice, periods: Sequence[Period]) -> None:
+def _prepare(store: Store, scratch: Store, invoice: Invoice) -> None:
     """Gives the scratch store what people had decided by then, and the books of the hours that are not closed anew."""
     document = invoice.document
     texts = {
         "main": identifier(store.database),
         "issued": instant_literal(datetime.fromisoformat(document["issued_at"])),
-        "hours": " OR ".join(_hours(period) for period in _reached(store, invoice, periods)),
+        "hours": " OR ".join(_hours(period) for period in needed(store, invoice)),
     }
     facts_away(scratch)
     number = {"number": invoice.number}

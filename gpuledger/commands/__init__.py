@@ -67,6 +67,7 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "doctor": ("The state of the store, its senders and its quarantine.",),
         "backup": ("Copy an embedded store into a folder.",),
         "restore": ("Make a store of a backup.", "backup"),
+        "retention": ("How long rows are kept, and the removal of old ones.",),
         "up": ("Serve one store: pages, hourly close, alerts, until Ctrl-C.",),
         "server": ("The same, and take in what agents push.",),
     },

@@ -96,7 +96,7 @@ def explain(
 
 def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """Compute an issued invoice again from the raw facts of its time, and walk the chain of the documents; exit 1 if it
-    comes out otherwise, or if a document does not fit the chain."""
+    comes out otherwise, or if a document does not fit the chain. If its facts were removed, it says so."""
     from billing.invoicing.rederive import Rederived, rederive
 
     answer: Rederived | documents.InvoiceProof
@@ -112,11 +112,13 @@ def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat 
         say(f"{failure} ({len(failures)} checks failed)")
     if rows:
         say("the facts say otherwise: issue a correction with the next month, or void it and issue it again")
+    elif answer.unknown:
+        say(f"{number} cannot be computed again: {answer.unknown}")
     elif answer.is_credit_note:
         say(f"{number} is a credit note, given by hand; see: gpuledger audit")
     else:
         say(f"{number} follows from the facts ingested until {answer.cutoff:%Y-%m-%d %H:%M:%S}Z ({answer.hours} hours)")
-    if not answer.same:
+    if rows or failures:
         raise typer.Exit(1)
     say(f"the documents' chain is whole; {number} has the digest {answer.digest}")
 

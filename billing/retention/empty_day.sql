@@ -1,0 +1,3 @@
+-- Removes a day of samples of which nothing is kept.
+-- $$partition: of the day.
+ALTER TABLE samples DROP PARTITION ID '$partition'

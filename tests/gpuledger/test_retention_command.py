@@ -1,0 +1,69 @@
+"""`gpuledger retention`, over a store and over a server, and what `invoice verify` says afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from access.opening import open_access
+from access.settings import AccessSettings
+from gpuledger.client import ApiError, Client
+from tests.billing.test_rederive import october_issued, two_jobs
+from tests.dashboards.site import serving, token_of
+from tests.gpuledger.running import refused, run
+from tests.stores import fresh_store
+
+pytestmark = pytest.mark.usefixtures("engine_stays")
+OLD = "ALTER TABLE samples UPDATE ingested_on = today() - 500 WHERE true SETTINGS mutations_sync = 2"
+
+
+def test_it_is_set_shown_applied_and_then_said(tmp_path: Path) -> None:
+    with fresh_store(tmp_path / "store", two_jobs, october_issued) as opened:
+        opened.command(OLD)
+    store = ("--store", f"chdb://{tmp_path / 'store'}")
+    assert json.loads(run("retention", *store, "--format", "json").stdout)["days"] == []
+    done = run("retention", "--keep", "samples=400", "--keep", "superseded=always", "--reason", "disk", *store)
+    assert done.exit_code == 0, done.output
+    assert "1 days stay because issued invoices are verified from them (--even-invoiced)" in done.output
+    shown = run("retention", "--even-invoiced", *store)
+    assert "samples of 1 days would be removed, from 2026-10-05 to 2026-10-05" in shown.output
+    assert "GL-2026-00001, GL-2026-00002 could not be computed again then" in shown.output
+    assert "follows from the facts" in run("invoice", "verify", "GL-2026-00001", *store).output
+    applied = run("retention", "--even-invoiced", "--apply", "--author", "ann", *store)
+    assert "GL-2026-00001, GL-2026-00002 cannot be computed again any more" in applied.output
+    verified = run("invoice", "verify", "GL-2026-00001", *store)
+    assert verified.exit_code == 0
+    assert "cannot be computed again: samples of 2026-10-05 were removed on 20" in verified.output
+    assert "by ann" in verified.output
+    assert run("verify", *store).exit_code == 0
+
+
+@pytest.mark.parametrize("text", ["samples", "samples=soon", "samples=-3", "samples=²"])
+def test_what_is_no_number_of_days_is_named(tmp_path: Path, text: str) -> None:
+    said = refused("retention", "--keep", text, "--store", f"chdb://{tmp_path / 'store'}")
+    assert said == f"--keep: '{text}' is not KIND=DAYS. Such as samples=400 or superseded=always"
+
+
+def test_over_a_server_operators_alone_set_and_apply_it(tmp_path: Path) -> None:
+    with fresh_store(tmp_path / "store", two_jobs, october_issued) as opened, open_access(opened) as people:
+        opened.command(OLD)
+        tokens = {name: token_of(people, name) for name in ("operator", "analyst")}
+        with serving(opened, AccessSettings(sign_in=True)) as url:
+            with Client(url, tokens["analyst"]) as analyst:
+                assert analyst.retention().days == []
+                with pytest.raises(ApiError, match="may not do this"):
+                    analyst.keep({"samples": 30})
+                with pytest.raises(ApiError, match="may not do this"):
+                    analyst.remove_due()
+            with Client(url, tokens["operator"]) as operator:
+                with pytest.raises(ApiError, match="is no kind of rows"):
+                    operator.keep({"wishes": 30})
+                assert operator.keep({"samples": 30}, "disk").held_back == 1
+                assert [f"{day:%m-%d}" for day in operator.remove_due(even_invoiced=True).days] == ["10-05"]
+                proof = operator.invoice_proof("GL-2026-00001")
+                assert (proof.same, proof.differences) == (False, [])
+                assert "were removed on" in proof.unknown and "by operator" in proof.unknown
+            actors = opened.rows("SELECT actor, reason FROM audit WHERE action = 'retention.set'")
+            assert actors == [{"actor": "operator", "reason": "disk"}]
