@@ -96,7 +96,7 @@ def explain(
 
 def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """Compute an issued invoice again from the raw facts of its time, and walk the chain of the documents; exit 1 if it
-    comes out otherwise, or if a document does not fit the chain. If its facts were removed, it says so."""
+    comes out otherwise, if a document does not fit the chain, or if its facts were removed."""
     from billing.invoicing.rederive import Rederived, rederive
 
     answer: Rederived | documents.InvoiceProof
@@ -118,9 +118,10 @@ def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat 
         say(f"{number} is a credit note, given by hand; see: gpuledger audit")
     else:
         say(f"{number} follows from the facts ingested until {answer.cutoff:%Y-%m-%d %H:%M:%S}Z ({answer.hours} hours)")
-    if rows or failures:
+    if not rows and not failures:
+        say(f"the documents' chain is whole; {number} has the digest {answer.digest}")
+    if not answer.same:
         raise typer.Exit(1)
-    say(f"the documents' chain is whole; {number} has the digest {answer.digest}")
 
 
 def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:

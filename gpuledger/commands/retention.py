@@ -10,6 +10,7 @@ from gpuledger import options
 from gpuledger.books import open_books
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.printable import counted
 
 if TYPE_CHECKING:
     from billing.retention import Retention
@@ -75,13 +76,17 @@ def retention(
 def _say(found: Retention | documents.Retention, applied: bool) -> None:
     if found.days:
         went = "removed" if applied else "would be removed"
-        say(f"samples of {len(found.days)} days {went}, from {min(found.days):%Y-%m-%d} to {max(found.days):%Y-%m-%d}")
+        span = f"from {min(found.days):%Y-%m-%d} to {max(found.days):%Y-%m-%d}"
+        say(f"samples of {counted(len(found.days), 'day')} {went}, {span}")
     if found.invoices:
         more = f" and {len(found.invoices) - SHOWN} more" if len(found.invoices) > SHOWN else ""
         cannot = "cannot be computed again any more" if applied else "could not be computed again then"
         say(f"{', '.join(found.invoices[:SHOWN])}{more} {cannot}")
     if found.held_back:
-        say(f"{found.held_back} days stay because issued invoices are verified from them (--even-invoiced)")
+        stay = "stays" if found.held_back == 1 else "stay"
+        say(
+            f"{counted(found.held_back, 'day')} {stay} because issued invoices are verified from that (--even-invoiced)"
+        )
     if found.unread:
         say(f"facts since {found.unread:%Y-%m-%d %H:%M}Z wait for a close, and their days stay. Next: gpuledger close")
 

@@ -26,15 +26,16 @@ def test_it_is_set_shown_applied_and_then_said(tmp_path: Path) -> None:
     assert json.loads(run("retention", *store, "--format", "json").stdout)["days"] == []
     done = run("retention", "--keep", "samples=400", "--keep", "superseded=always", "--reason", "disk", *store)
     assert done.exit_code == 0, done.output
-    assert "1 days stay because issued invoices are verified from them (--even-invoiced)" in done.output
+    assert "1 day stays because issued invoices are verified from that (--even-invoiced)" in done.output
     shown = run("retention", "--even-invoiced", *store)
-    assert "samples of 1 days would be removed, from 2026-10-05 to 2026-10-05" in shown.output
+    assert "samples of 1 day would be removed, from 2026-10-05 to 2026-10-05" in shown.output
     assert "GL-2026-00001, GL-2026-00002 could not be computed again then" in shown.output
     assert "follows from the facts" in run("invoice", "verify", "GL-2026-00001", *store).output
     applied = run("retention", "--even-invoiced", "--apply", "--author", "ann", *store)
     assert "GL-2026-00001, GL-2026-00002 cannot be computed again any more" in applied.output
     verified = run("invoice", "verify", "GL-2026-00001", *store)
-    assert verified.exit_code == 0
+    assert verified.exit_code == 1, "it is not known to follow from the facts"
+    assert "the documents' chain is whole" in verified.output
     assert "cannot be computed again: samples of 2026-10-05 were removed on 20" in verified.output
     assert "by ann" in verified.output
     assert run("verify", *store).exit_code == 0
