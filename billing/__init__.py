@@ -24,6 +24,7 @@ Words:     a *unit* is a device's smallest share; a *unit-millisecond* is what t
     exports     FOCUS files
     opencost    the ledger in OpenCost's terms
     insights    efficiency, savings, anomalies
+    retention   how long samples and superseded entries are kept, and their removal
     held        held pushes: the effect of accepting them, and the decision
 
 A new kind of charge: a policy in rates/policies.py and a function in invoicing/adjustments.py (CONTRIBUTING.md).

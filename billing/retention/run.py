@@ -118,10 +118,14 @@ def remove(store: Store, author: str, now: datetime, even_invoiced: bool = False
     with store.turn(f"close {store.database}") as held:
         found = retention(store, now, even_invoiced)
         sizes = {row["day"]: _Day(**row) for row in store.rows(read_sql(__file__, "days"))}
-        needs = _needs(store)
         for day in found.days:
             held.check()
-            with _kept(store, day) as (table, kept):
+            # Meanwhile nothing is pushed, which would be lost if it came between the copy and the replacement, and
+            # nothing is issued.
+            with store.turn(), _kept(store, day) as (table, kept):
+                needs = _needs(store)
+                if not even_invoiced and any(_is_needed(day, spans) for spans in needs.values()):
+                    continue  # issued since
                 inputs = {
                     "day": f"{day:%Y-%m-%d}",
                     "rows": sizes[day].rows,
