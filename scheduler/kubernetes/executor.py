@@ -114,10 +114,13 @@ class _OwnPodsAttempt(PodAttempt):
         self.launch = launch
 
     def ended_at(self, of_job: Sequence[Object]) -> float | None:
-        """When the last of its pods ended; None if a pod of this world is gone, as it may have been the last."""
+        """When the last of its pods ended; None if one is gone, of a former world too: it may have been the last."""
         own = [pod for pod in of_job if pods.allocation_of(pod) == pods.allocation_id(self.launch)]
         were = {called for _, (_, called) in self.names()} if self.whole else self.there
-        is_complete = were <= {name(pod) for pod in own}
+        worlds = Counter((pods.world_of(pod), pods.size_of(pod)) for pod in own)
+        is_complete = were <= {name(pod) for pod in own} and all(
+            str(many) == size for (_, size), many in worlds.items()
+        )
         return pods.all_ended_at(own) if is_complete else None
 
     def look(self, of_job: Sequence[Object]) -> None:

@@ -114,6 +114,23 @@ def test_hours_before_a_resize_count_though_the_operator_heard_too_late_that_it_
     check_hours(site)
 
 
+def test_a_pod_of_a_former_size_that_is_gone_may_have_been_the_last(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("wide", least=2, most=3, gpusPerReplica=4, tenant="vision")
+    run(site, 100)
+    site.create("narrow", gpusPerReplica=4, tenant="chem")
+    site.settle()  # 8 GPUs from now on
+    first, second, third = site.pods_of(job)
+    for pod in (first, third):
+        site.cluster.ends(pod, 143, site.now)
+    site.now += 50
+    job["spec"]["suspend"] = True
+    site.cluster.forget(second["metadata"]["name"])
+    site.settle()
+    assert job["status"]["state"] == "Suspended"
+    assert gpu_seconds(job) == pytest.approx(100 * 12 + 50 * 8, abs=0.5)
+
+
 def test_a_pod_that_its_kubelet_refuses_has_not_run(tmp_path: Path) -> None:
     site = Site(tmp_path)
     job = site.create("train", gpusPerReplica=2)
