@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from billing.close.claims import SILENCE_MS
-from billing.close.facts import close_before, read_too
+from billing.close.facts import read_too, run_before
 from billing.close.published import Month, Months, Published, published, stage_months, touched_months
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
@@ -66,10 +66,14 @@ class Carried:
 
 @dataclass(frozen=True)
 class Looked:
-    """The hours that a close examines, in runs [first, next) since the epoch, in order."""
+    """The hours that a close examines, in runs [first, next) since the epoch, in order.
+
+    has_moved: holdings may differ from what is published.
+    """
 
     firsts: tuple[int, ...]
     nexts: tuple[int, ...]
+    has_moved: bool = True
 
     @property
     def params(self) -> dict[str, Any]:
@@ -85,7 +89,8 @@ class Looked:
     def touching(self) -> str:
         """A condition on touched_hours, with `params`: the hours that are looked at, and those after them, whose
         samples may reach into them."""
-        return "true" if self == EVERY_HOUR else read_sql(__file__, "touching")
+        is_every = (self.firsts, self.nexts) == (EVERY_HOUR.firsts, EVERY_HOUR.nexts)
+        return "true" if is_every else read_sql(__file__, "touching")
 
 
 EVERY_HOUR = Looked((0,), (1 << 31,))
@@ -110,14 +115,14 @@ def carried_over(store: Store, stage: Stage, mapping: AppliedMapping | None) -> 
     (row,) = rows
     of_months = (row.pop("names"), row.pop("parts"), row.pop("fingerprints"))
     carried = Carried(**row, months={name: Month(*both) for name, *both in zip(*of_months, strict=True)})
-    if carried.run != close_before(store, stage) or carried.rules != rules_of(mapping):
+    if carried.run != run_before(store, stage) or carried.rules != rules_of(mapping):
         return None
     if (carried.facts, carried.hours) != (_facts(store), _hours(store)):
         return None
     (left,) = store.rows(read_sql(__file__, "last_close"))
     now = published(store, known=carried.months)
     is_as_left = now.allocations == carried.allocations and now.refused_claims == left["refused_claims"]
-    return carried if is_as_left else None
+    return replace(carried, months=now.months) if is_as_left else None
 
 
 def stage_alive(store: Store, stage: Stage, carried: Carried) -> None:
@@ -146,14 +151,16 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
         touched, _ = touched_months(store, stage)
         compared = {**names, "touched": touched, "until_ms": epoch_ms(limit), "forever": FOREVER}
         moved = store.rows(read_sql(__file__, "moved"), compared)
-        runs = [(row["first"], row["next"]) for row in moved]
+        runs = [(row["first"], row["next"]) for row in moved if row["is_past"]]
         runs += [(hour, hour + 1) for hour in _sampled_anew(store, stage)]
         until = epoch_ms(limit) // HOUR_MS
         told = store.value(read_sql(__file__, "earliest_device_change"), names)
         runs += [
             (min(hour, until), until) for hour in (epoch_ms(carried.closed_until) // HOUR_MS, told) if hour is not None
         ]
-        looked = _looked(runs, until)
+        looked = _looked(runs, until, bool(moved))
+        if not looked.firsts:
+            return looked
     read_too(store, stage, read_sql(__file__, "batches_of_hours", touching=looked.touching), looked.params)
     then = {**subject_params(card.card if card else None), **looked.params, "first_month": looked.first_month}
     store.command(read_sql(__file__, "held_then"), {**names, **then, "forever": FOREVER})
@@ -175,8 +182,13 @@ def carry(
     mapping: AppliedMapping | None,
     left: Published,
     read_at: datetime,
+    before: Carried | None,
+    is_dirty: bool,
 ) -> None:
-    """Leaves what this close found to the next one; to be called when all of it is published."""
+    """Leaves what this close found to the next one; to be called when all of it is published.
+
+    before: what the close before left, if this one began with it.   is_dirty: hours were closed.
+    """
     store.command(
         read_sql(__file__, "carry"),
         {
@@ -187,8 +199,9 @@ def carry(
             "horizon_ms": epoch_ms(limit - HORIZON),
             "rules": rules_of(mapping),
             "prices": prices_of(store, card),
-            "facts": _facts(store),
-            "hours": _hours(store),
+            # What somebody changes by hand meanwhile, this close has not read.
+            "facts": before.facts if before else _facts(store),
+            "hours": before.hours if before and not is_dirty else _hours(store),
             "allocations": left.allocations,
             "names": [*left.months],
             "parts": [month.parts for month in left.months.values()],
@@ -205,7 +218,7 @@ def _hours(store: Store) -> int:
     return int(store.value(read_sql(__file__, "carried_hours")))
 
 
-def _looked(runs: Sequence[tuple[int, int]], until: int) -> Looked:
+def _looked(runs: Sequence[tuple[int, int]], until: int, has_moved: bool) -> Looked:
     """Runs of hours, joined where they touch or overlap, before an hour."""
     joined: list[list[int]] = []
     for first, end in sorted((max(first, 0), min(end, until)) for first, end in runs):
@@ -215,4 +228,4 @@ def _looked(runs: Sequence[tuple[int, int]], until: int) -> Looked:
             joined[-1][1] = max(joined[-1][1], end)
         else:
             joined.append([first, end])
-    return Looked(tuple(first for first, _ in joined), tuple(end for _, end in joined))
+    return Looked(tuple(first for first, _ in joined), tuple(end for _, end in joined), has_moved)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from billing.close.facts import read_too
 from billing.close.resolve import FOREVER, Claim, DeviceState, LastSeen, Refusal, Resolution, resolve
 from billing.close.stage import Stage
-from warehouse.store import Store, read_sql
+from warehouse.store import Params, Store, read_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,8 +18,12 @@ SILENCE_MS = 24 * 3_600_000
 """An open claim whose own samples stopped this long before its device's did has lost its end event."""
 
 
-def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
-    """Fills the working tables `states` and `settled`. Returns the refused claims, with reasons."""
+def stage_claims(store: Store, stage: Stage, subjects: Params) -> list[Refusal]:
+    """Fills the working tables `states` and `settled`, as if the reported tenants pay. Returns the refused claims, with
+    reasons.
+
+    subjects: parameters of what prices depend on (billing.rates.staging.subject_params).
+    """
     names = stage.names("batches", "claims", "states", "settled", "disputed", "decided", "alive")
     params = {**names, "events": stage("events_of_alive") if stage.of_alive else "events", "forever": FOREVER}
     for name in ("stage_claims", "claims", "states", "disputed", "stage_decided"):
@@ -37,7 +41,7 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
         resolution = resolve(disputed, states, _last_seen(store, stage), _named(store, stage, disputed))
     if resolution.kept:
         store.insert(stage("decided"), _decided(resolution.kept))
-    store.command(read_sql(__file__, "settle"), params)
+    store.command(read_sql(__file__, "settle"), {**params, **subjects})
     _end_lost(store, stage)
     backwards, unknown = doubts["ends_before_it_starts"], doubts["unknown_device"]
     return [

@@ -6,38 +6,25 @@ CREATE TABLE {disputed:Identifier} ENGINE = Memory AS
 WITH
     ever AS
     (
-        SELECT cluster, device_id, min(units) AS least, max(units) AS most
+        SELECT cluster, device_id, toInt64(min(units)) AS least, toInt64(max(units)) AS most
         FROM {states:Identifier}
         GROUP BY cluster, device_id
-    ),
-    claimed AS
-    (
-        SELECT claims.cluster AS cluster, claims.device_id AS device_id, partition_id, start_ms, end_ms,
-            toInt64(if(claims.units = 0, ever.most, claims.units)) AS taken, toInt64(ever.least) AS fewest_units
-        FROM {claims:Identifier} AS claims
-        INNER JOIN ever ON claims.cluster = ever.cluster AND claims.device_id = ever.device_id
-        WHERE NOT ends_before_it_starts
-    ),
-    steps AS
-    (
-        SELECT cluster, device_id, '' AS part, fewest_units AS most, step.1 AS at, step.2 AS delta
-        FROM claimed
-        ARRAY JOIN [(start_ms, taken), (end_ms, -taken)] AS step
-        UNION ALL
-        SELECT cluster, device_id, partition_id AS part, toInt64(1) AS most, step.1 AS at, step.2 AS delta
-        FROM claimed
-        ARRAY JOIN [(start_ms, toInt64(1)), (end_ms, toInt64(-1))] AS step
-        WHERE partition_id != ''
     )
 SELECT DISTINCT cluster, device_id
 FROM
 (
-    SELECT cluster, device_id, most,
-        sum(delta) OVER (PARTITION BY cluster, device_id, part ORDER BY at, delta ROWS UNBOUNDED PRECEDING) AS held
-    FROM steps
+    SELECT claims.cluster AS cluster, claims.device_id AS device_id
+    FROM {claims:Identifier} AS claims
+    INNER JOIN ever ON claims.cluster = ever.cluster AND claims.device_id = ever.device_id
+    -- The device as a whole, then the partition. Of one instant, ends come before starts.
+    ARRAY JOIN arrayResize([('', if(units = 0, most, toInt64(units)), least), (toString(partition_id), toInt64(1), toInt64(1))], 1 + (partition_id != '')) AS taken
+    WHERE NOT ends_before_it_starts
+    GROUP BY cluster, device_id, taken.1
+    HAVING arrayMax(arrayCumSum(
+        step -> step.2,
+        arraySort(arrayFlatten(groupArray([(start_ms, taken.2), (end_ms, -taken.2)]))))) > any(taken.3)
+    UNION ALL
+    SELECT cluster, device_id
+    FROM {states:Identifier}
+    WHERE (cluster, node) IN (SELECT cluster, node FROM {claims:Identifier} WHERE device_id = '' AND NOT ends_before_it_starts)
 )
-WHERE held > most
-UNION DISTINCT
-SELECT cluster, device_id
-FROM {states:Identifier}
-WHERE (cluster, node) IN (SELECT cluster, node FROM {claims:Identifier} WHERE device_id = '' AND NOT ends_before_it_starts)

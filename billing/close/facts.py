@@ -7,11 +7,11 @@ anything. A recomputation reads the same batches from there.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from billing.close.stage import Stage
+from billing.close.stage import Stage, drop_tables
 from warehouse.instants import epoch_ms
 from warehouse.store import Params, Store, read_sql
 
@@ -52,8 +52,7 @@ def stage_fresh_facts(store: Store, stage: Stage, read_at: datetime) -> Stage:
     if stage.fresh_ms and _all_are_recent(store, stage):
         _stage(store, stage, read_sql(__file__, "batches_fresh"), stage.names("fresh"))
         return stage
-    for name in ("fresh", "lately"):
-        store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": stage(name)})
+    drop_tables(store, [stage("fresh"), stage("lately")])
     stage_facts(store, stage)
     return replace(stage, fresh_ms=0)
 
@@ -84,13 +83,13 @@ def epoch_span(span: timedelta) -> int:
 
 def stage_facts_without(store: Store, stage: Stage, whole: Stage, without: Collection[int]) -> None:
     """Fills the working table `batches` with what another stage's close reads, but for some of what is new."""
-    params = {**whole.names("fresh"), **_read_before(store, stage), "without": sorted(without)}
+    params = {**whole.names("fresh"), **_read_before(store, whole), "without": sorted(without)}
     _stage(store, stage, read_sql(__file__, "batches_read", read=READ_BY), params)
 
 
 def name_facts(store: Store, stage: Stage) -> None:
     """Records which batches this close reads, so that it can be recomputed."""
-    follows = close_before(store, stage)
+    follows = run_before(store, stage)
     store.command("INSERT INTO close_named (run) SELECT {run:UInt64}", {"run": stage.run})
     store.command(read_sql(__file__, "name_batches"), {"run": stage.run, "follows": follows, **stage.names("fresh")})
 
@@ -100,14 +99,23 @@ def present_facts(store: Store, stage: Stage) -> None:
     _stage(store, stage, read_sql(__file__, "batches_present"), {})
 
 
-def close_before(store: Store, stage: Stage) -> int:
+def with_before(store: Store, stage: Stage) -> Stage:
+    """The stage, which knows what the close that this one follows read."""
+    return replace(stage, before=_read_before(store, stage))
+
+
+def run_before(store: Store, stage: Stage) -> int:
     """The close that this one follows; 0: none."""
-    return int(store.value("SELECT max(run) AS last FROM close_batches WHERE run < {run:UInt64}", {"run": stage.run}))
+    return int(_read_before(store, stage)["last"])
 
 
 def _read_before(store: Store, stage: Stage) -> Params:
-    """Parameters of READ_BY for the close that this one follows; of none for the first."""
-    return batches_read(store, close_before(store, stage)) or {"last": 0, "others": []}
+    """Parameters of READ_BY for the close that this one follows; of none (`last` is 0) for the first."""
+    if stage.before is not None:
+        return stage.before
+    before = _named_by(store, stage.run - 1)
+    last = max(before, default=0)
+    return {"last": last, "others": _others(before, last)}
 
 
 READ_BY = "run <= {last:UInt64} AND run NOT IN {others:Array(UInt64)}"
@@ -116,17 +124,23 @@ READ_BY = "run <= {last:UInt64} AND run NOT IN {others:Array(UInt64)}"
 
 def batches_read(store: Store, run: int) -> Params | None:
     """Parameters of READ_BY for a close; None: it recorded no batches."""
-    follows = {
-        row["run"]: row["follows"]
-        for row in store.rows("SELECT run, follows FROM close_batches WHERE run <= {run:UInt64}", {"run": run})
-    }
-    if run not in follows:
-        return None
+    follows = _named_by(store, run)
+    return {"last": run, "others": _others(follows, run)} if run in follows else None
+
+
+def _named_by(store: Store, run: int) -> dict[int, int]:
+    """The closes up to a run that recorded batches, and the close that each follows."""
+    rows = store.rows("SELECT run, follows FROM close_batches WHERE run <= {run:UInt64}", {"run": run})
+    return {row["run"]: row["follows"] for row in rows}
+
+
+def _others(follows: Mapping[int, int], run: int) -> list[int]:
+    """The closes that the run does not follow, be it by way of others."""
     others, at = set(follows), run
     while at in others:
         others.remove(at)
         at = follows[at]
-    return {"last": run, "others": sorted(others)}
+    return sorted(others)
 
 
 def _stage(store: Store, stage: Stage, insert: str, params: Params) -> None:

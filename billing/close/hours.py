@@ -19,7 +19,7 @@ from billing.close.carried import EVERY_HOUR, HOUR_MS, Carried, Looked, look_at
 from billing.close.claims import stage_claims
 from billing.close.payers import stage_payers
 from billing.close.resolve import Refusal
-from billing.close.stage import Stage
+from billing.close.stage import Stage, drop_tables
 from billing.energy import attribution
 from billing.rates import AppliedCard, cut_instants
 from billing.rates.staging import stage_prices, subject_params
@@ -56,10 +56,13 @@ def stage_claims_and_prices(
 
     carried: what the close before left, if only the allocations in `alive` are looked at.
     """
-    refused = stage_claims(store, stage)
-    stage_payers(store, stage, mapping, card)
+    subjects = subject_params(card.card if card else None)
+    refused = stage_claims(store, stage, subjects)
+    if mapping is not None:
+        stage_payers(store, stage, mapping, subjects)
     looked = look_at(store, stage, carried, limit, card) if carried else EVERY_HOUR
-    _stage_prices(store, stage, card, limit)
+    if looked.firsts:
+        _stage_prices(store, stage, card, limit)
     return refused, looked
 
 
@@ -67,6 +70,8 @@ def hours_before(
     store: Store, stage: Stage, limit: datetime, card: AppliedCard | None, looked: Looked = EVERY_HOUR
 ) -> list[Hour]:
     """The hours before an instant that have anything to compute, in order; only those that are examined."""
+    if not looked.firsts:
+        return []
     zone = f"{card.card.timezone if card else 'UTC'} {attribution.rules_in_force(store)}"
     params = {**stage.names("batches", "settled", "states", "prices"), **looked.params}
     inputs = store.rows(
@@ -134,8 +139,6 @@ def attributed(
 ) -> Iterator[tuple[Stage, Mapping[int, int]]]:
     """Attributes and rates some hours: within, the working tables `entries` and `energy` of the stage that it gives are
     filled (the latter where there is any: fingerprints of hours' energy entries)."""
-    import pyarrow as pa
-
     first, last = portion[0].hour, portion[-1].hour
     stage = run.of_portion(first)
     cuts, midnights = _cuts(card, first, last)
@@ -150,19 +153,17 @@ def attributed(
         "to_ms": (last + 2) * HOUR_MS,
         "uniform_ms": _uniform_interval(store, run, first, last),
     }
-    store.command("CREATE TABLE {dirty:Identifier} (hour UInt32) ENGINE = Memory", names)
-    store.insert(stage("dirty"), pa.table({"hour": pa.array([hour.hour for hour in portion], pa.uint32())}))
-    _run(store, params, "segments", "holdings")
+    store.command(read_sql(__file__, "dirty"), {**names, "hours": [hour.hour for hour in portion]})
+    _run(store, params, "segments", "holdings", "ways")
     _meter(store, params)
     _run(store, params, "entries")
     energy = attribution.attribute_energy(store, stage, params)
     yield stage, energy
-    for table in (*_PORTION_TABLES, *attribution.TABLES):
-        store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": stage(table)})
+    drop_tables(store, map(stage, (*_PORTION_TABLES, *attribution.TABLES)))
 
 
 _PORTION_TABLES = (
-    *("dirty", "segments", "holdings", "reported", "spilled", "metered"),
+    *("dirty", "segments", "holdings", "ways", "reported", "spilled", "metered"),
     *("sample_hours", "doubted", "several", "entries"),
 )
 
@@ -218,5 +219,9 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
 
 def drop_stage(store: Store, stage: Stage) -> None:
     """Drops this run's working tables, and those left behind by killed runs (no run takes a day)."""
-    for row in store.rows(read_sql(__file__, "working_tables"), {"prefix": stage("")}):
-        store.drop(row["name"])
+    tables = [row["name"] for row in store.rows(read_sql(__file__, "working_tables"), {"prefix": stage("")})]
+    if store.cluster:
+        for table in tables:
+            store.drop(table)
+    else:
+        drop_tables(store, tables)

@@ -6,14 +6,6 @@
 -- Traps:   a stream's sums are enough for a holding if its samples are regular and, but for the first and the last, lie
 --          within it (is_inside), or if only its first (its last) sample can reach into it. The cap must not bind.
 CREATE TABLE {metered:Identifier} ENGINE = Memory AS
-WITH
-    wanted AS
-    (
-        SELECT claim, hour, start_ms, way.1 AS level, way.2 AS stream, way.3 AS scale, way.4 AS cap,
-            toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop
-        FROM {holdings:Identifier}
-        ARRAY JOIN ways AS way
-    )
 SELECT
     claim,
     start_ms,
@@ -48,8 +40,8 @@ FROM
         if(is_inside, rates * length_ms * scale, 0)
             + of_first * least(first_rate * scale, cap * 1000000000)
             + of_last * least(last_rate * scale, cap * 1000000000) AS usage
-    FROM wanted
-    INNER JOIN {reported:Identifier} AS reported ON wanted.stream = reported.stream AND wanted.hour = reported.hour
+    FROM {ways:Identifier} AS ways
+    INNER JOIN {reported:Identifier} AS reported ON ways.stream = reported.stream AND ways.hour = reported.hour
     WHERE usable > 0 AND first_since < stop AND last_at > begin AND (is_unclear OR covered > 0)
     UNION ALL
     SELECT
@@ -66,7 +58,7 @@ FROM
         toInt64(greatest(0, ends - begins)) AS covered,
         covered * least(rate * scale, cap * 1000000000) AS usage
     FROM {spilled:Identifier} AS spilled
-    INNER JOIN wanted ON spilled.stream = wanted.stream AND spilled.hour = wanted.hour
+    INNER JOIN {ways:Identifier} AS ways ON spilled.stream = ways.stream AND spilled.hour = ways.hour
     WHERE covered > 0
 )
 GROUP BY claim, start_ms

@@ -1,7 +1,8 @@
--- One row: hours [first, next) in which holdings differ from what the last close published.
+-- One row: hours [first, next) in which holdings differ from what the last close published.   is_past: they may be closed;
+-- else the difference is later, or of no length.
 -- Params:  settled: current holdings of the allocations in alive, which are compared; until_ms: later hours are not closed.
 --          touched: months of allocations that contain any in alive.
-SELECT DISTINCT toUInt32(intDiv(from_ms, 3600000)) AS first, toUInt32(intDiv(to_ms - 1, 3600000) + 1) AS next
+SELECT DISTINCT toUInt32(intDiv(from_ms, 3600000)) AS first, toUInt32(intDiv(to_ms - 1, 3600000) + 1) AS next, from_ms < to_ms AS is_past
 FROM
 (
     SELECT
@@ -29,4 +30,3 @@ FROM
     GROUP BY what, start_ms
     HAVING now != before
 )
-WHERE from_ms < to_ms

@@ -8,7 +8,7 @@ WITH
     reported AS
     (
         SELECT
-            settled.* EXCEPT (claim, tenant, project, start_ms, end_ms),
+            settled.* EXCEPT (claim, tenant, project, start_ms, end_ms, source_claim, reported_tenant, reported_project, cost_center, unmapped, payer),
             claim AS source_claim, tenant AS reported_tenant, project AS reported_project, start_ms AS source_start_ms, end_ms AS source_end_ms,
             cityHash64(
                 toString(tenant), toString(project), toString(queue), toString(cluster), toString(source),

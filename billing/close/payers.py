@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
-from billing.rates import AppliedCard
-from billing.rates.staging import subject_params
 from billing.tenants import AppliedMapping, Combination, OwnerBook
-from warehouse.store import Store, read_sql
+from warehouse.store import Params, Store, read_sql
 
 
-def stage_payers(store: Store, stage: Stage, mapping: AppliedMapping | None, card: AppliedCard | None) -> None:
-    """Replaces the working table `settled` by the same claims, cut and with their paying tenants."""
-    patterns = list(mapping.mapping.workload_expressions) if mapping else []
+def stage_payers(store: Store, stage: Stage, mapping: AppliedMapping, subjects: Params) -> None:
+    """Replaces the working table `settled` by the same claims, cut and with the paying tenants of a mapping.
+
+    subjects: parameters of what prices depend on (billing.rates.staging.subject_params).
+    """
     params = {
         **stage.names("settled", "owners", "paid"),
-        **subject_params(card.card if card else None),
-        "workload_patterns": patterns,
+        **subjects,
+        "workload_patterns": list(mapping.mapping.workload_expressions),
         "forever": FOREVER,
     }
     store.command(read_sql(__file__, "stage_owners"), params)
-    if mapping is not None:
-        _fill_owners(store, stage, mapping, [Combination(**row) for row in _combinations(store, params)])
+    _fill_owners(store, stage, mapping, [Combination(**row) for row in _combinations(store, params)])
     store.command(read_sql(__file__, "paid"), params)
     store.exchange(stage("paid"), stage("settled"))
     store.command("DROP TABLE {paid:Identifier}", params)
 
 
-def _combinations(store: Store, params: dict[str, object]) -> list[dict[str, str]]:
+def _combinations(store: Store, params: Params) -> list[dict[str, str]]:
     return store.rows(read_sql(__file__, "combinations"), params)
 
 

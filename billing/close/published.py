@@ -7,7 +7,7 @@ a partition with the same parts has the same fingerprint. So the past costs noth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from billing.close.resolve import FOREVER, Refusal
@@ -39,40 +39,61 @@ class Published:
     allocations: int
     refused_claims: int
     months: Months = field(default_factory=dict, compare=False)
+    replaced: tuple[str, ...] = field(default=(), compare=False)
+    """Of `prepare_claims`: the tables that are others now."""
 
 
 def published(
     store: Store, allocations: str = "allocations", refused_claims: str = "refused_claims", known: Months | None = None
 ) -> Published:
     """Fingerprints of two tables.   known: as they were found before, of months of the same or another such table."""
-    named = {"allocations": allocations, "refused_claims": refused_claims}
     before = {month.parts: month.fingerprint for month in (known or {}).values()}
     parts = {
         row["month"]: row["parts"] for row in store.rows(read_sql(__file__, "parts_of_months"), {"table": allocations})
     }
     found = {month: before[of_parts] for month, of_parts in parts.items() if of_parts in before}
-    read = store.rows(read_sql(__file__, "fingerprint_months"), {**named, "known": [*found]})
+    read = store.rows(read_sql(__file__, "fingerprint_months"), {"allocations": allocations, "known": [*found]})
     found |= {row["month"]: row["fingerprint"] for row in read}
     return Published(
         sum(found.values()) % 2**64,
-        int(store.value(read_sql(__file__, "fingerprint_refused"), named)),
+        _of_refused(store, refused_claims),
         {month: Month(parts[month], found[month]) for month in found if month in parts},
     )
 
 
-def prepare_claims(store: Store, stage: Stage, refused: Sequence[Refusal], known: Months | None = None) -> Published:
-    """Fills what `publish_claims` puts in place. Answers the fingerprints of it."""
+def _of_refused(store: Store, table: str) -> int:
+    return int(store.value(read_sql(__file__, "fingerprint_refused"), {"refused_claims": table}))
+
+
+def prepare_claims(
+    store: Store,
+    stage: Stage,
+    refused: Sequence[Refusal],
+    known: Months | None = None,
+    unmoved: int | None = None,
+) -> Published:
+    """Fills what `publish_claims` puts in place. Answers the fingerprints of it.
+
+    unmoved: the fingerprint of what is published, if the allocations are the same; `known` are its months then.
+    """
     new = _new(stage)
-    for table in TABLES:
+    replaced = ["allocations"] if unmoved is None else []
+    if refused or store.value("SELECT count() AS claims FROM refused_claims"):
+        replaced.append("refused_claims")
+    for table in replaced:
         store.create_like(new[table], table)
+    if refused:
+        store.insert(new["refused_claims"], _refusals(refused))
+    if unmoved is not None:
+        of_refused = _of_refused(store, new["refused_claims"]) if "refused_claims" in replaced else 0
+        return Published(unmoved, of_refused, known or {}, tuple(replaced))
     names: dict[str, Any] = {"new": new["allocations"], **stage.names("settled", "alive"), "forever": FOREVER}
     which = WHICH if stage.of_alive else "true"
     store.command(read_sql(__file__, "publish_allocations", which=which), names, ANY_NUMBER)
     if stage.of_alive:
         _keep(store, stage, names)
-    if refused:
-        store.insert(new["refused_claims"], _refusals(refused))
-    return published(store, new["allocations"], new["refused_claims"], known)
+    refused_claims = new["refused_claims"] if "refused_claims" in replaced else "refused_claims"
+    return replace(published(store, new["allocations"], refused_claims, known), replaced=tuple(replaced))
 
 
 def stage_months(store: Store, stage: Stage) -> None:
@@ -97,10 +118,12 @@ def _keep(store: Store, stage: Stage, names: Params) -> None:
     store.command(read_sql(__file__, "keep_allocations"), {**names, "touched": touched}, ANY_NUMBER)
 
 
-def publish_claims(store: Store, stage: Stage) -> None:
-    """Replaces `allocations` and `refused_claims` by what this close found; readers see the old or the new."""
-    for table, new in _new(stage).items():
-        store.exchange(new, table)
+def publish_claims(store: Store, stage: Stage, prepared: Published) -> None:
+    """Replaces `allocations` and `refused_claims` by what this close found, where that is something else; readers see
+    the old or the new."""
+    new = _new(stage)
+    for table in prepared.replaced:
+        store.exchange(new[table], table)
 
 
 def _new(stage: Stage) -> dict[str, str]:

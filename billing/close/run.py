@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from billing.close.carried import EVERY_HOUR, HOUR_MS, Carried, Looked, carried_over, carry, stage_alive
-from billing.close.facts import name_facts, present_facts, stage_facts, stage_fresh_facts
+from billing.close.facts import name_facts, present_facts, stage_facts, stage_fresh_facts, with_before
 from billing.close.hours import (
     PORTIONS_AT_ONCE,
     Hour,
@@ -106,33 +106,34 @@ def _close(
         return CloseReport(0, None, 0, 0, 0, "")
     progress = on_progress or (lambda what, done, total: None)
     card, mapping = current_rate_card(store), current_mapping(store)
-    stage = Stage(_next_run(store))
+    stage = with_before(store, Stage(_next_run(store)))
     fence, taken_back = Fence(store, card, mapping), 0
     try:
         progress("claims", 0, 0)
         carried = None if whole else carried_over(store, stage, mapping)
         if carried is not None:
             stage = replace(stage, of_alive=True)
-            refused, dirty, cutoff = _staged(store, stage, limit, card, mapping, carried)
+            refused, dirty, cutoff, has_moved = _staged(store, stage, limit, card, mapping, carried)
             if takes_back and not fence.is_open(stage, {hour.hour for hour in dirty}, limit):
                 drop_stage(store, stage)
-                stage = Stage(stage.run)
+                stage = replace(stage, of_alive=False, fresh_ms=0)
         if not stage.of_alive:
-            refused, dirty, cutoff = _staged(store, stage, limit, card, mapping)
+            refused, dirty, cutoff, has_moved = _staged(store, stage, limit, card, mapping)
         while takes_back and not stage.of_alive:
             taken = fence.take_back(stage, {hour.hour for hour in dirty}, limit)
             if taken is None:
                 break
             taken_back += taken
             drop_stage(store, stage)
-            refused, dirty, cutoff = _staged(store, stage, limit, card, mapping)
+            refused, dirty, cutoff, has_moved = _staged(store, stage, limit, card, mapping)
         name_facts(store, stage)
         changed = done = 0
         progress("attributing", 0, len(dirty))
         for hours, changed_hours in _close_portions(store, held, stage, portions(dirty), card):
             done, changed = done + hours, changed + changed_hours
             progress("attributing", done, len(dirty))
-        published = prepare_claims(store, stage, refused, carried.months if carried else None)
+        unmoved = carried.allocations if carried and stage.of_alive and not has_moved else None
+        published = prepare_claims(store, stage, refused, carried.months if carried else None, unmoved)
         versions = (card.version if card else "", mapping.version if mapping else "")
         outcome = Outcome(*versions, published.allocations, published.refused_claims)
         if dirty or _goes_on(store, limit) or outcome != _last_outcome(store):
@@ -140,9 +141,10 @@ def _close(
             _record_run(store, stage.run, cutoff, limit, outcome, len(dirty), changed)
         # Last: killed before it, the tables are as the close before recorded them, and the next close replaces them.
         held.check()
-        publish_claims(store, stage)
+        publish_claims(store, stage, published)
         held.check()
-        carry(store, stage, limit, card, mapping, published, cutoff)
+        before = carried if stage.of_alive else None
+        carry(store, stage, limit, card, mapping, published, cutoff, before, bool(dirty))
     finally:
         drop_stage(store, stage)
     version = card.version if card else ""
@@ -169,9 +171,9 @@ def _staged(
     card: AppliedCard | None,
     mapping: AppliedMapping | None,
     carried: Carried | None = None,
-) -> tuple[list[Refusal], list[Hour], datetime]:
-    """Fills the working tables with what this close reads. Answers what was refused, the hours to compute, and until
-    when facts are among it.
+) -> tuple[list[Refusal], list[Hour], datetime, bool]:
+    """Fills the working tables with what this close reads. Answers what was refused, the hours to compute, until when
+    facts are among it, and whether holdings may differ from what is published.
 
     carried: what the close before left, if no more is to be read than what is new since.
     """
@@ -185,7 +187,8 @@ def _staged(
     if carried is not None:
         stage_alive(store, stage, carried)
     refused, looked = stage_claims_and_prices(store, stage, limit, card, mapping, carried)
-    return refused, _dirty(store, hours_before(store, stage, limit, card, looked), limit, looked), cutoff
+    dirty = _dirty(store, hours_before(store, stage, limit, card, looked), limit, looked)
+    return refused, dirty, cutoff, looked.has_moved
 
 
 def _limit(store: Store, until: datetime | None, now: datetime, grace: timedelta) -> datetime | None:
@@ -229,6 +232,8 @@ def _next_run(store: Store) -> int:
 def _dirty(store: Store, hours: Sequence[Hour], limit: datetime, looked: Looked = EVERY_HOUR) -> list[Hour]:
     """The examined hours whose inputs differ from those they were closed with, in order. Hours whose samples were
     removed keep their entries."""
+    if not looked.firsts:
+        return []
     closed = store.rows(read_sql(__file__, "inputs_of_closed"), looked.params)
     known = {row["hour"]: row["inputs"] for row in closed}
     dirty = [hour for hour in hours if known.get(hour.hour) != hour.inputs]

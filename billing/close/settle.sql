@@ -2,7 +2,9 @@
 -- Shape:   device and the four streams are hashes of what they name, so that the steps after this compare
 --          integers: stream_1 the workload on its partition, stream_2 everybody on it, stream_3 the workload on the
 --          device, stream_4 everybody on it (as in the table samples).
+--          payer, the reported and the others after them are as in paid.sql; without a tenant mapping they are final.
 -- Units:   units 0 (all of the device) becomes what the device had when the claim started.
+-- Params:  by_queue, by_preemptible, priority_bounds as in subjects.sql.
 CREATE TABLE {settled:Identifier} ENGINE = Memory AS
 WITH
     first AS
@@ -46,6 +48,17 @@ SELECT
     cityHash64(cluster, believed.device_id, partition_id, workload_id) AS stream_1,
     cityHash64(cluster, believed.device_id, partition_id, '') AS stream_2,
     cityHash64(cluster, believed.device_id, '', workload_id) AS stream_3,
-    cityHash64(cluster, believed.device_id, '', '') AS stream_4
+    cityHash64(cluster, believed.device_id, '', '') AS stream_4,
+    believed.claim AS source_claim,
+    tenant AS reported_tenant,
+    project AS reported_project,
+    toLowCardinality('') AS cost_center,
+    false AS unmapped,
+    cityHash64(
+        partition_profile,
+        tenant,
+        if({by_queue:UInt8}, toString(queue), ''),
+        toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
+        toUInt8(if({by_preemptible:UInt8}, preemptible, false))) AS payer
 FROM {claims:Identifier} AS claims
 INNER JOIN believed ON claims.claim = believed.source_claim

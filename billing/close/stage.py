@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+
+from warehouse.store import Params, Store, identifier
 
 WHICH = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
 """A condition on a working table, which has no `allocation_hash`: the allocations that are looked at."""
@@ -16,8 +19,10 @@ class Stage:
     portion: str = ""
     of_alive: bool = False
     fresh_ms: int = 0
+    before: Params | None = None
     """of_alive: only the allocations in the working table `alive` are looked at (billing.close.carried).
-    fresh_ms: `batches` has only those asked for by `read_too`; what is older is read (billing.close.facts); 0: all."""
+    fresh_ms: `batches` has only those asked for by `read_too`; what is older is read (billing.close.facts); 0: all.
+    before: what the close that this one follows read, as parameters (billing.close.facts); None: not asked yet."""
 
     def __call__(self, name: str) -> str:
         return f"close_{self.run}_{self.portion}{name}"
@@ -28,3 +33,9 @@ class Stage:
 
     def names(self, *names: str) -> dict[str, str]:
         return {name: self(name) for name in names}
+
+
+def drop_tables(store: Store, names: Iterable[str]) -> None:
+    """Drops working tables, all at once; that there is none of a name is fine."""
+    if names := [identifier(name) for name in names]:
+        store.command(f"DROP TABLE IF EXISTS {', '.join(names)}")

@@ -14,7 +14,7 @@ from billing.energy.settings import EnergySettings, current_energy_settings
 from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Store, read_sql
 
-TABLES = ("measured", "readings", "idle_power", "powers", "shares", "energy")
+TABLES = ("speaking", "measured", "readings", "idle_power", "powers", "shares", "energy")
 """The working tables of a portion that this step makes."""
 RULES = "energy 1"
 """Which rules these are: a change recomputes every hour."""
@@ -30,14 +30,16 @@ def rules_in_force(store: Store) -> str:
 def attribute_energy(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> dict[int, int]:
     """Divides the energy and memory of a portion's hours.
 
-    table:  names of the close's working tables; segments, holdings, told, metered, several and prices are filled.
+    table:  names of the close's working tables; segments, holdings, ways, reported, metered, several and prices are
+            filled.
     Answers the fingerprint of each hour's entries; an hour that has none is absent.
     """
     if not store.value("SELECT countIf(powered > 0 OR sized > 0) AS speaking FROM {reported:Identifier}", params):
         return {}
     names = {**params, **{name: table(name) for name in TABLES}}
     _stage_idle_power(store, table, names)
-    store.command(read_sql(__file__, "measured"), names)
+    for step in ("speaking", "ways_of_devices", "measured"):
+        store.command(read_sql(__file__, step), names)
     if store.value("SELECT countIf(is_unclear) AS unclear FROM {measured:Identifier}", names):
         for step in ("readings", "measured_again"):
             store.command(read_sql(__file__, step), names)

@@ -7,41 +7,6 @@
 --          in it, or if only its first (its last) sample can reach into it. Only the first sample of an hour can begin in
 --          the hour before, from where that hour's last one ends.
 CREATE TABLE {measured:Identifier} ENGINE = Memory AS
-WITH
-    4398046511103 AS low_bits,
-    speaking AS
-    (
-        SELECT
-            stream, hour, first_at, last_at, first_at - first_length AS first_since, first_at - length_ms AS earliest, length_ms,
-            is_regular, powered, powers, sized, memories, first_power, last_power,
-            powered > 0 AND bitShiftRight(first_power, 42) = first_at AS power_at_first,
-            powered > 0 AND bitShiftRight(last_power, 42) = last_at AS power_at_last,
-            toInt64(bitAnd(first_power, low_bits)) AS power_first,
-            toInt64(bitAnd(last_power, low_bits)) AS power_last,
-            sized > 0 AND bitShiftRight(first_memory, 42) = first_at AS memory_at_first,
-            sized > 0 AND bitShiftRight(last_memory, 42) = last_at AS memory_at_last,
-            toInt64(bitAnd(first_memory, low_bits)) AS memory_first,
-            toInt64(bitAnd(last_memory, low_bits)) AS memory_last
-        FROM {reported:Identifier}
-        WHERE powered > 0 OR sized > 0
-    ),
-    wanted AS
-    (
-        SELECT cityHash64(cluster, device_id, '', '') AS stream, state_id, toUInt64(0) AS claim, toInt64(4) AS level, toInt64(0) AS cap, true AS of_power, hour, start_ms,
-            toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop
-        FROM (SELECT state_id, hour, start_ms, end_ms FROM {segments:Identifier}) AS segments
-        INNER JOIN (SELECT state_id, cluster, device_id FROM {states:Identifier}) AS states ON segments.state_id = states.state_id
-        WHERE stream IN
-        (
-            SELECT stream FROM {reported:Identifier}
-            WHERE stream IN (SELECT cityHash64(cluster, device_id, '', '') FROM {states:Identifier})
-        )
-        UNION ALL
-        SELECT way.2 AS stream, state_id, claim, toInt64(way.1) AS level, toInt64(way.4) AS cap, level = 3 AND ways[-1].1 = 4 AS of_power, hour, start_ms,
-            toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop
-        FROM {holdings:Identifier}
-        ARRAY JOIN ways AS way
-    )
 SELECT
     state_id,
     claim,
@@ -63,7 +28,7 @@ SELECT
 FROM
 (
     SELECT
-        stream, state_id, claim, level, cap, of_power, wanted.hour AS hour, start_ms, begin, stop,
+        stream, state_id, claim, level, cap, of_power, ways.hour AS hour, start_ms, begin, stop,
         is_regular AND first_at > begin AND last_at - length_ms < stop AS is_inside,
         is_regular AND first_at >= stop AS only_first,
         is_regular AND last_at - length_ms <= begin AS only_last,
@@ -79,12 +44,12 @@ FROM
             only_last AND NOT is_inside, begin,
             power_at_first, first_since, toInt32(bitShiftRight(first_power, 42)) - length_ms)) AS starts,
         least(stop, if(only_first AND NOT is_inside, stop, toInt32(bitShiftRight(last_power, 42)))) AS finishes
-    FROM wanted
-    INNER JOIN speaking ON wanted.stream = speaking.stream AND wanted.hour = speaking.hour
+    FROM {ways:Identifier} AS ways
+    INNER JOIN {speaking:Identifier} AS speaking ON ways.stream = speaking.stream AND ways.hour = speaking.hour
     WHERE earliest < stop AND last_at > begin AND (unclear OR covered_power > 0 OR covered_memory > 0)
     UNION ALL
     SELECT
-        stream, state_id, claim, level, cap, of_power, wanted.hour AS hour, start_ms, begin, stop,
+        stream, state_id, claim, level, cap, of_power, ways.hour AS hour, start_ms, begin, stop,
         false AS is_inside, false AS only_first, false AS only_last,
         NOT is_regular AS unclear,
         toInt64(greatest(0, stop - greatest(earliest + 3600000, before_last, begin))) AS of_first,
@@ -95,15 +60,15 @@ FROM
         memory_at_first * of_first * memory_first AS held,
         greatest(earliest + 3600000, before_last, begin) AS starts,
         stop AS finishes
-    FROM wanted
+    FROM {ways:Identifier} AS ways
     INNER JOIN
     (
         SELECT this.stream AS stream, this.hour AS hour, earliest, is_regular, power_at_first, power_first, memory_at_first,
             memory_first, earlier.last_at AS before_last
         FROM (SELECT stream, hour, last_at FROM {reported:Identifier}) AS earlier
-        ANY RIGHT JOIN (SELECT * EXCEPT hour, toUInt32(hour - 1) AS hour FROM speaking WHERE earliest < 0) AS this
+        ANY RIGHT JOIN (SELECT * EXCEPT hour, toUInt32(hour - 1) AS hour FROM {speaking:Identifier} WHERE earliest < 0) AS this
             ON earlier.stream = this.stream AND earlier.hour = this.hour
-    ) AS next ON wanted.stream = next.stream AND wanted.hour = next.hour
+    ) AS next ON ways.stream = next.stream AND ways.hour = next.hour
     WHERE of_first > 0 AND (unclear OR covered_power > 0 OR covered_memory > 0)
 )
 GROUP BY state_id, claim, start_ms, level

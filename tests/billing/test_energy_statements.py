@@ -218,7 +218,8 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
     (row,) = books.rows(f"SELECT [{', '.join(keys)}] AS found")
     hash_of = dict(zip([(device, *way) for device in devices for way in ways_of], row["found"], strict=True))
 
-    names = stage.names("batches", "reported", "segments", "holdings", "states", "measured", "readings")
+    tables = ("batches", "reported", "segments", "holdings", "states", "ways", "speaking", "measured", "readings")
+    names = stage.names(*tables)
     books.command(f"CREATE TABLE {stage('batches')} (batch UInt64) ENGINE = Set SETTINGS persistent = 0")
     books.command(f"INSERT INTO {stage('batches')} SELECT 1 AS batch")
     push(books, streams, 1)
@@ -259,7 +260,9 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
                     }  # fmt: skip
     for name, rows in (("segments", segments), ("holdings", holdings), ("states", states)):
         make(books, stage, name, rows)
-    ask(books, "measured", **params)
+    books.command(read_sql(CLOSE, "ways"), params)
+    for step in ("speaking", "ways_of_devices", "measured"):
+        ask(books, step, **params)
     unclear = {key for key, one in expected.items() if not one["is_clear"]}
     rows = answer(books, stage, "measured")
     assert {key_of(row) for row in rows if row["is_unclear"]} == unclear

@@ -32,6 +32,7 @@ TABLES = (
     "dirty",
     "segments",
     "holdings",
+    "ways",
     "reported",
     "spilled",
     "metered",
@@ -118,6 +119,7 @@ def test_a_holding_is_used_as_the_best_stream_says_at_each_instant(
     books.command(read_sql(CLOSE, "reported"), parameters)
     incomplete = [row["hour"] - FIRST for row in books.rows(read_sql(CLOSE, "incomplete_hours"), parameters)]
     assert incomplete == sorted({(one["at"] - 1) // HOUR_MS for some in others.values() for one in some} - {4})
+    books.command(read_sql(CLOSE, "ways"), params)
     _meter(books, {**params, "uniform_ms": uniform})
     metered = [row for row in answer(books, stage, "metered") if row["levels"] == 1]
     found = {(row["claim"], row["start_ms"]): (row["covered_ms"], Fraction(row["used"], row["cap_of_level"]))
