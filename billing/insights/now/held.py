@@ -52,8 +52,9 @@ def moment(store: Store, clock: datetime) -> Moment | None:
     return Moment(clock, max(facts), row["samples"], closed and closed.astimezone(UTC)) if facts else None
 
 
-def held(store: Store, ask: Ask, at: datetime, most: int) -> tuple[Sequence[Row], str]:
-    """The rows of held.sql as the rate card in force prices them, and its currency ('': there is none)."""
+def held(store: Store, ask: Ask, at: datetime, most: int, by_idle: bool = False) -> tuple[Sequence[Row], str]:
+    """The rows of held.sql as the rate card in force prices them, and its currency ('': there is none).
+    by_idle: those with idle GPUs first."""
     applied = current_rate_card(store)
     card = applied.card if applied else None
     keys = subject_params(card)
@@ -69,6 +70,6 @@ def held(store: Store, ask: Ask, at: datetime, most: int) -> tuple[Sequence[Row]
         subjects=list(prices),
         list_prices=[format(price.list_unit_price, "f") for price in prices.values()],
         billed_prices=[format(price.contracted_unit_price, "f") for price in prices.values()],
-        currency=card.currency if card else "", idle_below=IDLE_BELOW,
+        currency=card.currency if card else "", idle_below=IDLE_BELOW, by_idle=int(by_idle),
     )  # fmt: skip
     return rows, card.currency if card else ""

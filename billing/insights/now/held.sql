@@ -1,4 +1,5 @@
--- One row: an allocation that holds GPUs at an instant, the greatest waste first, then the most expensive.
+-- One row: an allocation that holds GPUs at an instant, the greatest waste first, then the most expensive; by_idle: those
+-- with idle GPUs before all others, the dearest idle hour first.
 -- gpus: held, shares of one as fractions; if no device is named, as requested.
 -- used_5, used_60: the used part of the metered time in the last 5 and 60 minutes since it started, 0-1; NULL: unmetered.
 -- metered_60: the metered part of these 60 minutes.   idle_gpus: those that did nothing at all for 5 minutes.
@@ -6,12 +7,13 @@
 -- idle_hour: list_hour of idle_gpus.
 -- waste: idle cost at list price of its closed hours since it started, exact; NULL: none is closed and metered, or some
 -- have no price.
--- alert_*: of its idle-holder alert, the most advanced one; ''.   all_*: sums over all rows, not only the first {most}.
+-- alert_*: of its idle-holder alert, the most advanced one; ''.   all_*: sums over all rows, not only the first {most};
+-- all_idle_rows: rows with idle GPUs.
 -- Samples used: the allocation's own on its partition, all of the partition's, its own on the device, all of the device's
 -- if it is alone there (docs/ledger.md). A reader who sees some tenants only cannot know whether a share is alone: then
 -- unknown.
 -- Params:  those of ({places}); by_queue, by_preemptible, priority_bounds; subjects Array(UInt64), list_prices and
---          billed_prices Array(String): what a GPU-hour costs each; currency; idle_below = part of 1; most.
+--          billed_prices Array(String): what a GPU-hour costs each; currency; idle_below = part of 1; by_idle UInt8; most.
 WITH
     (SELECT yes FROM sees_all) AS all_seen,
     {at:DateTime64(3,'UTC')} - INTERVAL 5 MINUTE AS last_5,
@@ -129,7 +131,7 @@ WITH
     (
         SELECT
             JSONExtractString(labels, 'cluster') AS cluster, JSONExtractString(labels, 'allocation_id') AS allocation_id,
-            argMax((rule, fingerprint, toString(severity)), (state = 'firing', indexOf(['idle-holder-notice', 'idle-holder', 'idle-holder-reclaim'], rule))) AS worst
+            argMax((rule, fingerprint, toString(severity), JSONExtractString(labels, 'owner')), (state = 'firing', indexOf(['idle-holder-notice', 'idle-holder', 'idle-holder-reclaim'], rule))) AS worst
         FROM alerts
         WHERE state = 'firing' AND startsWith(rule, 'idle-holder')
         GROUP BY cluster, allocation_id
@@ -140,8 +142,9 @@ SELECT
     h.devices AS devices, h.gpus AS gpus, h.used_5 AS used_5, h.used_60 AS used_60, h.metered_60 AS metered_60,
     h.idle_gpus AS idle_gpus, h.down AS down, h.list_hour AS list_hour, h.billed_hour AS billed_hour,
     h.idle_hour AS idle_hour, w.waste AS waste, w.idle_hours AS idle_hours,
-    f.worst.1 AS alert_rule, f.worst.2 AS alert, f.worst.3 AS alert_severity,
+    f.worst.1 AS alert_rule, f.worst.2 AS alert, f.worst.3 AS alert_severity, f.worst.4 AS alert_owner,
     count() OVER () AS all_rows,
+    countIf(h.idle_gpus > 0) OVER () AS all_idle_rows,
     sum(h.gpus) OVER () AS all_gpus,
     sum(h.idle_gpus) OVER () AS all_idle_gpus,
     sum(h.seen_gpus) OVER () AS all_seen_gpus,
@@ -153,5 +156,8 @@ SELECT
 FROM holdings AS h
 LEFT JOIN wasted AS w ON h.cluster = w.cluster AND h.allocation_id = w.allocation_id
 LEFT JOIN fires AS f ON h.cluster = f.cluster AND h.allocation_id = f.allocation_id
-ORDER BY waste DESC NULLS LAST, idle_hour DESC NULLS LAST, list_hour DESC NULLS LAST, since, cluster, allocation_id
+ORDER BY
+    {by_idle:UInt8} AND h.idle_gpus > 0 DESC, if({by_idle:UInt8}, h.idle_hour, NULL) DESC NULLS LAST,
+    if({by_idle:UInt8}, h.idle_gpus, 0) DESC,
+    waste DESC NULLS LAST, idle_hour DESC NULLS LAST, list_hour DESC NULLS LAST, since, cluster, allocation_id
 LIMIT {most:UInt32}

@@ -1,4 +1,5 @@
-"""Now: current allocations, whether they are used, what they cost per hour, and what they have wasted so far."""
+"""Now: current allocations, whether they are used, what they cost per hour, and what they have wasted so far;
+`?idle=1`: those alone that hold idle GPUs, and what to do about each."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 from dash.development.base_component import Component
 
 from access.current import current
@@ -34,12 +35,14 @@ def at_clock(store: Store, filters: Filters, words: Language, clock: datetime) -
     now = moment(store, clock)
     if now is None:
         return parts.page(_titles(filters, words, None), states.nothing(words("now.title"), words("now.no_facts")))
-    rows, currency = held(store, filters, now.at, MOST)
+    only_idle = filters.more.get("idle") == "1"
+    rows, currency = held(store, filters, now.at, MOST, only_idle)
+    table = _idle_card if only_idle else _card
     return parts.page(
         _titles(filters, words, now),
         _stopped(filters, words, now),
-        _headline(rows, currency, filters, now, words),
-        _card(rows, currency, filters, now, words),
+        _headline(rows, currency, filters, now, only_idle, words),
+        table(rows, currency, filters, now, words),
     )
 
 
@@ -71,29 +74,39 @@ def _clock(filters: Filters, words: Language, at: datetime) -> str:
     return f"{words.moment(filters.local(at))}:{filters.local(at):%S}"
 
 
-def _headline(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, words: Language) -> Component:
+def _headline(
+    rows: Sequence[Row], currency: str, filters: Filters, now: Moment, only_idle: bool, words: Language
+) -> Component:
     sums: Row = rows[0] if rows else dict.fromkeys(SUMS, 0)
     unseen = sums["all_gpus"] - sums["all_seen_gpus"]
     unpriced = words.count("now.unpriced", sums["all_unpriced"]) if sums["all_unpriced"] else ""
-    knows_use = not rows or sums["all_seen_gpus"] > 0
+    knows_use = _knows_use(rows)
     idle_hour = sums["all_idle_hour"] if knows_use else None
+    idle_alone = "" if only_idle else filters.href("/now", idle="1")
     return parts.headline(
         [
             Figure(words("now.held"), _gpus(sums["all_gpus"]), words("unit.gpus"),
-                   words.count("now.allocations", sums["all_rows"])),
+                   words.count("now.allocations", sums["all_rows"]), href=filters.href("/now") if only_idle else ""),
             Figure(words("now.idle"), _gpus(sums["all_idle_gpus"]) if knows_use else UNKNOWN, words("unit.gpus"),
-                   words("now.unseen", n=_gpus(unseen)) if unseen > 0.005 else words("now.idle_is"), "idle"),
+                   words("now.unseen", n=_gpus(unseen)) if unseen > 0.005 else words("now.idle_is"), "idle",
+                   idle_alone),
             Figure(words("now.hourly"), money(sums["all_list_hour"], currency), "",
                    unpriced or words("overview.billed", amount=money(sums["all_billed_hour"], currency))),
             Figure(words("now.idle_hourly"), money(idle_hour, currency), "",
-                   words("now.idle_share", share=percent(_float(idle_hour), _float(sums["all_list_hour"]))), "idle"),
+                   words("now.idle_share", share=percent(_float(idle_hour), _float(sums["all_list_hour"]))), "idle",
+                   idle_alone),
             Figure(words("now.waste"), money(sums["all_waste"], currency), "", _until(filters, now, words)),
         ]
     )  # fmt: skip
 
 
+def _knows_use(rows: Sequence[Row]) -> bool:
+    """Whether the use of anything allocated is metered."""
+    return not rows or rows[0]["all_seen_gpus"] > 0
+
+
 SUMS = ("all_rows", "all_gpus", "all_idle_gpus", "all_seen_gpus", "all_list_hour", "all_billed_hour", "all_idle_hour",
-        "all_waste", "all_unpriced")  # fmt: skip
+        "all_waste", "all_unpriced", "all_idle_rows")  # fmt: skip
 
 
 def _float(value: Any) -> float | None:
@@ -138,9 +151,63 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
         f"{subtitle}; {_until(filters, now, words)}",
         grids.grid(columns, [_row(row, filters, may_silence, words) for row in rows], words, "now-grid",
                    empty=words("now.nothing"), key="key"),
-        tool=exports.of_grid("now-grid", "now", filters, words),
+        tool=parts.tools(
+            dcc.Link(words.count("now.only_idle", rows[0]["all_idle_rows"]), href=filters.href("/now", idle="1"))
+            if rows and _knows_use(rows) else None,
+            exports.of_grid("now-grid", "now", filters, words),
+        ),
         class_name="gl-table-card",
     )  # fmt: skip
+
+
+def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, words: Language) -> Component:
+    """Those alone that hold idle GPUs, the dearest idle hour first, each with what to do."""
+    in_all = rows[0]["all_idle_rows"] if rows else 0
+    subtitle = words("now.idle_table_is") if in_all <= MOST else words("now.idle_cut", most=MOST, all=f"{in_all:,}")
+    may_silence = current().may(Action.silence)
+    shown = [row for row in rows if row["idle_gpus"] > 0]
+    columns = [
+        grids.link("name", words("workload.name"), minimum=140, flex=1.3),
+        grids.sorted_by(_money("idle_hour", words("now.idle_hour"), currency, words("now.idle_hour_is"), 122)),
+        grids.link("what", words("now.what"), words("now.what_is"), minimum=214, flex=2, to="to_what"),
+        *([grids.link("silence", "", words("now.silence_is"), minimum=80, flex=0.5, to="to_silence")]
+          if may_silence and _any(shown, "alert") else []),
+        grids.number("idle_gpus", words("now.idle_gpus"), words("now.idle_gpus_is"), ",.4~g", minimum=96),
+        _used("used_60", words("now.used_60"), words("now.used_is"), words),
+        grids.text("tenant", words("filter.tenant"), minimum=88, flex=0.8),
+        grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.0, to="device"),
+        grids.moment("since", words("now.since"), words("now.since_is")),
+        _money("waste", words("now.waste"), currency, _until(filters, now, words), 112),
+        grids.text("project", words("filter.project"), minimum=84),
+    ]  # fmt: skip
+    return parts.card(
+        words("now.idle_table"),
+        subtitle,
+        grids.grid(columns, [_idle_row(row, filters, may_silence, words) for row in shown], words, "now-idle",
+                   empty=words("now.nobody_idle" if _knows_use(rows) else "now.idle_unknown"), key="key"),
+        tool=parts.tools(
+            dcc.Link(words("now.show_all"), href=filters.href("/now")),
+            exports.of_grid("now-idle", "idle", filters, words),
+        ),
+        class_name="gl-table-card",
+    )  # fmt: skip
+
+
+def _idle_row(row: Row, filters: Filters, may_silence: bool, words: Language) -> dict[str, Any]:
+    shown = _row(row, filters, may_silence, words)
+    rule = row["alert_rule"].replace("-", "_")
+    owner = row["alert_owner"] or row["tenant"] or words("no_name")
+    said = words(f"now.do_{rule}" if row["alert_rule"] in ACTED else "now.do", owner=owner)
+    return {
+        **shown,
+        **{name: row[name] for name in ("idle_hour", "idle_gpus")},
+        "what": said,
+        "to_what": shown["to_alert"] or shown["href"],
+    }
+
+
+ACTED = ("idle-holder-notice", "idle-holder", "idle-holder-reclaim")
+"""The steps of the alert on an idle holder; each has its own advice."""
 
 
 def _any(rows: Sequence[Row], name: str) -> bool:

@@ -12,6 +12,6 @@ from dashboards.filters import Filters
 from warehouse.store import Store
 
 
-def held(store: Store, filters: Filters, at: datetime, most: int) -> tuple[Sequence[Row], str]:
+def held(store: Store, filters: Filters, at: datetime, most: int, by_idle: bool = False) -> tuple[Sequence[Row], str]:
     """Rows and currency as `billing.insights.now.held` answers them."""
-    return now.held(store, partial(filters.rows_now, store, now.ASKED), at, most)
+    return now.held(store, partial(filters.rows_now, store, now.ASKED), at, most, by_idle)

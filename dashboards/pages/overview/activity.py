@@ -62,7 +62,7 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
                         html.Span(className=f"gl-dot gl-{alert['severity']}"),
                         html.Span(
                             [
-                                html.Strong(alert["rule"]),
+                                html.Strong(_rule(alert["rule"], filters)),
                                 html.Small(alert["summary"]),
                             ]
                         ),
@@ -85,8 +85,25 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
         className="gl-legend",
     )
     more = len(found) - MOST
-    link = dcc.Link(words("fires.all"), href=filters.href("/alerts")) if has_page("/alerts") else None
-    foot = html.P([words.count("fires.more", more) if more > 0 else "", " ", link or ""], className="gl-note")
-    return parts.card(
-        words("fires.title"), words("fires.is"), content, foot if more > 0 or link else None, tool=said, id="alerts"
+    links = [
+        dcc.Link(words(f"fires.{name}"), href=href)
+        for name, path, href in (
+            ("all", "/alerts", filters.href("/alerts")),
+            ("idle", "/now", filters.href("/now", idle="1")),
+        )
+        if has_page(path)
+    ]
+    foot = html.P(
+        [words.count("fires.more", more) if more > 0 else "", *[piece for link in links for piece in (" ", link)]],
+        className="gl-note",
     )
+    return parts.card(
+        words("fires.title"), words("fires.is"), content, foot if more > 0 or links else None, tool=said, id="alerts"
+    )
+
+
+def _rule(name: str, filters: Filters) -> Component | str:
+    """An idle holder's leads to who is idle now, any other one's to its alerts."""
+    if name.startswith("idle-holder") and has_page("/now"):
+        return dcc.Link(name, href=filters.href("/now", idle="1"))
+    return dcc.Link(name, href=filters.href("/alerts", rule=name)) if has_page("/alerts") else name

@@ -25,3 +25,16 @@ def test_a_bills_causes_and_an_invoice_to_export_are_two_clicks_away(url: str, o
         for form in ("PDF", "CSV", "JSON"):
             expect(page.locator("main").get_by_role("link", name=form, exact=True)).to_be_visible()
         assert wrong == []
+
+
+def test_who_is_idle_now_is_one_click_away(url: str, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, wrong):
+        page.goto(f"{url}/?{DAY}")
+        page.locator("#alerts").get_by_role("link", name="GPUs idle now").click()
+        expect(page.get_by_role("heading", name="Idle now, and what to do")).to_be_visible()
+        page.goto(f"{url}/?{DAY}")
+        page.locator("#alerts").get_by_role("link", name="idle-holder", exact=True).first.click()
+        page.wait_for_url(lambda address: "/now" in address and "idle=1" in address)
+        assert wrong == []

@@ -307,6 +307,47 @@ def test_the_greatest_waste_comes_first_and_what_is_unknown_last(house: Store) -
     assert first_two[0]["all_rows"] == len(wastes)
 
 
+def test_those_with_idle_gpus_come_first_by_the_cost_of_an_idle_hour(house: Store) -> None:
+    every = held(house, filters_of(house, ""), AT, 500)[0]
+    by_idle = held(house, filters_of(house, ""), AT, 500, by_idle=True)[0]
+    idle = [row for row in by_idle if row["idle_gpus"] > 0]
+    assert 0 < len(idle) < len(by_idle) == len(every)
+    assert by_idle[: len(idle)] == idle
+    assert {row["all_idle_rows"] for row in (*every, *by_idle)} == {len(idle)}
+    costs = [row["idle_hour"] for row in idle if row["idle_hour"] is not None]
+    assert costs == sorted(costs, reverse=True)
+    assert [row["idle_hour"] for row in idle[len(costs) :]] == [None] * (len(idle) - len(costs))
+    assert held(house, filters_of(house, ""), AT, 1, by_idle=True)[0][0]["allocation_id"] == idle[0]["allocation_id"]
+
+
+def test_the_page_of_the_idle_has_them_alone_each_with_what_to_do(house: Store) -> None:
+    filters = filters_of(house, "?cluster=x&idle=1")
+    shown = idle_grid(page.at_clock(house, filters, EN, AT))
+    assert [(row["name"], row["idle_gpus"], row["idle_hour"]) for row in shown] == [("w-whole", 1, 2)]
+    assert (shown[0]["what"], shown[0]["to_what"]) == (
+        "Reclaim it, tell vision",
+        "/alerts?cluster=x&rule=idle-holder-reclaim",
+    )
+    assert shown[0]["to_silence"] == "/alerts?cluster=x&silence=f-whole"
+    everywhere = idle_grid(page.at_clock(house, filters_of(house, "?idle=1"), ZH, AT))
+    assert {row["what"] for row in everywhere if row["name"] != "w-whole"} <= {
+        "尚无告警：询问 vision",
+        "尚无告警：询问 speech",
+    }
+    assert "/now?cluster=x&idle=1" in str(page.at_clock(house, filters_of(house, "?cluster=x"), EN, AT))
+
+
+def test_what_is_not_metered_is_not_called_used(house: Store) -> None:
+    said = str(page.at_clock(house, filters_of(house, "?cluster=x&project=p-speech&idle=1"), EN, AT))
+    assert "nobody knows whether it is idle" in said
+
+
+def idle_grid(shown: Any) -> list[dict[str, Any]]:
+    (found,) = (one for one in shown._traverse() if getattr(one, "id", "") == "now-idle")
+    rows: list[dict[str, Any]] = found.rowData
+    return rows
+
+
 def test_what_is_not_known_is_not_zero(house: Store, clusters: Clusters) -> None:
     rows = clusters["x"]
     assert rows["nodeless"]["gpus"] == 3, "as requested, where no device is named"

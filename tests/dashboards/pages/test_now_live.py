@@ -58,6 +58,46 @@ class TestInTheBrowser:
                     picture(shown, "now-phone")
                     assert wrong == []
 
+    def test_the_idle_figure_leads_to_the_idle_by_keyboard(self, tmp_path: Path) -> None:
+        from playwright.sync_api import expect
+
+        with fresh_store(tmp_path / "store") as store:
+            add_recent_samples(store)
+            add_idle(store)
+            with site.serving(store, AccessSettings()) as url, browser() as opened, tab(opened) as (shown, wrong):
+                shown.goto(f"{url}/now")
+                expect(shown.locator("#now-grid .ag-row")).to_have_count(2)
+                figure = shown.locator(".gl-figure", has_text="Idle now").get_by_role("link")
+                figure.focus()
+                shown.keyboard.press("Enter")
+                shown.wait_for_url(lambda address: "idle=1" in address)
+                expect(shown.locator("#now-idle")).to_contain_text("No alert yet: ask speech")
+                expect(shown.locator("#now-idle .ag-row")).to_have_count(1)
+                picture(shown, "now-idle")
+                shown.get_by_role("link", name="All allocations").click()
+                expect(shown.locator("#now-grid .ag-row")).to_have_count(2)
+                shown.goto(f"{url}/now?idle=1&lang=zh")
+                expect(shown.locator("#now-idle")).to_contain_text("尚无告警：询问 speech")
+                assert wrong == []
+
+
+def add_idle(store: Store) -> None:
+    """A second device, held by speech, which has done nothing for ten minutes."""
+    now = datetime.now(UTC)
+    store.command(
+        "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, pool, state) VALUES "
+        f"('{now - HOUR:%F %T}', 'c', 'n1', 'GPU-b', 'NVIDIA', 'H100', 1, 'p', 'available')"
+    )
+    store.command(
+        "INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, gpus, "
+        f"node, device_id) VALUES ('{now - HOUR:%F %T}', 'c', 's', 'idle', 'w-idle', 'started', 'speech', 'p', "
+        "'main', 1, 'n1', 'GPU-b')"
+    )
+    samples = ", ".join(f"('{now - ago * MINUTE:%F %T}', 60, 'c', 'n1', 'GPU-b', 'ok', 0)" for ago in range(10))
+    store.command(
+        f"INSERT INTO samples (ts, interval_seconds, cluster, node, device_id, state, utilization) VALUES {samples}"
+    )
+
 
 def add_recent_samples(store: Store) -> None:
     """One device, held since an hour ago by the clock; its events came, no samples yet."""
