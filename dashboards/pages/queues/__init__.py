@@ -18,6 +18,7 @@ from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, percent
 from dashboards.languages import Language
+from dashboards.pages.queues.longest import longest, longest_card
 from dashboards.pages.queues.matrix import preemptions_card
 from dashboards.pages.queues.waiters import known_until, waiters_card, waiting
 from dashboards.parts import Figure
@@ -47,6 +48,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _headline(rows, taken, words),
         parts.split(_waits_card(rows, words), _why_card(rows, reported, filters, words), class_name="gl-even"),
         waiters_card(waiting(store, filters), filters, words),
+        longest_card(longest(store, filters), filters, words),
         _table_card(rows, filters, words),
         parts.split(
             preemptions_card(taken, filters, words),

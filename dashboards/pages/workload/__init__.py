@@ -19,6 +19,7 @@ from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
 from dashboards.pages.workload.timeline import timeline
+from dashboards.pages.workload.waited import waited_cards
 from dashboards.pages.workload.waits import clock, wait_cards, waits_of
 from dashboards.parts import Figure
 from dashboards.periods import HOUR, span_key
@@ -109,16 +110,20 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
         )
     rows = filters.rows(store, __file__, "hours", workload=workload, **lifecycle.bounds())
     total = amounts([{**row, **_PLATFORM} for row in rows])
+    waited = waited_cards(store, filters, lifecycle, words)
+    waited_longer = (lifecycle.waited_seconds or 0) > (lifecycle.ran_seconds or 0)  # then that comes first
     return parts.page(
         parts.titles(filters, words, workload, coverage=total.coverage, trail=trail),
         *waits,
         _headline(lifecycle, total, filters, words),
+        waited if waited_longer else None,
         parts.card(
             words("workload.timeline"),
             words("workload.timeline_is", step=duration(step_seconds(lifecycle.window))),
             timeline(store, filters, lifecycle, words),
             tool=parts.legend(ALLOCATED, words),
         ),
+        None if waited_longer else waited,
         parts.split(
             html.Div(
                 [_charges_card(store, filters, lifecycle, total, words), _advice_card(workload, words)],

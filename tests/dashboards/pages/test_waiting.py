@@ -15,17 +15,19 @@ from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import Stores
 from access.settings import AccessSettings
+from billing.close import close
 from billing.insights.now import moment, reported
 from dashboards.filters import filters_of
 from dashboards.format import duration
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import queues
+from dashboards.pages.queues.longest import longest
 from dashboards.pages.queues.waiters import expected, known_until, waiting
 from dashboards.pages.workload.waits import wait_cards, waits_of
 from gpuledger.client import Client
 from tests.dashboards.browser import MARKS, picture, tab
-from tests.dashboards.site import serving
+from tests.dashboards.site import NOW, serving
 from tests.draws import keep_seed, seldom
 from warehouse.store import Store
 
@@ -218,8 +220,103 @@ def test_the_page_of_a_job_that_waits_is_its_wait_with_all_reasons(
     assert "its hours are not closed yet" in text
 
 
+def waited_before(store: Store) -> None:
+    """`w-late` waited from 02:00 until 08:00 for GPU-w, of which `w-early` had the first hours; it ran until 09:00."""
+    day = "2026-10-02"
+    store.command(
+        "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, pool, state) VALUES "
+        f"('{day} 00:00:00', 'o', 'n1', 'GPU-w', 'NVIDIA', 'H100', 1, 'over', 'available')"
+    )
+    columns = (
+        "ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, gpus, node, device_id, "
+        "reason, message"
+    )
+    told = json.dumps({"text": "1 GPU, 0 free", "expected_interval": ["2026-10-02T07:30:00Z", "2026-10-02T08:30:00Z"]})
+    rows = [
+        (f"{day} 00:00:00", "early", "started", "speech", "'n1', 'GPU-w'", "", ""),
+        (f"{day} 08:00:00", "early", "finished", "speech", "'', ''", "", ""),
+        (f"{day} 02:00:00", "late", "submitted", "vision", "'', ''", "", ""),
+        (f"{day} 02:00:00.100", "late", "submitted", "vision", "'', ''", "InsufficientCapacity", ""),
+        (f"{day} 03:00:00", "late", "submitted", "vision", "'', ''", "InsufficientCapacity", ""),
+        (f"{day} 06:00:00", "late", "submitted", "vision", "'', ''", "WaitingForQuota", told),
+        (f"{day} 08:00:00", "late", "started", "vision", "'n1', 'GPU-w'", "", ""),
+        (f"{day} 09:00:00", "late", "finished", "vision", "'', ''", "", ""),
+    ]
+    values = ", ".join(
+        f"('{at}', 'o', 's', 'o-{name}', 'w-{name}', '{event}', '{tenant}', 'p', 'over', 1, {place}, '{reason}', "
+        f"'{message}')"
+        for at, name, event, tenant, place, reason, message in rows
+    )
+    store.command(f"INSERT INTO events ({columns}) VALUES {values}")
+    close(store, until=datetime(2026, 11, 1, tzinfo=UTC), now=NOW)
+
+
+@pytest.fixture(scope="module")
+def over(house: Store) -> Store:
+    waited_before(house)
+    return house
+
+
+def grid_rows(shown: Any, name: str) -> list[dict[str, Any]]:
+    (found,) = (one for one in shown._traverse() if getattr(one, "id", "") == name)
+    rows: list[dict[str, Any]] = found.rowData
+    return rows
+
+
+def test_the_longest_waits_of_each_queue_lead_to_their_workloads(over: Store) -> None:
+    filters = filters_of(over, f"?{DAY}")
+    rows = longest(over, filters)
+    waits = [row["wait_seconds"] for row in rows]
+    assert waits == sorted(waits, reverse=True)
+    queued = [(row["cluster"], row["queue"]) for row in rows]
+    assert max(queued.count(one) for one in queued) <= 3
+    (late,) = (row for row in rows if row["queue"] == "over")
+    assert (late["workload_id"], late["wait_seconds"], late["reason"]) == ("w-late", 6 * 3600, "WaitingForQuota")
+    assert not any(row["started_at"] is None for row in rows)
+    assert longest(over, filters_of(over, "?period=2026-10-03&queue=over")) == []
+    shown = grid_rows(show(over, ANYBODY, "/queues", f"?{DAY}").page, "queues-longest")
+    assert f"/workloads?{DAY}&workload=w-late" in {row["href"] for row in shown}
+
+
+def test_the_page_of_a_wait_that_is_over_says_why_and_who_had_its_gpus(over: Store) -> None:
+    page = show(over, ANYBODY, "/workloads", f"?{DAY}&workload=w-late").page
+    told = [(row["reason"], round(row["lasted"]), row["expected"], row["details"]) for row in
+            grid_rows(page, "waited-reasons")]  # fmt: skip
+    assert told == [
+        ("InsufficientCapacity", 4 * 3600, "", ""),
+        ("WaitingForQuota", 2 * 3600, "2 Oct, 07:30 – 08:30", "1 GPU, 0 free"),
+    ]
+    (holder,) = grid_rows(page, "waited-holders")
+    assert (holder["name"], holder["tenant"], holder["devices"]) == ("w-early", "speech", 1)
+    assert holder["until"] == "2026-10-02T08:00:00Z"
+    text = str(page)
+    assert text.index("waited-reasons") < text.index("workload-timeline"), "it waited longer than it ran"
+    assert "Why it waited" not in str(show(over, ANYBODY, "/workloads", f"?{DAY}&workload=w-early").page)
+
+
+def test_a_tenant_is_not_told_who_else_had_what_it_waited_for(over: Store) -> None:
+    set_current(TENANT)
+    with Stores(over).scoped_to(TENANT) as store:
+        text = str(show(store, TENANT, "/workloads", f"?{DAY}&workload=w-late").page)
+    assert "whether others did is unknown" in text
+    assert "w-early" not in text
+    assert "speech" not in text
+
+
 class TestInTheBrowser:
     pytestmark = MARKS
+
+    def test_from_the_first_page_to_why_a_job_waited(self, url: str, over: Store, opened: Any) -> None:
+        from playwright.sync_api import expect
+
+        with tab(opened) as (page, wrong):
+            page.goto(f"{url}/?{DAY}")
+            page.locator(".gl-nav").get_by_role("link", name="Queues", exact=True).click()
+            page.locator("#queues-longest").get_by_role("link", name="w-late").click()
+            expect(page.locator("#waited-reasons")).to_contain_text("2 Oct, 07:30 – 08:30")
+            expect(page.locator("#waited-holders")).to_contain_text("w-early")
+            picture(page, "waited")
+            assert wrong == []
 
     @seldom(4, "from a queue to why a job waits")
     def test_from_a_queue_to_why_a_job_waits_on_a_phone(self, url: str, opened: Any) -> None:

@@ -1,0 +1,56 @@
+"""The longest waits that ended in the period: each leads to its workload's page, which says why it waited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dash.development.base_component import Component
+
+from dashboards import exports, grids, parts
+from dashboards.filters import Filters
+from dashboards.languages import Language
+from warehouse.store import Store
+
+EACH, MOST = 3, 18
+"""Waits of each queue, and of all."""
+Row = Mapping[str, Any]
+
+
+def longest(store: Store, filters: Filters) -> Sequence[Row]:
+    """The rows of longest.sql."""
+    return filters.rows(store, __file__, "longest", each=EACH, most=MOST)
+
+
+def longest_card(rows: Sequence[Row], filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.link("name", words("workload.name"), minimum=140, flex=1.4),
+        grids.duration("waited", words("queues.waited"), words("queues.longest_waited_is")),
+        grids.text("reason", words("queues.reason"), words("queues.last_reason_is"), minimum=150, flex=1.3),
+        grids.number("gpus", words("waits.gpus"), "", ",.4~g", minimum=120),
+        grids.text("queue", words("waits.queue"), minimum=84, flex=0.8),
+        grids.moment("since", words("queues.since"), words("queues.since_is")),
+        grids.moment("started", words("queues.started")),
+    ]
+    return parts.card(
+        words("queues.longest"),
+        words("queues.longest_is"),
+        grids.grid(columns, [_row(row, filters, words) for row in rows], words, "queues-longest",
+                   empty=words("queues.none_waited")),
+        tool=exports.of_grid("queues-longest", "longest-waits", filters, words),
+        class_name="gl-table-card",
+        id="longest",
+    )  # fmt: skip
+
+
+def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
+    return {
+        "name": row["workload_id"] or row["allocation_id"],
+        "href": filters.href("/workloads", workload=row["workload_id"]) if row["workload_id"] else "",
+        "waited": row["wait_seconds"],
+        "reason": row["reason"] or words("queues.no_reason"),
+        "gpus": row["gpus"],
+        "queue": row["queue"] or words("no_name"),
+        "since": filters.local(row["submitted_at"]),
+        "started": filters.local(row["started_at"]),
+    }
