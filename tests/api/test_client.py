@@ -24,6 +24,7 @@ VALUES = {
     "datetime": datetime(2026, 10, 1, tzinfo=UTC),
     "Sequence[str]": ["x"],
     "Mapping[str, Sequence[str]]": {"tenant": ["x"]},
+    "Mapping[str, int | None]": {"samples": 1},
 }
 
 

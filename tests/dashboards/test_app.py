@@ -71,7 +71,7 @@ def test_nothing_that_is_served_names_another_host(filled: Store) -> None:
 
 def asked_for_the_overview() -> tuple[str, str, dict[str, Any]]:
     outputs = [("page", "children"), ("nav", "children"), ("bar", "children"), ("skip", "children"),
-               ("foot", "children"), ("meta", "data")]  # fmt: skip
+               ("tour", "children"), ("foot", "children"), ("meta", "data")]  # fmt: skip
     body = {
         "output": f"..{'...'.join('.'.join(one) for one in outputs)}..",
         "outputs": [{"id": name, "property": prop} for name, prop in outputs],

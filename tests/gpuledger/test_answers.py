@@ -18,6 +18,7 @@ MANY = "sql 'SELECT number FROM numbers(1204)'"
 OTHERS = (
     MANY,
     "close",
+    "retention",
     "changes --period 2026-10",
     "alerts check --at 2026-11-05T00:00Z",
     "alerts list",
