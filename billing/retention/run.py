@@ -76,7 +76,7 @@ def set_days(store: Store, days: Mapping[str, int | None], author: str, reason: 
         if name not in NAMES:
             raise RetentionError(f"--keep {name[:60]}", "is no kind of rows", f"Choose from {', '.join(NAMES)}")
         if kept is None and name in BY_ENGINE:
-            raise RetentionError(f"--keep {name}", "the engine needs a number of days", f"{name}={MOST_DAYS}")
+            raise RetentionError(f"--keep {name}", "the engine needs a number of days", f"Such as {name}={MOST_DAYS}")
         if kept is not None and not LEAST_DAYS <= kept <= MOST_DAYS:
             raise RetentionError(f"--keep {name}={kept}", f"is not {LEAST_DAYS} to {MOST_DAYS} days", "Give whole days")
     for name, table in BY_ENGINE.items():

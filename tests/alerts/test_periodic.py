@@ -95,7 +95,7 @@ def test_interference_is_measured_two_days_back_while_served_unless_told_otherwi
 
     monkeypatch.setattr(periodic, "measure_interference", measured)
     begun = threading.Event()
-    monkeypatch.setattr(Alerting, "look", lambda *_: begun.set())
+    monkeypatch.setattr(Alerting, "evaluate_due", lambda *_: begun.set())
     with alerting(facts, AlertSettings(interference=is_on)):
         assert begun.wait(PATIENCE_SECONDS)
         if is_on:
