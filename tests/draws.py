@@ -44,21 +44,24 @@ def dice_of(seed: int | None) -> random.Random:
     return random.Random(seed)
 
 
-def one_run_in(runs: int, what: str) -> bool:
-    """Whether this run has a dear test: one in so many does."""
-    return ALL in os.environ or random.Random(f"{keep_seed()} of {what}").randrange(runs) == 0
+def one_run_in(runs: int, what: str, turn: int = 0) -> bool:
+    """Whether this run has a dear test: one in so many does.   turn: below `runs`; a run has those of one turn."""
+    return ALL in os.environ or random.Random(f"{keep_seed()} of {what}").randrange(runs) == turn
 
 
-def seldom(runs: int, what: str) -> pytest.MarkDecorator:
-    """Of a dear test that goes ways that others go too: one run of `make check` in so many has it."""
-    return pytest.mark.seldom(runs, what)
+def seldom(runs: int, what: str, turn: int = 0) -> pytest.MarkDecorator:
+    """Of a dear test that goes ways that others go too: one run of `make check` in so many has it.
+
+    turn: tests of several turns take turns, so that each run has some of them.
+    """
+    return pytest.mark.seldom(runs, what, turn)
 
 
 def is_seldom(item: pytest.Item) -> bool:
     """Whether it is such a test; skips it where this run does not have it."""
     marks = [*item.iter_markers("seldom")]
-    for runs, what in (mark.args for mark in marks):
-        if not one_run_in(runs, what):
+    for runs, what, turn in (mark.args for mark in marks):
+        if not one_run_in(runs, what, turn):
             item.add_marker(pytest.mark.skip(reason=f"one run in {runs}: {ALL}=1 runs it"))
     return bool(marks)
 

@@ -118,12 +118,15 @@ def remove(store: Store, author: str, now: datetime, even_invoiced: bool = False
     with store.turn(f"close {store.database}") as held:
         found = retention(store, now, even_invoiced)
         sizes = {row["day"]: _Day(**row) for row in store.rows(read_sql(__file__, "days"))}
+        documents = -1
+        needs: dict[str, list[tuple[datetime, datetime]]] = {}
         for day in found.days:
             held.check()
             # Meanwhile nothing is pushed, which would be lost if it came between the copy and the replacement, and
             # nothing is issued.
             with store.turn(), _kept(store, day) as (table, kept):
-                needs = _needs(store)
+                if (now_issued := int(store.value("SELECT count() AS n FROM invoices"))) != documents:
+                    documents, needs = now_issued, _needs(store)
                 if not even_invoiced and any(_is_needed(day, spans) for spans in needs.values()):
                     continue  # issued since
                 inputs = {
@@ -181,7 +184,8 @@ def _due(
 
 
 def _needs(store: Store) -> dict[str, list[tuple[datetime, datetime]]]:
-    """By issued document, the time whose samples it is computed again from."""
+    """By issued document, the time whose samples it is computed again from. While no hour is closed, only what is
+    issued changes it."""
     return {
         str(one.number): [(period.start, period.end) for period in needed(store, one)]
         for one in issued(store)

@@ -20,9 +20,12 @@ from tests.billing.golden import compare
 from tests.billing.hand_ledger import at
 from tests.billing.test_golden_books import COMMANDS, app, condensed, said
 from tests.billing.test_held_effect import held
+from tests.draws import seldom
 from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store, open_store
+
+pytestmark = seldom(2, "golden files of the books", 1)
 
 OF_FILES = ("--out", "{")
 OF_TODAY = ("ledger --by day", "anomalies --score", "invoice months")

@@ -51,9 +51,12 @@ from tests.billing.golden import FOLDER, compare, digest
 from tests.billing.test_golden_life import DRAWN as DRAWN_IN_DOCUMENTS
 from tests.billing.test_golden_life import without_drawn
 from tests.billing.whole_books import CARD, MAPPING, OCTOBER, SEPTEMBER, drawn_policies, fill_whole_books
+from tests.draws import seldom
 from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import identifier, open_store
+
+pytestmark = seldom(2, "golden files of the books", 1)
 
 FEW = 3
 """Rows of a list that are kept as they are; of a longer one the first, and a digest of each column."""

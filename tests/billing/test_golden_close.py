@@ -36,8 +36,11 @@ from tests.billing.golden import compare
 from tests.billing.hand_ledger import at
 from tests.billing.test_golden_life import tables
 from tests.billing.whole_books import CARD, ENERGY, MAPPING, put_contradictions, put_spacious
+from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
+
+pytestmark = seldom(2, "golden files of the books", 1)
 
 BEGIN, UNTIL, NOW = at("2026-10-01 00:00"), at("2026-10-29 05:00"), at("2026-11-03 00:00")
 

@@ -30,6 +30,8 @@ from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
+pytestmark = seldom(2, "golden files of the books", 1)
+
 IN_C1 = {"project": "p", "cluster": "c1"}
 
 LONG = job("new", "kyoto", "g2", "2026-02-28 10:20", "2026-03-10 08:20", **IN_C1)

@@ -24,8 +24,11 @@ from ingest.held import held_pushes
 from tests.billing.answers import heard
 from tests.billing.golden import FOLDER, compare, digest
 from tests.billing.life_books import END, FEBRUARY, MARCH, STEPS, Life
+from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store, identifier
+
+pytestmark = seldom(2, "golden files of the books", 0)
 
 DRAWN = {"run", "batch", "inputs", "books_run", "as_of_run", "closed_at", "claim"}
 """Of rows and documents what is another each time."""

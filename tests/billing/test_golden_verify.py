@@ -27,8 +27,11 @@ from tests.billing.golden import compare, digest
 from tests.billing.rich_books import FEBRUARY, rich_books
 from tests.billing.tampering import HASHED, changed, columns_of, replaced
 from tests.billing.test_golden_pages import places
+from tests.draws import seldom
 from warehouse.chain import CHAINED
 from warehouse.store import Store, identifier
+
+pytestmark = seldom(2, "golden files of the books", 1)
 
 ALWAYS = {"start": datetime(1970, 1, 1, tzinfo=UTC), "end": datetime(2100, 1, 1, tzinfo=UTC), "most": 1000}
 DRAWN = {"run", "checked_by", "inputs", "content", "seal", "batch", "previous", "digest", "document"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from billing.verify import verify
 from tests.billing.facts import job, put, samples
 from tests.billing.hand_ledger import at
 from tests.billing.test_rederive import NOVEMBER, OCTOBER, october_issued, two_jobs
+from tests.draws import dice_of, seeds
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -183,9 +183,9 @@ def test_what_does_not_fit_is_named(store: Store, days: dict[str, int | None], s
     assert str(caught.value).startswith(says)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_of_random_months_what_stays_proves_every_invoice_and_no_book_changes(store: Store, seed: int) -> None:
-    dice = random.Random(seed)
+@pytest.mark.parametrize("seed", seeds("GPULEDGER_RETAINED"))
+def test_of_random_months_what_stays_proves_every_invoice_and_no_book_changes(store: Store, seed: int | None) -> None:
+    dice = dice_of(seed)
     for number in range(6):
         device, day, hour = dice.choice(["g0", "g1"]), dice.randint(10, 28), dice.randint(0, 22)
         start = f"2026-1{dice.choice('01')}-{day} {hour:02}:00"

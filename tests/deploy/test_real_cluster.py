@@ -16,6 +16,7 @@ import yaml
 from tests.collectors.kubernetes.control_plane import OWN, ControlPlane, control_plane, missing
 from tests.deploy.helm import KUBERNETES, RELEASE, helm, kubectl, kustomize, no_helm, no_kustomize, run_helm
 from tests.deploy.test_helm import OPERATOR, SAME
+from tests.draws import seldom
 
 WHY = missing() or no_kustomize() or no_helm()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WHY), reason=WHY)]
@@ -174,6 +175,7 @@ EVERYBODYS = {
 }
 
 
+@seldom(3, "the rights of accounts on a real server")
 def test_an_account_may_do_what_its_program_does_and_nothing_else(cluster: Cluster) -> None:
     parts = "components: [../components/kueue, ../components/volcano]"
     text = kustomize(f"namespace: gpuledger\nresources: [../base, ../operator]\n{parts}\n")

@@ -17,8 +17,11 @@ from rich.console import Console
 
 from gpuledger import demo
 from gpuledger.steps import Steps
+from tests.draws import seldom
 from tests.gpuledger.running import run
 from tests.stores import fresh_store
+
+pytestmark = seldom(2, "the demo", 0)
 
 WATCHED = datetime(2026, 11, 2, 10, 23, tzinfo=demo.ZONE)
 """When the small demo of these tests was first watched; it invoiced October, of which it has a day."""

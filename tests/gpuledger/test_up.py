@@ -24,6 +24,7 @@ from gpuledger.serve import listen
 from gpuledger.steps import Steps, Stopped, in_worker
 from scheduler.records.events import SOURCE as SCHEDULER
 from scheduler.simulate.fleet import FleetScheduler
+from tests.draws import seldom
 from tests.gpuledger.running import refused, run
 from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
@@ -124,6 +125,7 @@ def test_a_demo_has_a_month_of_the_past_and_some_of_it_was_invoiced(day: date) -
         assert month == parse_month(f"{month.end.astimezone(demo.ZONE) - timedelta(days=1):%Y-%m}", str(demo.ZONE))
 
 
+@seldom(2, "the demo", 1)
 @pytest.mark.slow
 def test_a_demo_balances_resumes_and_goes_on(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small one, as it was first watched on a morning of the past."""
