@@ -177,7 +177,7 @@ def priced(store: Store, group: Group, at: datetime) -> Priced:
         return Priced(None, "")
     just_before = at.astimezone(UTC) - timedelta(milliseconds=1)
     book = PriceBook(applied.card, just_before, at.astimezone(UTC) + timedelta(seconds=1))
-    found = price_at(book.schedule(Subject(group.model, group.pool, "", "")), just_before)
+    found = price_at(book.schedule(Subject(group.model, group.pool, "", "", cluster=group.cluster)), just_before)
     return Priced(found.list_unit_price if found else None, applied.card.currency)
 
 

@@ -582,12 +582,14 @@ class Rate(Document):
     priority: str | None
     preemptible: bool | None
     pool: str | None
+    cluster: str | None
     model: str | None
     price_per_gpu_hour: Amount
     currency: str
     effective_from: Instant | None
     effective_to: Instant | None
     windows: str | None
+    timezone: str
     version: str
 
 

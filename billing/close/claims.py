@@ -25,7 +25,12 @@ def stage_claims(store: Store, stage: Stage, subjects: Params) -> list[Refusal]:
     subjects: parameters of what prices depend on (billing.rates.staging.subject_params).
     """
     names = stage.names("batches", "claims", "states", "settled", "disputed", "decided", "alive")
-    params = {**names, "events": stage("events_of_alive") if stage.of_alive else "events", "forever": FOREVER}
+    params = {
+        **names,
+        **subjects,
+        "events": stage("events_of_alive") if stage.of_alive else "events",
+        "forever": FOREVER,
+    }
     for name in ("stage_claims", "claims", "states", "disputed", "stage_decided"):
         store.command(read_sql(__file__, name), params)
     doubts: dict[str, list[Claim]] = defaultdict(list)
@@ -41,7 +46,7 @@ def stage_claims(store: Store, stage: Stage, subjects: Params) -> list[Refusal]:
         resolution = resolve(disputed, states, _last_seen(store, stage), _named(store, stage, disputed))
     if resolution.kept:
         store.insert(stage("decided"), _decided(resolution.kept))
-    store.command(read_sql(__file__, "settle"), {**params, **subjects})
+    store.command(read_sql(__file__, "settle"), params)
     _end_lost(store, stage)
     backwards, unknown = doubts["ends_before_it_starts"], doubts["unknown_device"]
     return [

@@ -36,7 +36,8 @@ WITH
     priced AS
     (
         SELECT subject, greatest(from_ms, first_ms) AS start_ms, least(to_ms, until) AS end_ms,
-            cityHash64('price', model, pool, payer, sku, list_unit_price, contracted_unit_price, currency) AS what
+            cityHash64('price', model, pool, payer, sku, list_unit_price, contracted_unit_price, currency)
+                + if(cluster = '', 0, cityHash64('cluster', cluster)) AS what
         FROM {prices:Identifier}, (SELECT min(start_ms) AS first_ms FROM {states:Identifier}) AS existence
         WHERE start_ms < end_ms
     ),

@@ -1,4 +1,6 @@
 -- One row: a device's state as reported, during [start_ms, end_ms). A device row holds until the next one that differs.
+-- Shape:   priced_cluster = the cluster if a price depends on it, else ''; product = what a price depends on, of a device.
+-- Params:  by_cluster (see billing.rates.staging).
 -- Traps:   of two rows of the same device and instant the worse state counts, whichever came first.
 CREATE TABLE {states:Identifier} ENGINE = Memory AS
 WITH
@@ -26,7 +28,8 @@ SELECT
     said.4 AS pool,
     said.2 AS units,
     said.1 = 'available' AS available,
-    cityHash64(model, pool) AS product,
+    if({by_cluster:UInt8}, cluster, '') AS priced_cluster,
+    cityHash64(model, pool, priced_cluster) AS product,
     start_ms,
     end_ms
 FROM

@@ -336,7 +336,7 @@ def _profile_prices(card: RateCard | None, period: Period) -> ProfilePrice:
             for rule in card.rates
             if rule.match.partition_profile and fnmatchcase(profile, rule.match.partition_profile)
         }
-        subject = Subject(holder.model, holder.pool, profile, holder.tenant)
+        subject = Subject(holder.model, holder.pool, profile, holder.tenant, cluster=holder.cluster)
         for interval in price_intervals(card, [subject], period.start, period.end):
             starts = interval.effective_from is None or interval.effective_from < period.end
             ends = interval.effective_to is not None and interval.effective_to < period.end

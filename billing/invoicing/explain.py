@@ -156,7 +156,7 @@ def _rules(card: RateCard, line: Mapping[str, Any], tenant: str, month: str) -> 
     if kind == "usage":
         prices = {Decimal(price) for name in ("list", "contracted") if (price := line[f"{name}_unit_price"])}
         own = (rule for rule in card.rates if rule.match.tenant is None or fnmatchcase(tenant, rule.match.tenant))
-        return [_as_written(rule) for rule in own if rule.price_per_gpu_hour in prices]
+        return [_as_written(rule) for rule in own if prices.intersection(card.prices_of(rule).values())]
     if kind == "minimum":
         return [{"minimum_seconds": card.minimum_in(month)}]
     if kind == "shared" and not isinstance(card.idle_policy, str):

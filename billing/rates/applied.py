@@ -14,7 +14,7 @@ from billing.rates.frozen import advice, changed_policy
 from billing.rates.prices import PriceBook, differences, shown_price
 from billing.rates.rate_card import MATCH_KEYS, RateCard, RateError
 from billing.rates.staging import subject_of, subject_params
-from billing.rates.windows import in_words, window_json
+from billing.rates.windows import window_json
 from warehouse.chain import head
 from warehouse.store import Store, read_sql
 
@@ -63,10 +63,11 @@ def list_rates(store: Store) -> list[dict[str, Any]]:
             "sku": rule.sku,
             **{key: getattr(rule.match, key) for key in MATCH_KEYS},
             "price_per_gpu_hour": rule.price_per_gpu_hour,
-            "currency": current.card.currency,
+            "currency": rule.currency or current.card.currency,
             "effective_from": rule.effective_from,
             "effective_to": rule.effective_to,
-            "windows": in_words(rule.windows) if rule.windows else None,
+            "windows": rule.windows_in_words or None,
+            "timezone": rule.timezone or current.card.timezone,
             "windows_json": window_json(rule.windows),
             "version": current.version,
         }

@@ -18,7 +18,6 @@ from billing.periods import Period
 from billing.rates.frozen import policy_words
 from billing.rates.rate_card import MATCH_KEYS, POLICIES, RateCard, RateRule
 from billing.rates.staging import DEPENDENT_TABLES, stage_prices, subject_of, subject_params
-from billing.rates.windows import in_words
 from warehouse.store import Store, read_sql
 
 ALWAYS = Period(datetime(1971, 1, 1, tzinfo=UTC), datetime(2299, 1, 1, tzinfo=UTC))
@@ -68,7 +67,8 @@ def _priority_changes(old: RateCard, new: RateCard) -> list[Change]:
 
 
 def _rule_changes(old: RateCard, new: RateCard) -> list[Change]:
-    """A rule is the same one if its sku, its match and its windows are; several of these follow each other in time."""
+    """A rule is the same one if its sku, match, windows, zone and currency are; several of these follow each other in
+    time."""
     before, after = (_by_identity(card.rates) for card in (old, new))
     zones = old.zone, new.zone
     changes: list[Change] = []
@@ -108,7 +108,7 @@ def _pair_off(gone: list[RateRule], come: list[RateRule], zones: tuple[ZoneInfo,
 def _by_identity(rules: Sequence[RateRule]) -> dict[tuple[Any, ...], list[RateRule]]:
     groups: dict[tuple[Any, ...], list[RateRule]] = defaultdict(list)
     for rule in rules:
-        groups[rule.sku, rule.patterns, rule.windows].append(rule)
+        groups[rule.sku, rule.patterns, rule.windows, rule.timezone, rule.currency].append(rule)
     return groups
 
 
@@ -135,7 +135,7 @@ def _policy_changes(kind: str, old: Any, new: Any) -> list[Change]:
 def rule_name(rule: RateRule) -> str:
     """Like `h100-chem (tenant chem, model NVIDIA H100*)`."""
     given = [f"{key} {value!r}" if value == "" else f"{key} {value}" for key, value in _given(rule)]
-    given += [in_words(rule.windows)] if rule.windows else []
+    given += filter(None, [rule.windows_in_words])
     return f"{rule.sku} ({', '.join(given) or 'anything'})"
 
 
@@ -150,7 +150,7 @@ def rule_words(rule: RateRule, zone: ZoneInfo) -> str:
     """Like `4.20 from 2026-10-01 until 2026-11-01`."""
     since = f" from {_local(rule.effective_from, zone)}" if rule.effective_from else ""
     until = f" until {_local(rule.effective_to, zone)}" if rule.effective_to else ""
-    return f"{rule.price_per_gpu_hour}{since}{until}"
+    return f"{rule.price_per_gpu_hour}{f' {rule.currency}' if rule.currency else ''}{since}{until}"
 
 
 def _local(at: datetime | None, zone: ZoneInfo) -> str:
@@ -166,9 +166,9 @@ def _local(at: datetime | None, zone: ZoneInfo) -> str:
 def price_effect(store: Store, old: RateCard, new: RateCard, period: Period = ALWAYS) -> list[dict[str, Any]]:
     """What the cards make of what was held in the closed hours of a period, for each subject whose price differs.
 
-    A row: model, pool, partition_profile, tenant, queue, priority (class by the new card), preemptible (the last three
-    as far as a card asks for them), gpu_hours, old_cost, new_cost (of the hours that have a price), difference (None
-    where hours lose or get a price), unpriced_before, unpriced_after (GPU-hours without one).
+    A row: model, pool, partition_profile, tenant, queue, priority (class by the new card), preemptible, cluster (the
+    last four as far as a card asks for them), gpu_hours, old_cost, new_cost (of the hours that have a price),
+    difference (None where hours lose or get a price), unpriced_before, unpriced_after (GPU-hours without one).
     An entry is priced as of its start: exact for the card in force, near for one that changes prices within an hour.
     """
     span = period_params(period)
@@ -212,7 +212,7 @@ def _effects(rows: Sequence[dict[str, Any]], old: RateCard, new: RateCard) -> li
         subject = subject_of(row)
         groups[
             subject.model, subject.pool, subject.partition_profile, subject.tenant, subject.queue,
-            new.priority_class(subject.priority), subject.preemptible,
+            new.priority_class(subject.priority), subject.preemptible, subject.cluster,
         ].append(row)  # fmt: skip
     effects = []
     for key, parts in groups.items():
@@ -221,7 +221,7 @@ def _effects(rows: Sequence[dict[str, Any]], old: RateCard, new: RateCard) -> li
         hours = [scale.quantity(part["micro_ms"], part["device_units"]) for part in parts]
         before, after = (_cost(scale, parts, hours, f"{which}_unit_price") for which in ("old", "new"))
         lost, got = (_unpriced(scale, parts, hours, f"{which}_unit_price") for which in ("old", "new"))
-        keys = ("model", "pool", "partition_profile", "tenant", "queue", "priority", "preemptible")
+        keys = ("model", "pool", "partition_profile", "tenant", "queue", "priority", "preemptible", "cluster")
         effects.append(
             {
                 **dict(zip(keys, key, strict=True)),

@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
+from billing.periods import parse_month
 from billing.rates.matching import Matcher, numbers
 from billing.rates.rate_card import MATCH_KEYS, RateCard, RateRule
 from billing.rates.windows import Span, Window, window_spans
@@ -25,8 +27,8 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 @dataclass(frozen=True)
 class Subject:
     """What has a price: a device's model and pool, the profile of the part that is held ('' = the whole device),
-    the tenant that holds it ('' = nobody: the platform), and what was asked for: queue, priority as the source reported
-    it (None: it did not), preemptible."""
+    the tenant that holds it ('' = nobody: the platform), what was asked for: queue, priority as the source reported it
+    (None: it did not), preemptible; and the device's cluster ('' where no price depends on it)."""
 
     model: str
     pool: str
@@ -35,6 +37,7 @@ class Subject:
     queue: str = ""
     priority: int | None = None
     preemptible: bool = False
+    cluster: str = ""
 
 
 class Price(NamedTuple):
@@ -79,7 +82,7 @@ class PriceBook:
         self._rules = sorted(card.rates, key=lambda rule: rule.specificity, reverse=True)
         self._matcher = Matcher(MATCH_KEYS, [rule.match.model_dump() for rule in self._rules])
         self._schedules: dict[int, tuple[PricePeriod, ...]] = {}
-        self._windows: dict[tuple[Window, ...], list[Span]] = {}
+        self._windows: dict[tuple[tuple[Window, ...], str], list[Span]] = {}
 
     def rules_of(self, subject: Subject) -> int:
         """The rules that could price the subject, as bits; subjects of the same rules have the same schedule."""
@@ -101,8 +104,9 @@ class PriceBook:
     def _periods(self, rules: Sequence[RateRule]) -> Iterator[PricePeriod]:
         """From change to change of the rules in force; the rules come best first."""
         changes: dict[datetime, list[int]] = defaultdict(list)
-        for number, rule in enumerate(rules):
-            for start, end in self._in_force(rule):
+        offers = [offer for rule in rules for offer in self._offers(rule)]
+        for number, (_, _, spans) in enumerate(offers):
+            for start, end in spans:
                 changes[start].append(number)
                 changes[end].append(number)
         in_force: set[int] = set()
@@ -110,10 +114,24 @@ class PriceBook:
             for number in changes[start]:
                 in_force ^= {number}
             if in_force:
-                best = rules[min(in_force)]
-                public = [number for number in in_force if rules[number].match.tenant is None]
-                listed = rules[min(public)] if public else best
-                yield PricePeriod(start, end, Price(best.sku, listed.price_per_gpu_hour, best.price_per_gpu_hour))
+                best, price, _ = offers[min(in_force)]
+                public = [number for number in in_force if offers[number][0].match.tenant is None]
+                listed = offers[min(public)][1] if public else price
+                if price is not None and listed is not None:
+                    yield PricePeriod(start, end, Price(best.sku, listed, price))
+
+    def _offers(self, rule: RateRule) -> Iterator[tuple[RateRule, Decimal | None, list[Span]]]:
+        """A rule's prices in the card's currency and when each holds, the best first: in months without an exchange
+        rate it has none, and no other rule stands in for it."""
+        spans = list(self._in_force(rule))
+        for month, price in self.card.prices_of(rule).items():
+            if month is None:
+                yield rule, price, spans
+                return
+            of = parse_month(month, self.card.timezone)
+            clipped = ((max(start, of.start), min(end, of.end)) for start, end in spans)
+            yield rule, price, [(start, end) for start, end in clipped if start < end]
+        yield rule, None, spans
 
     def _in_force(self, rule: RateRule) -> Iterator[Span]:
         """When the rule holds: in order, without overlap, neighbours apart."""
@@ -123,26 +141,32 @@ class PriceBook:
         if not rule.windows:
             yield first, last
             return
-        for start, end in self._spans(rule.windows):
+        for start, end in self._spans(rule):
             if max(first, start) < min(last, end):
                 yield max(first, start), min(last, end)
 
-    def _spans(self, windows: tuple[Window, ...]) -> list[Span]:
-        known = self._windows.get(windows)
+    def _spans(self, rule: RateRule) -> list[Span]:
+        known = self._windows.get((rule.windows, rule.timezone))
         if known is None:
             if self._start == LONG_AGO or self._end == NEVER:
                 raise ValueError("a card with windows has prices between two instants only")
-            known = self._windows[windows] = window_spans(windows, self.card.zone, self._start, self._end)
+            zone = ZoneInfo(rule.timezone) if rule.timezone else self.card.zone
+            known = window_spans(rule.windows, zone, self._start, self._end)
+            self._windows[rule.windows, rule.timezone] = known
         return known
 
     def cut_instants(self) -> list[datetime]:
         """Every instant at which a price starts or ends within the book's time, in order."""
         bounds = {at for rule in self._rules for at in (rule.effective_from, rule.effective_to) if at is not None}
         bounds |= {at for rule in self._rules for span in self._spans_or_none(rule) for at in span}
+        months = {month for rule in self._rules for month in self.card.prices_of(rule) if month is not None}
+        for month in months:
+            of = parse_month(month, self.card.timezone)
+            bounds |= {of.start, of.end}
         return sorted(at for at in bounds if self._start <= at <= self._end)
 
     def _spans_or_none(self, rule: RateRule) -> list[Span]:
-        return self._spans(rule.windows) if rule.windows else []
+        return self._spans(rule) if rule.windows else []
 
 
 def cut_instants(card: RateCard, start: datetime | None = None, end: datetime | None = None) -> list[datetime]:

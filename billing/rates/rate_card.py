@@ -46,12 +46,12 @@ from billing.rates.policies import (
     first_collision,
 )
 from billing.rates.reading import Instant, before, utc, zone_that_exists
-from billing.rates.windows import Window, share_a_time
+from billing.rates.windows import Window, in_words, share_a_time
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
 
 ALWAYS_HOURS = 24 * 366 * 400
-MATCH_KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "model")
+MATCH_KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "cluster", "model")
 """What a rule can match, the most telling first."""
 
 POLICIES = ("discounts", "commitments", "components", "idle_policy", "taxes", "invoice_currencies", "exchange_rates")
@@ -70,6 +70,7 @@ class Match(Part):
 
     model: str | None = None
     pool: str | None = None
+    cluster: str | None = None
     partition_profile: str | None = None
     tenant: str | None = None
     queue: str | None = None
@@ -109,7 +110,8 @@ class Issuer(Part):
 
 class RateRule(Part):
     """One price per GPU-hour, in force during [effective_from, effective_to), None = open; within that only in the
-    `windows`, if there are any."""
+    `windows`, if there are any. timezone: of its dates and windows, such as a cluster's elsewhere; '': the card's.
+    currency: of the price, if it is not the card's, which it becomes at the month's exchange rate."""
 
     sku: Annotated[str, Field(min_length=1)]
     match: Match = Match()
@@ -117,6 +119,13 @@ class RateRule(Part):
     effective_from: Instant = None
     effective_to: Instant = None
     windows: Annotated[tuple[Window, ...], Field(strict=False, min_length=1)] = ()
+    timezone: str = ""
+    currency: Currency | None = None
+
+    @field_validator("timezone")
+    @classmethod
+    def _zone_exists(cls, value: str) -> str:
+        return zone_that_exists(value)
 
     @field_validator("price_per_gpu_hour", mode="before")
     @classmethod
@@ -132,7 +141,8 @@ class RateRule(Part):
         return format(value, "f")
 
     def in_zone(self, zone: ZoneInfo) -> RateRule:
-        """The same rule with its times in UTC, naive ones read as local time in the zone."""
+        """The same rule with its times in UTC, naive ones read as local time in its own zone, or in this one."""
+        zone = ZoneInfo(self.timezone) if self.timezone else zone
         times = {name: getattr(self, name) for name in ("effective_from", "effective_to")}
         return self.model_copy(update={name: at and utc(at, zone) for name, at in times.items()})
 
@@ -140,6 +150,11 @@ class RateRule(Part):
     def patterns(self) -> tuple[Pattern, ...]:
         """What it matches, in the order of MATCH_KEYS."""
         return tuple(getattr(self.match, key) for key in MATCH_KEYS)
+
+    @property
+    def windows_in_words(self) -> str:
+        """Like `mon-fri 08:00-20:00`, with the zone if it is not the card's; '': none."""
+        return " ".join(filter(None, (in_words(self.windows), self.timezone))) if self.windows else ""
 
     @property
     def specificity(self) -> tuple[object, ...]:
@@ -152,7 +167,12 @@ class RateRule(Part):
             before(self.effective_from, other.effective_to)
             and before(other.effective_from, self.effective_to)
             and can_both_fit(self.patterns, other.patterns)
-            and (not self.windows or not other.windows or share_a_time(self.windows, other.windows))
+            and (
+                not self.windows
+                or not other.windows
+                or self.timezone != other.timezone
+                or share_a_time(self.windows, other.windows)
+            )
         )
 
 
@@ -224,7 +244,27 @@ class RateCard(WholeFile):
         for number, rate in enumerate(self.exchange_rates):
             if rate.currency == self.currency:
                 raise ValueError(f"exchange_rates[{number}] is from {rate.currency} to itself; leave it out")
+        for number, rule in enumerate(self.rates):
+            if rule.currency == self.currency:
+                raise ValueError(f"rates[{number}] ({rule.sku}) is in {rule.currency}, as the card; leave it out")
+            if any(price >= 10**9 for price in self.prices_of(rule).values()):
+                raise ValueError(f"rates[{number}] ({rule.sku}) comes to more than nine digits of {self.currency}")
+            if not self.prices_of(rule):
+                raise ValueError(
+                    f"rates[{number}] ({rule.sku}) is in {rule.currency}, of which exchange_rates has no month"
+                )
         return self
+
+    def prices_of(self, rule: RateRule) -> dict[str | None, Decimal]:
+        """What a rule costs in the card's currency, to nine digits: by the month of each exchange rate of its own
+        currency, or without one always (None)."""
+        if rule.currency is None:
+            return {None: rule.price_per_gpu_hour}
+        return {
+            one.month: (rule.price_per_gpu_hour / one.rate).quantize(Decimal("1e-9"))
+            for one in self.exchange_rates
+            if one.currency == rule.currency
+        }
 
     def minimum_in(self, month: str) -> int:
         """The minimum in force in a month (like 2026-10), in seconds; 0: none."""

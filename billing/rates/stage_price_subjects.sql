@@ -4,6 +4,7 @@ CREATE TABLE {price_subjects:Identifier}
     number            UInt64,
     model             LowCardinality(String),
     pool              LowCardinality(String),
+    cluster           LowCardinality(String),
     partition_profile LowCardinality(String),
     tenant            LowCardinality(String),
     queue             LowCardinality(String),

@@ -7,6 +7,7 @@ CREATE TABLE {prices:Identifier}
 (
     model                 LowCardinality(String),
     pool                  LowCardinality(String),
+    cluster               LowCardinality(String),
     partition_profile     LowCardinality(String),
     tenant                LowCardinality(String),
     queue                 LowCardinality(String),
@@ -16,7 +17,7 @@ CREATE TABLE {prices:Identifier}
     to_ms                 Int64,
     price                 UInt64 COMMENT 'from 1',
     payer                 UInt64 MATERIALIZED cityHash64(partition_profile, tenant, queue, priority_level, preemptible),
-    subject               UInt64 MATERIALIZED cityHash64(cityHash64(model, pool), payer),
+    subject               UInt64 MATERIALIZED cityHash64(cityHash64(model, pool, cluster), payer),
     sku                   LowCardinality(String),
     list_unit_price       Decimal(18, 9),
     contracted_unit_price Decimal(18, 9),

@@ -15,14 +15,15 @@ DEPENDENT_TABLES = ("price_subjects", "price_schedules")
 
 
 def subject_params(*cards: RateCard | None) -> dict[str, Any]:
-    """Parameters of statements that reduce what is held to subjects of these cards: which keys to keep
-    (`by_queue`, `by_preemptible`: 0 or 1) and where classes of priority begin or end (`priority_bounds`, in order)."""
+    """Parameters of statements that reduce what is held to subjects of these cards: which keys to keep (`by_queue`,
+    `by_preemptible`, `by_cluster`: 0 or 1) and where classes of priority begin or end (`priority_bounds`, in order)."""
     given = [card for card in cards if card is not None]
     by_priority = any(card.asks_for("priority") for card in given)
     bounds = sorted({bound for card in given for bound in card.priority_bounds}) if by_priority else []
     return {
         "by_queue": int(any(card.asks_for("queue") for card in given)),
         "by_preemptible": int(any(card.asks_for("preemptible") for card in given)),
+        "by_cluster": int(any(card.asks_for("cluster") for card in given)),
         "priority_bounds": bounds,
     }
 
@@ -37,6 +38,7 @@ def subject_of(row: Mapping[str, Any]) -> Subject:
         row["queue"],
         row["priority"],
         bool(row["preemptible"]),
+        row["cluster"],
     )
 
 
@@ -51,7 +53,7 @@ def stage_prices(
     """Creates and fills the working table `prices` with what the card says of the subjects in [start, end).
 
     tables:   names of `prices`, and of `price_subjects` and `price_schedules`, which are gone afterwards.
-    subjects: rows of model, pool, partition_profile, tenant, queue, priority_level, priority, preemptible.
+    subjects: rows of model, pool, cluster, partition_profile, tenant, queue, priority_level, priority, preemptible.
     """
     import pyarrow as pa
 
@@ -70,7 +72,7 @@ def stage_prices(
         return
     for name in DEPENDENT_TABLES:
         store.command(read_sql(__file__, f"stage_{name}"), tables)
-    texts = ("model", "pool", "partition_profile", "tenant", "queue")
+    texts = ("model", "pool", "cluster", "partition_profile", "tenant", "queue")
     store.insert(
         tables["price_subjects"],
         pa.table(

@@ -8,10 +8,9 @@ from fnmatch import fnmatchcase
 
 from billing.periods import Period
 from billing.rates.rate_card import RateCard, RateRule
-from billing.rates.windows import in_words
 from warehouse.instants import rfc3339
 
-_SHOWN_KEYS = ("tenant", "queue", "priority", "preemptible", "pool", "partition_profile")
+_SHOWN_KEYS = ("tenant", "queue", "priority", "preemptible", "pool", "cluster", "partition_profile")
 """Of what a rule matches; the model is what the sku says."""
 
 
@@ -33,7 +32,7 @@ def list_price_validity(
         _held(rule)
         for rule in card.rates
         if rule.match.tenant is None
-        and rule.price_per_gpu_hour == listed
+        and listed in card.prices_of(rule).values()
         and (rule.sku == sku or rule.match.model in models)
         and _holds_in(rule, period)
     ]
@@ -44,7 +43,7 @@ def _paid_by(card: RateCard, tenant: str, sku: str, price: Decimal, period: Peri
         rule
         for rule in card.rates
         if rule.sku == sku
-        and rule.price_per_gpu_hour == price
+        and price in card.prices_of(rule).values()
         and (rule.match.tenant is None or fnmatchcase(tenant, rule.match.tenant))
         and _holds_in(rule, period)
     ]
@@ -64,7 +63,8 @@ def _held(rule: RateRule) -> dict[str, str | None]:
 def _only(rule: RateRule) -> str:
     match: Mapping[str, object] = dict(rule.match)
     conditions = [f"{key} {_shown(match[key])}" for key in _SHOWN_KEYS if match[key] is not None]
-    return ", ".join([*([in_words(rule.windows)] if rule.windows else []), *conditions])
+    foreign = f"{rule.price_per_gpu_hour} {rule.currency}" if rule.currency else ""
+    return ", ".join([*filter(None, [rule.windows_in_words, foreign]), *conditions])
 
 
 def _shown(value: object) -> str:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 rates = typer.Typer(no_args_is_help=True)
 
-KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "model")
+KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "cluster", "model")
 COLUMNS = (
-    "sku", "model", "pool", "partition_profile", "tenant", "queue", "priority", "preemptible", "price_per_gpu_hour",
-    "currency", "effective_from", "effective_to", "windows", "version",
+    "sku", "model", "pool", "cluster", "partition_profile", "tenant", "queue", "priority", "preemptible",
+    "price_per_gpu_hour", "currency", "effective_from", "effective_to", "windows", "timezone", "version",
 )  # fmt: skip
 EFFECT = (
-    "tenant", "model", "pool", "partition_profile", "queue", "priority", "preemptible", "gpu_hours", "old_cost",
-    "new_cost", "difference", "unpriced_before", "unpriced_after", "currency",
+    "tenant", "model", "pool", "cluster", "partition_profile", "queue", "priority", "preemptible", "gpu_hours",
+    "old_cost", "new_cost", "difference", "unpriced_before", "unpriced_after", "currency",
 )  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def _print_diff(old: RateCard, new: RateCard, changes: list[Any], effect: list[d
         return
     dimensions = [
         k
-        for k in ("tenant", "model", "pool", "partition_profile", "queue", "priority")
+        for k in ("tenant", "model", "pool", "cluster", "partition_profile", "queue", "priority")
         if any(row[k] for row in effect)
     ]
     dimensions += ["preemptible"] if any(row["preemptible"] for row in effect) else []

@@ -409,7 +409,8 @@ class Reckoning:
         """Instants at which something may change; of the hours and midnights those at which it is there."""
         edges = {*device.rows, *(at for claim in claims for at in (claim.start, claim.end))}
         for rule in (*self.books.card["rates"], *self.books.mapping["rules"]):
-            edges |= {self._instant(rule[key]) for key in ("effective_from", "effective_to") if key in rule}
+            zone = self._zone(rule)
+            edges |= {self._instant(rule[key], zone) for key in ("effective_from", "effective_to") if key in rule}
         until = self.books.until
         for since, end in pairwise(sorted({*device.rows, until})):
             if device.at(since)[0] != "removed":
@@ -420,11 +421,15 @@ class Reckoning:
                     edges |= {at for at in range(hour, hour + HOUR, HOUR // 4) if self._turns(at)}
         return {at for at in edges if min(device.rows) <= at < until} | {until}
 
-    def _instant(self, written: str) -> int:
+    def _zone(self, rule: Mapping[str, Any]) -> ZoneInfo:
+        return ZoneInfo(rule["timezone"]) if "timezone" in rule else self.books.zone
+
+    @staticmethod
+    def _instant(written: str, zone: ZoneInfo) -> int:
         """A date is its first instant in the zone."""
         if "T" in written:
             return ms(datetime.fromisoformat(written))
-        return ms(datetime.combine(date.fromisoformat(written), datetime.min.time(), self.books.zone))
+        return ms(datetime.combine(date.fromisoformat(written), datetime.min.time(), zone))
 
     def _stretch(
         self,
@@ -480,31 +485,51 @@ class Reckoning:
             "queue": claim.job.queue if claim else "",
             "preemptible": claim.job.preemptible if claim else False,
             "pool": pool,
+            "cluster": device.cluster,
             "model": device.model,
         }
         fits = [
             rate
             for rate in self.books.card["rates"]
-            if all(about[key] == word for key, word in rate["match"].items())
+            if all(
+                fnmatchcase(about[key], word) if isinstance(word, str) else about[key] == word
+                for key, word in rate["match"].items()
+            )
             and self._in_force_at(rate, at)
-            and self._open_at(rate.get("windows"), at)
+            and self._open_at(rate, at)
         ]
         reported = {id(one): [key in one["match"] for key in about] for one in fits}
-        rate = max(fits, key=lambda one: (len(one["match"]), reported[id(one)], "windows" in one))
-        return rate["sku"], Fraction(rate["price_per_gpu_hour"])
+        exact = {id(one): sum("*" not in str(word) for word in one["match"].values()) for one in fits}
+        rate = max(fits, key=lambda one: (len(one["match"]), exact[id(one)], reported[id(one)], "windows" in one))
+        return rate["sku"], self._converted(rate, at)
+
+    def _converted(self, rate: Mapping[str, Any], at: int) -> Fraction:
+        """The price in the card's currency, by the month's rate to nine digits."""
+        price = Fraction(rate["price_per_gpu_hour"])
+        if "currency" not in rate:
+            return price
+        month = f"{datetime.fromtimestamp(at / 1000, self.books.zone):%Y-%m}"
+        (units,) = (
+            Fraction(one["rate"])
+            for one in self.books.card["exchange_rates"]
+            if (one["month"], one["currency"]) == (month, rate["currency"])
+        )
+        return Fraction(round(price / units * 10**9), 10**9)
 
     def _in_force_at(self, rule: Mapping[str, Any], at: int) -> bool:
-        begun = "effective_from" not in rule or self._instant(rule["effective_from"]) <= at
-        return begun and ("effective_to" not in rule or at < self._instant(rule["effective_to"]))
+        zone = self._zone(rule)
+        begun = "effective_from" not in rule or self._instant(rule["effective_from"], zone) <= at
+        return begun and ("effective_to" not in rule or at < self._instant(rule["effective_to"], zone))
 
     def _turns(self, at: int) -> bool:
         """Whether the windows of some price open or close."""
-        windows = [rate["windows"] for rate in self.books.card["rates"] if "windows" in rate]
-        return any(self._open_at(one, at) != self._open_at(one, at - 1) for one in windows)
+        rates = [rate for rate in self.books.card["rates"] if "windows" in rate]
+        return any(self._open_at(one, at) != self._open_at(one, at - 1) for one in rates)
 
-    def _open_at(self, windows: Sequence[Mapping[str, Any]] | None, at: int) -> bool:
+    def _open_at(self, rate: Mapping[str, Any], at: int) -> bool:
         """Whether the clock on the wall shows a time of the windows; one that passes midnight is its first day's."""
-        local = datetime.fromtimestamp(at / 1000, self.books.zone)
+        windows: Sequence[Mapping[str, Any]] | None = rate.get("windows")
+        local = datetime.fromtimestamp(at / 1000, self._zone(rate))
         today, yesterday = (WEEK[(local.weekday() - back) % 7] for back in (0, 1))
         clock = f"{local:%H:%M}"
         for window in windows or ():

@@ -143,7 +143,7 @@ def test_claims_are_believed_doubted_or_left_to_the_next_close(books: Store, sta
     books.command(f"INSERT INTO {stage('batches')} SELECT 1 AS batch")
     fill(books, "devices", [{name: value for name, value in one.items() if name != "until"} for one in states])
     for name in ("stage_claims", "states", "stage_decided"):
-        ask(books, name, **names, forever=FOREVER)
+        ask(books, name, **names, forever=FOREVER, by_cluster=0)
     fill(books, stage("claims"), claims)
     ask(books, "disputed", **names)
 
@@ -428,6 +428,7 @@ def make_settled(store: Store, stage: Stage) -> None:
         "forever": FOREVER,
         "by_queue": 0,
         "by_preemptible": 0,
+        "by_cluster": 0,
         "priority_bounds": [],
         "workload_patterns": [],
     }

@@ -977,6 +977,16 @@ RATES_OF_SOME: Sequence[dict[str, Any]] = (
         "windows": [{"days": ["sat", "sun"]}, {"from": "00:30", "to": "01:45"}],
         "price_per_gpu_hour": "0.89",
     },
+    {"sku": "east", "match": {"model": "H100", "cluster": "east"}, "price_per_gpu_hour": "2.47"},
+    {
+        "sku": "remote",
+        "match": {"model": "L40S", "cluster": "e*t"},
+        "windows": [{"days": ["sat", "sun"]}, {"from": "05:00", "to": "07:15"}],
+        "timezone": "America/St_Johns",
+        "effective_from": "2026-02-10",
+        "price_per_gpu_hour": "1.31",
+    },
+    {"sku": "yen", "match": {"model": "A30", "cluster": "west"}, "currency": "JPY", "price_per_gpu_hour": "251"},
 )
 
 

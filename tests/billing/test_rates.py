@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
@@ -88,6 +88,52 @@ def test_time_that_no_rule_covers_has_no_price() -> None:
         (later, None, "b", "2.00", "2.00"),
     ]
     assert cut_instants(rates) == [START, START + timedelta(days=1), later]
+
+
+def test_a_price_in_another_currency_is_known_in_months_with_its_exchange_rate_and_nothing_stands_in_for_it() -> None:
+    rates = card(
+        rule("general", "9.00"),
+        {**rule("yen", "300", model="NVIDIA*"), "currency": "JPY"},
+        rule("own", "1.00", model="NVIDIA*", tenant="chem"),
+        timezone="Europe/Berlin",
+        exchange_rates=[
+            {"month": "2026-10", "currency": "JPY", "rate": "160"},
+            {"month": "2026-12", "currency": "JPY", "rate": "170"},
+            {"month": "2026-11", "currency": "USD", "rate": "1.1"},
+        ],
+    )
+    first, second, third, fourth = (
+        datetime(2026, 9 + n, 30 if n in (0, 2) else 31, 22 + (n > 0), tzinfo=UTC) for n in range(4)
+    )
+    assert prices(rates) == [
+        (first, second, "yen", "1.875000000", "1.875000000"),
+        (third, fourth, "yen", "1.764705882", "1.764705882"),
+    ]
+    assert prices(rates, tenant="chem") == [
+        (first, second, "own", "1.875000000", "1.00"),
+        (third, fourth, "own", "1.764705882", "1.00"),
+    ], "what it would cost everybody else is unknown in between"
+    assert prices(rates, model="L4") == [(None, None, "general", "9.00", "9.00")]
+    assert cut_instants(rates) == [first, second, third, fourth]
+
+
+def test_a_rule_of_a_cluster_has_its_dates_and_windows_in_its_own_zone() -> None:
+    rates = card(
+        rule("all", "3"),
+        {**rule("us", "2", date(2026, 10, 5), cluster="us-*"), "timezone": "America/New_York"},
+        {**rule("us-night", "1", cluster="us-*"), "timezone": "America/New_York", "windows": [{"from": "22:00"}]},
+        timezone="Europe/Berlin",
+    )
+    start, end = datetime(2026, 10, 5, tzinfo=UTC), datetime(2026, 10, 6, tzinfo=UTC)
+    found = {
+        cluster: [
+            (one.effective_from and f"{one.effective_from:%H}", one.sku)
+            for one in price_intervals(rates, [Subject("H100", "", "", "", cluster=cluster)], start, end)
+        ]
+        for cluster in ("us-1", "eu-1", "")
+    }
+    assert found["us-1"] == [("00", "all"), ("02", "us-night"), ("04", "us")]
+    assert found["eu-1"] == found[""] == [("00", "all")]
 
 
 def test_more_keys_win_then_exact_over_glob_then_tenant_over_profile_over_pool_over_model() -> None:

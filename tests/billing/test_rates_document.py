@@ -47,18 +47,23 @@ def fill(store: Store) -> None:
         *devices("2026-09-01 00:00", "gpu-3", units=2),
     ]
     gone = [{**one, "ts": at("2026-09-11 00:00"), "state": "removed"} for one in there]
-    put(store, "devices", [{**one, "pool": "train"} for one in (*there, *gone)])
-    put(store, "events", [
+    held = [
         *job("c", "chem", "gpu-0", "2026-09-01 00:00", "2026-09-09 08:00"),
         *job("p", "phys", "gpu-1", "2026-09-01 00:00", "2026-09-03 02:00"),
         *job("q", "phys", "gpu-2", "2026-09-10 00:00", "2026-09-10 00:00:20"),
         *job("b", "bio", "gpu-3", "2026-09-01 00:00", "2026-09-05 04:00", units=1),
-    ])  # fmt: skip
-    put(store, "samples", [
+    ]
+    used = [
         {"ts": START + timedelta(hours=n + 1), "interval_seconds": 3600.0, "device_id": "gpu-0", "state": "ok",
          "utilization": 0.5, "power_watts": 500.0, "memory_used_bytes": 40 << 30, "memory_total_bytes": 80 << 30}
         for n in range(200)
-    ])  # fmt: skip
+    ]  # fmt: skip
+    for record, rows in (
+        ("devices", [{**one, "pool": "train"} for one in (*there, *gone)]),
+        ("events", held),
+        ("samples", used),
+    ):
+        put(store, record, [{**one, "cluster": "us-east"} for one in rows])
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from billing.rates import RateError, parse_rate_card
 from billing.rates.rate_card import POLICIES, RateCard
 
+PRICE = {"sku": "x", "price_per_gpu_hour": "1"}
 QUOTA = {"name": "q", "tenant": "a", "gpus": "1", "price_per_gpu_hour": "1"}
 RATE = {"month": "2026-10", "currency": "JPY", "rate": "160"}
 VAT = {"name": "VAT", "percent": "19"}
@@ -16,7 +17,7 @@ TIERS = [{"from": "2", "percent": "1"}, {"from": "1", "percent": "2"}]
 
 
 def card(**keys: Any) -> RateCard:
-    return parse_rate_card({"currency": "EUR", "rates": [{"sku": "x", "price_per_gpu_hour": "1"}], **keys})
+    return parse_rate_card({"currency": "EUR", "rates": [PRICE], **keys})
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,20 @@ def card(**keys: Any) -> RateCard:
         ({"exchange_rates": [{**RATE, "currency": "EUR"}]}, r"exchange_rates\[0\] is from EUR to itself"),
         ({"exchange_rates": [{**RATE, "currency": "jpy"}]}, r"did you mean JPY\?"),
         ({"exchange_rates": [{**RATE, "month": "2026-13"}]}, r"exchange_rates\[0\].month: found '2026-13'"),
+        ({"rates": [{**PRICE, "currency": "EUR"}]}, r"rates\[0\] \(x\) is in EUR, as the card; leave it out"),
+        (
+            {"rates": [{**PRICE, "currency": "USD"}]},
+            r"rates\[0\] \(x\) is in USD, of which exchange_rates has no month",
+        ),
+        (
+            {
+                "rates": [{**PRICE, "price_per_gpu_hour": "2", "currency": "JPY"}],
+                "exchange_rates": [{**RATE, "rate": "0.000000002"}],
+            },
+            r"rates\[0\] \(x\) comes to more than nine digits of EUR",
+        ),
+        ({"rates": [{**PRICE, "timezone": "Berlin"}]}, r"rates\[0\].timezone: found 'Berlin'; expected an IANA"),
+        ({"rates": [{**PRICE, "timezone": ""}]}, "expected an IANA time zone"),
         ({"invoice_currencies": [{"tenant": "a", "currency": "ZZZ"}]}, r"currencies\[0\].currency: found 'ZZZ'"),
         (
             {"invoice_currencies": [{"tenant": "a*", "currency": "JPY"}]},

@@ -192,7 +192,7 @@ def test_usage_of_a_month_is_what_each_holder_held_in_it(books: Store, drawn: Dr
             assert row["estimated_micro_ms"] == of([one for one in some if one["estimated"]], "held")
             assert (row["billing_currency"], row["last_run"]) == (some[0]["currency"], max(one["run"] for one in some))
         assert [row["tenant"] for row in rows] == sorted(row["tenant"] for row in rows)
-    subjects = ("tenant", "model", "pool", "partition_profile", "queue", "priority", "preemptible")
+    subjects = ("tenant", "model", "pool", "cluster", "partition_profile", "queue", "priority", "preemptible")
     assert (
         keyed(asked(books, "invoicing/subjects_held"), *subjects).keys() == groups(within(drawn[1]), *subjects).keys()
     )

@@ -29,16 +29,19 @@ def entries(books: Store, dice: Random) -> list[Entry]:
     return found
 
 
-def subject(one: Entry, by_queue: bool, by_preemptible: bool, bounds: Iterable[int]) -> tuple[Any, ...]:
+def subject(
+    one: Entry, by_queue: bool, by_preemptible: bool, by_cluster: bool, bounds: Iterable[int]
+) -> tuple[Any, ...]:
     """As far as prices tell it apart."""
     bounds = list(bounds)
     known = one["priority"] is not None and bounds
     level = 1 + sum(bound <= one["priority"] for bound in bounds) if known else 0
     place = (one["model"], one["pool"], one["partition_profile"], one["tenant"])
-    return (*place, one["queue"] if by_queue else "", level, int(one["preemptible"] and by_preemptible))
+    keys = one["queue"] if by_queue else "", level, int(one["preemptible"] and by_preemptible)
+    return (*place, *keys, one["cluster"] if by_cluster else "")
 
 
-NAMES = ("model", "pool", "partition_profile", "tenant", "queue", "priority_level", "preemptible")
+NAMES = ("model", "pool", "partition_profile", "tenant", "queue", "priority_level", "preemptible", "cluster")
 
 
 def least(values: Iterable[int | None]) -> int | None:
@@ -47,11 +50,13 @@ def least(values: Iterable[int | None]) -> int | None:
 
 def test_subjects_are_distinguished_as_far_as_the_card_needs(books: Store, dice: Random, entries: list[Entry]) -> None:
     for by_queue, by_preemptible, bounds in ((True, True, [0, 5]), (False, True, []), (truth(dice), False, [3])):
-        kept = {"by_queue": int(by_queue), "by_preemptible": int(by_preemptible), "priority_bounds": bounds}
+        by_cluster = truth(dice)
+        flags = {"by_queue": by_queue, "by_preemptible": by_preemptible, "by_cluster": by_cluster}
+        kept = {**{name: int(flag) for name, flag in flags.items()}, "priority_bounds": bounds}
         expected: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
         for one in entries:
             if one["allocation_id"] and START <= one["start"] < END:
-                expected[subject(one, by_queue, by_preemptible, bounds)].append(one)
+                expected[subject(one, by_queue, by_preemptible, by_cluster, bounds)].append(one)
         rows = asked(books, "rates/held_subjects", **kept)
         found = {tuple(row[name] for name in NAMES): (row["priority"], row["first"]) for row in rows}
         assert len(found) == len(rows)

@@ -12,7 +12,7 @@
 -- Samples used: the allocation's own on its partition, all of the partition's, its own on the device, all of the device's
 -- if it is alone there (docs/ledger.md). A reader who sees some tenants only cannot know whether a share is alone: then
 -- unknown.
--- Params:  those of ({places}); by_queue, by_preemptible, priority_bounds; subjects Array(UInt64), list_prices and
+-- Params:  those of ({places}); by_queue, by_preemptible, by_cluster, priority_bounds; subjects Array(UInt64), list_prices and
 --          billed_prices Array(String): what a GPU-hour costs each; currency; idle_below = part of 1; by_idle UInt8; most.
 WITH
     (SELECT yes FROM sees_all) AS all_seen,
@@ -76,7 +76,8 @@ WITH
                 toString(model), toString(pool), toString(partition_profile), tenant,
                 if({by_queue:UInt8}, toString(queue), ''),
                 toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
-                toUInt8(if({by_preemptible:UInt8}, preemptible, false)))) AS number,
+                toUInt8(if({by_preemptible:UInt8}, preemptible, false)),
+                if({by_cluster:UInt8}, toString(cluster), ''))) AS number,
             if(number = 0, NULL, toDecimal128({list_prices:Array(String)}[number], 9)) AS list_price,
             if(number = 0, NULL, toDecimal128({billed_prices:Array(String)}[number], 9)) AS billed_price
         FROM by_device

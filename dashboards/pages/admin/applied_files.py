@@ -19,7 +19,6 @@ from api import applied_files
 from billing.rates import current_rate_card, rate_card_of
 from billing.rates.applied import AppliedCard
 from billing.rates.rate_card import MATCH_KEYS
-from billing.rates.windows import in_words
 from billing.tenants import current_mapping
 from billing.tenants.unmapped import unmapped
 from dashboards import exports, grids, parts, states
@@ -51,7 +50,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
             "sku": rule.sku,
             "match": _matches(rule.match, words),
             "price": float(rule.price_per_gpu_hour),
-            "windows": in_words(rule.windows) if rule.windows else "",
+            "windows": rule.windows_in_words,
             **_since(rule.effective_from, rule.effective_to, filters, words),
         }
         for rule in card.card.rates
