@@ -3,7 +3,8 @@
 Called after all pending jobs were tried, so what is free is not promised, reserved or within others' quotas. No job
 grows onto devices that a preempted job may still occupy. The tenant with the lowest share grows first, then the job
 with the fewest replicas beyond its smallest gang; one that was made small because it was idle does not. Any job's
-smallest gang that needs this surplus takes it back before a job is killed (scheduler.cycle.rights).
+smallest gang that needs this surplus takes it back before a job is killed (scheduler.cycle.rights). A job that is to
+have more replicas than it runs with (`State.rescale`) comes first among its tenant's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from scheduler.cycle.accounts import Surplus
+from scheduler.cycle.accounts import NO_SURPLUS, Surplus
 from scheduler.cycle.order import branch_share
 from scheduler.cycle.state import FOREVER, Running, State, units_of
 from scheduler.cycle.trial import Trial
@@ -27,7 +28,7 @@ def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
         for running in state.elastic.values()
         if len(running.grants) < running.job.max_replicas
         and running.job.job_id not in trial.changed
-        and running.job.job_id not in state.kept_small
+        and (running.job.job_id not in state.kept_small or len(running.grants) < running.job.min_replicas)
         and trial.now - running.shrunk_at >= state.policies.elastic_hold_seconds
     ]
     if not heap:
@@ -39,7 +40,7 @@ def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
     while heap:
         *_, running = heapq.heappop(heap)
         job, held = running.job, grown.get(running.job.job_id, running.grants)
-        added = _one_more(trial, running)
+        added = _one_more(trial, running, len(held))
         if added is None:
             continue
         held = grown[job.job_id] = (*held, *added)
@@ -53,7 +54,8 @@ def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
     return grown
 
 
-def _one_more(trial: Trial, running: Running) -> tuple[Grant, ...] | None:
+def _one_more(trial: Trial, running: Running, held: int) -> tuple[Grant, ...] | None:
+    """held: replicas that it has so far."""
     job, state = running.job, trial.state
     room = state.accounts.room(running.kind.account)
     if state.least(job.request, 1) > room:
@@ -61,7 +63,8 @@ def _one_more(trial: Trial, running: Running) -> tuple[Grant, ...] | None:
     until = max(running.ends_by, trial.now) if job.time_limit is not None else FOREVER
     added = trial.place_within(job.request, 1, job.tenant, until, room)
     if added is not None:
-        trial.charge(running.kind, units_of(added), 1, Surplus(units_of(added), 1))
+        surplus = NO_SURPLUS if held < job.min_replicas else Surplus(units_of(added), 1)
+        trial.charge(running.kind, units_of(added), 1, surplus)
         trial.settle(added, job.request, until)
     return added
 

@@ -309,3 +309,25 @@ def expected(state: State, promise: Promise, blockers: tuple[str, ...], now: flo
 
 def _instant(seconds: float) -> str:
     return rfc3339(datetime.fromtimestamp(seconds, UTC), "seconds")
+
+
+def why_short(state: State, job_id: str) -> Reason | None:
+    """Why a running job has not grown to its smallest gang; None if it has that."""
+    running = state.running[job_id]
+    job, account, many = running.job, running.kind.account, len(running.grants)
+    if many >= job.min_replicas:
+        return None
+    most, one = state.cluster.shape(job.request).most_ever(job.min_replicas), state.least(job.request, 1)
+    ever, left = state.accounts.allowed_ever(account), max(0, state.accounts.allowed(account))
+    if state.least(job.request, job.min_replicas) > ever:
+        code, why = EXCEEDS_QUOTA, f"limits allow {ever} device units in all"
+    elif most < job.min_replicas:
+        code, why = NEVER_FITS, f"no more than {most} fit on empty nodes"
+    elif one > left:
+        code, why = WAITING_FOR_QUOTA, f"one more takes {one} device units, and limits leave {left}"
+    else:
+        code, why = (
+            NO_ROOM,
+            "nothing is free for one more that is neither guaranteed to others nor needed by waiting jobs",
+        )
+    return Reason(code, f"has {many} of at least {job.min_replicas} replicas: {why}")

@@ -301,6 +301,27 @@ class State:
         self.version += 1
         (self.kept_small.add if keeps else self.kept_small.discard)(job_id)
 
+    def rescale(self, job_id: str, least: int, most: int, now: float) -> None:
+        """A running job is to have at least and at most so many replicas; what it holds stays."""
+        self.version += 1
+        running = self.running[job_id]
+        held = self._held(running)
+        del self.running_by_class[running.kind.key][job_id]
+        if not self.running_by_class[running.kind.key]:
+            del self.running_by_class[running.kind.key]
+        running.job = replace(running.job, min_replicas=least, max_replicas=most)
+        known = len(self._classes)
+        running.kind = self._class(running.job)
+        if len(self._classes) > known:
+            del self._classes[running.kind.key]  # nothing of it waits
+        self._charge(running.kind, held, self._held(running), now)
+        self.running_by_class.setdefault(running.kind.key, {})[job_id] = running
+        if most > min(least, len(running.grants)):
+            self.elastic[job_id] = running
+        else:
+            self.elastic.pop(job_id, None)
+        self.freed += 1
+
     def gone(self, job_id: str) -> None:
         """A preempted or stopped job has left its devices."""
         self.leaving.pop(job_id, None)

@@ -67,7 +67,7 @@ def job_of(of: Object, tenant: str, labelled: bool = False) -> dict[str, Any]:
     the scheduler's nodes say in which resource they offer their devices.
     """
     spec = child(of, "spec")
-    scaling = child(spec, "scaling")
+    least, most = scaling_of(of)
     resource = text(spec, "resourceName") or NVIDIA
     request = {"devices": spec.get("gpusPerReplica", 1), "pool": text(spec, "pool"), "models": spec.get("models", [])}
     if labelled and request["devices"]:
@@ -78,8 +78,8 @@ def job_of(of: Object, tenant: str, labelled: bool = False) -> dict[str, Any]:
         "project": text(spec, "project"),
         "queue": text(spec, "queue"),
         "request": request,
-        "min_replicas": scaling.get("minReplicas", 1),
-        "max_replicas": scaling.get("maxReplicas", 1),
+        "min_replicas": least,
+        "max_replicas": most,
         "priority": spec.get("priority", 0),
         "preemptible": spec.get("preemptible", True),
     }
@@ -95,6 +95,12 @@ def job_of(of: Object, tenant: str, labelled: bool = False) -> dict[str, Any]:
         "retries": spec.get("backoffLimit", 0),
     }
     return job | {"payload": payload}
+
+
+def scaling_of(of: Object) -> tuple[int, int]:
+    """The fewest and the most replicas that it is to have."""
+    scaling = child(of, "spec", "scaling")
+    return scaling.get("minReplicas", 1), scaling.get("maxReplicas", 1)
 
 
 def unfit(payload: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from scheduler.kubernetes import gated_pods, pods, usage
 from scheduler.kubernetes.admission import Admission, call_of
 from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.declarations import Declarations
-from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id, job_of, path_of, tenant_of
+from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id, job_of, path_of, scaling_of, tenant_of
 from scheduler.kubernetes.executor import Create, PodExecutor, Seen, Step
 from scheduler.kubernetes.idle_events import IdleEvents
 from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, status_of
@@ -70,6 +70,7 @@ class Operator:
         self._idle_events = IdleEvents(service, executor, annotates=admission is not None)
         self._submitted: set[str] = set()
         self._refused: dict[str, str] = {}
+        self._unscaled: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._followed_at = (-1, -1)
         self._reported_last = self._reported_number = -1
@@ -131,9 +132,12 @@ class Operator:
             if identity not in self._submitted and not pods.is_leaving(job):
                 self._submit(identity, job, seen)
         live = self._service.measured(lambda service: dict(service.book.jobs))
-        for job in seen.jobs.values():
+        for identity, job in seen.jobs.items():
             if job_id(job) in live:
+                self._rescale(identity, job, live[job_id(job)])
                 self._suspend_or_resume(job, live[job_id(job)])
+        for gone in self._unscaled.keys() - seen.jobs.keys():
+            del self._unscaled[gone]
         for job_id_, one in live.items():
             if gated_pods.members(one.payload):
                 continue
@@ -163,6 +167,19 @@ class Operator:
         """Records a refused submission, which is tried again when the job changes."""
         self._refused[identity] = str(why)
         self._touched.add(identity)
+
+    def _rescale(self, identity: str, job: Object, live: Live) -> None:
+        """Follows `spec.scaling`; why it cannot be followed is in the job's status."""
+        (least, most), problem = scaling_of(job), ""
+        if (least, most) != (live.job.min_replicas, live.job.max_replicas):
+            try:
+                self._service.rescale(job_id(job), least, most, ACTOR)
+            except RefusedError as error:
+                stays = f"it stays from {live.job.min_replicas} to {live.job.max_replicas}"
+                problem = f"spec.scaling cannot be followed, {stays}: {error.what}"
+        if self._unscaled.get(identity, "") != problem:
+            self._unscaled[identity] = problem
+            self._touched.add(identity)
 
     def _suspend_or_resume(self, job: Object, live: Live) -> None:
         """Follows `spec.suspend`, which takes precedence over requests to the scheduler. A job that was suspended for
@@ -284,7 +301,13 @@ class Operator:
             refused or "; ".join(unready[:3]),
             live.world if is_whole else None,
             evicted,
+            self._limited(uid(job), live, service),
         )
+
+    def _limited(self, identity: str, live: Live, service: Service) -> Reason | None:
+        """Why a job does not have the replicas that `spec.scaling` says."""
+        problem = self._unscaled.get(identity)
+        return Reason("Misconfigured", problem) if problem else service.short(live.job.job_id)
 
     def _how_it_is(self, live: Live, service: Service) -> tuple[str, Sequence[Reason], bool]:
         """(status, reasons, whether it was preempted). The scheduler learns of an end when all pods are gone; the pods

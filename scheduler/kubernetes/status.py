@@ -1,6 +1,7 @@
 """The status of an ElasticJob, from the scheduler's view of the job and its pods. Pure functions.
 
-Conditions are those of Kueue's Workloads, and so are the reasons, if Kueue has one.
+Conditions are those of Kueue's Workloads, and so are the reasons, if Kueue has one; ScalingLimited is that of
+HorizontalPodAutoscalers.
 
 Source: https://kueue.sigs.k8s.io/docs/concepts/workload/, KEP-10852 (reasons of workloads that wait)
 """
@@ -51,7 +52,8 @@ Conditions = Mapping[str, tuple[bool, str, str]]
 class Standing:
     """The scheduler's view of a job. status: or its ending.   reasons: why it waits; or one, why it ended, is stopped
     or has no pods.   interval: of its expected start; None if unknown.   ready: pods that have started.   unready: why
-    others have not.   whole: the world whose pods all existed.   evicted: it was preempted, and will run again."""
+    others have not.   whole: the world whose pods all existed.   evicted: it was preempted, and will run again.
+    limited: why it has not the replicas that its spec says."""
 
     status: str
     tenant: str
@@ -65,6 +67,7 @@ class Standing:
     unready: str = ""
     whole: int | None = None
     evicted: bool = False
+    limited: Reason | None = None
 
     @property
     def state(self) -> State:
@@ -77,7 +80,8 @@ class Standing:
 
 def status_of(standing: Standing, before: Object, now: datetime) -> dict[str, Any]:
     """The whole status.   before: the current one; unchanged conditions keep their times."""
-    first = standing.reasons[0] if standing.reasons else Reason("")
+    limited = [] if standing.limited is None else [standing.limited]
+    first = next(iter([*standing.reasons, *limited]), Reason(""))
     words = "; ".join(one.text or one.code for one in standing.reasons if one.code)[:MOST_WORDS]
     found: dict[str, Any] = {
         "state": standing.state,
@@ -92,7 +96,7 @@ def status_of(standing: Standing, before: Object, now: datetime) -> dict[str, An
         "world": standing.whole,
         "nodes": list(standing.nodes) or None,
         "reason": first.code,
-        "message": words or standing.unready[:MOST_WORDS],
+        "message": "; ".join(filter(None, [words or standing.unready, *(one.text for one in limited)]))[:MOST_WORDS],
     }
     if standing.interval is not None:
         more["expectedStart"] = {"from": written(standing.interval[0]), "to": written(standing.interval[1])}
@@ -104,7 +108,9 @@ def status_of(standing: Standing, before: Object, now: datetime) -> dict[str, An
 
 def _conditions(standing: Standing, words: str) -> Conditions:
     reason = KUEUE.get(code, code) if (code := standing.reasons[0].code if standing.reasons else "") else ""
+    limited = standing.limited
     found: dict[str, tuple[bool, str, str]] = {}
+    found["ScalingLimited"] = (True, limited.code, limited.text) if limited else (False, "DesiredWithinRange", "")
     if standing.is_over:
         found["Finished"] = (True, standing.state, words)
         return found
@@ -128,7 +134,7 @@ def _merged(found: Conditions, before: Sequence[Object], now: datetime) -> list[
         condition = {"type": kind, "status": str(holds), "reason": reason}
         condition |= {"message": message[:MOST_WORDS]} if message else {}
         old = known.get(kind, {})
-        if kind == "Evicted" and not holds and not old:
+        if kind in ("Evicted", "ScalingLimited") and not holds and not old:
             continue  # it never held
         same = old.get("status") == condition["status"]
         if same and holds and not message:
@@ -153,8 +159,11 @@ def event_of(wanted: Mapping[str, Any], before: Object) -> tuple[str, str, str] 
         return None
     state, reason = str(wanted["state"]), str(wanted.get("reason", ""))
     is_bad = state in ("Failed", "Rejected") or (state == "Stopping" and reason not in ("Suspended", "Cancelled"))
+    is_bad |= state == "Running" and reason == "Misconfigured"
     resized = state == "Running" == before.get("state") and wanted["replicas"] != before.get("replicas")
-    called = "Resized" if resized else KUEUE.get(reason, reason) if state == "Pending" and reason else state
+    is_limited = state == "Running" == before.get("state") and reason
+    called = "Resized" if resized else "ScalingLimited" if is_limited else state
+    called = KUEUE.get(reason, reason) if state == "Pending" and reason else called
     where = f" on {', '.join(wanted['nodes'])}" if state in ("Starting", "Running") and wanted.get("nodes") else ""
     words = f"{state}: {wanted['replicas']} replicas{where}" if state in ("Starting", "Running") else state
     message = str(wanted.get("message", ""))

@@ -68,6 +68,9 @@ def held(history: Sequence[Entry], job_id: str, nodes: Sequence[Node], now: floa
         elif entry.kind == "shrink":
             until(entry.at)
             grants = grants[: -entry.body["replicas"]]
+        elif entry.kind == "rescale" and len(grants) > entry.body["max_replicas"]:
+            until(entry.at)
+            grants = grants[: entry.body["max_replicas"]]
         elif entry.kind == "launched":
             began(entry.body.get("began_at", entry.at))
         elif entry.kind in ("freed", "end"):

@@ -45,11 +45,11 @@ def misfit(job: Job, payload: Any, queues: Queues) -> Cause | None:
     children = queues.children(job.queue)
     if children:
         return Cause("ParentQueue", f"queue {job.queue} holds no jobs; name one of {', '.join(sorted(children))}")
-    if not 1 <= job.min_replicas <= job.max_replicas:
-        return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are not a range")
+    if (problem := misrange(job.min_replicas, job.max_replicas)) is not None:
+        return problem
     asked = job.request
     levels = [level for level in (asked.required_topology, asked.preferred_topology) if level is not None]
-    counts = (asked.devices, asked.units, job.max_replicas, *levels)
+    counts = (asked.devices, asked.units, *levels)
     amounts = (asked.cpu_milli, asked.memory_bytes, asked.host_memory_bytes)
     limits = (job.time_limit, job.lease_seconds)
     times = [at for at in (*limits, job.wait_bound, job.checkpoint_seconds, job.run_time) if at is not None]
@@ -61,3 +61,10 @@ def misfit(job: Job, payload: Any, queues: Queues) -> Cause | None:
     if not isinstance(payload, dict):
         return Cause("Misconfigured", "payload is not an object")
     return None
+
+
+def misrange(least: int, most: int) -> Cause | None:
+    """Why a job cannot have at least and at most so many replicas; None if it can."""
+    if not 1 <= least <= most:
+        return Cause("Misconfigured", f"replicas from {least} to {most} are not a range")
+    return Cause("Misconfigured", "asks for more than any cluster has") if most > MOST_COUNTED else None

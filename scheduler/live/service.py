@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,9 +21,9 @@ from collectors.jobs.wire import read_report
 from collectors.readings import Row
 from scheduler.codec import plain, read
 from scheduler.cycle.expectations import CONFIDENCE
-from scheduler.cycle.reasons import EXPECTED
+from scheduler.cycle.reasons import EXPECTED, why_short
 from scheduler.exposition import Series, gated_series, idle_series, pools_series, series, services_series
-from scheduler.live.admission import misfit, unfit_job_id, unfit_name
+from scheduler.live.admission import misfit, misrange, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
 from scheduler.live.executors import JUST_NOW, Executor, Launch, NamesHolders, Over, Recorder, SeesNodes
@@ -53,6 +53,8 @@ log_to = logging.getLogger(__name__)
 MOST_LISTED = 1000
 RETRIED = "Retried"
 """Reason of a failed attempt that is retried."""
+RESCALED = "Rescaled"
+"""Reason of a change of a job's fewest and most replicas."""
 BY_LEASE = "lease"
 """Actor of node states that the executor reported."""
 OUTAGES = ("failed", "maintenance")
@@ -233,6 +235,34 @@ class Service:
             if live.status != "suspended" and not stops:
                 raise RefusedError(f"job {job_id}", f"is {live.status}, not suspended", status=409)
             self._happen("resume", job_id, {"cause": records.cause_body(Cause("Resumed", "", actor))})
+            return self.show(job_id)
+
+    def rescale(self, job_id: str, least: int, most: int, actor: str) -> dict[str, Any]:
+        """Changes how many replicas a job has at least and at most; the same again changes nothing. One that runs with
+        more gives up the last ones at once. One that runs with fewer goes on, and grows as there is room; once it has
+        stopped, it starts with no fewer.
+
+        Errors: RefusedError if that is no range, or the job could not run so, is a service's replica or is ending.
+        """
+        with self._lock:
+            live, where = self._live(job_id), f"job {job_id}"
+            wanted = replace(live.job, min_replicas=least, max_replicas=most)
+            if wanted == live.job:
+                return self.show(job_id)
+            if live.job.service:
+                raise RefusedError(where, f"is a replica of {live.job.service}", "Scale the service", 409)
+            if live.stop is not None and live.stop[0] not in COMES_BACK:
+                raise RefusedError(where, f"is stopping already ({live.stop[0]})", status=409)
+            cause = misrange(least, most) or self._unstartable(wanted, live.payload)
+            if cause is not None:
+                raise RefusedError(where, cause.text)
+            text = f"at least {least} and at most {most} replicas are wanted"
+            body: dict[str, Any] = {"min_replicas": least, "max_replicas": most}
+            body |= {"cause": records.cause_body(Cause(RESCALED, text, actor))}
+            is_there = live.status in ("starting", "running")
+            self._happen("rescale", job_id, body, at=self._next_size_at(live) if is_there else None)
+            if is_there and live.world == self.log.last:
+                self._start(live)
             return self.show(job_id)
 
     def hear_idle(self, feed: Feed) -> None:
@@ -577,6 +607,12 @@ class Service:
         with self._lock:
             return self._why(job_id, self._live(job_id))
 
+    def short(self, job_id: str) -> Reason | None:
+        """Why a job that runs does so with fewer replicas than it is to have; None if it has them or does not run."""
+        with self._lock:
+            live = self._live(job_id)
+            return why_short(self.restored.core, job_id) if live.status in ("starting", "running") else None
+
     def expected(self, job_id: str) -> tuple[datetime, datetime] | None:
         """The interval of a pending job's expected start, with the confidence of `explain`; None if unknown."""
         with self._lock:
@@ -798,9 +834,12 @@ class Service:
             self.executor.stop(self._launch_of(live))
         else:
             body = {"replicas": len(live.grants) - live.job.min_replicas, **step.evidence, "cause": cause}
-            at = max(self._now(), round(max(self.restored.planned_at, live.reported_at) + 0.001, 3))  # see Book.decide
-            self._happen("shrink", job_id, body, at=at)
+            self._happen("shrink", job_id, body, at=self._next_size_at(live))
             self._start(live)
+
+    def _next_size_at(self, live: Live) -> float:
+        """When a job may change its size outside of a plan; see Book.decide."""
+        return max(self._now(), round(max(self.restored.planned_at, live.reported_at) + 0.001, 3))
 
     def _holders(self, live: Live) -> Holders | None:
         if isinstance(self.executor, NamesHolders):

@@ -8,7 +8,7 @@ decision on, so that quota and devices are never granted twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
 
 from collectors.readings import Row
@@ -64,6 +64,9 @@ class Core(Protocol):
 
     def keep_small(self, job_id: str, keeps: bool) -> None:
         """A running elastic job does not grow, or may again."""
+
+    def rescale(self, job_id: str, least: int, most: int, now: float) -> None:
+        """A running job is to have at least and at most so many replicas; it has no more."""
 
     def gone(self, job_id: str) -> None:
         """It is no longer, nor one that was preempted."""
@@ -327,6 +330,28 @@ class Book:
         live.grants, live.world = live.grants[:-replicas], sequence
         live.idle = climbed(live.idle, "shrunk", now, body)
         self._resized(live, now, sequence, cause)
+
+    def rescale(self, job_id: str, least: int, most: int, now: float, sequence: int, cause: Cause) -> None:
+        """A job is to have at least and at most so many replicas from now on. One that has more loses the others at
+        once; one that has fewer grows as there is room."""
+        live = self.jobs[job_id]
+        if live.status == "pending":
+            self.core.withdraw(job_id, now)
+            self.meter.withdrawn(job_id, now)
+        live.job = replace(live.job, min_replicas=least, max_replicas=most)
+        if live.status == "pending":
+            self.core.submit(live.job, now)
+            self._meter_waits(live.job, now)
+        elif live.status in ("starting", "running"):
+            held, beyond = live.grants, len(live.grants) - most
+            if beyond > 0:
+                self.core.apply(Preempt(job_id, beyond, "", cause.reason, cause.text), now)
+                live.grants, live.world = held[:-beyond], sequence
+                if live.status == "starting":
+                    live.reshaped.append((now, held, cause))
+                else:
+                    self._resized(live, now, sequence, cause)
+            self.core.rescale(job_id, least, most, now)
 
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
         """Asks a starting or running job to stop; its quota is free from now on, its devices are not yet."""

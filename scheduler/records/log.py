@@ -46,6 +46,7 @@ Kind = Literal[
     "ready",
     "idle",
     "shrink",
+    "rescale",
 ]
 FREEING = ("configured", "node", "stop", "given_back", "shrink")
 FREED_AT_END = ("finished", "failed")

@@ -103,6 +103,11 @@ class Restored:
             case "shrink":
                 book.shrink(job_id, body["replicas"], at, number, Cause(**body["cause"]), body)
                 self.planned_at = at
+            case "rescale":
+                least, most = body["min_replicas"], body["max_replicas"]
+                book.rescale(job_id, least, most, at, number, Cause(**body["cause"]))
+                self.codes.pop(job_id, None)
+                self.planned_at = at
             case "given_back":
                 self.core.give_back(body["reservation"], body["start"], at)
             case "launched":

@@ -251,9 +251,9 @@ class History:
             job = self.chance.choice(jobs)
             self.change(job, {"suspend": not job["spec"].get("suspend", False)})
         elif what == "scale" and jobs:
-            # Of a job that was submitted nothing else is followed: it stays as it is.
             least = self.chance.randint(1, 3)
-            self.change(self.chance.choice(jobs), {"scaling": {"minReplicas": least, "maxReplicas": least + 1}})
+            most = least + self.chance.choice([0, 1, 2, -1])
+            self.change(self.chance.choice(jobs), {"scaling": {"minReplicas": least, "maxReplicas": most}})
         elif what == "end":
             for pod in self.running()[: self.chance.randint(1, 3)]:
                 self.ends(pod, self.chance.choice([0, 0, 1]))

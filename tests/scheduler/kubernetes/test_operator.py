@@ -193,6 +193,50 @@ def test_a_resized_job_restarts_with_its_size_and_one_that_finished_meanwhile_do
             assert narrow["status"]["state"] == "Running"
 
 
+def test_a_change_of_scaling_is_followed_or_explained(tmp_path: Path) -> None:
+    site = Site(tmp_path, tenants=[{"name": "chem", "limit": 10}])
+    job = site.create("wide", least=1, most=2, gpusPerReplica=2)
+    waits = site.create("waits", least=5, gpusPerReplica=4)
+
+    def after(least: int, most: int, of: Thing = job) -> tuple[int, str]:
+        of["spec"]["scaling"] = {"minReplicas": least, "maxReplicas": most}
+        site.cluster.number += 1
+        for _ in range(5):
+            site.now += 6
+            site.settle()
+            site.run()
+        site.settle()
+        assert of["status"].get("replicas") == len([one for one in site.pods_of(of) if not pods.is_over(one)])
+        return of["status"]["replicas"], of["status"].get("reason", "")
+
+    assert after(1, 2) == (2, "")
+    assert condition(job, "ScalingLimited") == {}
+    assert after(1, 4) == (4, "")
+    assert after(1, 1) == (1, "")
+    assert after(3, 3) == (3, "")
+    assert after(4, 2) == (3, "Misconfigured")
+    limited = condition(job, "ScalingLimited")
+    assert (limited["status"], limited["reason"]) == ("True", "Misconfigured")
+    assert "it stays from 3 to 3: replicas from 4 to 2 are not a range" in limited["message"]
+    site.restart()
+    assert after(4, 2) == (3, "Misconfigured"), "still, after a restart"
+    assert after(6, 6) == (5, "ExceedsMaxQuota")
+    said = condition(job, "ScalingLimited")["message"]
+    assert said == "has 5 of at least 6 replicas: limits allow 10 device units in all"
+    assert after(2, 5) == (5, "")
+    assert condition(job, "ScalingLimited")["status"] == "False"
+    assert waits["status"]["reason"] == "ExceedsMaxQuota"
+    assert after(1, 1, waits) == (1, ""), "what waits is to have another number, too"
+    assert after(2, 4) == (3, ""), "of its own surplus it gave up what the other needed"
+    assert {"ScalingLimited", "Resized"} <= {one["reason"] for one in site.cluster.events}
+    assert job["status"]["attempt"] == 1
+    for pod in site.cluster.alive():
+        site.cluster.ends(pod, 0)
+    site.settle()
+    assert (job["status"]["state"], waits["status"]["state"]) == ("Succeeded", "Succeeded")
+    check_hours(site)
+
+
 def test_pods_that_others_make_look_like_a_job_s_own_change_nothing(tmp_path: Path) -> None:
     site = Site(tmp_path)
     job = site.create("train", least=2)
@@ -359,8 +403,22 @@ def _something(site: Site, chance: random.Random) -> None:
     cluster, jobs = site.cluster, site.cluster.jobs()
     noted = [one for one in cluster.alive() if _is_noted(site, one)]
     what = chance.choices(
-        ["create", "delete", "suspend", "run", "end", "take", "node", "step", "faults", "kill", "idle", "resume"],
-        [3, 1, 1, 6, 3, 2, 1, 8, 3, 2, 4, 1],
+        [
+            "create",
+            "delete",
+            "suspend",
+            "run",
+            "end",
+            "take",
+            "node",
+            "step",
+            "faults",
+            "kill",
+            "idle",
+            "resume",
+            "scale",
+        ],
+        [3, 1, 1, 6, 3, 2, 1, 8, 3, 2, 4, 1, 2],
     )[0]
     if what == "create" and len(jobs) < 12:
         least = chance.randint(1, 3)
@@ -408,6 +466,11 @@ def _something(site: Site, chance: random.Random) -> None:
         idle = [one for one in cluster.alive() if pods.job_uid(one) not in used]
         found = {one["metadata"]["uid"]: Reading.of(chance.randrange(20), site.now) for one in idle}
         site.service.hear_idle(Feed(site.now, found))
+    elif what == "scale" and jobs:
+        least = chance.randint(1, 3)
+        scaling = {"minReplicas": least, "maxReplicas": least + chance.choice([0, 0, 1, 3, -1])}
+        chance.choice(jobs)["spec"]["scaling"] = scaling
+        cluster.number += 1
     elif what == "resume":
         for one in site.service.list("suspended"):
             site.service.resume(one["job_id"], "ada")
@@ -446,6 +509,13 @@ def _as_decided(site: Site) -> None:
     }
     done = {(uid, rank, on) for uid, rank, on in wanted if _has_finished(site, uid, rank)}
     assert there == wanted - done
+    for one, uid in shown:
+        live = site.service.book.jobs[one["job_id"]]
+        (job,) = [job for job in site.cluster.jobs() if job["metadata"]["uid"] == uid]
+        least, most = job["spec"]["scaling"]["minReplicas"], job["spec"]["scaling"]["maxReplicas"]
+        if least <= most and not live.stop:
+            assert (live.job.min_replicas, live.job.max_replicas) == (least, most)
+            assert len(one["ranks"]) <= most
     known = {one["metadata"]["uid"] for one in site.cluster.jobs()}
     assert {pods.job_uid(one) for one in site.cluster.pods()} <= known
     states = {one["job_id"]: one["status"] for one, _ in shown}

@@ -340,6 +340,55 @@ def test_an_idle_job_is_told_warned_and_made_smaller(plane: ControlPlane, tmp_pa
             plane.api.delete(f"{JOBS}/idler")
 
 
+@seldom(4, "scaling on a real server")
+def test_kubectl_scale_and_edits_of_scaling_are_followed_or_explained(plane: ControlPlane, tmp_path: Path) -> None:
+    kubelets, executor = Kubelets(plane, random.Random(1)), PodExecutor()
+    with contextlib.closing(Log(tmp_path / "log", alone=True)) as log, ApiCluster(find(plane.operator)) as cluster:
+        service = Service(log, parse_settings(SETTINGS | {"policies": {"elastic_hold": 0.1}}), "c", executor, time.time)
+        operator = Operator(service, executor, cluster, time.time)
+        path = f"{JOBS}/wide"
+
+        def edit(body: Thing, below: str = "") -> None:
+            answer = plane.api.patch(path + below, json=body, headers={"Content-Type": MERGE})
+            assert answer.is_success, answer.text
+
+        def status() -> Thing:
+            operator.step()
+            kubelets.begin()
+            return dict(child(plane.api.get(path).json(), "status"))
+
+        def runs(replicas: int) -> bool:
+            found = status()
+            there = [one for one in kubelets.pods() if not pods.is_leaving(one)]
+            return found.get("state") == "Running" and replicas == found["replicas"] == found["readyReplicas"] == len(
+                there
+            )
+
+        def limited() -> Thing:
+            return dict(condition({"status": status()}, "ScalingLimited"))
+
+        try:
+            plane.post(JOBS, written("wide", least=1, most=2, gpusPerReplica=2))
+            until(lambda: runs(2), lambda: str(status()), every=0.1)
+            edit({"spec": {"replicas": 3}}, "/scale")
+            until(lambda: runs(3), lambda: str(status()), every=0.1)
+            scale = plane.api.get(f"{path}/scale").json()
+            assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3), "as kubectl scale shows it"
+            edit({"spec": {"scaling": {"minReplicas": 5, "maxReplicas": 6}}})
+            until(lambda: runs(4), lambda: str(status()), every=0.1)
+            assert limited()["message"] == "has 4 of at least 5 replicas: no more than 4 fit on empty nodes"
+            edit({"spec": {"replicas": 1}}, "/scale")
+            until(lambda: limited()["reason"] == "Misconfigured", lambda: str(status()), every=0.1)
+            assert "it stays from 5 to 6: replicas from 5 to 1 are not a range" in limited()["message"]
+            edit({"spec": {"scaling": {"minReplicas": 1}}})
+            until(lambda: runs(1), lambda: str(status()), every=0.1)
+            assert (limited()["status"], limited()["reason"]) == ("False", "DesiredWithinRange")
+            plane.delete(path, 0)
+            until(lambda: status() == {} and not kubelets.pods(), every=0.1)
+        finally:
+            plane.api.delete(path)
+
+
 # Pools, queues and tenants in the cluster
 
 

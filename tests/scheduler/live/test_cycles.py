@@ -114,7 +114,7 @@ Step = Callable[[Living], object]
 def draw_step(dice: random.Random, living: Living, number: int, never: Iterable[str] = ()) -> Step:
     """Something that happens, drawn from what is there; the same to whomever it is done then."""
     kinds = ["submit"] * 6 + ["finish"] * 3 + ["cancel", "hold", "release", "node", "over", "over", "time", "time"]
-    kinds += ["suspend", "suspend", "resume", "resume", "renew", "configure", "demand", "demand", "ready"]
+    kinds += ["suspend", "suspend", "resume", "resume", "renew", "configure", "demand", "demand", "ready", "rescale"]
     what, names = dice.choice([kind for kind in kinds if kind not in never]), sorted(living.service.book.jobs)
     name = dice.choice(names) if names else "nobody"
     service = living.service
@@ -158,6 +158,10 @@ def draw_step(dice: random.Random, living: Living, number: int, never: Iterable[
             more = dice.choice([0, 0, 0, 1, 2])
             settings = parse_settings(site(dice, len(service.restored.setup.nodes) + more))
             return lambda of: of.configure(settings)
+        case "rescale":
+            least = dice.choice([1, 1, 2, 3])
+            most = least + dice.choice([0, 0, 1, 3, -1])
+            return lambda of: of.service.rescale(name, least, most, "tester")
         case "over":
             stopping = [one for one, live in service.book.jobs.items() if live.status == "stopping"]
             gone = [(one, service.book.jobs[one].attempt) for one in stopping if dice.random() < 0.7]
