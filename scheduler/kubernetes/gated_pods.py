@@ -9,8 +9,10 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-r
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, items, mark, name, namespace, text, uid
@@ -96,9 +98,9 @@ def job_of(gang: Sequence[Object], tenant: str, pool: str, labelled: bool, weigh
             raise LedgerError(where, f"name different {what}", "All pods of a group ask for the same")
     request = {**asked[0], "pool": pool}
     if "cpu" in weighs:
-        request["cpu_milli"] = max(round(_amount(pod, "cpu") * 1000) for pod in gang)
+        request["cpu_milli"] = max(math.ceil(_amount(pod, "cpu") * 1000) for pod in gang)  # up, as Kubernetes rounds
     if "memory" in weighs:
-        request["host_memory_bytes"] = max(round(_amount(pod, "memory")) for pod in gang)
+        request["host_memory_bytes"] = max(math.ceil(_amount(pod, "memory")) for pod in gang)
     job = {
         "job_id": job_id(gang),
         "tenant": tenant,
@@ -133,16 +135,32 @@ def _request(pod: Object, labelled: bool) -> dict[str, Any]:
     return request
 
 
-def _amount(pod: Object, resource: str) -> float:
-    """Of cpu or memory, as Kubernetes counts: containers together, or the largest init container."""
+def _amount(pod: Object, resource: str) -> Fraction:
+    """Of cpu or memory, as Kubernetes counts: of the pod where it says so itself; else containers and sidecars together,
+    or the largest init container with the sidecars started before it, whichever is more. Overhead comes on top.
 
-    def of(container: Object) -> float:
-        requested = child(container, "resources", "requests").get(resource)
-        return quantity(child(container, "resources", "limits").get(resource) if requested is None else requested)
-
+    Nothing counts as less than nothing. Source: k8s.io/component-helpers/resource (PodRequests)
+    """
     spec = child(pod, "spec")
-    together = sum(map(of, items(spec, "containers")))
-    return max(together, *map(of, items(spec, "initContainers")), 0.0) + quantity(child(spec, "overhead").get(resource))
+    running, peak = Fraction(0), Fraction(0)
+    for container in items(spec, "initContainers"):
+        amount = _asked(container, resource)
+        peak = max(peak, running + amount)
+        running += amount if container.get("restartPolicy") == "Always" else 0
+    running += sum(_asked(container, resource) for container in items(spec, "containers"))
+    whole = child(spec, "resources", "requests").get(resource)
+    together = max(running, peak) if whole is None else _exact(whole)
+    return together + _exact(child(spec, "overhead").get(resource))
+
+
+def _asked(container: Object, resource: str) -> Fraction:
+    requested = child(container, "resources", "requests").get(resource)
+    return _exact(child(container, "resources", "limits").get(resource) if requested is None else requested)
+
+
+def _exact(value: Any) -> Fraction:
+    """A quantity, of which billionths are the smallest part."""
+    return Fraction(max(0.0, quantity(value))).limit_denominator(10**9)
 
 
 def _priority(pod: Object) -> int:

@@ -1,0 +1,72 @@
+"""What operators are known to leak, of amounts that pods ask for: beside a reckoning in exact fractions.
+
+Each is a fault that users of Kueue or KAI reported; those of scheduling are in tests/scheduler/live/test_leaks.py.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.kubernetes import gated_pods
+from tests.scheduler.kubernetes.standin import Thing, gated_pod
+
+SUFFIXES = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    "k": Fraction(1000),
+}
+
+amounts = st.none() | st.tuples(st.integers(-3, 2000), st.sampled_from(sorted(SUFFIXES)))
+"""(number, suffix) of a quantity; negative ones no API server takes, and they are no credit."""
+
+
+def exact(amount: tuple[int, str] | None) -> Fraction:
+    return Fraction(0) if amount is None else max(Fraction(0), amount[0] * SUFFIXES[amount[1]])
+
+
+def resources(resource: str, amount: tuple[int, str] | None) -> Thing:
+    return {} if amount is None else {"requests": {resource: f"{amount[0]}{amount[1]}"}}
+
+
+@given(
+    resource=st.sampled_from(["cpu", "memory"]),
+    containers=st.lists(amounts, min_size=1, max_size=3),
+    first=st.lists(st.tuples(amounts, st.booleans()), max_size=3),
+    overhead=amounts,
+    whole=st.none() | amounts,
+)
+def test_a_pod_asks_for_what_kubernetes_counts_and_for_no_less(
+    resource: str,
+    containers: list[tuple[int, str] | None],
+    first: list[tuple[tuple[int, str] | None, bool]],
+    overhead: tuple[int, str] | None,
+    whole: tuple[int, str] | None,
+) -> None:
+    """The least of a CPU is a milli-CPU, of memory a byte; sidecars stay, and what a pod says as a whole counts."""
+    pod = gated_pod("one", "u")
+    gpus = pod["spec"]["containers"][0]["resources"]
+    pod["spec"] |= {
+        "containers": [{"name": f"c{n}", "resources": resources(resource, one)} for n, one in enumerate(containers)],
+        "initContainers": [
+            {"name": f"i{n}", "resources": resources(resource, one)} | ({"restartPolicy": "Always"} if stays else {})
+            for n, (one, stays) in enumerate(first)
+        ],
+        "resources": resources(resource, whole),
+        "overhead": resources(resource, overhead).get("requests", {}),
+    }
+    pod["spec"]["containers"][0]["resources"] |= {"limits": gpus["limits"]}
+    stays_before = [sum((exact(one) for one, stays in first[:n] if stays), Fraction(0)) for n in range(len(first) + 1)]
+    starting = [stays_before[n] + exact(one) for n, (one, _) in enumerate(first)]
+    running = stays_before[-1] + sum(map(exact, containers))
+    expected = (max([running, *starting]) if whole is None else exact(whole)) + exact(overhead)
+    request = gated_pods.job_of([pod], "chem", "p", False, frozenset({"cpu", "memory"}))["request"]
+    found = request["cpu_milli" if resource == "cpu" else "host_memory_bytes"]
+    assert found == math.ceil(expected * (1000 if resource == "cpu" else 1))
+    assert (found > 0) == (expected > 0)
+    assert request["devices"] == 1
