@@ -92,6 +92,8 @@ class Admission:
             return False
         if live.status not in ("starting", "running"):
             return True
+        if gated_pods.vacated(live.payload) is not None:
+            return False
         ours = [pod for pod in there if pod is not None and gated_pods.admitted_as(pod) == live.job.job_id]
         return not any(pods.is_over(pod) or not pods.is_leaving(pod) for pod in ours)
 

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from collectors.kubernetes.objects import Object, child, items, mark, name, namespace, text, uid
 from collectors.kubernetes.resources import quantity, requests
@@ -87,6 +87,27 @@ def members(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(text(one, "name"), text(one, "uid")) for one in items(payload, "gated")]
 
 
+class Left(NamedTuple):
+    """What is known of pods that ended while others of their job ran.   failed: why one of them did; '' if none."""
+
+    count: int
+    failed: str
+
+
+def vacated(payload: Mapping[str, Any]) -> Left | None:
+    """None: all pods of the job are still its own."""
+    found = payload.get("vacated")
+    return Left(int(found["count"]), str(found["failed"])) if isinstance(found, Mapping) else None
+
+
+def without(payload: Mapping[str, Any], ranks: Sequence[int], failed: str) -> dict[str, Any]:
+    """The payload once these ranks have ended.   failed: as in `Left`."""
+    before = vacated(payload) or Left(0, "")
+    left = [one for number, one in enumerate(items(payload, "gated")) if number not in ranks]
+    now = Left(before.count + len(ranks), before.failed or failed)
+    return {**payload, "gated": left, "vacated": now._asdict()}
+
+
 def job_of(gang: Sequence[Object], tenant: str, pool: str, labelled: bool, weighs: frozenset[str]) -> dict[str, Any]:
     """What is submitted (scheduler.model.Job).   labelled: as for elastic_jobs.job_of.   weighs: which of cpu and
     memory the scheduler's nodes have.   Errors: LedgerError if it cannot be placed as one job."""
@@ -136,7 +157,7 @@ def _request(pod: Object, labelled: bool) -> dict[str, Any]:
 
 
 def _amount(pod: Object, resource: str) -> Fraction:
-    """Of cpu or memory, as Kubernetes counts: of the pod where it says so itself; else containers and sidecars together,
+    """Of cpu or memory, as Kubernetes counts: of the pod if it says so itself; else containers and sidecars together,
     or the largest init container with the sidecars started before it, whichever is more. Overhead comes on top.
 
     Nothing counts as less than nothing. Source: k8s.io/component-helpers/resource (PodRequests)

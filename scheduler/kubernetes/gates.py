@@ -17,7 +17,7 @@ from collectors.kubernetes.objects import Object, name, namespace, uid
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.elastic_jobs import unplaceable
 from scheduler.kubernetes.executor import AGAIN_SECONDS, PodAttempt, PodExecutor
-from scheduler.live.executors import JUST_NOW, AttemptName, Launch, Over, Result
+from scheduler.live.executors import JUST_NOW, AttemptName, Launch, Over, Result, Vacated
 from scheduler.live.idle import Holders
 from scheduler.model import Job, Node, NodeState
 
@@ -73,13 +73,27 @@ class _GatedAttempt(PodAttempt):
         if self.begun_at is None and begun and all(pods.is_over(pod) for pod in known if not pods.has_begun(pod)):
             since = pods.all_begun_at(begun)
             self.begun_at = JUST_NOW if since is None else since
-        if self.result is None and self.ended and there.keys() <= self.ended.keys():
-            failed = [why for how, why in self.ended.values() if how == "failed"]
+        vacated = gated_pods.vacated(self.launch.payload)
+        if self.result is None and (self.ended or vacated) and there.keys() <= self.ended.keys():
+            failed = [*filter(None, [vacated and vacated.failed]), *self._failures()]
             self.result, self.text = ("failed", failed[0]) if failed else ("finished", "")
 
+    def _failures(self) -> list[str]:
+        return [why for how, why in self.ended.values() if how == "failed"]
+
+    def vacated(self, seen: Mapping[str, Object]) -> Vacated | None:
+        """Ranks whose pods have ended or are gone, while others run; None: there are none."""
+        if self.result is not None or self.begun_at is None:
+            return None
+        ranks = [n for n, (one, _) in enumerate(self.places()) if one in self.ended or one not in seen]
+        if not 0 < len(ranks) < len(self.launch.ranks):
+            return None
+        payload = gated_pods.without(self.launch.payload, ranks, next(iter(self._failures()), ""))
+        return Vacated(*self.name, ranks, payload)
+
     def ended_at(self) -> float | None:
-        """When the last of its pods ended; None if that is not known of each that there was."""
-        is_complete = self.last.keys() == dict(self.places()).keys()
+        """When the last of its pods ended; None if that is not known of each that there was until then."""
+        is_complete = dict(self.places()).keys() <= self.last.keys()
         return pods.all_ended_at(list(self.last.values())) if is_complete else None
 
     def is_held(self, seen: Mapping[str, Object]) -> bool:
@@ -138,6 +152,12 @@ class GatedPodExecutor:
                 if one.result is not None and self._seen is not None and not one.is_held(self._seen)
             ]
         return [*self.elastic.poll(), *over]
+
+    def vacated(self) -> list[Vacated]:
+        with self._lock:
+            seen = self._seen
+            found = [] if seen is None else [one.vacated(seen) for one in self._attempts.values()]
+        return [one for one in found if one is not None]
 
     def confirm(self, over: Over) -> None:
         with self._lock:

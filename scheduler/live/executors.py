@@ -102,6 +102,24 @@ class NamesHolders(Protocol):
         """The allocations of a running attempt, in that world; None: not all of it is there."""
 
 
+@dataclass(frozen=True, slots=True)
+class Vacated:
+    """ranks: of a running attempt that have ended for good, while others go on.   payload: the job's, of these."""
+
+    job_id: str
+    attempt: int
+    ranks: Sequence[int]
+    payload: Mapping[str, Any]
+
+
+@runtime_checkable
+class VacatesRanks(Protocol):
+    """An executor whose jobs go on when some of their ranks have ended, so that these hold nothing any more."""
+
+    def vacated(self) -> Sequence[Vacated]:
+        """Of each running attempt, those that it was not yet started without."""
+
+
 class Recorder:
     """Starts nothing: another system runs the jobs and reports when they finish. A stopped job ends at once."""
 

@@ -12,7 +12,7 @@ from scheduler.records.events import instant
 from scheduler.records.log import Entry
 
 DETAILS = (
-    "actor", "why", "ending", "step", "seconds", "measured_at", "policy", "text", "replicas", "min_replicas",
+    "actor", "why", "ending", "step", "seconds", "measured_at", "policy", "text", "replicas", "ranks", "min_replicas",
     "max_replicas", "cause", "output",
 )  # fmt: skip
 """Of an entry that concerns one job."""

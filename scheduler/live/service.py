@@ -26,7 +26,17 @@ from scheduler.exposition import Series, gated_series, idle_series, pools_series
 from scheduler.live.admission import misfit, misrange, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
-from scheduler.live.executors import JUST_NOW, Executor, Launch, NamesHolders, Over, Recorder, SeesNodes
+from scheduler.live.executors import (
+    JUST_NOW,
+    Executor,
+    Launch,
+    NamesHolders,
+    Over,
+    Recorder,
+    SeesNodes,
+    Vacated,
+    VacatesRanks,
+)
 from scheduler.live.history import ended, lines
 from scheduler.live.idle import Feed, Holders, Idle, Unknown, one_holder
 from scheduler.live.idle_jobs import IdleJobs, Reclaim, obstacle, policy_of
@@ -650,6 +660,9 @@ class Service:
             before = self.log.last
             for over in self.executor.poll():
                 self._over(over)
+            if isinstance(self.executor, VacatesRanks):
+                for vacated in self.executor.vacated():
+                    self._vacate(vacated)
             if isinstance(self.executor, SeesNodes):
                 for number in range(len(self.restored.setup.nodes)):
                     self._watch_node(number, self.executor)
@@ -784,6 +797,15 @@ class Service:
                 cause = records.cause_body(Cause(reason, over.text, "executor"))
                 self._happen("end", over.job_id, {"ending": ending, "cause": cause, **reported})
         self.executor.confirm(over)
+
+    def _vacate(self, vacated: Vacated) -> None:
+        """Gives back what ranks held that have ended, of a job that goes on without them."""
+        live = self.book.jobs.get(vacated.job_id)
+        if live is None or live.attempt != vacated.attempt or live.status != "running":
+            return
+        body = {"ranks": list(vacated.ranks), "payload": dict(vacated.payload)}
+        self._happen("vacate", vacated.job_id, body, at=self._next_size_at(live))
+        self._start(live)
 
     def _may_retry(self, over: Over, live: Live) -> bool:
         """Whether a job's payload asks for a retry after such an end, and it has retries left."""

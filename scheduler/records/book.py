@@ -353,6 +353,18 @@ class Book:
                     self._resized(live, now, sequence, cause)
             self.core.rescale(job_id, least, most, now)
 
+    def vacate(self, job_id: str, ranks: Sequence[int], payload: Mapping[str, Any], now: float, sequence: int) -> None:
+        """Some ranks of a running job have ended, and it goes on without them.   payload: of those that are left."""
+        live = self.jobs[job_id]
+        kept = tuple(grant for number, grant in enumerate(live.grants) if number not in ranks)
+        if live.status != "running" or not 0 < len(kept) < len(live.grants):
+            raise ValueError(f"{live.status}, with {len(kept)} of {len(live.grants)} replicas left")
+        live.job = replace(live.job, min_replicas=len(kept), max_replicas=len(kept))
+        self.core.apply(Resize(job_id, kept, ""), now)
+        self.core.rescale(job_id, len(kept), len(kept), now)
+        live.grants, live.world, live.payload = kept, sequence, payload
+        self._resized(live, now, sequence, NO_CAUSE)
+
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
         """Asks a starting or running job to stop; its quota is free from now on, its devices are not yet."""
         self.core.end(job_id, now, finished=False, comes_back=ending in COMES_BACK, leaves=True)

@@ -47,6 +47,7 @@ Kind = Literal[
     "idle",
     "shrink",
     "rescale",
+    "vacate",
 ]
 FREEING = ("configured", "node", "stop", "given_back", "shrink")
 FREED_AT_END = ("finished", "failed")

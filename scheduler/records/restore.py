@@ -108,6 +108,9 @@ class Restored:
                 book.rescale(job_id, least, most, at, number, Cause(**body["cause"]))
                 self.codes.pop(job_id, None)
                 self.planned_at = at
+            case "vacate":
+                book.vacate(job_id, body["ranks"], body["payload"], at, number)
+                self.planned_at = at
             case "given_back":
                 self.core.give_back(body["reservation"], body["start"], at)
             case "launched":

@@ -96,6 +96,38 @@ def test_a_group_is_let_in_whole_or_not_at_all(tmp_path: Path) -> None:
     assert site.service.explain(job["job_id"])["status"] == "failed"
 
 
+@pytest.mark.parametrize("how", ["failed", "finished", "deleted"])
+def test_what_a_pod_of_a_group_held_is_free_once_it_is_over(tmp_path: Path, how: str) -> None:
+    """As of an index of a Job that failed for good, while the others run for another week."""
+    site = GatedSite(tmp_path)
+    gang = [site.submit(f"w-{number}", gpus=4, group="w", group_size="3") for number in (0, 1, 2)]
+    site.settle()
+    site.run()
+    waits = site.submit("waits", gpus=4)
+    site.settle()
+    assert is_gated(waits)
+    on, (job,) = node_of(gang[1]), (one for one in site.service.list() if one["status"] == "running")
+    if how == "deleted":
+        site.cluster.forget("w-1")
+    else:
+        site.cluster.ends(gang[1], 1 if how == "failed" else 0)
+    site.settle()
+    assert node_of(waits) == on, "at once"
+    site.restart()
+    site.run()
+    site.settle()
+    shown = site.service.show(job["job_id"])
+    assert (shown["status"], [one["name"] for one in shown["payload"]["gated"]]) == ("running", ["w-0", "w-2"])
+    assert not any(map(pods.is_leaving, gang))
+    for pod in (gang[0], gang[2]):
+        site.cluster.ends(pod, 0)
+    site.settle()
+    found = site.service.explain(job["job_id"])
+    assert found["status"] == ("failed" if how == "failed" else "finished")
+    assert ("pod w-1: " in str(found["history"][-1])) == (how == "failed"), "also after a restart"
+    assert sum(line["allocated"] for line in site.service.pools()) == 4
+
+
 def test_what_cannot_be_one_job_says_so(tmp_path: Path) -> None:
     site = GatedSite(tmp_path)
     uneven = [site.submit(f"u-{gpus}", gpus=gpus, group="u", group_size="2") for gpus in (1, 2)]

@@ -183,13 +183,16 @@ class History:
                 return
         raise AssertionError("it does not come to rest")
 
+    def jobs_of(self, let_in: list[Thing]) -> dict[str, list[Thing]]:
+        jobs: dict[str, list[Thing]] = {}
+        for pod in let_in:
+            jobs.setdefault(pod["metadata"]["annotations"][pods.ALLOCATION], []).append(pod)
+        return jobs
+
     def reckon(self) -> None:
         """What is in is a whole job that fits, and what waits says why; the scheduler counts just that."""
         used = Counter[str]()
-        jobs: dict[str, list[Thing]] = {}
-        for pod in self.gated():
-            if not is_gated(pod):
-                jobs.setdefault(pod["metadata"]["annotations"][pods.ALLOCATION], []).append(pod)
+        jobs = self.jobs_of([one for one in self.gated() if not is_gated(one)])
         for job in jobs.values():
             if any(not pods.is_over(one) for one in job):
                 assert all(pods.phase(one) == "Running" or pods.is_over(one) for one in job), "bound, as there is room"
@@ -200,6 +203,9 @@ class History:
         shown = self.site.service.list()
         assert {one["job_id"] for one in shown if one["status"] == "running"} == running
         assert [one for one in shown if one["status"] not in ("running", "pending")] == []
+        held = {job: sum(map(gpus_of, found)) for job, found in self.jobs_of(self.alive()).items()}
+        counted = {one["job_id"]: sum(sum(rank["units"]) for rank in one["ranks"]) for one in shown}
+        assert {job: many for job, many in counted.items() if job in held} == held, "no more than its pods have"
         waiting = {one["metadata"]["uid"] for one in self.gated() if is_gated(one)}
         named = [pod["uid"] for one in shown if one["status"] == "pending" for pod in one["payload"]["gated"]]
         assert len(named) == len(set(named))
