@@ -90,21 +90,21 @@ def members(payload: Mapping[str, Any]) -> list[tuple[str, str]]:
 class Left(NamedTuple):
     """What is known of pods that ended while others of their job ran.   failed: why one of them did; '' if none."""
 
-    count: int
+    many: int
     failed: str
 
 
 def vacated(payload: Mapping[str, Any]) -> Left | None:
     """None: all pods of the job are still its own."""
     found = payload.get("vacated")
-    return Left(int(found["count"]), str(found["failed"])) if isinstance(found, Mapping) else None
+    return Left(int(found["many"]), str(found["failed"])) if isinstance(found, Mapping) else None
 
 
 def without(payload: Mapping[str, Any], ranks: Sequence[int], failed: str) -> dict[str, Any]:
     """The payload once these ranks have ended.   failed: as in `Left`."""
     before = vacated(payload) or Left(0, "")
     left = [one for number, one in enumerate(items(payload, "gated")) if number not in ranks]
-    now = Left(before.count + len(ranks), before.failed or failed)
+    now = Left(before.many + len(ranks), before.failed or failed)
     return {**payload, "gated": left, "vacated": now._asdict()}
 
 

@@ -65,12 +65,9 @@ def held(history: Sequence[Entry], job_id: str, nodes: Sequence[Node], now: floa
                     grants = action.grants
                 elif action.replicas < len(grants):
                     grants = grants[: -action.replicas]
-        elif entry.kind == "shrink":
+        elif entry.kind in ("shrink", "rescale") and entry.body["replicas"]:
             until(entry.at)
             grants = grants[: -entry.body["replicas"]]
-        elif entry.kind == "rescale" and len(grants) > entry.body["max_replicas"]:
-            until(entry.at)
-            grants = grants[: entry.body["max_replicas"]]
         elif entry.kind == "launched":
             began(entry.body.get("began_at", entry.at))
         elif entry.kind in ("freed", "end"):

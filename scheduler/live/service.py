@@ -270,8 +270,9 @@ class Service:
             body: dict[str, Any] = {"min_replicas": least, "max_replicas": most}
             body |= {"cause": records.cause_body(Cause(RESCALED, text, actor))}
             is_there = live.status in ("starting", "running")
+            body["replicas"] = max(0, len(live.grants) - most) if is_there else 0
             self._happen("rescale", job_id, body, at=self._next_size_at(live) if is_there else None)
-            if is_there and live.world == self.log.last:
+            if body["replicas"]:
                 self._start(live)
             return self.show(job_id)
 

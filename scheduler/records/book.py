@@ -331,9 +331,9 @@ class Book:
         live.idle = climbed(live.idle, "shrunk", now, body)
         self._resized(live, now, sequence, cause)
 
-    def rescale(self, job_id: str, least: int, most: int, now: float, sequence: int, cause: Cause) -> None:
-        """A job is to have at least and at most so many replicas from now on. One that has more loses the others at
-        once; one that has fewer grows as there is room."""
+    def rescale(self, job_id: str, least: int, most: int, beyond: int, now: float, sequence: int, cause: Cause) -> None:
+        """A job is to have at least and at most so many replicas from now on. One that has fewer grows as there is
+        room.   beyond: replicas that it gives up at once."""
         live = self.jobs[job_id]
         if live.status == "pending":
             self.core.withdraw(job_id, now)
@@ -343,8 +343,10 @@ class Book:
             self.core.submit(live.job, now)
             self._meter_waits(live.job, now)
         elif live.status in ("starting", "running"):
-            held, beyond = live.grants, len(live.grants) - most
-            if beyond > 0:
+            held = live.grants
+            if len(held) - beyond > most:
+                raise ValueError(f"{len(held)} replicas without {beyond} are more than {most}")
+            if beyond:
                 self.core.apply(Preempt(job_id, beyond, "", cause.reason, cause.text), now)
                 live.grants, live.world = held[:-beyond], sequence
                 if live.status == "starting":

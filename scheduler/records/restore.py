@@ -105,7 +105,7 @@ class Restored:
                 self.planned_at = at
             case "rescale":
                 least, most = body["min_replicas"], body["max_replicas"]
-                book.rescale(job_id, least, most, at, number, Cause(**body["cause"]))
+                book.rescale(job_id, least, most, body["replicas"], at, number, Cause(**body["cause"]))
                 self.codes.pop(job_id, None)
                 self.planned_at = at
             case "vacate":
