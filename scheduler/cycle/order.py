@@ -309,7 +309,8 @@ class _ByShare(Judge[JobClass]):
 class _ByPart(Judge[JobClass]):
     """The lowest ratio of a tenant's holdings, with the request, to its fair share or runtime quota; on one level.
 
-    By fair share, tenants above theirs come last, and before these tenants beyond their guarantee.
+    By fair share, tenants above theirs come last, and before these tenants beyond their guarantee. After all others
+    come those of weight 0 beyond their guarantee, whatever others have used before.
     """
 
     fairness: Fairness
@@ -326,9 +327,11 @@ class _ByPart(Judge[JobClass]):
         share = self.fairness.shares(self.queue, pool).get(account.tenant, 0)
         held = branch.held + kind.amount
         part = Fraction(held, share) if share else Fraction(held) * trees[pool].root.subtree
+        beyond = held > branch.nominal
+        is_weightless = (beyond or not kind.amount) and any(not one.weight for one in self.fairness.path(head))
         if self.queue.policy == "capacity":
-            return (part, kind.jobs[0], account.tenant)
-        return (branch.held > share, held > branch.nominal, -kind.priority, part, kind.jobs[0], account.tenant)
+            return (is_weightless, part, kind.jobs[0], account.tenant)
+        return (is_weightless, branch.held > share, beyond, -kind.priority, part, kind.jobs[0], account.tenant)
 
 
 def branch_share(state: State, tree: QuotaTree, branch: Branch, more: Amount = NOTHING, firm: bool = False) -> Share:

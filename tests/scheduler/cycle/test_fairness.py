@@ -19,6 +19,7 @@ from scheduler.model import Preempt, Queue, Request, Resize, Tenant
 from scheduler.placement.engine import place_gang
 from tests.draws import keep_seed
 from tests.scheduler.cycle.scenes import core, decide, job, nodes, preempted, started
+from tests.scheduler.cycle.test_worlds import seeds
 
 FAIR = [Queue("q", "fair_share")]
 
@@ -268,3 +269,43 @@ def test_a_tenant_within_its_guarantee_gets_it_at_once(queue: str) -> None:
     decide(state, 0, *(job(f"a{n}", gpus=1 + n % 3, at=n) for n in range(30)))
     plan = decide(state, 50, job("b0", "b", gpus=8, replicas=2, at=50))
     assert started(plan) == ["b0"] and all(isinstance(a, Preempt) for a in plan.actions[:-1])
+
+
+@pytest.mark.parametrize("queue", [*FAIR, Queue("q", "fair_share", half_life=60.0), Queue("q", "capacity")])
+def test_a_tenant_of_weight_0_gets_what_nobody_else_wants(queue: Queue) -> None:
+    """Of those who borrow, whatever was held and used before: nobody else at all, or nobody beside it in the tree."""
+    met = 0
+    for seed in seeds(30):
+        dice = random.Random(f"{seed} of weights")
+        above = {"x": 1.0, "y": dice.choice([0.0, 1.0])}
+        own = {name: dice.choice([0.0, 0.0, 0.001, 1.0, 3.0]) for name in "abcd"}
+        parent = {name: dice.choice(["", "x", "y"]) for name in own}
+        top = {name: above.get(parent[name], own[name]) for name in own}
+
+        def comes_before(
+            other: str, one: str, own: dict[str, float] = own, top: dict[str, float] = top, of: dict[str, str] = parent
+        ) -> bool:
+            if queue not in FAIR:
+                return not (own[one] and top[one]) and bool(own[other] and top[other])
+            weights = own if of[one] == of[other] else top
+            return not weights[one] and bool(weights[other])
+
+        tenants = [Tenant(name, weight=weight) for name, weight in above.items()]
+        tenants += [Tenant(name, parent[name], weight=weight) for name, weight in own.items()]
+        penalty, usage_weight = dice.choice([0, 30]), dice.choice([0, 1, 3])
+        policies = Policies(
+            entry_penalty_seconds=penalty, usage_weight=usage_weight, preempt_for_fairness=False
+        )  # which goes by what is held
+        state, now, count = core(nodes(2, dice.randint(2, 5)), tenants, [queue], policies), 0.0, 0
+        for _ in range(12):
+            now += dice.choice([1, 5, 60])
+            for name in dice.sample(sorted(state.running), dice.randint(0, len(state.running))):
+                state.end(name, now, True)
+            jobs = [job(f"j{count + n}", dice.choice("abcd"), at=now) for n in range(dice.randint(0, 8))]
+            count += len(jobs)
+            begun = {state.running[name].job.tenant for name in started(decide(state, now, *jobs))}
+            waits = {one.tenant for one, _ in state.pending.values()}
+            wrong = [(one, other) for one in begun for other in waits if comes_before(other, one)]
+            assert not wrong, f"{seed}: {own}, {parent}, {above}: {wrong}"
+            met += any(comes_before(other, one) for one in begun for other in own)
+    assert met
