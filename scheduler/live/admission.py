@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
 from scheduler.cycle.queues import Queues
@@ -11,6 +12,7 @@ from scheduler.records.events import Cause
 
 LONGEST_NAME = 500
 """Maximum characters of a job's and its tenant's name, so that URLs, agents and the books can hold it."""
+LARGEST = 1 << 63
 _LATER_ATTEMPT = re.compile(r"/([2-9]|[1-9][0-9]+)\Z")
 
 
@@ -32,6 +34,13 @@ def unfit_job_id(name: str) -> str:
     if found:
         return f"{name!r} is what attempt {found[1]} of {name[: found.start()]!r} is called in the books"
     return ""
+
+
+def uncountable(job: Job) -> str:
+    """The name of a number with more than 64 bits, which cannot be computed with or stored; '' if there is none."""
+    found = [(f"request.{one.name}", getattr(job.request, one.name)) for one in fields(job.request)]
+    found += [(one.name, getattr(job, one.name)) for one in fields(job)]
+    return next((name for name, value in found if isinstance(value, int) and not -LARGEST <= value < LARGEST), "")
 
 
 def misfit(job: Job, payload: Any, queues: Queues) -> Cause | None:

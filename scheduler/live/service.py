@@ -23,7 +23,7 @@ from scheduler.codec import plain, read
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.reasons import EXPECTED, why_short
 from scheduler.exposition import Series, gated_series, idle_series, pools_series, series, services_series
-from scheduler.live.admission import misfit, misrange, unfit_job_id, unfit_name
+from scheduler.live.admission import misfit, misrange, uncountable, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
 from scheduler.live.executors import (
@@ -160,6 +160,8 @@ class Service:
             ):
                 if problem:
                     raise RefusedError(what, problem, "Choose another")
+            if number := uncountable(job):
+                raise RefusedError(f"job.{number}", "is more than can be counted", "Ask for less")
             known = next((e for e in self.log.of_job(job.job_id) if e.kind in ("submit", "reject")), None)
             if known is not None:
                 return self._known(known, job)

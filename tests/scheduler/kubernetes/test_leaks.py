@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.kubernetes import gated_pods
+from tests.scheduler.kubernetes.site import Site
 from tests.scheduler.kubernetes.standin import Thing, gated_pod
 
 SUFFIXES = {
@@ -70,3 +72,25 @@ def test_a_pod_asks_for_what_kubernetes_counts_and_for_no_less(
     assert found == math.ceil(expected * (1000 if resource == "cpu" else 1))
     assert (found > 0) == (expected > 0)
     assert request["devices"] == 1
+
+
+def test_a_manifest_that_asks_for_less_than_nothing_is_rejected_and_gives_no_room(tmp_path: Path) -> None:
+    """As from an API server without the schema: the job says so, and what others may have stays as it was."""
+    site = Site(tmp_path)
+    site.create("runs", least=2, gpusPerReplica=4)
+    site.create("waits", least=2, gpusPerReplica=4)
+    site.settle()
+    before = [(line["allocated"], line["available"]) for line in site.service.pools()]
+    wrong = [
+        site.create("gpus", gpusPerReplica=-4),
+        site.create("least", least=-2, most=2),
+        site.create("both", least=-2, most=-1),
+        site.create("limit", timeLimitSeconds=-60),
+        site.create("saves", checkpointSeconds=-1),
+    ]
+    site.settle()
+    for job in wrong:
+        assert (job["status"]["state"], job["status"]["reason"]) == ("Rejected", "Misconfigured"), job
+    assert [(line["allocated"], line["available"]) for line in site.service.pools()] == before
+    states = {job["metadata"]["name"]: job["status"]["state"] for job in site.cluster.jobs()}
+    assert (states["runs"], states["waits"]) == ("Starting", "Pending")

@@ -24,6 +24,7 @@ from scheduler.quota.tree import QuotaTree
 from tests.scheduler.cycle.test_worlds import seeds
 from tests.scheduler.live.living import Living, Slow
 from tests.scheduler.live.test_cycles import are_over, draw_step, site
+from tests.scheduler.live.test_cycles import job as drawn_job
 
 HALF_LIFE, PENALTY = 300.0, 60.0
 
@@ -146,3 +147,47 @@ def test_what_was_used_is_forgotten_and_so_is_what_a_start_cost(tmp_path: Path) 
                 found, expected = usage.at(name, living.now), remembered(living, below)
                 assert found == pytest.approx(expected, rel=1e-4, abs=0.5), f"{seed}, step {number}: {name}"
         living.log.close()
+
+
+NUMBERS = (
+    ("request", "devices"), ("request", "units"), ("request", "memory_bytes"), ("request", "cpu_milli"),
+    ("request", "host_memory_bytes"), ("request", "required_topology"), ("request", "preferred_topology"),
+    ("min_replicas",), ("max_replicas",), ("time_limit",), ("lease_seconds",), ("wait_bound",), ("checkpoint_seconds",),
+)  # fmt: skip
+"""Of a job: where it says how much, or how long."""
+
+
+def test_asking_for_less_than_nothing_or_more_than_can_be_counted_is_refused_and_charges_nobody(tmp_path: Path) -> None:
+    """Also by a change of a job that runs: what is held, and what is left, stay as they were to the unit."""
+    dice = random.Random(f"{seeds(1)[0]} of credits")
+    living = Living(tmp_path)
+    living.submit("runs", 2, min_replicas=1, max_replicas=2)
+    living.submit("waits", 4, "speech", min_replicas=2, max_replicas=2)
+    living.settle()
+
+    def accounts() -> tuple[object, ...]:
+        core, pools = living.service.restored.core, living.service.pools()
+        return (
+            left_over(core),
+            own(core.accounts.tenants[""]),
+            pools,
+            core.accounts.room(core.pending["waits"][1].account),
+        )
+
+    before = accounts()
+    for number, where in enumerate(NUMBERS * 3):
+        asked = json.loads(json.dumps(drawn_job(dice))) | {"job_id": f"j{number}", "queue": "batch"}
+        *above, name = where
+        of = asked["request"] if above else asked
+        of[name] = dice.choice([-1, -dice.randint(2, 10**6), -(2**63), 2**63, 10**400])
+        with pytest.raises(RefusedError):
+            living.service.submit(asked, "tester")
+        least, most = dice.choice([(-1, 2), (0, 2), (-3, -1), (2, 1), (1, 2**63), (1, 10**400)])
+        with pytest.raises(RefusedError, match=r"are not a range|more than any cluster has"):
+            living.service.rescale(dice.choice(["runs", "waits"]), least, most, "tester")
+        living.settle()
+        assert accounts() == before, f"{where}: {of[name]}"
+    living.restart()
+    living.settle()
+    assert accounts() == before
+    living.log.close()
