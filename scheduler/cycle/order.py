@@ -15,6 +15,7 @@ CAPACITY chooses the tenant with the least part of its runtime quota (Koordinato
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -229,6 +230,20 @@ class Lines:
             return
         kind, job_id = found
         self._turns.put(name, _Head(line, kind, line.borrows, self._state.pending[job_id][0].submitted_at))
+
+
+def positions(state: State, now: float) -> dict[str, int]:
+    """From 1, for each pending job: which it is in its queue, if each job that is next were started in turn. Whether it
+    fits is not asked: a smaller one may start before one with a lower number."""
+    found: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    with Trial(state, now) as trial:
+        for line, kind, job_id in Lines(trial, {id(kind) for kind in state.waiting_classes()}):
+            counts[kind.queue] += 1
+            found[job_id] = counts[kind.queue]
+            trial.charge(kind, kind.amount, kind.replicas)
+            line.next()
+    return found
 
 
 class Fairness:

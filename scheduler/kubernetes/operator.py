@@ -41,6 +41,8 @@ CODES: Mapping[Result, str] = {
 """As the scheduler calls the cause, once it hears of it."""
 USAGE_SECONDS = 300.0
 """How often the GPU-hours of a running job are reported if nothing else changes."""
+POSITION_SECONDS, POSITIONS_A_SECOND = 15.0, 10.0
+"""How often positions of waiting jobs are computed, and how many are written: one start changes all behind it."""
 Outcome = Object | Interrupted | Absent | Conflict | KubernetesError
 
 
@@ -76,6 +78,8 @@ class Operator:
         self._reported_last = self._reported_number = -1
         self._reported_at = 0.0
         self._touched: set[str] = set()
+        self._positions: dict[str, int] = {}
+        self._positions_of, self._positions_at = -1, float("-inf")
 
     def step(self) -> bool:
         """Runs a round, including one of the scheduler. Returns whether it did anything."""
@@ -213,6 +217,7 @@ class Operator:
             patches = self._declarations.patches(seen, now)
             calls += [Call("PATCH", path, {"status": patch}, MERGE) for path, patch in patches]
         self._reported_last, self._reported_number = self._service.log.last, seen.number
+        self._place(seen)
         for identity in list(seen.jobs) if everything else sorted(self._touched & seen.jobs.keys()):
             job = seen.jobs[identity]
             before = child(job, "status")
@@ -234,6 +239,16 @@ class Operator:
                     calls.append(event_on(job, API_VERSION, KIND, event, now))
         self._touched.clear()
         return self._carry_out(calls)
+
+    def _place(self, seen: Seen) -> None:
+        """Computes the positions of waiting jobs, if they may have changed."""
+        every = max(POSITION_SECONDS, len(self._positions) / POSITIONS_A_SECOND)
+        if self._service.log.last == self._positions_of or self._clock() - self._positions_at < every:
+            return
+        before, self._positions = self._positions, self._service.positions()
+        self._positions_of, self._positions_at = self._service.log.last, self._clock()
+        moved = {job for job, _ in before.items() ^ self._positions.items()}
+        self._touched |= {identity for identity, job in seen.jobs.items() if job_id(job) in moved}
 
     def _usage(self, standing: Standing, now: datetime) -> dict[str, Any]:
         def found(service: Service) -> dict[str, Any]:
@@ -302,6 +317,7 @@ class Operator:
             live.world if is_whole else None,
             evicted,
             self._limited(uid(job), live, service),
+            self._positions.get(job_id(job)) if status == "pending" else None,
         )
 
     def _limited(self, identity: str, live: Live, service: Service) -> Reason | None:

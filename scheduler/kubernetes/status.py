@@ -53,7 +53,7 @@ class Standing:
     """The scheduler's view of a job. status: or its ending.   reasons: why it waits; or one, why it ended, is stopped
     or has no pods.   interval: of its expected start; None if unknown.   ready: pods that have started.   unready: why
     others have not.   whole: the world whose pods all existed.   evicted: it was preempted, and will run again.
-    limited: why it has not the replicas that its spec says."""
+    limited: why it has not the replicas that its spec says.   position: in its queue; None: unknown, or not waiting."""
 
     status: str
     tenant: str
@@ -68,6 +68,7 @@ class Standing:
     whole: int | None = None
     evicted: bool = False
     limited: Reason | None = None
+    position: int | None = None
 
     @property
     def state(self) -> State:
@@ -95,6 +96,7 @@ def status_of(standing: Standing, before: Object, now: datetime) -> dict[str, An
     more: dict[str, Any] = {
         "world": standing.whole,
         "nodes": list(standing.nodes) or None,
+        "position": standing.position,
         "reason": first.code,
         "message": "; ".join(filter(None, [words or standing.unready, *(one.text for one in limited)]))[:MOST_WORDS],
     }

@@ -21,6 +21,7 @@ from collectors.jobs.wire import read_report
 from collectors.readings import Row
 from scheduler.codec import plain, read
 from scheduler.cycle.expectations import CONFIDENCE
+from scheduler.cycle.order import positions
 from scheduler.cycle.reasons import EXPECTED, why_short
 from scheduler.exposition import Series, gated_series, idle_series, pools_series, series, services_series
 from scheduler.live.admission import misfit, misrange, uncountable, unfit_job_id, unfit_name
@@ -619,6 +620,11 @@ class Service:
         """Why a job does not run; empty if it runs or is about to."""
         with self._lock:
             return self._why(job_id, self._live(job_id))
+
+    def positions(self) -> dict[str, int]:
+        """Which each pending job is in its queue (scheduler.cycle.order)."""
+        with self._lock:
+            return positions(self.restored.core, self._now())
 
     def short(self, job_id: str) -> Reason | None:
         """Why a job that runs does so with fewer replicas than it is to have; None if it has them or does not run."""

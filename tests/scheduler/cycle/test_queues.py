@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scheduler.cycle.core import Core
-from scheduler.cycle.order import Lines
+from scheduler.cycle.order import Lines, positions
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies
 from scheduler.cycle.trial import Trial
@@ -330,3 +330,37 @@ def test_growth_of_an_elastic_job_gives_no_right_over_its_smallest_gang() -> Non
             state.submit(jobs[name], now)
         quiet = 0 if plan.actions else quiet + 1
     assert quiet > 10
+
+
+@pytest.mark.parametrize("policy", ["fifo", "priority", "fair_share", "capacity", "half-life"])
+def test_positions_are_the_order_in_which_jobs_start_as_room_comes_free(policy: str) -> None:
+    """Room comes free for one job of a drawn queue after the other."""
+    rules = {"half-life": ("fair_share", 1e9)}.get(policy, (policy, 0.0))
+    for dice in draws(5):
+        names = [Queue("q", rules[0], half_life=rules[1]), Queue("r", rules[0], half_life=rules[1])]
+        tenants = [
+            Tenant("x"),
+            *(Tenant(name, dice.choice(["", "x"]), guaranteed=dice.choice([0, 2])) for name in "abc"),
+        ]
+        policies = Policies(reclaim=False, preempt_for_fairness=False, preempt_by_priority="never")
+        state = core(nodes(2, 6), [*tenants, Tenant("z")], names, policies)
+        fill = [job(f"z{number}", "z") for number in range(12)]
+        decide(state, 0, *fill)
+        assert len(state.running) == 12
+        waiting = [
+            job(f"j{n}", dice.choice("abc"), at=n, queue=dice.choice("qqr"), priority=dice.choice([0, 0, 5]))
+            for n in range(10)
+        ]
+        for one in waiting:
+            state.submit(one, 20)
+        before, found = state.accounts.tenants[""].root.held, positions(state, 20)
+        for queue in "qr":
+            numbers = sorted(found[one.job_id] for one in waiting if one.queue == queue)
+            assert numbers == list(range(1, len(numbers) + 1))
+        assert state.accounts.tenants[""].root.held == before, "nothing was charged"
+        assert len(found) == len(waiting)
+        for number in range(10):
+            state.end(f"z{number}", 21 + number, True)
+            found = positions(state, 21 + number)
+            (begun,) = started(decide(state, 21 + number))
+            assert found[begun] == 1, f"{begun} of {found}"

@@ -15,6 +15,7 @@ from scheduler.kubernetes import pods
 from scheduler.kubernetes.calls import Call
 from scheduler.kubernetes.elastic_jobs import ENDED
 from scheduler.kubernetes.executor import AGAIN_SECONDS
+from scheduler.kubernetes.operator import POSITION_SECONDS
 from scheduler.live.idle import Feed, Reading
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.hours import check_hours
@@ -235,6 +236,31 @@ def test_a_change_of_scaling_is_followed_or_explained(tmp_path: Path) -> None:
     site.settle()
     assert (job["status"]["state"], waits["status"]["state"]) == ("Succeeded", "Succeeded")
     check_hours(site)
+
+
+def test_a_job_that_waits_says_its_position_and_one_that_runs_has_none(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    first = site.create("first", least=3, gpusPerReplica=4)
+    site.settle()
+    low, high = (site.create(name, gpusPerReplica=4, priority=rank) for name, rank in (("low", -2), ("high", -1)))
+    site.now += POSITION_SECONDS
+    site.settle()
+    assert (first["status"].get("position"), high["status"]["position"], low["status"]["position"]) == (None, 1, 2)
+    late = site.create("late", gpusPerReplica=4, priority=-1)
+    site.settle()
+    assert "position" not in late["status"], "they are not computed each time"
+    site.now += POSITION_SECONDS
+    site.settle()
+    assert [one["status"]["position"] for one in (high, late, low)] == [1, 2, 3]
+    site.cluster.delete("elasticjobs", "high")
+    site.settle()
+    site.now += POSITION_SECONDS
+    site.settle()
+    assert [one["status"]["position"] for one in (late, low)] == [1, 2], "though nothing else of them has changed"
+    late["spec"]["suspend"] = True
+    site.cluster.number += 1
+    site.settle()
+    assert "position" not in late["status"]
 
 
 def test_pods_that_others_make_look_like_a_job_s_own_change_nothing(tmp_path: Path) -> None:
