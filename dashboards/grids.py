@@ -65,6 +65,8 @@ def grid(
             "tabToNextCell": {"function": "false"},
             "tabToNextHeader": {"function": "false"},
             "suppressColumnVirtualisation": True,
+            # A table below the screen would have no width until somebody scrolls to it: hidden cells, and nothing in print.
+            "suppressContentVisibilityAuto": True,
             "localeText": {"noRowsToShow": empty or words("grid.nothing")},
         },
         style={"height": "600px"} if long else {"height": None},

@@ -123,6 +123,7 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
             timeline(store, filters, lifecycle, words),
             tool=parts.legend(ALLOCATED, words),
         ),
+        None if waited_longer else waited,
         parts.split(
             html.Div(
                 [_charges_card(store, filters, lifecycle, total, words), _advice_card(workload, words)],
@@ -131,7 +132,6 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
             _events_card(lifecycle, filters, words),
         ),
         _hours_card(rows, filters, words),
-        None if waited_longer else waited,
     )
 
 
