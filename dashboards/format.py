@@ -22,10 +22,12 @@ def hours(value: float | None) -> str:
 def money(value: float | Decimal | None, currency: str) -> str:
     if value is None or not currency:
         return UNKNOWN
-    size = abs(float(value))
+    size = abs(value)
     if size >= 10_000_000:
-        return f"{symbol(currency)}{float(value) / 1e6:,.2f} M"
-    return f"{symbol(currency)}{value:,.2f}" if 0 < size < 100 else f"{symbol(currency)}{value:,.0f}"
+        shown = f"{float(size) / 1e6:,.2f} M"
+    else:
+        shown = f"{size:,.2f}" if 0 < size < 100 else f"{size:,.0f}"
+    return f"{'−' if value < 0 else ''}{symbol(currency)}{shown}"
 
 
 def percent(part: float | None, whole: float | None = 1.0) -> str:

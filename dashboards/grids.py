@@ -14,7 +14,8 @@ from typing import Any
 import dash_ag_grid as dag
 from dash.development.base_component import Component
 
-from dashboards.format import symbol
+from dashboards.column_widths import fitted
+from dashboards.format import UNKNOWN, symbol
 from dashboards.languages import Language
 from warehouse.instants import rfc3339
 
@@ -27,7 +28,7 @@ _THEME = (
     "borderColor: 'var(--gl-line)', headerBackgroundColor: 'var(--gl-card)', headerTextColor: 'var(--gl-ink-2)', "
     "rowHoverColor: 'var(--gl-hover)', accentColor: 'var(--gl-accent)', wrapperBorder: false, "
     "headerFontWeight: 600, fontFamily: 'inherit', fontSize: 13.5, headerFontSize: 12.5, spacing: 7, "
-    "pinnedRowBackgroundColor: 'var(--gl-card)', columnBorder: false, "
+    "cellHorizontalPaddingScale: 0.75, pinnedRowBackgroundColor: 'var(--gl-card)', columnBorder: false, "
     "headerColumnBorder: false, headerColumnResizeHandleColor: 'transparent'})"
 )
 
@@ -44,28 +45,31 @@ def grid(
     """totals: a last row that stays.   empty: what to say where there are no rows.   key: the field that tells rows
     apart, so that a table drawn anew keeps what has not changed, and where the reader is in it."""
     long = len(rows) > LONG
+    plain, last = [_plain(row, words) for row in rows], [_plain(totals, words)] if totals and rows else []
     keyed = {"getRowId": f"params.data.{key}"} if key else {}
     return dag.AgGrid(
         id=id,
-        columnDefs=list(columns),
-        rowData=[_plain(row, words) for row in rows],
+        columnDefs=[fitted(column, [*plain, *last]) for column in columns],
+        rowData=plain,
         defaultColDef={
             "sortable": True,
             "sortingOrder": ["desc", "asc"],
             "resizable": True,
             "suppressHeaderMenuButton": True,
             "flex": 1,
+            "wrapHeaderText": True,
+            "autoHeaderHeight": True,
         },
         dashGridOptions={
             "theme": {"function": _THEME},
             "domLayout": "normal" if long else "autoHeight",
-            "pinnedBottomRowData": [_plain(totals, words)] if totals and rows else [],
+            "pinnedBottomRowData": last,
             "enableCellTextSelection": True,
             # Arrows move within the table, and Tab leaves it, as in any grid; Enter follows a link (assets/frame.js).
             "tabToNextCell": {"function": "false"},
             "tabToNextHeader": {"function": "false"},
             "suppressColumnVirtualisation": True,
-            # A table below the screen would have no width until somebody scrolls to it: hidden cells, and nothing in print.
+            # Otherwise a table below the screen has no width, and shows nothing in print, until somebody scrolls to it.
             "suppressContentVisibilityAuto": True,
             "localeText": {"noRowsToShow": empty or words("grid.nothing")},
         },
@@ -91,6 +95,7 @@ def use_bar(header: str, tip: str) -> Column:
         **text("use", header, tip, 96, 1.1),
         "cellRenderer": "UseBar",
         "cellClass": "gl-usebar",
+        "context": {"formatter": "UseBar"},
     }
 
 
@@ -114,16 +119,25 @@ def number(
     prefix: str = "",
     minimum: int = 86,
     unit: str = "",
+    unknown: str = UNKNOWN,
 ) -> Column:
-    """shape: of d3-format; one that ends in % shows a share of 1 as a percentage.   unit: said in an export."""
+    """shape: of d3-format; one that ends in % shows a share of 1 as a percentage.   unit: said in an export.
+    unknown: what to show for None."""
     scale, suffix = (" * 100", " + ' %'") if shape.endswith("%") else ("", "")
-    shown = f"params.value == null ? '–' : '{prefix}' + d3.format('{shape.rstrip('%')}')(params.value{scale}){suffix}"
+    d3, value = f"d3.format('{shape.rstrip('%')}')", f"params.value{scale}"
+    # The sign comes before a currency.
+    signed = f"(params.value < 0 ? '−{prefix}' + {d3}(-{value}) : '{prefix}' + {d3}({value}))"
+    known = signed if prefix else f"{d3}({value})"
+    formatter = {"function": f"params.value == null ? '{unknown}' : {known}{suffix}"}
     return {
         **text(field, header, tip, minimum),
         "type": "rightAligned",
-        "valueFormatter": {"function": shown},
-        "context": {"unit": unit or ("0–1" if suffix else "")},
-    }
+        "valueFormatter": formatter,
+        "context": {
+            "unit": unit or ("0–1" if suffix else ""), "shape": shape, "prefix": prefix, "formatter": formatter,
+            "unknown": unknown,
+        },
+    }  # fmt: skip
 
 
 def percent(field: str, header: str, tip: str = "", minimum: int = 90) -> Column:
@@ -143,8 +157,9 @@ def duration(field: str, header: str, tip: str = "") -> Column:
         f"params.value < 172800 ? {d3.format(',.1f', 3600)} + ' h' : {d3.format(',.1f', 86400)} + ' d'"
     )
     shown = f"params.data.{field}_text || ({length})"
-    column = {**text(field, header, tip, 84), "type": "rightAligned", "valueFormatter": {"function": shown}}
-    return {**column, "context": {"unit": "s"}}
+    formatter = {"function": shown}
+    column = {**text(field, header, tip, 84), "type": "rightAligned", "valueFormatter": formatter}
+    return {**column, "context": {"unit": "s", "shape": "duration", "formatter": formatter}}
 
 
 def moment(field: str, header: str, tip: str = "", minimum: int = 124, flex: float = 1.0) -> Column:
@@ -157,8 +172,9 @@ def moment_link(field: str, header: str, tip: str = "", minimum: int = 124, flex
 
 
 def _at(column: Column) -> Column:
-    shown = f"params.data.{column['field']}_text || params.value"
-    return {**column, "cellDataType": False, "valueFormatter": {"function": shown}, "context": {"unit": "UTC"}}
+    formatter = {"function": f"params.data.{column['field']}_text || params.value"}
+    context = {"unit": "UTC", "formatter": formatter}
+    return {**column, "cellDataType": False, "valueFormatter": formatter, "context": context}
 
 
 def instant(at: datetime) -> str:

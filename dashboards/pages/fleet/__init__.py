@@ -160,7 +160,7 @@ def _nodes(devices: Rows, measure: Measure, top: float, filters: Filters, words:
 
 def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
     columns = [
-        grids.link("name", words("fleet.device"), minimum=150, flex=1.8),
+        {**grids.link("name", words("fleet.device")), "context": {"most": 112}},  # longer than any table has room for
         grids.text("node", words("fleet.node"), minimum=110, flex=1.2),
         grids.text("model", words("filter.model"), minimum=120, flex=1.6),
         grids.text("pool", words("filter.pool"), minimum=92),

@@ -10,4 +10,7 @@ from dashboards.format import UNKNOWN, symbol
 
 def exact(value: Decimal | str | None, currency: str) -> str:
     """To the last cent."""
-    return UNKNOWN if value is None else f"{symbol(currency)}{Decimal(value):,.{minor_digits(currency)}f}"
+    if value is None:
+        return UNKNOWN
+    amount = Decimal(value)
+    return f"{'−' if amount < 0 else ''}{symbol(currency)}{abs(amount):,.{minor_digits(currency)}f}"

@@ -220,9 +220,7 @@ def _money(field: str, header: str, currency: str, tip: str, minimum: int) -> gr
 
 def _used(field: str, header: str, tip: str, words: Language) -> grids.Column:
     """A share; a holding without telemetry is unmetered, not unused."""
-    column = grids.number(field, header, tip, ",.1f%", minimum=112)
-    shown = f"params.value == null ? '{words('kind.unmetered')}' : d3.format(',.1f')(params.value * 100) + ' %'"
-    return {**column, "valueFormatter": {"function": shown}}
+    return grids.number(field, header, tip, ",.1f%", unknown=words("kind.unmetered"))
 
 
 def _row(row: Row, filters: Filters, may_silence: bool, words: Language) -> dict[str, Any]:

@@ -148,14 +148,17 @@ def _table(series: Series, filters: Filters, words: Language) -> Component:
         grids.duration("window", words("slo.window")),
         *([grids.text("owner", words("alerts.owner"), minimum=96)] if any(one.owner for one in series) else []),
     ]
-    return grids.grid(columns, [_row(one, filters, words) for one in series], words, "slo-objectives")
+    several = len({one.cluster for one in series}) > 1
+    rows = [_row(one, several, filters, words) for one in series]
+    return grids.grid(columns, rows, words, "slo-objectives")
 
 
-def _row(one: SeriesStatus, filters: Filters, words: Language) -> dict[str, Any]:
+def _row(one: SeriesStatus, several_clusters: bool, filters: Filters, words: Language) -> dict[str, Any]:
+    subject = (one.tenant, one.subject, one.cluster if several_clusters else "")
     return {
         "name": one.objective,
         "href": _href(one, filters),
-        "about": " · ".join(part for part in (one.tenant, one.subject, one.cluster) if part) or UNKNOWN,
+        "about": " · ".join(part for part in subject if part) or one.cluster or UNKNOWN,
         "state": words(f"slo.{one.state}"),
         "target": one.target,
         "sli": one.sli,

@@ -1,0 +1,61 @@
+"""Columns are as wide as what they show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dashboards import grids
+from dashboards.column_widths import MOST, NARROWEST, PADDING, fitted, text_width
+
+NAMES = [{"name": "mig-notebook-187", "cost": 1234.5}, {"name": "tutor", "cost": -0.5}]
+
+
+def test_a_name_and_an_amount_have_room() -> None:
+    name = fitted(grids.link("name", "Workload"), NAMES)
+    cost = fitted(grids.money("cost", "Cost", "USD"), NAMES)
+    assert text_width("mig-notebook-187") <= name["minWidth"] - PADDING < MOST
+    assert text_width("$1,234.50") <= cost["minWidth"] - PADDING < text_width("$1,234.50") + 16
+    assert fitted(grids.number("cost", "x", shape=",.2~f"), [{"cost": 2.5}])["minWidth"] < 80, "2.5, not 2.50"
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "shown"),
+    [
+        (grids.percent("x", "x"), {"x": 1.0}, "100.0 %"),
+        (grids.duration("x", "x"), {"x": 7200.0 * 20}, "40.0 h"),
+        (grids.duration("x", "x"), {"x": 1.0, "x_text": "at least 40 hours"}, "at least 40 hours"),
+        (grids.number("x", "x", shape=",d"), {"x": 1_000_000.0}, "1,000,000"),
+        (grids.number("x", "x", unknown="unmetered"), {"x": None}, "unmetered"),
+        (
+            grids.moment("x", "x"),
+            {"x": "2026-10-01T00:00:00Z", "x_text": "1 October 2026, 08:30"},
+            "1 October 2026, 08:30",
+        ),
+        (grids.text("x", "x"), {"x": "研发一部的工作负载"}, "研发一部的工作负载"),
+    ],
+)
+def test_what_is_measured_is_what_is_shown(column: dict[str, Any], row: dict[str, Any], shown: str) -> None:
+    assert 0 <= fitted(column, [row])["minWidth"] - PADDING - max(text_width(shown), NARROWEST - PADDING) < 8
+
+
+def test_a_long_text_has_a_limit_and_the_rest_of_the_width() -> None:
+    summary = fitted(grids.text("why", "Why", minimum=240), [{"why": "a" * 400}])
+    assert (summary["minWidth"], summary["flex"]) == (240, 456)
+    assert fitted(grids.text("why", "Why"), [{"why": "a" * 400}])["minWidth"] == 8 * -(-(MOST + PADDING) // 8)
+
+
+def test_a_header_breaks_between_words_but_not_before_a_unit() -> None:
+    empty = [{"burn": None}]
+    one = fitted(grids.number("burn", "Burn rate 1 h"), empty)["minWidth"] - PADDING
+    assert text_width("rate 1 h") <= one < text_width("Burn rate 1 h")
+
+
+def test_what_is_for_measuring_is_not_sent_to_the_browser() -> None:
+    assert fitted(grids.money("cost", "Cost", "USD"), NAMES)["context"] == {"unit": "USD"}
+    assert "context" not in fitted(grids.link("name", "Workload"), NAMES)
+
+
+def test_a_cell_that_is_drawn_keeps_its_width() -> None:
+    assert fitted(grids.use_bar("Usage", ""), [{"use": 0.5}])["minWidth"] == 96
