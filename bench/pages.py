@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from statistics import quantiles
 from typing import Annotated, Any
@@ -39,7 +40,6 @@ SETTLING = 30
 """Seconds after the start: the server closes, sums its days and looks at its alerts."""
 CARD = {"currency": "EUR", "rates": [{"sku": "gpu", "price_per_gpu_hour": "1.75"}]}
 MONTH = "period=2026-10"
-OUTPUT = "..page.children...nav.children...bar.children...skip.children...foot.children...told.data.."
 progress = Console(stderr=True, highlight=False)
 
 
@@ -83,11 +83,19 @@ def anew(search: str, number: int) -> str:
     return search.replace(MONTH, f"period=2026-10-{first:02}..2026-10-{last:02}")
 
 
+@cache
+def drawn_by(client: httpx.Client) -> str:
+    """What the callback that draws a page writes, as the server has it."""
+    found = client.get("/_dash-dependencies").raise_for_status().json()
+    return next(str(one["output"]) for one in found if one["output"].startswith("..page.children"))
+
+
 def ask(client: httpx.Client, path: str, search: str) -> tuple[float, int]:
     """Seconds and bytes of a page. Errors: BenchError unless it is one."""
+    output = drawn_by(client)
     body = {
-        "output": OUTPUT,
-        "outputs": [{"id": one.split(".")[0], "property": one.split(".")[1]} for one in OUTPUT.strip(".").split("...")],
+        "output": output,
+        "outputs": [{"id": one.split(".")[0], "property": one.split(".")[1]} for one in output.strip(".").split("...")],
         "inputs": [
             {"id": "url", "property": "pathname", "value": path},
             {"id": "url", "property": "search", "value": search},

@@ -1,7 +1,8 @@
 """`python -m bench.painting`: when a person first sees something in a browser, and when they see a page's figures.
 
-A real server process over the demo (or over a store that is given), asked by Debian's Chromium on the same
-machine. Cold: nothing of the page is in the browser's cache. Warm: the page once more, as a reload does.
+A real server process over the demo (or over a store that is given), asked by Debian's Chromium on the same machine,
+by the one without windows if it is installed. Cold: nothing of the page is in the browser's cache. Warm: the page
+once more, as a reload does.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bench.pages import serving
 from warehouse.sql import read_sql
 
 GOAL_MS = 1500.0
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 SETTLED_SECONDS = 20
 """Until the server's first close and look at its alerts are over."""
 progress = Console(stderr=True, highlight=False)
@@ -84,6 +86,8 @@ def main(
     """First paint and first figures of each page: the median of the turns, and the slowest."""
     from playwright.sync_api import sync_playwright
 
+    if CHROMIUM is None:
+        raise BenchError("chromium is not installed (apt-get install chromium-headless-shell)")
     chosen = only.split(",") if only else list(FIGURES)
     with tempfile.TemporaryDirectory(prefix="gpuledger-bench-") as name:
         folder = store.parent if store else Path(name)
@@ -93,7 +97,7 @@ def main(
         elif store.name != "store":
             raise BenchError(f"{store}: the folder of the store must be called 'store'")
         with serving(folder) as url, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             time.sleep(SETTLED_SECONDS)
             answer = httpx.post(f"{url}/sql", content=read_sql(__file__, "painting_shown"), timeout=60)
             known = answer.raise_for_status().json()
