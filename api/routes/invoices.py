@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
+from api.downloads import attachment
 from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import Body, ReasonText, StrictRoute
@@ -101,7 +102,7 @@ def file(
     """The same as a file."""
     one = _issued(caller, number)
     headers = {
-        "Content-Disposition": f'attachment; filename="{file_stem(one)}.{format}"',
+        "Content-Disposition": attachment(f"{file_stem(one)}.{format}"),
         "Content-Security-Policy": DOCUMENT_POLICY,
     }
     return Response(RENDER[format](one), media_type=MEDIA[format], headers=headers)

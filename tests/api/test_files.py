@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from email.message import Message
+
 import pytest
 
+from api.downloads import attachment
+from billing.documents.invoice_files import slug
 from gpuledger.client import ApiError, Client
 from gpuledger.documents import PREFIX
 from tests.dashboards.site import BUDGETS, CARD, Site
@@ -74,3 +78,12 @@ def test_a_file_of_no_use_is_one_line_that_says_where(served_site: Site, path: s
             assert (answer.status_code, reported["next_step"]) == (409, "Check indentation and quotes"), reported
             assert "not YAML" in reported["detail"]
             assert "\n" not in reported["detail"]
+
+
+@pytest.mark.parametrize("tenant", ["vision", "研发一部", "Zürich", 'a "b"\r\nX: c'])
+def test_a_document_of_any_tenant_has_a_name_that_a_header_can_say(tenant: str) -> None:
+    """As found: for a tenant whose name is not Latin-1 the server answered 500 in place of each file."""
+    said = attachment(f"GL-2026-00007-{slug(tenant)}.pdf")
+    message = Message()
+    message["Content-Disposition"] = said.encode("latin-1").decode()
+    assert message.get_filename() == f"GL-2026-00007-{slug(tenant)}.pdf"
