@@ -50,7 +50,7 @@ which it shows them, and another limit than MOST."""
 
 def fitted(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The column with a minimum and a share of the width by what it shows. Columns whose cells are drawn, or wrap, or
-    are shown by a formatter of their own keep theirs.   rows: as the grid gets them, totals included."""
+    are shown by a formatter of their own keep theirs, as do tables that the browser fills.   rows: as the grid gets them, totals included."""
     sent = {key: value for key, value in column.get("context", {}).items() if key not in USED_HERE}
     return {**column, **_widths(column, rows), **({"context": sent} if sent else {})}
 
@@ -60,7 +60,7 @@ def _widths(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dic
     words = max(text_width(part) for part in _parts(header))
     arrow = SORT_ARROW if column.get("initialSort") else 0
     shown = _shown(column, rows)
-    if shown is None:
+    if shown is None or not rows:
         return {"minWidth": _step(max(column["minWidth"], words + arrow + PADDING))}
     cells = max((text_width(text) for text in shown), default=0.0)
     most = column.get("context", {}).get("most") or max(MOST, column["minWidth"] - PADDING)
