@@ -50,7 +50,8 @@ which it shows them, and another limit than MOST."""
 
 def fitted(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The column with a minimum and a share of the width by what it shows. Columns whose cells are drawn, or wrap, or
-    are shown by a formatter of their own keep theirs, as do tables that the browser fills.   rows: as the grid gets them, totals included."""
+    are shown by a formatter of their own keep theirs, as do tables that the browser fills.
+    rows: as the grid gets them, totals included."""
     sent = {key: value for key, value in column.get("context", {}).items() if key not in USED_HERE}
     return {**column, **_widths(column, rows), **({"context": sent} if sent else {})}
 

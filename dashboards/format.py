@@ -22,12 +22,19 @@ def hours(value: float | None) -> str:
 def money(value: float | Decimal | None, currency: str) -> str:
     if value is None or not currency:
         return UNKNOWN
-    size = abs(value)
+    size = -value if value < 0 else value
     if size >= 10_000_000:
         shown = f"{float(size) / 1e6:,.2f} M"
     else:
         shown = f"{size:,.2f}" if 0 < size < 100 else f"{size:,.0f}"
     return f"{'−' if value < 0 else ''}{symbol(currency)}{shown}"
+
+
+def unit_price(value: float | Decimal, currency: str) -> str:
+    """With as many digits as it has, of which two at least."""
+    text = f"{value:,.6f}".rstrip("0")
+    whole, _, digits = text.partition(".")
+    return f"{symbol(currency)}{whole}.{digits:0<2}"
 
 
 def percent(part: float | None, whole: float | None = 1.0) -> str:

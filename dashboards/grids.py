@@ -187,7 +187,7 @@ def dated(field: str, at: datetime | None, words: Language) -> dict[str, Any]:
     if at is None:
         return {field: None}
     is_day = at.timetz().replace(tzinfo=None) == time()
-    return {field: at, f"{field}_text": words.day(at) + ("" if is_day else f", {at:%H:%M}")}
+    return {field: at, f"{field}_text": words.day(at) if is_day else words.dated(at)}
 
 
 def sorted_by(column: Column, order: str = "desc") -> Column:

@@ -48,6 +48,10 @@ class Language:
         """`5 October 2026`."""
         return self("time.day", day=at.day, name=self(f"month.{at.month}"), year=at.year, month=at.month)
 
+    def dated(self, at: datetime) -> str:
+        """`5 October 2026, 14:00`."""
+        return self("time.dated", day=self.day(at), clock=f"{at:%H:%M}")
+
     def moment(self, at: datetime) -> str:
         """`5 Oct, 14:00`; the hour as the time's own zone has it."""
         name = self(f"month.{at.month}")[:3]

@@ -23,6 +23,7 @@ from billing.tenants import current_mapping
 from billing.tenants.unmapped import unmapped
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
+from dashboards.format import unit_price
 from dashboards.languages import Language
 from dashboards.pages.admin.apply_form import form_card
 from warehouse.store import Store
@@ -40,7 +41,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     columns = [
         grids.text("sku", words("workload.sku"), minimum=130),
         grids.text("match", words("admin.match"), words("admin.match_is"), 220, 2.4),
-        grids.number("price", words("admin.price"), shape=",.4~f", minimum=110),
+        _price(card.card.currency, words),
         grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
         grids.moment("from", words("fleet.from"), minimum=110),
         grids.moment("to", words("fleet.until"), minimum=110),
@@ -50,6 +51,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
             "sku": rule.sku,
             "match": _matches(rule.match, words),
             "price": float(rule.price_per_gpu_hour),
+            "price_text": unit_price(rule.price_per_gpu_hour, rule.currency or card.card.currency),
             "windows": rule.windows_in_words,
             **_since(rule.effective_from, rule.effective_to, filters, words),
         }
@@ -64,6 +66,12 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
         form_card(applied_files.RATES, card.card, words),
         _history_card(applied_files.versions(store, applied_files.RATES), filters, words, card.version, "card"),
     ]
+
+
+def _price(currency: str, words: Language) -> grids.Column:
+    formatter = {"function": "params.data.price_text"}
+    column = grids.number("price", words("admin.price"), unit=currency)
+    return {**column, "valueFormatter": formatter, "context": {**column["context"], "formatter": formatter}}
 
 
 def _matches(match: Any, words: Language) -> str:
@@ -97,7 +105,7 @@ def _history_card(
         rows.append(
             [
                 html.Span(dcc.Link(version, href=href) if href else version, **here),
-                f"{filters.local(row['applied_at']):%Y-%m-%d %H:%M}",
+                words.dated(filters.local(row["applied_at"])),
                 row["author"],
                 f"{row['rules']:,}",
                 row["reason"],

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
@@ -55,7 +56,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             _drafts_card(month, issued, tenants["tenants"], name, untimed, words),
             class_name="gl-late",
         ),
-        _issued_card(issued, month.name, untimed, words),
+        _issued_card(issued, month, tenants["tenants"], untimed, words),
         emissions_card(month.name, words),
     )
 
@@ -140,16 +141,16 @@ def _drafts_card(
     )
 
 
-def _issued_card(rows: Rows, month: str, filters: Filters, words: Language) -> Component:
+def _issued_card(rows: Rows, month: Month, tenants: Sequence[str], filters: Filters, words: Language) -> Component:
     columns = [
         grids.link("number", words("invoices.number"), minimum=150),
         grids.text("tenant", words("filter.tenant")),
+        grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f", minimum=96),
         grids.text("type", words("invoices.type"), minimum=106, flex=0.8),
         grids.text("status", words("invoices.status"), minimum=84, flex=0.7),
         grids.moment("at", words("invoices.at"), minimum=225),
         grids.number("net", words("invoices.net"), words("invoices.net_is"), ",.2f"),
         grids.number("tax", words("invoices.tax"), shape=",.2f"),
-        grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f", minimum=96),
         grids.number("due", words("invoices.due"), words("invoices.due_is"), ",.2f"),
         grids.text("currency", words("invoices.currency"), minimum=80),
     ]
@@ -165,10 +166,23 @@ def _issued_card(rows: Rows, month: str, filters: Filters, words: Language) -> C
         for row in rows
     ]
     table = grids.grid(columns, shown, words, "invoices-issued", empty=words("invoices.none_issued"))
-    tool = exports.of_grid("invoices-issued", f"invoices-{month}", filters, words)
+    tool = parts.tools(
+        _focus(month, tenants, words),
+        exports.of_grid("invoices-issued", f"invoices-{month.name}", filters, words),
+    )
     return parts.card(
         words("invoices.documents"), words("invoices.documents_is"), table, tool=tool, class_name="gl-table-card"
     )
+
+
+def _focus(month: Month, tenants: Sequence[str], words: Language) -> Component | None:
+    """The month's costs as FOCUS rows, of all tenants or of one, once it is over."""
+    mine = sorted(current().tenants)
+    of = list(tenants) or ([] if current().sees_all else mine)
+    if month.state is MonthState.open or len(of) > 1:
+        return None
+    query = urlencode({"month": month.name, "grain": "day", **({"tenant": of[0]} if of else {})})
+    return forms.links(words("invoices.focus"), [("FOCUS", f"/api/v1/exports/focus?{query}", "")])
 
 
 def callbacks(app: Dash, ask: Ask) -> None:

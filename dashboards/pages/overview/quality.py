@@ -84,7 +84,7 @@ def _refused(quality: Quality, words: Language) -> Component:
         NOTE,
         words.count("quality.refused", quality.refused_count),
         words("quality.refused_why"),
-        [f"{_words(reason)}: {records:,}" for reason, records in quality.refused],
+        [f"{words.of(f'refusal.{reason}', _words(reason))}: {records:,}" for reason, records in quality.refused],
     )
 
 

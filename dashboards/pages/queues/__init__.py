@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -25,8 +26,12 @@ from dashboards.parts import Figure
 from dashboards.registry import Page
 from warehouse.store import Store
 
+SHAPE = re.compile(r"(?P<n>\d+) GPUs?( of (?P<models>.+))?")
+"""A request as the scheduler names it (scheduler/exposition.py)."""
 DRAWN = 14
 """Queues in a chart; the table has all."""
+FEW = 5
+"""Waiting jobs of a queue, up to which the axis has a tick for each."""
 CAUSES = 9
 """Reasons with a colour of their own."""
 TICKS = (1, 10, 60, 600, 3600, 6 * 3600, 48 * 3600, 14 * 86_400)
@@ -43,10 +48,13 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     title = parts.titles(filters, words, words("queues.title"))
     if not rows and not reported and not taken:
         return parts.page(title, states.nothing(words("queues.title"), words("queues.none")))
+    why_card = _why_card(rows, reported, filters, words)
     return parts.page(
         title,
         _headline(rows, taken, words),
-        parts.split(_waits_card(rows, words), _why_card(rows, reported, filters, words), class_name="gl-even"),
+        _waits_card(rows, words)
+        if why_card is None
+        else parts.split(_waits_card(rows, words), why_card, class_name="gl-even"),
         waiters_card(waiting(store, filters), filters, words),
         longest_card(longest(store, filters), filters, words),
         _table_card(rows, filters, words),
@@ -166,15 +174,17 @@ def reasons(rows: Rows, reported: Rows, filters: Filters) -> dict[str, dict[str,
     return {queue: dict(causes) for queue, causes in found.items() if causes}
 
 
-def _why_card(rows: Rows, reported: Rows, filters: Filters, words: Language) -> Component:
+def _why_card(rows: Rows, reported: Rows, filters: Filters, words: Language) -> Component | None:
+    """None if no job waits."""
     found = reasons(rows, reported, filters)
     by_scheduler = any(row["name"] == "pending_jobs" for row in reported)
     subtitle = words("queues.why_is")
     if by_scheduler:
         subtitle = words("queues.why_at", at=words.moment(filters.local(max(row["ts"] for row in reported))))
     if not found:
-        content: Component = states.nothing_here(words("queues.nobody_waits"))
-    elif all(set(causes) == {""} for causes in found.values()):
+        return None
+    content: Component
+    if all(set(causes) == {""} for causes in found.values()):
         content = states.nothing_here(words("queues.no_reasons"))
     else:
         drawn = sorted(found, key=lambda queue: -sum(found[queue].values()))[:DRAWN]
@@ -215,7 +225,9 @@ def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
         legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0, "traceorder": "normal"},
         margin={"l": 8, "r": 16, "t": 8, "b": 56},
     )
-    figure.update_xaxes(showgrid=True, gridcolor=figures.GRID, tickformat=",d", nticks=6, rangemode="tozero")
+    most = max(sum(causes.values()) for causes in found.values())
+    steps = {"dtick": 1} if most <= FEW else {"nticks": 6}
+    figure.update_xaxes(showgrid=True, gridcolor=figures.GRID, tickformat=",d", rangemode="tozero", **steps)
     return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
 
 
@@ -324,7 +336,7 @@ def _fragmentation_card(store: Store, reported: Rows, filters: Filters, words: L
         parts.card(
             words("queues.gangs"),
             words("queues.gangs_is"),
-            parts.table(heads, [[row["shape"], f"{row['value']:,.0f}"] for row in gangs[:12]]),
+            parts.table(heads, [[_shape(row["shape"], words), f"{row['value']:,.0f}"] for row in gangs[:12]]),
         ),
     )
 
@@ -350,6 +362,15 @@ def fragmented(rows: Rows, filters: Filters, grain: figures.Grain, words: Langua
         legend={"orientation": "h", "y": 1.2, "x": 0, "traceorder": "normal"},
         margin={"l": 44, "r": 8, "t": 30, "b": 30},
     )
+
+
+def _shape(name: str, words: Language) -> str:
+    """`4 GPUs of a100` in the reader's language; other shapes as the scheduler names them."""
+    known = SHAPE.fullmatch(name)
+    if known is None:
+        return name
+    gpus = words.count("queues.shape_gpus", int(known["n"]))
+    return words("queues.shape_of", gpus=gpus, models=known["models"]) if known["models"] else gpus
 
 
 PAGE = Page(

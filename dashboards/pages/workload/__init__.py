@@ -14,7 +14,7 @@ from dashboards import exports, grids, headline_figures, parts, states
 from dashboards.advice import of_workload
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, hours, money, symbol
+from dashboards.format import UNKNOWN, duration, hours, money, unit_price
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
@@ -208,7 +208,7 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
         [
             html.Span([row["sku"] or words("workload.no_sku"), html.Small(_kind(row))]),
             hours(row["gpu_hours"]),
-            UNKNOWN if row["unit_price"] is None else f"{symbol(currency)}{row['unit_price']:,.4g}",
+            UNKNOWN if row["unit_price"] is None else unit_price(row["unit_price"], currency),
             money(row["list_cost"], currency),
             money(row["billed_cost"], currency),
         ]

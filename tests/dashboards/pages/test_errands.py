@@ -21,6 +21,9 @@ def test_a_bills_causes_and_an_invoice_to_export_are_two_clicks_away(url: str, o
         page.wait_for_url(lambda address: "tenant=vision" in address)
         page.locator(".gl-nav").get_by_role("link", name="Invoices", exact=True).click()
         expect(page.locator("#emissions")).to_contain_text("kg CO2e")
+        with page.expect_download() as saved:
+            page.get_by_role("link", name="FOCUS", exact=True).click()
+        assert saved.value.suggested_filename == "focus-2026-10.csv"
         page.locator("#invoices-issued .ag-row a").first.click()
         for form in ("PDF", "CSV", "JSON"):
             expect(page.locator("main").get_by_role("link", name=form, exact=True)).to_be_visible()
