@@ -51,11 +51,12 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     total = in_all(found.values())
     compared_with = parts.chip(words("changes.with", period=before.period.label(words) if before.period else UNKNOWN),
                                words("changes.with_is"), state="")  # fmt: skip
+    notes = [compared_with, _partly(before.period, words)]
     if before.period is not None and not before.period.hours_closed:
         return parts.page(parts.titles(now, words, title, compared_with), _chooser(filters, words),
                           states.nothing_here(words("changes.no_other")))  # fmt: skip
     return parts.page(
-        parts.titles(now, words, title, compared_with),
+        parts.titles(now, words, title, *notes),
         _chooser(filters, words),
         _headline(total, filters, words),
         parts.card(
@@ -71,6 +72,14 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             class_name="gl-table-card",
         ),
     )
+
+
+def _partly(before: Period | None, words: Language) -> Component | None:
+    """What the books do not know of the other period looks like a rise."""
+    if before is None or before.hours_closed >= before.hours:
+        return None
+    hours = {"closed": f"{before.hours_closed:,}", "all": f"{before.hours:,}"}
+    return parts.chip(words("changes.partly", **hours), words("changes.partly_why"))
 
 
 def _spans(store: Store, filters: Filters) -> tuple[Filters, Filters] | None:

@@ -77,7 +77,9 @@ def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
     gpus = f"{sum(asked):,.4g}" if asked else "0" if not waiting else UNKNOWN
     return parts.headline(
         [
-            Figure(words("queues.waiting"), f"{waiting:,}", words("queues.jobs"), words("queues.at_the_end")),
+            Figure(
+                words("queues.waiting"), f"{waiting:,}", words.count("queues.jobs", waiting), words("queues.at_the_end")
+            ),
             Figure(words("queues.asked"), gpus, words("unit.gpus"), words("queues.asked_is")),
             Figure(
                 words("queues.oldest"),
@@ -85,7 +87,9 @@ def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
                 "",
                 oldest["queue"] or words("no_name") if oldest else words("queues.nobody_waits"),
             ),
-            Figure(words("queues.started"), f"{started:,}", words("queues.jobs"), words("queues.started_is")),
+            Figure(
+                words("queues.started"), f"{started:,}", words.count("queues.jobs", started), words("queues.started_is")
+            ),
             Figure(
                 words("queues.p95"),
                 duration(slowest["p95"] if slowest else None),
