@@ -13,9 +13,12 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
-import httpx
+import aiohttp
 
 from collectors.kubernetes.connection import Connection, KubernetesError
 from collectors.kubernetes.objects import Object, child, text
@@ -94,17 +97,25 @@ class Api:
         self.server = connection.server
         self._connection = connection
         self._watch_seconds = watch_seconds
-        self._client = httpx.AsyncClient(
-            base_url=connection.server,
-            # Reading the system's certificates takes longer than all else here.
-            verify=connection.verify if connection.server.startswith("https:") else False,
-            headers={"User-Agent": "gpuledger", "Accept": "application/json"},
-            timeout=httpx.Timeout(ANSWER_SECONDS),
-            follow_redirects=False,
-        )
+        self._opened: aiohttp.ClientSession | None = None
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        """It belongs to the loop that runs when it is first asked for."""
+        if self._opened is None:
+            proxy = _proxy(self.server)
+            self._opened = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._connection.verify),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": "gpuledger", "Accept": "application/json"},
+                timeout=_timeout(ANSWER_SECONDS),
+                proxy=proxy,
+            )
+        return self._opened
 
     async def close(self) -> None:
-        await self._client.aclose()
+        if self._opened is not None:
+            await self._opened.close()
 
     async def pages(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Page]:
         """The whole list, page by page. Errors: Gone if it took longer than the server remembers."""
@@ -133,28 +144,37 @@ class Api:
             headers = {**self._authorization(), "Content-Type": content}
         except KubernetesError as error:  # its token is being renewed, perhaps
             raise Interrupted(str(error)) from error
-        asked = self._client.request(method, path, content=json.dumps(body, ensure_ascii=False), headers=headers)
+
+        async def answered() -> tuple[aiohttp.ClientResponse, bytes]:
+            data = json.dumps(body, ensure_ascii=False).encode()
+            url = self.server + path
+            async with self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as answer:
+                return answer, await answer.read()
+
         try:
-            response = await _in_time(path, asked, ANSWER_SECONDS)
-        except httpx.TransportError as error:
+            response, said = await _in_time(path, answered(), ANSWER_SECONDS)
+        except aiohttp.ClientError as error:
             raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip()) from error
-        if not response.is_success:
-            raise _refusal(path, response, response.content)
+        if not 200 <= response.status < 300:
+            raise _refusal(path, response, said)
         try:
-            found = response.json()
+            found = json.loads(said)
         except (ValueError, RecursionError):
             raise Interrupted(f"{path}: the answer is not JSON") from None
         return found if isinstance(found, dict) else {}
 
     def _authorization(self) -> dict[str, str]:
         token = self._connection.bearer()
+        if not token.isprintable():
+            where = str(self._connection.token_file or self.server)
+            raise KubernetesError(where, "the token has characters that no token has", "Next: a file with nothing else")
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     async def _page(self, path: str, asked: Mapping[str, str]) -> tuple[Page, str]:
         """A page and the token of the next one, empty for the last."""
         async with self._get(path, asked, ANSWER_SECONDS) as response:
             try:
-                document = json.loads(await _in_time(path, response.aread(), LIST_SECONDS))
+                document = json.loads(await _in_time(path, response.read(), LIST_SECONDS))
             except (ValueError, RecursionError):
                 raise Interrupted(f"{path}: the list is not JSON") from None
         found = document.get("items") if isinstance(document, dict) else None
@@ -183,18 +203,18 @@ class Api:
                 yield _change(path, line)
 
     @asynccontextmanager
-    async def _get(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[httpx.Response]:
+    async def _get(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[aiohttp.ClientResponse]:
         """The open answer; anything but 200 raised. silence: seconds without a byte after which it is given up."""
-        headers, timeout = self._authorization(), httpx.Timeout(ANSWER_SECONDS, read=silence)
+        headers, timeout, url = self._authorization(), _timeout(silence), self.server + path
         try:
             async with AsyncExitStack() as stack:
-                asked = self._client.stream("GET", path, params=query, headers=headers, timeout=timeout)
+                asked = self._session.get(url, params=query, headers=headers, timeout=timeout, allow_redirects=False)
                 response = await _in_time(path, stack.enter_async_context(asked), LIST_SECONDS)
-                if response.status_code != httpx.codes.OK:
-                    raise _refusal(path, response, await _in_time(path, response.aread(), LIST_SECONDS))
+                if response.status != HTTPStatus.OK:
+                    raise _refusal(path, response, await _in_time(path, response.read(), LIST_SECONDS))
                 yield response
-        except (httpx.TransportError, httpx.StreamError) as error:
-            silent = isinstance(error, httpx.ReadTimeout)
+        except aiohttp.ClientError as error:
+            silent = isinstance(error, aiohttp.SocketTimeoutError)
             raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip(), silent=silent) from error
 
 
@@ -203,14 +223,29 @@ async def _in_time(path: str, what: Awaitable[Answer], seconds: float) -> Answer
     try:
         async with asyncio.timeout(seconds):
             return await what
+    except aiohttp.ServerTimeoutError:  # a TimeoutError as well: of the connection, or between two bytes
+        raise
     except TimeoutError:
         raise Interrupted(f"{path}: had not answered in full after {seconds:.0f} s", silent=True) from None
 
 
-async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+def _timeout(silence: float) -> aiohttp.ClientTimeout:
+    """silence: seconds without a byte of the answer."""
+    return aiohttp.ClientTimeout(total=None, connect=ANSWER_SECONDS, sock_read=silence)
+
+
+def _proxy(server: str) -> str | None:
+    """That HTTPS_PROXY, HTTP_PROXY or ALL_PROXY says, unless NO_PROXY names the server."""
+    found, proxies = urlsplit(server), getproxies_environment()
+    if not found.hostname or proxy_bypass_environment(found.netloc, proxies):
+        return None
+    return proxies.get(found.scheme) or proxies.get("all")
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """The whole lines of a body. Split at line feeds alone: a label may well hold what Unicode calls a line's end."""
     rest = bytearray()
-    async for part in response.aiter_bytes():
+    async for part in response.content.iter_any():
         rest += part
         if b"\n" not in part:
             if len(rest) > LINE_BYTES:
@@ -236,24 +271,24 @@ def _change(path: str, line: bytes) -> Change:
 
 
 def _is_gone(status: Object) -> bool:
-    return status.get("code") == httpx.codes.GONE or status.get("reason") in ("Expired", "Gone")
+    return status.get("code") == HTTPStatus.GONE or status.get("reason") in ("Expired", "Gone")
 
 
-def _refusal(path: str, response: httpx.Response, body: bytes) -> Exception:
+def _refusal(path: str, response: aiohttp.ClientResponse, body: bytes) -> Exception:
     """The error for a response other than 200."""
     try:
         status: Any = json.loads(body)
     except (ValueError, RecursionError):
         status = {}
-    message = text(status, "message") or f"HTTP {response.status_code}"
-    code = response.status_code
-    if code == httpx.codes.GONE or _is_gone(child({"status": status}, "status")):
+    message = text(status, "message") or f"HTTP {response.status}"
+    code = response.status
+    if code == HTTPStatus.GONE or _is_gone(child({"status": status}, "status")):
         return Gone(message)
-    if code == httpx.codes.CONFLICT:
+    if code == HTTPStatus.CONFLICT:
         return Conflict(message)
-    if code in (httpx.codes.NOT_FOUND, httpx.codes.FORBIDDEN):
-        return Absent(message, forbidden=code == httpx.codes.FORBIDDEN)
-    if code == httpx.codes.UNAUTHORIZED or code == httpx.codes.TOO_MANY_REQUESTS or code >= 500:
+    if code in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+        return Absent(message, forbidden=code == HTTPStatus.FORBIDDEN)
+    if code == HTTPStatus.UNAUTHORIZED or code == HTTPStatus.TOO_MANY_REQUESTS or code >= 500:
         return Interrupted(f"{path}: {message}", retry_after(response.headers, LONGEST_ASKED_SECONDS) or 0.0)
-    final = code in (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE, httpx.codes.UNPROCESSABLE_ENTITY)
+    final = code in (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
     return (Refused if final else KubernetesError)(f"{response.url.host}{path}", message)

@@ -78,6 +78,8 @@ class Operator:
         self._reported_last = self._reported_number = -1
         self._reported_at = 0.0
         self._touched: set[str] = set()
+        self._jobs_before: dict[str, Object] = {}
+        self._holdings = usage.Holdings(service.log)
         self._positions: dict[str, int] = {}
         self._positions_of, self._positions_at = -1, float("-inf")
 
@@ -211,14 +213,16 @@ class Operator:
         now = datetime.fromtimestamp(self._clock(), UTC)
         late = [job for job in seen.jobs.values() if due_for_deletion(job, now) and not pods.is_leaving(job)]
         calls = [_deletion(path_of(job), uid(job)) for job in late]
-        everything = self._service.log.last != self._reported_last or self._clock() - self._reported_at >= USAGE_SECONDS
+        everything = self._reported_last < 0 or self._clock() - self._reported_at >= USAGE_SECONDS
         self._reported_at = self._clock() if everything else self._reported_at
-        if self._declarations is not None and (everything or seen.number != self._reported_number):
+        reported = self._service.log.last, seen.number
+        if self._declarations is not None and (everything or reported != (self._reported_last, self._reported_number)):
             patches = self._declarations.patches(seen, now)
             calls += [Call("PATCH", path, {"status": patch}, MERGE) for path, patch in patches]
-        self._reported_last, self._reported_number = self._service.log.last, seen.number
         self._place(seen)
-        for identity in list(seen.jobs) if everything else sorted(self._touched & seen.jobs.keys()):
+        among = seen.jobs if everything else self._changed(seen)
+        self._reported_last, self._reported_number = reported
+        for identity in list(among):
             job = seen.jobs[identity]
             before = child(job, "status")
             if text(before, "state") in ENDED or pods.is_leaving(job):
@@ -240,6 +244,24 @@ class Operator:
         self._touched.clear()
         return self._carry_out(calls)
 
+    def _changed(self, seen: Seen) -> Sequence[str]:
+        """The jobs whose status may be another one since the last report: those that changed themselves, or pods of
+        which did, or that the log names; and whenever it has grown, all that wait for something."""
+        found = self._touched | {
+            identity for identity, job in seen.jobs.items() if self._jobs_before.get(identity) is not job
+        }
+        self._jobs_before = dict(seen.jobs)
+        if self._service.log.last != self._reported_last:
+            new = list(self._service.log.entries(self._reported_last))
+            if any(entry.kind == "configured" for entry in new):
+                return list(seen.jobs)
+            named = {job for entry in new for job in usage.concerned(entry)}
+            named |= self._service.measured(
+                lambda service: {job for job, live in service.book.jobs.items() if _waits(live)}
+            )
+            found |= {identity for identity, job in seen.jobs.items() if job_id(job) in named}
+        return sorted(found & seen.jobs.keys())
+
     def _place(self, seen: Seen) -> None:
         """Computes the positions of waiting jobs, if they may have changed."""
         every = max(POSITION_SECONDS, len(self._positions) / POSITIONS_A_SECOND)
@@ -253,8 +275,7 @@ class Operator:
     def _usage(self, standing: Standing, now: datetime) -> dict[str, Any]:
         def found(service: Service) -> dict[str, Any]:
             restored, at = service.restored, max(now.timestamp(), service.restored.at)
-            history = service.log.of_job(standing.job_id)
-            held = usage.held(history, standing.job_id, restored.setup.nodes, at)
+            held = self._holdings.of(standing.job_id).held(restored.setup.nodes, at)
             return usage.usage_of(held, restored.settings.policies.prices, standing.is_over, at)
 
         status: dict[str, Any] = self._service.measured(found)
@@ -350,6 +371,11 @@ class Operator:
         reasons = (Reason(cause.get("reason") or otherwise, cause.get("text", "")),)
         tenant = self._service.log.of_job(job_id_)[0].body["job"]["tenant"]
         return Standing(found["status"], tenant, job_id_, reasons=reasons)
+
+
+def _waits(live: Live) -> bool:
+    """To start, or for more replicas."""
+    return live.status == "pending" or len(live.grants) < live.job.min_replicas
 
 
 def _is_old(status: Object, now: datetime) -> bool:

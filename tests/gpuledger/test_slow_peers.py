@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import re
@@ -38,7 +39,7 @@ from warehouse.errors import LedgerError
 
 SECONDS = 0.3
 ASKS = re.compile(
-    r"httpx\.(?:Async)?Client\b\(?|httpx\.(?:get|post|request|stream)\(|HTTPS?Connection\(|smtplib\.SMTP(?:_SSL)?\(|urlopen\("
+    r"aiohttp\.ClientSession\(|httpx\.(?:Async)?Client\b\(?|httpx\.(?:get|post|request|stream)\(|HTTPS?Connection\(|smtplib\.SMTP(?:_SSL)?\(|urlopen\("
 )
 NOT_ALONE = {
     "ingest/prompt_client.py": "asked through by those here",
@@ -91,13 +92,18 @@ def _kubeconfig(folder: Path, url: str) -> Path:
     return path
 
 
+class _Asked(api.Api):
+    aclose = api.Api.close
+
+
 async def _first_page(connection: Connection) -> object:
-    return await anext(api.Api(connection).pages("/api/v1/pods"))
+    async with contextlib.aclosing(_Asked(connection)) as asked:
+        return await anext(asked.pages("/api/v1/pods"))
 
 
 async def _first_change(connection: Connection) -> object:
-    changes = api.Api(connection, SECONDS).watch("/api/v1/pods", "1")
-    return [change async for change in changes]
+    async with contextlib.aclosing(_Asked(connection, SECONDS)) as asked:
+        return [change async for change in asked.watch("/api/v1/pods", "1")]
 
 
 def _me(url: str) -> object:
