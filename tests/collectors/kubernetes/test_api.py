@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collectors.kubernetes.api import Api
+from collectors.kubernetes.api import Api, Interrupted
 from collectors.kubernetes.connection import Connection, KubernetesError
 from tests.collectors.kubernetes.server import PODS, serving
 
@@ -36,7 +36,7 @@ def test_the_environment_says_by_which_proxy_and_for_which_servers_none(
         proxy.served |= {PODS}
         for name, value in variables.items():
             monkeypatch.setenv(name, value.replace("URL", url))
-        with contextlib.nullcontext() if asks_the_proxy else pytest.raises(Exception, match="kube.a.site"):
+        with contextlib.nullcontext() if asks_the_proxy else pytest.raises(Interrupted, match=r"kube\.a\.site"):
             assert len(asyncio.run(listed(Connection("http://kube.a.site")))) == 1
         assert bool(proxy.requests) == asks_the_proxy
 
