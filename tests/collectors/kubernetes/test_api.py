@@ -24,7 +24,11 @@ async def listed(connection: Connection) -> Sequence[Any]:
 
 @pytest.mark.parametrize(
     ("variables", "asks_the_proxy"),
-    [({"HTTP_PROXY": "URL"}, True), ({"all_proxy": "URL"}, True), ({"http_proxy": "URL", "NO_PROXY": ".a.site"}, False)],
+    [
+        ({"HTTP_PROXY": "URL"}, True),
+        ({"all_proxy": "URL"}, True),
+        ({"http_proxy": "URL", "NO_PROXY": ".a.site"}, False),
+    ],
 )
 def test_the_environment_says_by_which_proxy_and_for_which_servers_none(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], asks_the_proxy: bool
