@@ -106,7 +106,7 @@ def deliver(
         results = [outcome for part in parts for outcome in part]
     _report_refusing_targets(store, results, now)
     known = {(key[0], key[1]) for key in log}
-    _write(store, [one for one in results if not _is_reminder(one)], now)
+    write_outcomes(store, [one for one in results if not _is_reminder(one)], now)
     for one in results:
         key = one.delivery.target, one.delivery.alert.fingerprint
         if _is_reminder(one) and key in known:
@@ -155,7 +155,7 @@ def _send_all(due: Sequence[Delivery], round_: _Round) -> list[Outcome]:
             if (start and round_.over()) or not round_.leads.leading():
                 break
             part = due[start : start + transport.most]
-            outcome, detail = _send(part, round_.now())
+            outcome, detail = send(part, round_.now())
             found += [Outcome(delivery, outcome, detail) for delivery in part]
             if outcome == "failed":  # the rest would fail as well, each after a timeout
                 found += [Outcome(delivery, outcome, detail) for delivery in due[start + transport.most :]]
@@ -165,7 +165,8 @@ def _send_all(due: Sequence[Delivery], round_: _Round) -> list[Outcome]:
     return found
 
 
-def _send(part: Sequence[Delivery], now: datetime) -> tuple[str, str]:
+def send(part: Sequence[Delivery], now: datetime) -> tuple[str, str]:
+    """Sends deliveries of one target in one call. Returns the outcome, and why it is none."""
     try:
         part[0].transport.send([delivery.alert for delivery in part], now)
     except SendError as error:
@@ -190,7 +191,8 @@ def _log(store: Store, since: datetime) -> Log:
     }
 
 
-def _write(store: Store, results: Sequence[Outcome], now: datetime) -> None:
+def write_outcomes(store: Store, results: Sequence[Outcome], now: datetime) -> None:
+    """Adds attempts to the log."""
     if not results:
         return
     import pyarrow as pa

@@ -30,6 +30,12 @@ Match = Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(_globs)]
 """Every label must fit; nothing named fits everything."""
 
 
+def literal(text: str) -> str:
+    """A glob that fits this text: its signs stand for themselves; for a leading `!`, which cannot, `?` does."""
+    escaped = "".join(f"[{sign}]" if sign in "*?[" else sign for sign in text)
+    return f"?{escaped[1:]}" if escaped.startswith("!") else escaped
+
+
 def fits(match: Mapping[str, tuple[str, ...]], labels: Mapping[str, str]) -> bool:
     return all(any(_fits(glob, labels.get(label, "")) for glob in globs) for label, globs in match.items())
 

@@ -200,6 +200,10 @@ class Attempt:
     reported: bool = False
 
 
+ACKNOWLEDGED = "ack-"
+"""How the ids of silences begin that acknowledge one alert; the rest is its fingerprint."""
+
+
 @dataclass(frozen=True)
 class Silence:
     """Matching alerts are not sent during [starts_at, ends_at)."""
@@ -213,6 +217,15 @@ class Silence:
 
     def covers(self, labels: Mapping[str, str], now: datetime) -> bool:
         return self.starts_at <= now < self.ends_at and fits(self.matchers, labels)
+
+    def why_quiet(self, alert: Notification, now: datetime) -> str:
+        """Why the alert is not sent; '' if that is not for this silence. An acknowledgement is of one occurrence: if
+        the alert resolves and fires again, somebody is notified."""
+        if self.id.startswith(ACKNOWLEDGED):
+            of_it = self.id == f"{ACKNOWLEDGED}{alert.fingerprint}" and alert.active_at <= self.starts_at
+            more = f": {self.reason}" if self.reason else ""
+            return f"acknowledged by {self.author}{more}" if of_it and self.starts_at <= now < self.ends_at else ""
+        return f"silenced by {self.id} ({self.author}: {self.reason})" if self.covers(alert.labels, now) else ""
 
 
 @dataclass(frozen=True)
@@ -245,14 +258,13 @@ def linked(alerts: Iterable[Notification], address: str) -> list[Notification]:
 def held_back(
     alerts: Iterable[Notification], routing: Routing, silences: Sequence[Silence], now: datetime
 ) -> dict[str, str]:
-    """Why alerts are not sent, by fingerprint: `silenced by ...` or `inhibited by ...`."""
+    """Why alerts are not sent, by fingerprint: `silenced by ...`, `acknowledged by ...` or `inhibited by ...`."""
     alerts = list(alerts)
     found: dict[str, str] = {}
     for alert in alerts:
-        for silence in silences:
-            if silence.covers(alert.labels, now):
-                found[alert.fingerprint] = f"silenced by {silence.id} ({silence.author}: {silence.reason})"
-                break
+        why = next(filter(None, (silence.why_quiet(alert, now) for silence in silences)), "")
+        if why:
+            found[alert.fingerprint] = why
     firing = [alert for alert in alerts if alert.state is State.firing]
     for rule in routing.inhibit:
         sources: dict[tuple[str, ...], list[Notification]] = {}

@@ -11,13 +11,15 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from alerts.errors import AlertError
-from alerts.matchers import Match
-from alerts.routing import Silence
+from alerts.matchers import Match, literal
+from alerts.routing import ACKNOWLEDGED, Silence
 from billing import audit
 from warehouse.store import Store, read_sql
 
 _MATCH: TypeAdapter[Mapping[str, tuple[str, ...]]] = TypeAdapter(Match)
 LONGEST = timedelta(days=366)
+ACKNOWLEDGED_FOR = timedelta(hours=4)
+"""So long nobody is reminded of an alert that somebody acknowledged: a shift's half, so that the next asks again."""
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -56,6 +58,30 @@ def add_silence(
     silence = Silence(uuid.uuid4().hex[:12], match, starts_at, ends_at, author, reason)
     _write(store, silence, 1, now)
     audit.record(store, now, author, "silence.add", silence.id, reason, {"matchers": match, "ends_at": ends_at})
+    return silence
+
+
+def acknowledge(
+    store: Store,
+    fingerprint: str,
+    labels: Mapping[str, str],
+    author: str,
+    reason: str,
+    now: datetime,
+    lasts: timedelta = ACKNOWLEDGED_FOR,
+) -> Silence:
+    """Acknowledges an alert: nobody is reminded of this occurrence for a while, but those who were notified learn of
+    its end. Another one later replaces it. Errors: AlertError without an author, or for longer than a silence lasts."""
+    if not author.strip():
+        raise AlertError("acknowledgement: author", "is missing", "Say who acknowledges the alert")
+    if not timedelta(0) < lasts <= LONGEST:
+        raise AlertError("acknowledgement", f"lasts {lasts}", f"Give more than nothing and at most {LONGEST.days} days")
+    matchers = {name: (literal(text),) for name, text in labels.items() if name not in ("severity", "owner")}
+    silence = Silence(f"{ACKNOWLEDGED}{fingerprint}", matchers, now, now + lasts, author, reason)
+    before = [row["revision"] for row in _rows(store, _NEVER) if row["id"] == silence.id]
+    _write(store, silence, max(before, default=0) + 1, now)
+    about = {"rule": labels.get("alertname", ""), "ends_at": silence.ends_at}
+    audit.record(store, now, author, "alert.acknowledge", fingerprint, reason, about)
     return silence
 
 

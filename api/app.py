@@ -12,6 +12,7 @@ from starlette.routing import Route
 from access.scope import Stores
 from access.store import AccessStore
 from api.problems import RESPONSES, add_handlers
+from api.reach import NOWHERE, Reach
 from api.routes import access as people
 from api.routes import (
     alerts,
@@ -66,16 +67,18 @@ class Api(FastAPI):
         return document
 
 
-def build_api(stores: Stores, access: AccessStore, version: str, more: Sequence[APIRouter] = ()) -> FastAPI:
+def build_api(
+    stores: Stores, access: AccessStore, version: str, more: Sequence[APIRouter] = (), reach: Reach = NOWHERE
+) -> FastAPI:
     """The routes over a store; the gate before them says who asks.   more: routes that answer with pages, of the floor
-    above."""
+    above.   reach: what they ask beside the store."""
     routers = (*ROUTERS, *more)
     api = Api(
         title="gpuledger", version=version or "0", description=DESCRIPTION, docs_url=None, redoc_url=None,
         responses=RESPONSES, generate_unique_id_function=_name, servers=[{"url": PREFIX}], root_path_in_servers=False,
         redirect_slashes=False,
     )  # fmt: skip
-    api.state.stores, api.state.access = stores, access
+    api.state.stores, api.state.access, api.state.reach = stores, access, reach
     for router in routers:
         api.include_router(router)
     add_handlers(api, [route for router in routers for route in router.routes if isinstance(route, Route)])

@@ -32,6 +32,7 @@ from access.scope import Stores
 from access.settings import AccessSettings
 from api import metrics, opencost
 from api.app import build_api
+from api.reach import NOWHERE, Reach
 from api.sql.endpoint import SqlMiddleware, is_sql_request
 from api.sql.engine import Engine
 from api.sql.limits import Limits
@@ -61,7 +62,7 @@ class DashboardSettings:
 
     `allowed_hosts`: names the browser may call the server by; with no sign-in, this keeps other sites' pages out.
     `access`: how people sign in, by default not at all.   `leads`: whether this one of several servers does the
-    background work.
+    background work.   `reach`: who is notified of alerts, and the scheduler whose jobs can be reclaimed.
     """
 
     title: str = "gpuledger"
@@ -69,6 +70,7 @@ class DashboardSettings:
     allowed_hosts: tuple[str, ...] = ("*",)
     access: AccessSettings = field(default_factory=AccessSettings)
     leads: Leads = ALONE
+    reach: Reach = NOWHERE
 
 
 def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -> FastAPI:
@@ -98,7 +100,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     server.router.routes.extend(sign_in.routes())
     opencost.add_routes(server, stores)
     metrics.add_routes(server, stores, settings.leads)
-    server.mount(PREFIX, build_api(stores, access, settings.version, [route.router]))
+    server.mount(PREFIX, build_api(stores, access, settings.version, [route.router], settings.reach))
 
     for page in all_pages():
         if page.formerly:

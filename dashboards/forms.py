@@ -31,13 +31,16 @@ def form(
     sure: str = "",
     shows: str = "",
     then: str = "",
+    says: str = "",
     small: bool = False,
 ) -> Component:
     """api: method and path below /api/v1; {name} in it is the text of that field.   body: sent with the fields.
     sure: asked before it is sent.   shows: the key of the answer that is told this once; the page is not drawn again
-    then.   then: where to go instead of drawing the page again; {key} in it is of the answer.   small: a button alone.
+    then.   then: where to go instead of drawing the page again; {key} in it is of the answer.   says: what to say
+    instead, {key} likewise.   small: a button alone.
     """
-    attributes = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then}
+    attributes = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then,
+                  "says": says}  # fmt: skip
     return html.Form(
         [
             *fields,

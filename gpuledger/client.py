@@ -415,6 +415,16 @@ class Client:
         """Ends a silence now."""
         return self._read(documents.Silence, self._asked("DELETE", f"/alerts/silences/{_segment(id)}"))
 
+    def acknowledge_alert(self, fingerprint: str, reason: str = "", hours: float = 4.0) -> documents.Silence:
+        """Acknowledges an alert: nobody is reminded of this occurrence for so many hours."""
+        asked = {"reason": reason, "hours": hours}
+        return self._post(documents.Silence, f"/alerts/{_segment(fingerprint)}/acknowledge", asked)
+
+    def tell_alert(self, fingerprint: str, receivers: Sequence[str] = (), note: str = "") -> documents.Told:
+        """Tells receivers of the server's routing file of a firing alert now; by default its owner."""
+        asked = {"receivers": list(receivers), "note": note}
+        return self._post(documents.Told, f"/alerts/{_segment(fingerprint)}/tell", asked)
+
     def objectives(self, at: datetime | None = None, tenant: str | None = None) -> Iterator[documents.ObjectiveStatus]:
         """The state of each series of the applied objectives."""
         return self._pages(documents.ObjectiveStatus, "/objectives", at=at and at.isoformat(), tenant=tenant)

@@ -776,6 +776,16 @@ class Silence(Document):
     reason: str
 
 
+class Told(Document):
+    """Who was told of an alert.   targets: that took it.   failed: the others, and why."""
+
+    fingerprint: str
+    at: Instant
+    by: str
+    targets: list[str]
+    failed: dict[str, str]
+
+
 class AuditEntry(Document):
     at: Instant
     actor: str

@@ -86,6 +86,22 @@ Routing = Annotated[
         help="Who is notified of which alerts (YAML); default: nobody.",
     ),
 ]
+SchedulerAt = Annotated[
+    str,
+    typer.Option(
+        "--scheduler",
+        envvar="GPULEDGER_SCHEDULER",
+        metavar="URL",
+        callback=checked_address,
+        help="A live scheduler or operator whose idle jobs may be reclaimed from the page Now.",
+    ),
+]
+SchedulerTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--scheduler-token-file", envvar="GPULEDGER_SCHEDULER_TOKEN_FILE", help="File with its token.", dir_okay=False
+    ),
+]
 NoInterference = Annotated[
     bool,
     typer.Option(

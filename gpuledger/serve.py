@@ -73,13 +73,31 @@ def access_settings(sign_in: Path | None, trusted_proxies: Sequence[str] | None 
     return with_trusted_proxies(load_access(sign_in) if sign_in else AccessSettings(), trusted_proxies or ())
 
 
-def dashboard(store: Store, listener: socket.socket, access: AccessSettings, leads: Leads = ALONE) -> FastAPI:
-    """The dashboard with the API and SQL, under the listener's address."""
+def dashboard(
+    store: Store,
+    listener: socket.socket,
+    access: AccessSettings,
+    leads: Leads = ALONE,
+    routing: Path | None = None,
+    scheduler: str = "",
+    scheduler_token_file: Path | None = None,
+) -> FastAPI:
+    """The dashboard with the API and SQL, under the listener's address.
+
+    routing: whom people may tell of an alert.   scheduler: address of the one whose idle jobs they may reclaim.
+    Errors: LedgerError if the token's file cannot be used.
+    """
+    from api.reach import Reach
     from dashboards.app import DashboardSettings, build_app
+    from scheduler.live.client import read_token
+
+    read_token(scheduler_token_file)
+    reach = Reach(routing, scheduler, scheduler_token_file)
 
     own_machine = listener.getsockname()[0] == "127.0.0.1" and not access.sign_in
     allowed = ("localhost", "127.0.0.1") if own_machine else ("*",)
-    return build_app(store, DashboardSettings(version=__version__, allowed_hosts=allowed, access=access, leads=leads))
+    settings = DashboardSettings(version=__version__, allowed_hosts=allowed, access=access, leads=leads, reach=reach)
+    return build_app(store, settings)
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from alerts import reading
+from alerts.errors import AlertError
+from alerts.reading import CURRENT
 from alerts.routing import Silence
-from alerts.silences import add_silence, end_silence, silences
+from alerts.silences import ACKNOWLEDGED_FOR, acknowledge, add_silence, end_silence, silences
+from alerts.telling import firing, tell
 from api.caller import Caller, See, SeeFleet, SilenceAlerts
 from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
+from api.reach import Reach
 from api.strict import Body, ReasonText, StrictRoute
 from api.values import aware
 from gpuledger import documents
@@ -36,6 +40,20 @@ class NewSilence(Body):
     ends_at: datetime
     starts_at: datetime | None = None
     reason: ReasonText
+
+
+class Acknowledgement(Body):
+    """hours: nobody is reminded for so long, as long as the alert goes on."""
+
+    reason: Annotated[str, Field(max_length=1000)] = ""
+    hours: Annotated[float, Field(gt=0, le=8784)] = ACKNOWLEDGED_FOR / timedelta(hours=1)
+
+
+class NewTelling(Body):
+    """receivers: names of the routing file; by default as the alert is routed.   note: in front of the evidence."""
+
+    receivers: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=20, default_factory=list)]
+    note: Annotated[str, Field(max_length=1000)] = ""
 
 
 @router.get("/alerts")
@@ -106,18 +124,51 @@ def end_silence_(caller: SilenceAlerts, id: str) -> documents.Silence:
         return _silence(end_silence(store, id, caller.principal.actor, caller.now))
 
 
+@router.post("/alerts/{fingerprint}/acknowledge", status_code=201)
+def acknowledge_alert(caller: SilenceAlerts, fingerprint: str, new: Acknowledgement) -> documents.Silence:
+    """Acknowledges an alert: nobody is reminded of this occurrence for a while; those who were notified learn of its
+    end."""
+    found = _one(caller, fingerprint, CURRENT)
+    with caller.writing() as store:
+        hours = timedelta(hours=new.hours)
+        return _silence(
+            acknowledge(store, fingerprint, found["labels"], caller.principal.actor, new.reason, caller.now, hours)
+        )
+
+
+@router.post("/alerts/{fingerprint}/tell")
+def tell_alert(request: Request, caller: SilenceAlerts, fingerprint: str, new: NewTelling) -> documents.Told:
+    """Tells receivers of the routing file of a firing alert now, with its evidence: by default the one called like its
+    owner, else those of its routes. A note goes in front."""
+    _one(caller, fingerprint, ("firing",))
+    reach: Reach = request.app.state.reach
+    alert = firing(caller.store, fingerprint, caller.now)
+    actor = caller.principal.actor
+    # Not while `writing`: nobody else's change should wait for a mail server.
+    outcomes = tell(caller.store, alert, reach.receivers(), new.receivers, actor, new.note, caller.now)
+    failed = {one.delivery.target: one.detail for one in outcomes if one.outcome != "sent"}
+    if len(failed) == len(outcomes):
+        raise AlertError("nobody was told", "; ".join(f"{target}: {why}" for target, why in failed.items()))
+    targets = [one.delivery.target for one in outcomes if one.outcome == "sent"]
+    return documents.Told(fingerprint=fingerprint, at=caller.now, by=actor, targets=targets, failed=failed)
+
+
 @router.get("/alerts/{fingerprint}")
 def alert(caller: See, fingerprint: str) -> documents.AlertWithHistory:
     """One alert, in whatever state, with its evidence and its latest changes."""
-    every = ("firing", "pending", "resolved", "inactive")
-    found = [row for row in _alerts(caller, every, "") if row["fingerprint"] == fingerprint]
-    if not found:
-        raise NotFoundError(
-            f"alert {fingerprint!r}", "does not exist, or you don't have access to it", "See: /api/v1/alerts"
-        )
+    found = _one(caller, fingerprint, ("firing", "pending", "resolved", "inactive"))
     return documents.AlertWithHistory.model_validate(
-        {**found[0], "changes": reading.history(caller.store, "", fingerprint)}
+        {**found, "changes": reading.history(caller.store, "", fingerprint)}
     )
+
+
+def _one(caller: Caller, fingerprint: str, states: Sequence[str]) -> dict[str, Any]:
+    """Errors: NotFoundError if there is none in these states that they may see."""
+    for row in _alerts(caller, states, ""):
+        if row["fingerprint"] == fingerprint:
+            return row
+    what = "does not exist" if len(states) > 2 else f"is not {' or '.join(states)}"
+    raise NotFoundError(f"alert {fingerprint!r}", f"{what}, or you don't have access to it", "See: /api/v1/alerts")
 
 
 def _alerts(caller: Caller, states: Sequence[str], rule: str) -> list[dict[str, Any]]:

@@ -56,6 +56,14 @@
     button.disabled = true;
     try {
       var sent = values(form), answer = await ask(parts[0], filled(parts[1], sent), without(parts[1], sent));
+      if (form.dataset.says) {
+        said.textContent = form.dataset.says.replace(/\{(\w+)\}/g, function (_, key) {
+          return [].concat(answer[key] == null ? [] : answer[key]).join(", ");
+        });
+        form.querySelectorAll("input").forEach(function (input) { input.value = ""; });
+        button.disabled = false;
+        return;
+      }
       if (!form.dataset.shows) {
         var told = Array.isArray(answer) ? answer[0] || {} : answer;
         if (form.dataset.then) location.assign(filled(form.dataset.then, told));

@@ -52,6 +52,8 @@ def server(
     trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
+    scheduler: options.SchedulerAt = "",
+    scheduler_token_file: options.SchedulerTokenFile = None,
     no_interference: options.NoInterference = False,
     reports: options.Reports = None,
     backups: options.Backups = None,
@@ -77,7 +79,9 @@ def server(
         migrate(opened)
         access = access_settings(sign_in, trusted_proxy)
         with _receiving(opened, senders, profiles) as routes, leading(opened, access) as leads:
-            pages = None if no_dashboard else dashboard(opened, listener, access, leads)
+            pages = None
+            if not no_dashboard:
+                pages = dashboard(opened, listener, access, leads, routing, scheduler, scheduler_token_file)
             app = _app(opened, routes, pages, access.trusted_proxies, leads)
             url = url_of(listener, tls is not None)
             say(f"  Store             {opened.url}")

@@ -89,6 +89,8 @@ def up(
     trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
+    scheduler: options.SchedulerAt = "",
+    scheduler_token_file: options.SchedulerTokenFile = None,
     no_interference: options.NoInterference = False,
     reports: options.Reports = None,
     backups: options.Backups = None,
@@ -131,7 +133,7 @@ def up(
             _print_address(opened, url_of(listener), has_tour=made is not None)
             access = access_settings(sign_in, trusted_proxy)
             leads = stack.enter_context(leading(opened, access))
-            app = dashboard(opened, listener, access, leads)
+            app = dashboard(opened, listener, access, leads, routing, scheduler, scheduler_token_file)
             alerts = AlertSettings(rules, routing, not no_interference)
             serve(
                 opened, listener, close_hourly=True, app=app, alerts=alerts, reports=reports,

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from access.settings import AccessSettings
+from alerts import reading
 from alerts.state import fingerprint
-from gpuledger.client import Client
+from api.reach import Reach
+from billing import audit
+from dashboards.app import DashboardSettings, build_app
+from gpuledger.client import ApiError, Client
 from gpuledger.documents import PREFIX
-from tests.dashboards.site import Site
+from tests.alerts.receivers import http_receiver
+from tests.dashboards.site import Site, running
 from tests.prometheus import check_metrics
 
 ALERTS = f"{PREFIX}/alerts"
@@ -119,3 +126,63 @@ def test_the_client_reads_alerts_and_keeps_them_quiet(served_site: Site) -> None
         assert client.end_silence(made.id).id == made.id
         assert made.id in {one.id for one in client.silences(past=True)}
         assert client.silences() == []
+
+
+def test_an_acknowledged_alert_is_quiet_until_it_fires_anew(served_site: Site) -> None:
+    of = fingerprint("idle-holder", [("of", "vision")])
+    with Client(served_site.url, served_site.tokens["operator"]) as client:
+        made = client.acknowledge_alert(of, "on it", 2)
+    assert (made.id, made.author, made.ends_at - made.starts_at) == (f"ack-{of}", "operator", timedelta(hours=2))
+    held = {row["labels"]["tenant"]: row["held_back"] for row in ask(served_site, "admin")["rows"]}
+    assert held == {"vision": "acknowledged by operator: on it", "speech": ""}
+    with served_site.client("operator") as client:
+        # It is acknowledged again, under the same id, and ended as a silence is.
+        assert client.post(f"{ALERTS}/{of}/acknowledge", json={}).status_code == 201
+        assert client.delete(f"{ALERTS}/silences/{made.id}").status_code == 200
+        assert client.post(f"{ALERTS}/{of}/acknowledge", json={"hours": 0}).status_code == 422
+        assert client.post(f"{ALERTS}/nobody/acknowledge", json={}).status_code == 404
+    assert {row["held_back"] for row in ask(served_site, "admin")["rows"]} == {""}
+    done = [one for one in audit.history(served_site.store, "alert.acknowledge", of) if one["reason"] == "on it"]
+    assert [one["actor"] for one in done] == ["operator"]
+
+
+@pytest.mark.parametrize("who", ["finance", "analyst", "vision"])
+@pytest.mark.parametrize("act", ["acknowledge", "tell"])
+def test_others_neither_acknowledge_nor_tell(served_site: Site, who: str, act: str) -> None:
+    with served_site.client(who) as client:
+        path = f"{ALERTS}/{fingerprint('idle-holder', [('of', 'vision')])}/{act}"
+        assert client.post(path, json={}).status_code == 403
+
+
+def test_without_a_routing_file_nobody_can_be_told(served_site: Site) -> None:
+    of = fingerprint("idle-holder", [("of", "vision")])
+    with served_site.client("operator") as client:
+        answer = client.post(f"{ALERTS}/{of}/tell", json={})
+    assert (answer.status_code, "has no receiver" in answer.text) == (409, True), answer.text
+
+
+def test_an_owner_is_told_with_evidence_and_note(tmp_path: Path, served_site: Site) -> None:
+    of = fingerprint("idle-holder", [("of", "vision")])
+    with http_receiver() as chat, http_receiver() as other:
+        other.answers = [500]
+        routing = tmp_path / "routing.yaml"
+        routing.write_text(
+            "address: https://ledger.example\nreceivers:\n"
+            f"  chat: {{slack: {{url: {{file: {tmp_path}/chat}}}}, webhook: {{url: {{file: {tmp_path}/hook}}}}}}\n"
+            "routes: [{match: {tenant: vis*}, receivers: [chat]}]\n"
+        )
+        (tmp_path / "chat").write_text(chat.url)
+        (tmp_path / "hook").write_text(other.url)
+        app = build_app(served_site.store, DashboardSettings(access=AccessSettings(), reach=Reach(routing)))
+        with running(app) as url, Client(url) as client:
+            told = client.tell_alert(of, note="please stop it")
+            with pytest.raises(ApiError, match="not in the routing file; there are chat"):
+                client.tell_alert(of, ["pager"])
+    assert (told.targets, list(told.failed)) == (["chat/slack"], ["chat/webhook"])
+    (message,) = chat.documents()
+    assert "please stop it" in message["attachments"][0]["text"]
+    assert message["attachments"][0]["title_link"] == "https://ledger.example/alerts?rule=idle-holder"
+    sent = [one["target"] for one in reading.attempts(served_site.store, "idle-holder", of)]
+    assert sent == ["chat/slack"]
+    (done,) = audit.history(served_site.store, "alert.tell", of)
+    assert (done["reason"], "500" in str(done["inputs"])) == ("please stop it", True)

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from dash import dcc, html
 from dash.development.base_component import Component
 
 from alerts.runbooks import is_url, runbooks
-from dashboards import parts, states
+from dashboards import forms, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
@@ -64,7 +65,9 @@ def _alert(one: Alert, filters: Filters, now: datetime, words: Language) -> Comp
                     html.Span(className=f"gl-dot gl-{one['severity']}", title=words(f"severity.{one['severity']}")),
                     html.Span([html.Strong(one["rule"]), html.Small(notes.get("summary", ""))]),
                     _badge(words("alerts.pending")) if pending else None,
-                    _badge(words("alerts.held_back"), one["held_back"]) if one["held_back"] and not pending else None,
+                    _badge(_held_back(one["held_back"], words), one["held_back"])
+                    if one["held_back"] and not pending
+                    else None,
                     html.Span(labels.get("owner") or UNKNOWN, className="gl-alert-owner", title=words("alerts.owner")),
                     html.Span(
                         duration((now - one["active_at"]).total_seconds()),
@@ -77,6 +80,10 @@ def _alert(one: Alert, filters: Filters, now: datetime, words: Language) -> Comp
             html.Div(id={"type": WHY, "alert": one["fingerprint"]}, className="gl-alert-why"),
         ]
     )
+
+
+def _held_back(why: str, words: Language) -> str:
+    return words("alerts.acknowledged" if why.startswith("acknowledged") else "alerts.held_back")
 
 
 def _badge(text: str, why: str = "") -> Component:
@@ -110,7 +117,24 @@ def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> It
         yield html.Details([html.Summary(words("alerts.runbook")), dcc.Markdown(text)], className="gl-runbook")
     if one["held_back"]:
         yield html.P(words("alerts.held_back_is", why=one["held_back"]), className="gl-reasons")
+    if may_silence:
+        yield html.Div(list(_acts(one, words)), className="gl-acts")
     yield html.Div(list(_links(one, filters, may_silence, words)), className="gl-alert-links")
+
+
+def _acts(one: Alert, words: Language) -> Iterable[Component]:
+    """What those may do who may silence it. The API says why it does not."""
+    path = quote(one["fingerprint"], safe="")
+    if not one["held_back"].startswith("acknowledged"):
+        yield forms.form(f"POST /alerts/{path}/acknowledge", words("alerts.acknowledge"), words, small=True)
+    if one["state"] == "firing":
+        yield forms.form(
+            f"POST /alerts/{path}/tell",
+            words("alerts.tell"),
+            words,
+            forms.field("note", words("alerts.note"), hint=words("alerts.note_is")),
+            says=words("alerts.told"),
+        )
 
 
 def _links(one: Alert, filters: Filters, may_silence: bool, words: Language) -> Iterable[Component]:

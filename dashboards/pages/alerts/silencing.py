@@ -12,6 +12,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
+from alerts.matchers import literal
 from alerts.routing import Silence
 from alerts.silences import add_silence, end_silence, silences
 from api.caller import WRITERS
@@ -151,6 +152,5 @@ def _form(matchers: str, begun: bool, words: Language) -> Component:
 
 
 def _plain(text: str) -> str:
-    """A label's value as a glob that fits it alone. A comma or a bar, which part matchers here, becomes `?`."""
-    escaped = "".join(f"[{sign}]" if sign in "*?[" else "?" if sign in ",|" else sign for sign in text)
-    return f"[!]{escaped[1:]}" if escaped.startswith("!") else escaped
+    """A label's value as a glob that fits it. A comma or a bar, which part matchers here, becomes `?`."""
+    return literal(text).replace(",", "?").replace("|", "?")

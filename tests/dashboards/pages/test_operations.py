@@ -205,3 +205,17 @@ class TestInTheBrowser:
             page.locator("#alerts-silences button").click()
             expect(page.locator("#alerts-silences")).to_contain_text("No silences.")
             assert wrong == []
+
+    @seldom(4, "an alert is acknowledged on a phone")
+    def test_an_alert_is_acknowledged_on_a_phone_and_who_cannot_be_told_is_said(self, url: str, opened: Any) -> None:
+        from playwright.sync_api import expect
+
+        with tab(opened, viewport={"width": 390, "height": 800}) as (page, wrong):
+            page.goto(f"{url}/alerts?{DAY}&rule=long-queue&lang=zh")
+            page.locator(".gl-alerts summary", has_text="long-queue").click()
+            page.get_by_role("button", name="通知负责人").click()
+            expect(page.locator(".gl-acts .gl-refused")).to_contain_text("has no receiver")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            page.get_by_role("button", name="确认（4 小时）").click()
+            expect(page.locator(".gl-alerts summary .gl-badge")).to_have_text("已确认")
+            assert [one for one in wrong if "409" not in one] == []

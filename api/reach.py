@@ -1,0 +1,33 @@
+"""What routes and pages reach beyond the store: who is notified of alerts, and the scheduler whose jobs can be
+reclaimed. Set when the server starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from alerts.routing import Routing, load_routing
+from scheduler.live.client import Client, read_token
+
+
+@dataclass(frozen=True)
+class Reach:
+    """routing: the routing file, read anew each time.   scheduler: address of a live scheduler or operator, '' = none.
+    scheduler_token_file: holds its token."""
+
+    routing: Path | None = None
+    scheduler: str = ""
+    scheduler_token_file: Path | None = None
+
+    def receivers(self) -> Routing:
+        """Who can be notified; nobody without a file. Errors: AlertError if the file is not valid."""
+        return load_routing(self.routing) if self.routing else Routing()
+
+    def jobs(self, actor: str) -> Client | None:
+        """The scheduler, asked in the name of `actor`; None: there is none. Errors: LedgerError without a token."""
+        if not self.scheduler:
+            return None
+        return Client(self.scheduler, read_token(self.scheduler_token_file), actor)
+
+
+NOWHERE = Reach()
