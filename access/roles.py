@@ -16,8 +16,9 @@ class AccessError(LedgerError):
 
 
 class Role(StrEnum):
-    """admin: everything; finance: prices, invoices, credits; operator: the fleet, the close and silences; analyst: sees
-    everything, changes nothing but its own saved queries; tenant: sees what its tenants have, nothing else."""
+    """admin: everything; finance: prices, invoices, credits; operator: the fleet, the close, silences, idle jobs;
+    analyst: sees everything, changes nothing but its own saved queries; tenant: sees what its tenants have, nothing
+    else."""
 
     admin = "admin"
     finance = "finance"
@@ -40,6 +41,7 @@ class Action(StrEnum):
     close = "close"
     back_up = "back_up"
     silence = "silence"
+    reclaim = "reclaim"
     see_audit = "see_audit"
     see_held = "see_held"
     decide_held = "decide_held"
@@ -60,7 +62,7 @@ _SEES = _OWN | {Action.see_fleet, Action.see_held, Action.sql, Action.save_queri
 MAY: dict[Role, frozenset[Action]] = {
     Role.admin: frozenset(Action),
     Role.finance: _SEES | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit, Action.decide_held},
-    Role.operator: _SEES | {Action.close, Action.back_up, Action.silence},
+    Role.operator: _SEES | {Action.close, Action.back_up, Action.silence, Action.reclaim},
     Role.analyst: _SEES,
     Role.tenant: _OWN,
 }
@@ -80,6 +82,7 @@ SCOPE_OF: dict[Action, Scope] = {
     Action.back_up: Scope.write,
     Action.decide_held: Scope.write,
     Action.silence: Scope.write,
+    Action.reclaim: Scope.write,
     Action.manage_access: Scope.write,
 }
 

@@ -21,6 +21,7 @@ from api.routes import (
     capacity,
     files,
     held,
+    idle_jobs,
     invoices,
     ledger,
     now,
@@ -37,6 +38,7 @@ ROUTERS = tuple(
     for module in (
         ledger,
         now,
+        idle_jobs,
         capacity,
         invoices,
         rules,

@@ -9,6 +9,9 @@ from pathlib import Path
 from alerts.routing import Routing, load_routing
 from scheduler.live.client import Client, read_token
 
+ANSWER_SECONDS = 5.0
+"""For each read from the scheduler: somebody looks at a page meanwhile."""
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -24,10 +27,11 @@ class Reach:
         return load_routing(self.routing) if self.routing else Routing()
 
     def jobs(self, actor: str) -> Client | None:
-        """The scheduler, asked in the name of `actor`; None: there is none. Errors: LedgerError without a token."""
+        """The scheduler, asked in the name of `actor`, to be closed; None: there is none. Errors: LedgerError without
+        a token."""
         if not self.scheduler:
             return None
-        return Client(self.scheduler, read_token(self.scheduler_token_file), actor)
+        return Client(self.scheduler, read_token(self.scheduler_token_file), actor, ANSWER_SECONDS)
 
 
 NOWHERE = Reach()

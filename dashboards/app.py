@@ -100,6 +100,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     server.router.routes.extend(sign_in.routes())
     opencost.add_routes(server, stores)
     metrics.add_routes(server, stores, settings.leads)
+    server.state.reach = settings.reach
     server.mount(PREFIX, build_api(stores, access, settings.version, [route.router], settings.reach))
 
     for page in all_pages():

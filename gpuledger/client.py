@@ -415,6 +415,18 @@ class Client:
         """Ends a silence now."""
         return self._read(documents.Silence, self._asked("DELETE", f"/alerts/silences/{_segment(id)}"))
 
+    def idle_jobs(self) -> documents.IdleJobs:
+        """Idle jobs of the server's scheduler, each with the next step of its policy."""
+        return self._get(documents.IdleJobs, "/idle-jobs")
+
+    def reclaim_idle_job(self, job: str, reason: str = "") -> documents.IdleJobAct:
+        """Says yes to what the scheduler's policy does to an idle job."""
+        return self._post(documents.IdleJobAct, "/idle-jobs/reclaim", {"job": job, "reason": reason})
+
+    def keep_idle_job(self, job: str, reason: str = "") -> documents.IdleJobAct:
+        """Exempts the running attempt of a job from what is done to idle ones."""
+        return self._post(documents.IdleJobAct, "/idle-jobs/keep", {"job": job, "reason": reason})
+
     def acknowledge_alert(self, fingerprint: str, reason: str = "", hours: float = 4.0) -> documents.Silence:
         """Acknowledges an alert: nobody is reminded of this occurrence for so many hours."""
         asked = {"reason": reason, "hours": hours}

@@ -776,6 +776,43 @@ class Silence(Document):
     reason: str
 
 
+class IdleJob(Document):
+    """A running job that its scheduler knows to be idle.   allocations: by which the books know its attempt.
+    step: the last one of the policy; `next`: what happens next, at `next_at` if nobody uses it. problem: why nothing is
+    known."""
+
+    job_id: str
+    allocations: list[str]
+    tenant: str
+    queue: str
+    gpus: float
+    idle_seconds: float | None
+    idle_since: Instant | None
+    step: str
+    next: str
+    next_at: Instant | None
+    policy: str
+    problem: str
+
+
+class IdleJobs(Document):
+    """scheduler: its address; empty: the server was given none.   problem: why it does not know who is idle."""
+
+    scheduler: str
+    cluster: str
+    problem: str
+    jobs: list[IdleJob]
+
+
+class IdleJobAct(Document):
+    """status: of the job afterwards."""
+
+    job: str
+    at: Instant
+    by: str
+    status: str
+
+
 class Told(Document):
     """Who was told of an alert.   targets: that took it.   failed: the others, and why."""
 

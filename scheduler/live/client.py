@@ -1,10 +1,10 @@
-"""The HTTP client of the scheduler, for the command line."""
+"""The HTTP client of the scheduler, for the command line and for servers whose pages ask it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
@@ -19,11 +19,17 @@ TIMEOUT_SECONDS = 30.0
 class Client:
     """Errors: LedgerError in one line if the scheduler refuses a request or does not answer."""
 
-    def __init__(self, url: str, token: str = "", actor: str = "") -> None:
+    def __init__(self, url: str, token: str = "", actor: str = "", seconds: float = TIMEOUT_SECONDS) -> None:
         headers = {"x-actor": "".join(c for c in actor if c.isprintable()).strip().encode()}
         headers |= {"authorization": f"Bearer {token}".encode()} if token else {}
         self._url = url.rstrip("/")
-        self._http = PromptClient(TIMEOUT_SECONDS, base_url=self._url, headers=headers)
+        self._http = PromptClient(seconds, base_url=self._url, headers=headers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
 
     def submit(self, job: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._asked("POST", "/api/v1/jobs", json=job)

@@ -139,6 +139,7 @@ class IdleJobs:
         ahead = outlook(policy, ladder, idle, "" if policy is None else obstacle(policy, live, holders))
         return {
             "job_id": live.job.job_id,
+            "allocations": [] if holders is None else list(holders.allocations),
             "tenant": live.job.tenant,
             "queue": live.job.queue,
             "attempt": live.attempt,

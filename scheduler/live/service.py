@@ -300,6 +300,7 @@ class Service:
             now, heard = self._now(), self._idle.heard_at
             jobs = [self._idle_job(live, now) for live in self.book.jobs.values()]
             return {
+                "cluster": self.cluster,
                 "problem": self._idle.problem(now),
                 "heard_at": None if heard is None else instant(heard),
                 "jobs": [one for one in jobs if one is not None],

@@ -438,7 +438,7 @@ def test_anybody_may_everything_and_is_nobody_whom_we_know() -> None:
 MAY_ = {
     Role.admin: set(Action),
     Role.finance: {"issue", "set_prices", "set_budgets", "see_audit", "decide_held"},
-    Role.operator: {"close", "back_up", "silence"},
+    Role.operator: {"close", "back_up", "silence", "reclaim"},
     Role.analyst: set(),
     Role.tenant: set(),
 }

@@ -7,19 +7,21 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dash import dcc, html
+from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
+from api.reach import Reach
 from billing.insights.now import Moment, moment
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, money, percent
 from dashboards.languages import Language
+from dashboards.pages.now import reclaiming
 from dashboards.pages.now.allocated import held
 from dashboards.parts import Figure
-from dashboards.registry import Page
+from dashboards.registry import Ask, Page
 from warehouse.store import Store
 
 MOST = 500
@@ -43,6 +45,9 @@ def at_clock(store: Store, filters: Filters, words: Language, clock: datetime) -
         _stopped(filters, words, now),
         _headline(rows, currency, filters, now, only_idle, words),
         table(rows, currency, filters, now, words),
+        # Asked of the scheduler once the page is drawn, so that a slow one delays nothing.
+        dcc.Store(id="now-jobs-asked", data="now") if only_idle else None,
+        html.Div(id="now-jobs") if only_idle else None,
     )
 
 
@@ -254,6 +259,15 @@ def _place(row: Row, words: Language) -> str:
     return words("workload.at", devices=share, nodes=named) if share and named else share or named or UNKNOWN
 
 
+def callbacks(app: Dash, ask: Ask) -> None:
+    reach: Reach = app.server.state.reach
+
+    async def jobs(_: str | None, search: str) -> Any:
+        return await ask(reclaiming.part, search, reach)
+
+    app.callback(Output("now-jobs", "children"), Input("now-jobs-asked", "data"), State("url", "search"))(jobs)
+
+
 PAGE = Page(
     "/now",
     "now.title",
@@ -263,4 +277,5 @@ PAGE = Page(
     has_period=False,
     needs_books=False,
     live=True,
+    callbacks=callbacks,
 )

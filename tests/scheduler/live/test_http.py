@@ -106,7 +106,7 @@ def test_idle_jobs_are_shown_kept_and_reclaimed_and_impossible_requests_are_refu
     assert "idle" not in httpx.get(url + "/healthz").json()
     living.service.hear_idle(Feed(living.now, problem="the books do not answer"))
     assert httpx.get(url + "/healthz").json()["idle"] == "the books do not answer"
-    assert client.idle() == {"problem": "the books do not answer", "heard_at": None, "jobs": []}
+    assert client.idle() == {"cluster": "c", "problem": "the books do not answer", "heard_at": None, "jobs": []}
     with pytest.raises(LedgerError, match="whether it is idle is unknown: the books do not answer"):
         client.act("team/a", "reclaim")
     living.now += 2400
@@ -114,7 +114,7 @@ def test_idle_jobs_are_shown_kept_and_reclaimed_and_impossible_requests_are_refu
     living.settle()
     (job,) = client.idle()["jobs"]
     assert (job["job_id"], job["step"], job["next"], job["idle_seconds"]) == ("team/a", "warned", "suspend", 1800.0)
-    assert (job["gpus"], job["problem"]) == (4.0, "")
+    assert (job["gpus"], job["problem"], job["allocations"]) == (4.0, "", ["team/a"])
     assert client.explain("team/a")["idle"]["next_at"] == job["next_at"] == "1970-01-01T01:26:40Z"
     client.act("team/a", "keep")
     with pytest.raises(LedgerError, match="is kept by ada already"):

@@ -1,0 +1,94 @@
+"""Idle jobs are reclaimed over the API, by a live scheduler and its policy alone, by those who may; it is audited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from access.settings import AccessSettings
+from api.reach import Reach
+from billing import audit
+from dashboards.app import DashboardSettings, build_app
+from gpuledger.client import ApiError, Client
+from scheduler.live.http import build_app as scheduler_app
+from tests.dashboards.site import Site, running
+from tests.scheduler.live.idling import Idling
+
+TOKEN = "a-token-of-the-tests"
+POLICY: dict[str, Any] = {"warn": "30m", "after": "2h", "then": "suspend", "approval": True}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """url: of a server with sign-in whose scheduler has the idle jobs `a` and `b`."""
+
+    url: str
+    scheduler: Idling
+    site: Site
+
+    def client(self, role: str) -> Client:
+        return Client(self.url, self.site.tokens[role])
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, served_site: Site) -> Iterator[Fleet]:
+    living = Idling(tmp_path / "jobs", POLICY)
+    for name in ("a", "b"):
+        living.run(name)
+    living.at(60, a=45, b=45)
+    (tmp_path / "token").write_text(TOKEN)
+    with running(scheduler_app(living.service, TOKEN)) as scheduler:
+        reach = Reach(None, scheduler, tmp_path / "token")
+        settings = DashboardSettings(access=AccessSettings(sign_in=True), reach=reach)
+        with running(build_app(served_site.store, settings)) as url:
+            yield Fleet(url, living, served_site)
+
+
+def test_an_operator_reclaims_one_idle_job_and_keeps_the_other(fleet: Fleet) -> None:
+    with fleet.client("operator") as client:
+        found = client.idle_jobs()
+        assert {(one.job_id, one.step, one.idle_seconds) for one in found.jobs} == {
+            ("a", "warned", 2700.0), ("b", "warned", 2700.0),
+        }  # fmt: skip
+        assert found.jobs[0].allocations
+        assert client.reclaim_idle_job("a", "its owner said so").by == "operator"
+        assert client.keep_idle_job("b").job == "b"
+        with pytest.raises(ApiError, match="is kept by operator"):
+            client.reclaim_idle_job("b")
+        with pytest.raises(ApiError, match="nobody"):
+            client.reclaim_idle_job("nobody")
+    assert fleet.scheduler.status("a") == "stopping"
+    assert fleet.scheduler.status("b") == "running"
+    (done,) = audit.history(fleet.site.store, "job.reclaim", "a")
+    assert (done["actor"], done["reason"], "2700" in str(done["inputs"])) == ("operator", "its owner said so", True)
+    assert [one["object"] for one in audit.history(fleet.site.store, "job.keep")] == ["b"]
+
+
+@pytest.mark.parametrize("who", ["finance", "analyst", "vision"])
+def test_others_reclaim_and_keep_nothing(fleet: Fleet, who: str) -> None:
+    with fleet.client(who) as client:
+        for act in (client.reclaim_idle_job, client.keep_idle_job):
+            with pytest.raises(ApiError) as refused:
+                act("a")
+            assert refused.value.status == 403
+    assert fleet.scheduler.status("a") == "running"
+    with fleet.client("vision") as client, pytest.raises(ApiError) as refused:
+        client.idle_jobs()
+    assert refused.value.status == 403
+
+
+def test_without_a_scheduler_or_its_answer_the_reason_is_said(served_site: Site) -> None:
+    with Client(served_site.url, served_site.tokens["operator"]) as client:
+        assert client.idle_jobs().scheduler == ""
+        with pytest.raises(ApiError, match="was not given one"):
+            client.reclaim_idle_job("a")
+    settings = DashboardSettings(access=AccessSettings(), reach=Reach(None, "http://127.0.0.1:9"))
+    with running(build_app(served_site.store, settings)) as url:
+        answer = httpx.get(f"{url}/api/v1/idle-jobs")
+    assert answer.status_code == 400
+    assert "does not answer as a scheduler" in answer.text

@@ -1,0 +1,47 @@
+"""The page Now, idle alone: jobs of a live scheduler are reclaimed and kept from it, in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from access.settings import AccessSettings
+from api.reach import Reach
+from dashboards.app import DashboardSettings, build_app
+from scheduler.live.http import build_app as scheduler_app
+from tests.dashboards.browser import MARKS, tab
+from tests.dashboards.site import running
+from tests.draws import seldom
+from tests.patience import until
+from tests.scheduler.live.idling import Idling
+from warehouse.store import Store
+
+pytestmark = [*MARKS, seldom(4, "idle jobs are reclaimed and kept")]
+POLICY: dict[str, Any] = {"warn": "30m", "after": "2h", "then": "suspend"}
+
+
+def test_idle_jobs_are_reclaimed_and_kept_from_the_page(house: Store, tmp_path: Path, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    living = Idling(tmp_path, POLICY)
+    for name in ("job-a", "job-b"):
+        living.run(name)
+    living.at(60, **{"job-a": 45, "job-b": 45})
+    with running(scheduler_app(living.service)) as scheduler:
+        settings = DashboardSettings(access=AccessSettings(), reach=Reach(None, scheduler))
+        with (
+            running(build_app(house, settings)) as url,
+            tab(opened, viewport={"width": 390, "height": 800}) as (page, wrong),
+        ):
+            page.on("dialog", lambda dialog: dialog.accept())
+            page.goto(f"{url}/now?idle=1")
+            row = page.locator("#now-reclaim tr", has_text="job-a")
+            expect(row).to_contain_text("warned")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            row.get_by_role("button", name="Reclaim now").click()
+            expect(row).to_have_count(0)
+            until(lambda: living.status("job-a") == "stopping")
+            page.locator("#now-reclaim tr", has_text="job-b").get_by_role("button", name="Keep").click()
+            expect(page.locator("#now-reclaim tr", has_text="job-b")).to_contain_text("kept")
+            assert living.status("job-b") == "running"
+            assert wrong == []
