@@ -47,7 +47,7 @@ SELECT
     arrayFilter(name -> name != '', [
         if(ifNull(w.context_switch_active > {switches:Float64} * b.context_switch_active + 0.01, false)
             OR ifNull(w.context_switch_requests_per_second > {switches:Float64} * b.context_switch_requests_per_second + 1, false)
-            OR (notEmpty(w.neighbours) AND (ifNull(w.busy >= {busy:Float64}, false) OR ifNull(w.utilization_sum >= {together:Float64}, false))),
+            OR (notEmpty(w.neighbours) AND w.partition_profile = '' AND (ifNull(w.busy >= {busy:Float64}, false) OR ifNull(w.utilization_sum >= {together:Float64}, false))),
             'scheduler', ''),
         if(ifNull(w.dram_active >= {dram:Float64}, false), 'memory', ''),
         if(ifNull(w.sm_clock_hertz <= {clock:Float64} * b.sm_clock_hertz, false)

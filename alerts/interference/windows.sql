@@ -2,14 +2,33 @@
 -- Shape:   a workload with several services (models of one server) has a row for each. state: exclusive if nobody else had
 --          processes on any of its devices, shared if somebody had, unsure if somebody held a share without reporting
 --          processes, or an unknown process was active. Of devices that cannot be shared, only workloads that report their
---          performance, or are not alone there. Signals are those of its busiest device.
+--          performance, or are not alone there. Signals are those of its busiest device. A MIG instance whose samples
+--          name nobody speaks for the one workload that holds it: it has processes if it was used at all.
 -- Params:  scratch: the table to make; (since, until]; the settings (alerts/interference/settings.py).
--- Reads:   samples, metrics and service levels of the span once, allocations that touch it.
+-- Reads:   metrics and service levels of the span once, samples twice (of instances alone), allocations that touch it.
 CREATE TABLE {scratch:Identifier} ENGINE = Memory AS
 WITH
     toInt64({window_seconds:UInt32}) * 1000 AS window_ms,
     toUInt32(intDiv(toUnixTimestamp64Milli({since:DateTime64(3, 'UTC')}), window_ms)) AS before_first,
     toUInt32(intDiv(toUnixTimestamp64Milli({until:DateTime64(3, 'UTC')}), window_ms)) AS last_window,
+    slices AS
+    (
+        SELECT cluster, device_id, partition_id, window, any(workload_id) AS holder
+        FROM
+        (
+            SELECT
+                cluster, device_id, partition_id, workload_id,
+                arrayJoin(range(
+                    toUInt32(greatest(before_first + 1, intDiv(toUnixTimestamp64Milli(start_at), window_ms) + 1)),
+                    toUInt32(least(last_window, if(end_at IS NULL, last_window,
+                        intDiv(toUnixTimestamp64Milli(assumeNotNull(end_at)) - 1, window_ms) + 1))) + 1)) AS window
+            FROM allocations
+            WHERE workload_id != '' AND partition_id != '' AND partition_profile != ''
+                AND start_at < {until:DateTime64(3, 'UTC')} AND (end_at IS NULL OR end_at > {since:DateTime64(3, 'UTC')})
+        )
+        GROUP BY cluster, device_id, partition_id, window
+        HAVING uniqExact(workload_id) = 1
+    ),
     found AS
     (
         SELECT
@@ -37,6 +56,20 @@ WITH
             FROM metrics
             WHERE workload_id != '' AND state <= 'idle' AND metric IN ('process_activity', 'memory_used_bytes')
                 AND ts > {since:DateTime64(3, 'UTC')} AND ts <= {until:DateTime64(3, 'UTC')}
+            UNION ALL
+            SELECT
+                s.cluster, s.device_id, p.holder, s.window, toNullable(toUInt8(s.utilization > 0)), '', '', s.utilization, NULL
+            FROM
+            (
+                SELECT
+                    cluster, device_id, partition_id, utilization,
+                    toUInt32(intDiv(toUnixTimestamp64Milli(ts) - 1, window_ms) + 1) AS window
+                FROM samples
+                WHERE workload_id = '' AND partition_id != '' AND state <= 'idle' AND utilization IS NOT NULL
+                    AND ts > {since:DateTime64(3, 'UTC')} AND ts <= {until:DateTime64(3, 'UTC')}
+            ) AS s
+            INNER JOIN slices AS p
+                ON s.cluster = p.cluster AND s.device_id = p.device_id AND s.partition_id = p.partition_id AND s.window = p.window
             UNION ALL
             SELECT
                 a.cluster, a.device_id, a.workload_id,
@@ -100,7 +133,7 @@ WITH
             SELECT
                 cluster, device_id, window,
                 groupArray((workload_id, has_processes, profile, tenant, utilization, held)) AS members,
-                sum(utilization) AS utilization_sum
+                sum(if(profile != '', utilization * ifNull(held, 1), utilization)) AS utilization_sum
             FROM found
             GROUP BY cluster, device_id, window
         ) AS c

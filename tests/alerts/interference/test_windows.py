@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from alerts.interference.measure import measure, newest_baselines
+from alerts.interference.ranking import aggressors
 from alerts.interference.versions import declare_version
 from tests.alerts.facts import NOON, Fact, ago, device, put
 from tests.alerts.interference.sharing import TOKEN, Seen, measures, reports, runs, seen, windows
@@ -58,7 +59,20 @@ def tailed(observations: int) -> list[Fact]:
     return found
 
 
+def instance(number: int, first: float, last: float, use: float) -> list[Fact]:
+    """Samples of a MIG instance, which name nobody."""
+    return runs("", first, last, use=use, partition_id=f"MIG-{number}")
+
+
+def cut_by_mig() -> list[Fact]:
+    """a, b and c hold an instance each. a makes ten steps a second, five while b computes; c never does."""
+    used = [*instance(1, 40, 1, 0.9), *instance(2, 40, 21, 0.0), *instance(2, 20, 1, 0.9), *instance(3, 40, 1, 0.0)]
+    return [*device(units=7), *used, *reports("a", 40, 21, 10.0), *reports("a", 20, 1, 5.0)]
+
+
 SCENARIOS: dict[str, list[Fact]] = {
+    "slices": cut_by_mig(),
+    "slice of two": cut_by_mig(),
     "halves": beside(),
     "nearly": beside(slow=10 / 1.09),
     "never alone": [*device(units=4), *runs("a", 40, 1), *runs("b", 40, 1), *reports("a", 40, 1, 5.0)],
@@ -146,8 +160,8 @@ CONTENDED: list[tuple[str, float, float, list[str]]] = [
 """A metric of the device, alone and beside another, and the channel that it speaks of."""
 
 
-def holds(store: Store, cluster: str, *names: str, units: int = 1) -> None:
-    """As the books have it, during the last 40 minutes but one."""
+def holds(store: Store, cluster: str, *names: str, units: int = 1, instances: tuple[int, ...] = ()) -> None:
+    """As the books have it, during the last 40 minutes but one.   instances: of MIG, which they hold."""
     count = len(names)
     store.insert(
         "allocations",
@@ -158,6 +172,8 @@ def holds(store: Store, cluster: str, *names: str, units: int = 1) -> None:
                 "workload_id": names,
                 "tenant": ["physics"] * count,
                 "device_id": ["GPU-0"] * count,
+                "partition_id": [f"MIG-{number}" for number in instances] or [""] * count,
+                "partition_profile": ["2g.20gb" if instances else ""] * count,
                 "units": pa.array([units] * count, pa.uint32()),
                 "start_at": pa.array([ago(41)] * count, pa.timestamp("ms", "UTC")),
                 "end_at": pa.array([ago(1)] * count, pa.timestamp("ms", "UTC")),
@@ -185,6 +201,8 @@ def measured(shared_store: Store) -> Store:
     for cluster in ("silent holder", "idle holder"):
         holds(shared_store, cluster, "a", "b")
     holds(shared_store, "sole holder", "a", units=4)
+    holds(shared_store, "slices", "a", "b", "c", units=2, instances=(1, 2, 3))
+    holds(shared_store, "slice of two", "a", "b", "c", units=2, instances=(1, 2, 2))
     declare_version(shared_store, "a", "v1", ago(200), cluster="versions")
     declare_version(shared_store, "a", "v2", ago(60.5), cluster="versions")
     declare_version(shared_store, "a", "v1", ago(30.5), cluster="versions")
@@ -212,6 +230,19 @@ def test_who_is_never_alone_has_no_baseline(measured: Store) -> None:
 def test_four_windows_alone_are_too_few_and_five_are_not(measured: Store) -> None:
     assert seen(measured, "a", "four alone")[-1] == ("shared", "unknown", None, None)
     assert seen(measured, "a", "five alone")[-1] == ("shared", "measured", True, 2.0)
+
+
+def test_the_holder_of_a_mig_instance_that_is_used_is_a_neighbour(measured: Store) -> None:
+    assert seen(measured, "a", "slices")[:2] == [ALONE, ("shared", "measured", True, 2.0)]
+    row = next(one for one in windows(measured, "a", "slices") if one["state"] == "shared")
+    # Instances have their own SMs: two that are busy do not contend for them.
+    assert (row["neighbours"], row["channels"]) == (["b"], [])
+    (pair,) = [one for one in aggressors(measured, ago(60), NOON) if one.cluster == "slices" and one.victim == "a"]
+    assert (pair.aggressor, pair.disturbed, pair.verdict) == ("b", pair.windows, "candidate")
+
+
+def test_an_instance_that_two_hold_names_neither(measured: Store) -> None:
+    assert {row["state"] for row in windows(measured, "a", "slice of two")} == {"unsure"}
 
 
 def test_who_holds_a_share_and_does_not_tell_makes_it_unsure(measured: Store) -> None:
