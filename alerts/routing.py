@@ -36,6 +36,7 @@ from alerts.state import State
 from alerts.transports import Transport
 from alerts.transports.alertmanager import Alertmanager
 from alerts.transports.email import Email
+from alerts.transports.file import File
 from alerts.transports.pagerduty import PagerDuty
 from alerts.transports.slack import Slack
 from alerts.transports.webhook import Webhook
@@ -56,6 +57,7 @@ class Receiver(Part):
     slack: Slack | None = None
     pagerduty: PagerDuty | None = None
     email: Email | None = None
+    file: File | None = None
 
     @model_validator(mode="after")
     def _some_way(self) -> Self:

@@ -52,6 +52,8 @@ ENERGY = Path(__file__).parent / "demo_energy.yaml"
 SOURCE = re.compile(r"simulated fleet, seed (\d+), (\S+) to (\S+)")
 FIRST_ALERTS = timedelta(minutes=30)
 """How long before its start alert rules are evaluated."""
+ROUTING = "routing.yaml"
+"""Name of the file, beside the invoices, that sends the demo's alerts into another one."""
 DISTURBED = timedelta(days=3)
 """For how long before its start interference is measured; a day takes more than a second."""
 
@@ -105,7 +107,8 @@ class Demo:
 
     after: the credit note on one of them, and drafts that correct them.   emissions: the energy report's total of the
     month.
-    firing: alerts that fire.   missed, promised: series of objectives, and how many of them are missed.
+    routing: the file that says who is notified.   firing: alerts that fire.
+    missed, promised: series of objectives, and how many of them are missed.
     """
 
     story: Story
@@ -116,6 +119,7 @@ class Demo:
     after: list[Invoice]
     emissions: Mapping[str, Any]
     folder: Path
+    routing: Path
     refused: int
     quarantined: int
     firing: int
@@ -142,7 +146,8 @@ def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) ->
     proof = prove_books(store, steps)
     _plan(store, period, steps)
     _run_periodic_work(store, story, steps)
-    return _demo(store, story, period, proof, invoices, after, folder)
+    routing = _notify(store, folder, steps)
+    return _demo(store, story, period, proof, invoices, after, folder, routing)
 
 
 def _closable(at: datetime) -> datetime:
@@ -348,6 +353,25 @@ def _run_periodic_work(store: Store, story: Story, steps: Steps) -> None:
         step.update(detail=f"{_firing(store):,} alerts fire{problems}")
 
 
+def _notify(store: Store, folder: Path, steps: Steps) -> Path:
+    """Sends the alerts that fire into a file. Returns the routing file, which somebody may have changed since it was
+    written."""
+    import yaml
+
+    from alerts.deliver import deliver
+    from alerts.routing import load_routing
+
+    path = folder / ROUTING
+    with steps.step("Notify") as step:
+        if not path.exists():
+            receivers = {"demo": {"file": {"path": str((folder / "notifications.jsonl").resolve())}}}
+            text = yaml.safe_dump({"receivers": receivers, "routes": [{"receivers": ["demo"]}]}, sort_keys=False)
+            path.write_text(f"# Who is notified of the demo's alerts: docs/alerts.md\n{text}", encoding="utf-8")
+        sent = deliver(store, load_routing(path), datetime.now(UTC))
+        step.update(detail=f"{len(sent):,} notifications, into notifications.jsonl")
+    return path
+
+
 def _firing(store: Store) -> int:
     return int(store.value("SELECT count() AS firing FROM alerts WHERE state = 'firing'"))
 
@@ -360,6 +384,7 @@ def _demo(
     invoices: list[Invoice],
     after: list[Invoice],
     folder: Path,
+    routing: Path,
 ) -> Demo:
     from alerts.slo.status import slo_status
     from billing.energy.report import energy_report
@@ -376,6 +401,7 @@ def _demo(
         after=after,
         emissions=energy_report(store, period, ["tenant"]).total,
         folder=folder,
+        routing=routing,
         refused=kept_out["refused"],
         quarantined=kept_out["quarantined"],
         firing=_firing(store),

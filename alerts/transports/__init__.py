@@ -1,4 +1,4 @@
-"""Transports for notifications, one file each: Alertmanager, email, PagerDuty, Slack, webhook.
+"""Transports for notifications, one file each: Alertmanager, email, file, PagerDuty, Slack, webhook.
 
 A transport is a section of the routing file with a method `send`, which takes many alerts in one call. A failure is a
 SendError that says whether retrying can help, and never contains a secret. To add one: a module here, and a field of

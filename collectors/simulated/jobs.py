@@ -79,6 +79,9 @@ first service has the device for itself, except when the last comes for a while.
 COMES_EVERY, COMES_FOR = 5 * HOUR, 40 * MINUTE
 """Of the service that comes for a while; whole service-level intervals."""
 
+WIDE_BEFORE, WIDE_EVERY, WIDE_RUNS = 2 * HOUR, 8 * HOUR, 5 * HOUR
+"""Of jobs that ask for a whole node: the first so long before somebody watches, then the others; their run time."""
+
 _FAILURES = (
     ("OOMKilled", "CUDA out of memory: tried to allocate 2.50 GiB"),
     ("Error", "exit code 1: loss is NaN"),
@@ -198,3 +201,15 @@ def _stories(plan: FleetPlan) -> Iterator[Job]:
         "elastic", research, "nlp", "evals", "sam", plan.at(0.02), day, 4, sizes_later=((day // 5, 8), (day // 2, 2))
     )
     yield Job("lost-end", notebook, "o'brien", "seismic", "cian", plan.at(0.55), day // 3, 1, end_is_lost=True)
+    if plan.watched_from is not None:
+        yield from _wide(plan)
+
+
+def _wide(plan: FleetPlan) -> Iterator[Job]:
+    """Jobs that ask for a whole node of eight, so that somebody waits for room whenever the fleet is watched: the
+    second waits for the first, if for nothing else."""
+    amd = next(kind for kind in KINDS if kind.name == "amd")
+    first = plan.seen_ms - WIDE_BEFORE
+    for number, at in enumerate((first, *range(first + HOUR, plan.end_ms, WIDE_EVERY))):
+        name = f"pretrain-wide-{number}"
+        yield Job(name, amd, "nlp", "evals", "sam", at, WIDE_RUNS, 8, patience_ms=24 * HOUR)

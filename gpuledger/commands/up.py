@@ -127,6 +127,7 @@ def up(
                 following = partial(_follow, history)
         if made is not None:
             _print_summary(opened, made)
+            routing = routing or made.routing
         if found is not None:
             _print_found(found)
         if listener is not None:

@@ -179,6 +179,7 @@ class FleetScheduler:
     def decide(self, now: int) -> Sequence[Decided]:
         self._report(now)
         plan = self.core.plan(now / 1000)
+        self.core.expect(plan.expected, now / 1000)
         found = []
         for action in plan.actions:
             self._sequence += 1
@@ -214,6 +215,7 @@ class FleetScheduler:
         self.core.explain = True
         plan = self.core.plan(now / 1000)
         self.core.explain = False
+        self.core.expect(plan.expected, now / 1000)
         found = []
         for job_id in self.core.pending:
             why = plan.waiting.get(job_id)

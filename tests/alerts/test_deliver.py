@@ -120,6 +120,22 @@ def test_a_webhook_is_signed_over_the_time_and_the_very_bytes(
     assert reported[0]["state"] == "firing" and reported[0]["active_at"] == "2026-10-06T11:51:00.000Z"
 
 
+def test_a_file_gets_a_line_of_each_alert_and_a_folder_that_is_not_there_is_a_failure(
+    facts: Store, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone" / "alerts.jsonl"
+    fire(facts, 9, "g0", "g1")
+    assert outcomes(deliver(facts, routes(file={"path": str(gone)}), ago(9))) == ["failed", "failed"]
+    assert str(gone) in attempts(facts)[0]["detail"]
+    gone.parent.mkdir()
+    assert outcomes(deliver(facts, routes(file={"path": str(gone)}), ago(5))) == ["sent", "sent"]
+    resolve(facts)
+    assert outcomes(deliver(facts, routes(file={"path": str(gone)}), ago(5))) == ["sent", "sent"]
+    lines = [json.loads(line) for line in gone.read_text().splitlines()]
+    assert [one["state"] for one in lines] == ["firing", "firing", "resolved", "resolved"]
+    assert {one["labels"]["gpu"] for one in lines} == {"g0", "g1"}
+
+
 def test_a_slack_message_takes_its_marks_literally(facts: Store, receiver: Received, tmp_path: Path) -> None:
     (tmp_path / "slack").write_text(receiver.url + "/services/x\n")
     fire(facts, 9, "<!channel>")

@@ -86,6 +86,24 @@ def test_a_credit_note_stands_beside_the_invoices(made: tuple[str, Path]) -> Non
     assert {path.suffix for path in made[1].glob(f"{note['number']}-*")} == {".pdf", ".html", ".json", ".csv"}
 
 
+def test_the_alerts_that_fire_were_sent_to_somebody_once(made: tuple[str, Path]) -> None:
+    lines = [json.loads(line) for line in (made[1] / "notifications.jsonl").read_text().splitlines()]
+    found = answered(made, "sql", "SELECT fingerprint, target, outcome FROM alert_deliveries")["data"]
+    assert {(row["target"], row["outcome"]) for row in found} == {("demo/file", "sent")}
+    assert sorted(row["fingerprint"] for row in found) == sorted(line["fingerprint"] for line in lines)
+    assert "budget-threshold" in {line["rule"] for line in lines}
+
+
+def test_a_job_waits_while_it_is_watched_and_says_why(made: tuple[str, Path]) -> None:
+    asked = (
+        "SELECT workload_id, argMax(event, ts) AS last, argMax(message, ts) AS message FROM v_events"
+        " WHERE startsWith(workload_id, 'pretrain-wide') GROUP BY workload_id"
+    )
+    waiting = [row for row in answered(made, "sql", asked)["data"] if row["last"] == "submitted"]
+    assert waiting
+    assert all("replicas fit" in json.loads(row["message"])["text"] for row in waiting)
+
+
 def test_the_month_has_its_carbon(made: tuple[str, Path]) -> None:
     report = answered(made, "energy --period 2026-10 --by tenant")
     total = {name: float(value) for name, value in report["total"].items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter, defaultdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,8 @@ from scheduler.records.events import SOURCE
 from scheduler.simulate.fleet import ALL_AT_MINUTE, FleetScheduler
 from tests.draws import seldom
 
-PLAN = FleetPlan(start=datetime(2026, 10, 5, tzinfo=UTC), days=6)
+WATCHED = datetime(2026, 10, 10, 3, tzinfo=UTC)
+PLAN = FleetPlan(start=datetime(2026, 10, 5, tzinfo=UTC), days=6, watched_from=WATCHED)
 
 
 @cache
@@ -119,6 +120,20 @@ def test_what_waits_says_why() -> None:
 
 
 @seldom(3, "a fleet is simulated")
+def test_whenever_it_is_watched_somebody_waits_and_is_expected_to_start() -> None:
+    explained: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for event in placed()[1].events:
+        if event.event == "submitted" and event.ts_ms >= PLAN.seen_ms - 60_000 and '"text"' in event.message:
+            explained[(event.ts_ms - PLAN.seen_ms + 60_000) // 3_600_000].append(json.loads(event.message))
+    hours = range((PLAN.end_ms - PLAN.seen_ms) // 3_600_000 - 1)
+    assert [at for at in hours if not explained[at]] == []
+    # Five days are few outcomes to judge by; the demo has a month.
+    expected = [one["expected_interval"] for at in hours for one in explained[at] if "expected_interval" in one]
+    assert expected
+    assert all(first < last for first, last in expected)
+
+
+@seldom(3, "a fleet is simulated")
 def test_guarantees_are_lent_and_reclaimed() -> None:
     _, found, scheduler = placed()
     taken = [event for event in found.events if event.event == "preempted" and event.reason == "ReclaimLentQuota"]
@@ -130,9 +145,10 @@ def test_guarantees_are_lent_and_reclaimed() -> None:
         pool = labels.split(",")[0]
         by_time[row["ts"]][name, row["tenant"], pool] = row["value"]
     full = {at: values for at, values in by_time.items() if ("held_gpus", "", "") in values}
-    *past, watched = sorted(full)
-    assert {at.minute for at in past} == {ALL_AT_MINUTE}
-    assert watched.timestamp() * 1000 == PLAN.end_ms
+    before = WATCHED - timedelta(minutes=10)
+    assert {at.minute for at in full if at < before} == {ALL_AT_MINUTE}
+    assert {at.minute for at in full if at >= before} == set(range(0, 60, 10))
+    assert max(full).timestamp() * 1000 == PLAN.end_ms
     borrowed = [
         values
         for values in full.values()
