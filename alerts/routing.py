@@ -250,7 +250,8 @@ def linked(alerts: Iterable[Notification], address: str) -> list[Notification]:
     base = address.rstrip("/")
     found = []
     for alert in alerts:
-        link = f"{base}/alerts?rule={quote(alert.rule, safe='')}" if base else ""
+        query = f"rule={quote(alert.rule, safe='')}&alert={quote(alert.fingerprint, safe='')}"
+        link = f"{base}/alerts?{query}" if base else ""
         runbook = alert.annotations.get("runbook", "")
         notes = {**alert.annotations, "runbook": runbook if is_url(runbook) else link}
         found.append(replace(alert, link=link, annotations={name: text for name, text in notes.items() if text}))

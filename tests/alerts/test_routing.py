@@ -309,7 +309,7 @@ def test_a_routing_file_that_is_of_no_use_is_refused_naming_the_key(text: str, s
 
 def test_links_open_where_gpuledger_is_and_a_runbook_is_a_url_or_there() -> None:
     section, outside = (replace(alert(), annotations={"runbook": one}) for one in ("long-queue", "https://wiki/rule"))
-    page = "https://gpuledger.example.org/alerts?rule=rule"
+    page = f"https://gpuledger.example.org/alerts?rule=rule&alert={alert().fingerprint}"
 
     def links(address: str) -> list[tuple[str, str | None]]:
         found = linked([alert(), section, outside], address)

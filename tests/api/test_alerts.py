@@ -181,7 +181,7 @@ def test_an_owner_is_told_with_evidence_and_note(tmp_path: Path, served_site: Si
     assert (told.targets, list(told.failed)) == (["chat/slack"], ["chat/webhook"])
     (message,) = chat.documents()
     assert "please stop it" in message["attachments"][0]["text"]
-    assert message["attachments"][0]["title_link"] == "https://ledger.example/alerts?rule=idle-holder"
+    assert message["attachments"][0]["title_link"] == f"https://ledger.example/alerts?rule=idle-holder&alert={of}"
     sent = [one["target"] for one in reading.attempts(served_site.store, "idle-holder", of)]
     assert sent == ["chat/slack"]
     (done,) = audit.history(served_site.store, "alert.tell", of)

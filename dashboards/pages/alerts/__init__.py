@@ -42,7 +42,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         parts.titles(filters, words, words("alerts.title")),
         _headline(found, len(silences(store, now)) if sees_fleet else None, targets, evaluated, words),
         silences_part if begun else None,
-        active_card(found, filters, now, evaluated, words),
+        active_card(found, filters, now, evaluated, may_silence, words),
         *(_history(store, filters, words) if filters.period else ()),
         parts.split(_deliveries_card(targets, filters, words), None if begun else silences_part)
         if sees_fleet and filters.period

@@ -29,13 +29,18 @@ OPENS, WHY = "alert-opens", "alert-why"
 Alert = Mapping[str, Any]
 
 
-def active_card(found: Sequence[Alert], filters: Filters, now: datetime, evaluated: bool, words: Language) -> Component:
-    """found: firing before pending, the most severe first. The evidence of each is loaded when it is opened (`why`)."""
+def active_card(
+    found: Sequence[Alert], filters: Filters, now: datetime, evaluated: bool, may_silence: bool, words: Language
+) -> Component:
+    """found: firing before pending, the most severe first. The evidence of each is loaded when it is opened (`why`).
+    The one of `?alert=` is open, and comes first."""
+    of = filters.more.get("alert", "")
+    found = sorted(found, key=lambda one: one["fingerprint"] != of)
     if not found:
         content = states.nothing_here(words("fires.none" if evaluated else "fires.not_evaluated"))
     else:
         content = html.Ul(
-            [html.Li(_alert(one, filters, now, words)) for one in found[:MOST]],
+            [html.Li(_alert(one, filters, now, of, may_silence, words)) for one in found[:MOST]],
             className="gl-alerts gl-tall",
         )
     more = len(found) - MOST
@@ -55,7 +60,8 @@ def _rules(filters: Filters, words: Language) -> Component | None:
     return dcc.Link(words("alerts.all_rules"), href=filters.href("/alerts"), className="gl-clear")
 
 
-def _alert(one: Alert, filters: Filters, now: datetime, words: Language) -> Component:
+def _alert(one: Alert, filters: Filters, now: datetime, of: str, may_silence: bool, words: Language) -> Component:
+    is_open = one["fingerprint"] == of
     labels, notes = one["labels"], one["annotations"]
     pending = one["state"] == "pending"
     return html.Details(
@@ -77,8 +83,13 @@ def _alert(one: Alert, filters: Filters, now: datetime, words: Language) -> Comp
                 ],
                 id={"type": OPENS, "alert": one["fingerprint"]},
             ),
-            html.Div(id={"type": WHY, "alert": one["fingerprint"]}, className="gl-alert-why"),
-        ]
+            html.Div(
+                why(one, filters, may_silence, words) if is_open else None,
+                id={"type": WHY, "alert": one["fingerprint"]},
+                className="gl-alert-why",
+            ),
+        ],
+        open=is_open,
     )
 
 

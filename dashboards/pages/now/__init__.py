@@ -241,7 +241,7 @@ def _row(row: Row, filters: Filters, may_silence: bool, words: Language) -> dict
         "metered": row["metered_60"],
         **{name: row[name] for name in ("list_hour", "billed_hour", "waste")},
         "alert": words.of(f"now.{row['alert_rule'].replace('-', '_')}", row["alert_rule"]),
-        "to_alert": filters.href("/alerts", rule=row["alert_rule"]) if row["alert"] else "",
+        "to_alert": filters.href("/alerts", rule=row["alert_rule"], alert=row["alert"]) if row["alert"] else "",
         **(
             {"silence": words("alerts.keep_quiet"), "to_silence": filters.href("/alerts", silence=row["alert"])}
             if row["alert"] and may_silence

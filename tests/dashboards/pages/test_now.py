@@ -326,7 +326,7 @@ def test_the_page_of_the_idle_has_them_alone_each_with_what_to_do(house: Store) 
     assert [(row["name"], row["idle_gpus"], row["idle_hour"]) for row in shown] == [("w-whole", 1, 2)]
     assert (shown[0]["what"], shown[0]["to_what"]) == (
         "Reclaim it, tell vision",
-        "/alerts?cluster=x&rule=idle-holder-reclaim",
+        "/alerts?cluster=x&rule=idle-holder-reclaim&alert=f-whole",
     )
     assert shown[0]["to_silence"] == "/alerts?cluster=x&silence=f-whole"
     everywhere = idle_grid(page.at_clock(house, filters_of(house, "?idle=1"), ZH, AT))
@@ -360,7 +360,7 @@ def test_what_is_not_known_is_not_zero(house: Store, clusters: Clusters) -> None
     assert rows["whole"]["waste"] == 18
     assert (rows["whole"]["alert"], rows["whole"]["alert_rule"]) == ("f-whole", "idle-holder-reclaim")
     text = str(page.at_clock(house, filters_of(house, "?cluster=x"), EN, AT))
-    assert "/alerts?cluster=x&rule=idle-holder-reclaim" in text
+    assert "/alerts?cluster=x&rule=idle-holder-reclaim&alert=f-whole" in text
     assert "/alerts?cluster=x&silence=f-whole" in text
 
 

@@ -211,11 +211,11 @@ class TestInTheBrowser:
         from playwright.sync_api import expect
 
         with tab(opened, viewport={"width": 390, "height": 800}) as (page, wrong):
-            page.goto(f"{url}/alerts?{DAY}&rule=long-queue&lang=zh")
-            page.locator(".gl-alerts summary", has_text="long-queue").click()
+            page.goto(f"{url}/alerts?{DAY}&alert=f2&lang=zh")  # as a notification links to it: open
+            expect(page.locator(".gl-alerts details[open] > summary").first).to_contain_text("long-queue")
             page.get_by_role("button", name="通知负责人").click()
             expect(page.locator(".gl-acts .gl-refused")).to_contain_text("has no receiver")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             page.get_by_role("button", name="确认（4 小时）").click()
-            expect(page.locator(".gl-alerts summary .gl-badge")).to_have_text("已确认")
+            expect(page.locator(".gl-alerts details[open] > summary .gl-badge")).to_have_text("已确认")
             assert [one for one in wrong if "409" not in one] == []
