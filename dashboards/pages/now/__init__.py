@@ -44,10 +44,10 @@ def at_clock(store: Store, filters: Filters, words: Language, clock: datetime) -
         _titles(filters, words, now),
         _stopped(filters, words, now),
         _headline(rows, currency, filters, now, only_idle, words),
-        table(rows, currency, filters, now, words),
         # Asked of the scheduler once the page is drawn, so that a slow one delays nothing.
         dcc.Store(id="now-jobs-asked", data="now") if only_idle else None,
-        html.Div(id="now-jobs") if only_idle else None,
+        html.Div(id="now-jobs", className="gl-later") if only_idle else None,
+        table(rows, currency, filters, now, words),
     )
 
 

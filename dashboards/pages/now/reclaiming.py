@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from dash import html
 from dash.development.base_component import Component
 
@@ -40,7 +38,7 @@ def part(store: Store, filters: Filters, words: Language, reach: Reach) -> Compo
         empty = words("now.jobs_unknown", why=found.problem) if found.problem else words("now.no_jobs")
         return _card(words, states.nothing_here(empty))
     jobs.sort(key=lambda one: (-one.gpus * (one.idle_seconds or 0.0), one.job_id))
-    heads = [words(f"now.{name}") for name in ("job", "job_idle", "job_next", "job_act")]
+    heads = [words("now.job"), words("now.job_act")]
     may = current().may(Action.reclaim)
     return _card(words, parts.table(heads, [_cells(one, filters, may, words) for one in jobs]))
 
@@ -50,14 +48,17 @@ def _card(words: Language, content: Component) -> Component:
 
 
 def _cells(one: IdleJob, filters: Filters, may: bool, words: Language) -> list[Component | str]:
-    idle = one.problem or (UNKNOWN if one.idle_seconds is None else duration(one.idle_seconds))
+    """Two columns, so that a phone shows the buttons."""
     whose = f"{one.tenant} · {one.queue} · {one.gpus:,.4g} {words('unit.gpus')}"
-    at = "" if one.next_at is None else words("now.job_at", at=_moment(one.next_at, filters, words))
+    idle = one.problem or words(
+        "now.job_idle", span=UNKNOWN if one.idle_seconds is None else duration(one.idle_seconds)
+    )
     step = words.of(f"now.step_{one.step}", one.step)
+    then = words("now.job_next", what=words.of(f"now.next_{one.next}", one.next))
+    at = "" if one.next_at is None else words.moment(filters.local(one.next_at))
+    said = " · ".join(filter(None, (idle, step, f"{then} {at}".rstrip())))
     return [
-        html.Span([html.Strong(one.job_id), html.Small(whose)], className="gl-job"),
-        idle,
-        html.Span([html.Span(one.next), html.Small(" · ".join(filter(None, (step, at))))], className="gl-job"),
+        html.Span([html.Strong(one.job_id), html.Span(whose), html.Span(said)], className="gl-idle-job"),
         html.Div(_acts(one, words), className="gl-acts") if may else "",
     ]
 
@@ -72,7 +73,3 @@ def _acts(one: IdleJob, words: Language) -> list[Component]:
     if one.step != "kept":
         acts.append(forms.form("POST /idle-jobs/keep", words("now.keep"), words, body={"job": one.job_id}, small=True))
     return acts
-
-
-def _moment(at: datetime, filters: Filters, words: Language) -> str:
-    return words.moment(filters.local(at))
