@@ -277,6 +277,8 @@ def test_jobs_run_once_and_leave_nothing_though_the_operator_is_killed(plane: Co
     finally:
         operator.kill(signal.SIGTERM)
         plane.api.delete(LEASE)  # the next test has another log
+        for path in (JOBS, PODS):
+            plane.api.request("DELETE", path, json={"gracePeriodSeconds": 0})
 
 
 def _play(kubelets: Kubelets, seconds: float) -> None:
