@@ -256,7 +256,8 @@ def reckon(living: Living, where: str) -> None:
                 assert not taken, f"{where}: {name} is given {taken}, which others hold"
                 held[name] = (rows[0]["ts"].timestamp(), devices)
     seconds += sum((until - since) * len(devices) for since, devices in held.values())
-    assert seconds == pytest.approx(service.book.meter.held_area), where
+    # What begins, waits or ends at one instant is a millisecond apart in the books, which the metrics do not see.
+    assert seconds == pytest.approx(service.book.meter.held_area, abs=0.05), where
     runs = {f"{name}/{live.attempt}" for name, live in service.book.jobs.items() if live.status in HOLDING}
     assert {name if "/" in name else f"{name}/1" for name in held} <= runs, where
 
