@@ -97,10 +97,11 @@ def plain_part(state: Core, kind: JobClass, shares: Mapping[str, int], policy: s
     tree, tenant = state.accounts.tenants[""], kind.account.tenant
     held, share = tree[tenant].held, shares.get(tenant, 0)
     part = Fraction(held + kind.amount, share) if share else Fraction(held + kind.amount) * tree.root.subtree
+    beyond = held + kind.amount > tree[tenant].nominal
+    last = (beyond or not kind.amount) and not all(branch.weight for branch in tree.path(tenant))
     if policy == "capacity":
-        return (part, kind.jobs[0], tenant)
-    above = (held > share, held + kind.amount > tree[tenant].nominal)
-    return (*above, -kind.priority, part, kind.jobs[0], tenant)
+        return (last, part, kind.jobs[0], tenant)
+    return (last, held > share, beyond, -kind.priority, part, kind.jobs[0], tenant)
 
 
 @pytest.mark.parametrize(("policy", "half_life"), [("fair_share", 0.0), ("fair_share", 60.0), ("capacity", 0.0)])

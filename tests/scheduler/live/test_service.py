@@ -624,7 +624,8 @@ def test_what_to_move_to_make_room_is_proposed_and_nothing_is_moved(tmp_path: Pa
         ({"service": "chat"}, "which the scheduler makes by itself"),
         ({"time_limit": 10**400}, "more than can be counted"),
         ({"request": {"devices": 1, "required_topology": -1}}, "less than nothing"),
-        ({"request": {"devices": 1, "preferred_topology": 10**30}}, "more than any cluster has"),
+        ({"request": {"devices": 1, "preferred_topology": 1 << 62}}, "more than any cluster has"),
+        ({"request": {"devices": 10**400}}, "more than can be counted"),
     ],
 )
 def test_a_job_that_would_pass_for_another_or_cannot_be_counted_is_refused(
