@@ -81,8 +81,9 @@ class History:
                 "step",
                 "faults",
                 "kill",
+                "regroup",
             ],
-            [4, 2, 0.3, 2, 0.3, 6, 3, 1, 0.5, 9, 3, 2],
+            [4, 2, 0.3, 2, 0.3, 6, 3, 1, 0.5, 9, 3, 2, 1],
         )[0]
         if what == "create" and len(gated) < 25:
             size = chance.choice([1, 1, 2, 3])
@@ -134,12 +135,22 @@ class History:
             self.step()
         elif what == "kill":
             self.killed()
+        elif what == "regroup" and any(map(is_gated, gated)):
+            self.regroup(chance.choice([one for one in gated if is_gated(one)]))
 
     def create(self, name: str, gpus: int, named: dict[str, str]) -> None:
         labels = {key: value for key, value in named.items() if key != "budget"}
         pod = self.site.submit(name, gpus=gpus, **labels)
         if "budget" in named:
             pod["metadata"]["labels"]["budget"] = "yes"
+
+    def regroup(self, of: Thing) -> None:
+        """Somebody changes how large its group is to be, of those that wait."""
+        size = str(self.chance.randint(1, 3))
+        for pod in self.gated():
+            if is_gated(pod) and group_of(pod) == group_of(of) and pod["metadata"]["labels"].get(gated_pods.GANG):
+                pod["metadata"]["labels"][gated_pods.GANG_SIZE] = size
+                self.site.cluster.says(pod, pods.phase(pod))
 
     def replace(self, of: Thing) -> None:
         """Its controller makes another pod of its template, in time or too early."""
