@@ -234,7 +234,7 @@ class History:
     def something(self) -> None:
         what = self.chance.choices(
             ["create", "delete", "suspend", "scale", "end", "take", "node", "faults", "kill", "wait", "server"],
-            [8, 2, 2, 1, 2, 2, 2, 2, 3, 2, 0.05],
+            [8, 2, 2, 3, 2, 2, 2, 2, 3, 2, 0.05],
         )[0]
         jobs = self.jobs()
         if what == "create" and self.created < 6:
