@@ -27,6 +27,8 @@ from scheduler.placement.fragmentation import Fragmentation
 from scheduler.records.events import message, written
 from scheduler.setup import WHOLE_GPUS, Setup
 
+EXPLAINED_MS = 2 * 86_400_000
+"""For so long after somebody begins to watch, waits are explained in full; a day takes a CPU second."""
 REPORT_EVERY_MS = 600_000
 """Interval of the counts of pending jobs by reason."""
 ALL_AT_MINUTE = 50
@@ -203,12 +205,18 @@ class FleetScheduler:
         return [*found, *self._changed(now)]
 
     def _changed(self, now: int) -> list[Decided]:
-        """Pending jobs whose reason code changed; without texts, which would cost more than everything else."""
+        """Pending jobs whose reason code changed: in full on the first days on which somebody watches. Texts of the
+        whole time would cost more than everything else."""
         codes = {job_id: why[0].code for job_id, why in LiveWaiting(self.core).items()}
         changed = [job_id for job_id, code in codes.items() if self._codes.get(job_id) != code]
         self._codes = codes
-        facts = {"sequence": self._sequence}
-        return [Decided(job_id, reason=codes[job_id], message=message(facts), waits=True) for job_id in changed]
+        in_full = changed and 0 < now - self._watched < EXPLAINED_MS
+        explained = {why.allocation_id: why for why in self.explain(now)} if in_full else {}
+        said = message({"sequence": self._sequence})
+        return [
+            explained.get(job_id) or Decided(job_id, reason=codes[job_id], message=said, waits=True)
+            for job_id in changed
+        ]
 
     def explain(self, now: int) -> Sequence[Decided]:
         """One cycle that explains, and is not carried out."""

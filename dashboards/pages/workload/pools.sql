@@ -1,8 +1,9 @@
--- One row: a pool whose devices the jobs of a queue were placed on within 30 days before an instant.
--- devices: available in it.   free: of those, allocated to nobody.   Both NULL to whoever sees some tenants only.
+-- One row: a pool and a model, on devices of which the jobs of a queue were placed within 30 days before an instant.
+-- devices: available of these.   free: of those, allocated to nobody.   Both NULL to whoever sees some tenants only.
 -- Parameters: at; cluster, queue String
 SELECT
     d.pool AS pool,
+    d.model AS model,
     (SELECT yes FROM sees_all) AS all_seen,
     if(all_seen, toNullable(uniqExact(d.device_id)), NULL) AS devices,
     if(all_seen, toNullable(uniqExactIf(d.device_id, h.device_id = '')), NULL) AS free
@@ -11,9 +12,9 @@ LEFT JOIN
 (
     SELECT DISTINCT cluster, device_id FROM holders(at = {at:DateTime64(3,'UTC')}) WHERE device_id != ''
 ) AS h ON d.cluster = h.cluster AND d.device_id = h.device_id
-WHERE d.cluster = {cluster:String} AND d.state = 'available' AND d.pool IN
+WHERE d.cluster = {cluster:String} AND d.state = 'available' AND (d.pool, d.model) IN
 (
-    SELECT pool
+    SELECT pool, model
     FROM devices_at(at = {at:DateTime64(3,'UTC')})
     WHERE (cluster, device_id) IN
     (
@@ -23,5 +24,5 @@ WHERE d.cluster = {cluster:String} AND d.state = 'available' AND d.pool IN
             AND ts > {at:DateTime64(3,'UTC')} - INTERVAL 30 DAY AND ts <= {at:DateTime64(3,'UTC')}
     )
 )
-GROUP BY pool
-ORDER BY pool
+GROUP BY pool, model
+ORDER BY pool, model

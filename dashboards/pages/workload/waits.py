@@ -46,8 +46,8 @@ def waits_of(store: Store, filters: Filters, workload: str, clock: datetime) -> 
     for row in waiting(store, whole, workload, now.after):
         at_queue = {"cluster": row["cluster"], "queue": row["queue"]}
         pools = filters.rows_now(store, __file__, "pools", at=now.at, **at_queue)
-        names = tuple(pool["pool"] for pool in pools)
-        narrowed = _narrowed(filters, pool=names, cluster=(row["cluster"],))
+        names, models = (tuple(dict.fromkeys(pool[name] for pool in pools)) for name in ("pool", "model"))
+        narrowed = _narrowed(filters, pool=names, model=models, cluster=(row["cluster"],))
         holders = held(store, narrowed, now.at, MOST)[0] if names else []
         found.append(Wait(row, now.at, pools, holders))
     return found
@@ -103,10 +103,10 @@ def _reason_card(wait: Wait, filters: Filters, words: Language) -> Component:
 def _pools_card(wait: Wait, words: Language) -> Component:
     if not wait.pools:
         return parts.card(words("wait.pools"), words("wait.pools_is"), states.nothing_here(words("wait.no_pools")))
-    heads = [words("filter.pool"), words("wait.devices"), words("wait.free")]
+    heads = [words("capacity.group"), words("wait.devices"), words("wait.free")]
     cells = [
         [
-            pool["pool"] or words("no_name"),
+            " · ".join((pool["model"] or words("no_name"), pool["pool"] or words("no_name"))),
             *[UNKNOWN if pool[n] is None else f"{pool[n]:,}" for n in ("devices", "free")],
         ]
         for pool in wait.pools
@@ -142,7 +142,7 @@ def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | 
         }
         for row in wait.holders
     ]
-    pools = [pool["pool"] for pool in wait.pools]
+    pools = list(dict.fromkeys(pool["pool"] for pool in wait.pools))
     all_now = dcc.Link(
         words("wait.to_now"), href=filters.href("/now", pool=pools, tenant=None, project=None, queue=None)
     )
