@@ -94,7 +94,12 @@ def _schema_card(store: Store, words: Language) -> Component:
     views = [
         html.Details(
             [
-                html.Summary([html.Code(row["view"]), html.Small(row["comment"].removeprefix("One row: "))]),
+                html.Summary(
+                    [
+                        html.Code(row["view"]),
+                        html.Small(words.of(f"view.{row['view']}", row["comment"].removeprefix("One row: "))),
+                    ]
+                ),
                 html.Dl(
                     [
                         html.Div([html.Dt([html.Code(name), html.Small(kind)]), html.Dd(comment)])

@@ -24,7 +24,7 @@ from dashboards.pages.explore import answer
 from tests.conftest import REPO
 from tests.dashboards.browser import MARKS, picture, tab, taken
 from tests.draws import seldom
-from warehouse.store import Store
+from warehouse.store import Store, read_sql
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
 FINANCE = Principal("fin", frozenset({Role.finance}))
@@ -234,3 +234,11 @@ class TestInABrowser:
             assert [one for one in wrong if "409" not in one] == []
         (note,) = house.rows("SELECT net, `references` FROM v_invoices WHERE document_type = 'credit_note'")
         assert (float(note["net"]), note["references"]) == (-6.0, "GL-2026-00002")
+
+
+def test_each_view_is_described_in_each_language(house: Store) -> None:
+    views = house.rows(read_sql(explore.__file__, "schema"))
+    assert views
+    for row in views:
+        assert language("en").words[f"view.{row['view']}"] == row["comment"].removeprefix("One row: ")
+        assert language("zh").words[f"view.{row['view']}"]
