@@ -22,6 +22,8 @@ LONGEST = 60
 MOST = 200
 """px that a cell's text may claim; a column with a greater minimum may claim that."""
 NARROW, WIDE = frozenset(" \N{NO-BREAK SPACE}.,:;'|!()[]/·-ijlftrI"), frozenset("mwMW@%")
+LAST_NARROW = 0x2E7F
+"""Characters after it are Chinese, or as wide."""
 STEP = 8
 """Widths are multiples of it, px, so that a new figure does not move the columns of an open page."""
 
@@ -31,7 +33,7 @@ def text_width(text: str) -> float:
     """px at 13.5 px, bold enough for a link."""
     return sum(
         14.0
-        if ord(one) > 0x2E7F
+        if ord(one) > LAST_NARROW
         else 4.9
         if one in NARROW
         else 12.4
@@ -58,7 +60,7 @@ def fitted(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict
 
 def _widths(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     header = column["headerName"]
-    words = max(text_width(part) for part in _parts(header))
+    words = max(min(text_width(part), _most_of(part)) for part in _parts(header))
     arrow = SORT_ARROW if column.get("initialSort") else 0
     shown = _shown(column, rows)
     if shown is None or not rows:
@@ -68,6 +70,11 @@ def _widths(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dic
     minimum = max(NARROWEST, PADDING + max(min(cells, most), words + arrow))
     wanted = max(minimum, PADDING + max(min(cells, 2 * most), text_width(header) + arrow))
     return {"minWidth": _step(minimum), "flex": _step(wanted)}
+
+
+def _most_of(part: str) -> float:
+    """Chinese breaks anywhere."""
+    return 5 * text_width(part[0]) if part and ord(part[0]) > LAST_NARROW else text_width(part)
 
 
 def _parts(header: str) -> list[str]:

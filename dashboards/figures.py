@@ -106,11 +106,11 @@ OURS = frozenset({"hovertemplate", "texttemplate"})
 
 def without_markup(value: Any) -> Any:
     """A figure, or a part of it, with markup in its texts escaped. Plotly renders `<a href=...>` and `<span style=...>`
-    in names, and users choose the names of tenants and jobs."""
+    in names, and users choose the names of tenants and jobs. A new line stays one."""
     if isinstance(value, go.Figure):
         return without_markup(value.to_dict())
     if isinstance(value, str):
-        return value.replace("<", "&lt;")
+        return value.replace("<", "&lt;").replace("\n", "<br>")
     if isinstance(value, Mapping):
         return {key: one if key in OURS else without_markup(one) for key, one in value.items()}
     return [without_markup(one) for one in value] if isinstance(value, list | tuple) else value

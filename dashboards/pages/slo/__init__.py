@@ -19,6 +19,8 @@ from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
 from warehouse.store import Store
 
+NEW_LINE = " \n"
+"""Between objective and subject on the axis: on a phone both do not fit in one line."""
 DRAWN = 12
 """Budgets in the chart, the emptiest first."""
 GOOD, LOW, GONE = "#22a38b", "#f09a2e", "#c4352f"
@@ -60,7 +62,7 @@ def _objectives(series: Series, filters: Filters, words: Language) -> tuple[Comp
     known = [one for one in series if one.budget_left is not None]
     chart = (
         parts.graph(
-            budgets(known[:DRAWN], words), words("slo.budgets"), "slo-budgets", 80 + 28 * min(DRAWN, len(known))
+            budgets(known[:DRAWN], words), words("slo.budgets"), "slo-budgets", 80 + 36 * min(DRAWN, len(known))
         )
         if known
         else states.nothing_here(words("slo.nothing_known"))
@@ -98,11 +100,11 @@ def _headline(series: Series, words: Language) -> Component:
 
 def percent_left(value: float | None) -> str:
     """Of a budget; overdrawn ones are below zero."""
-    return UNKNOWN if value is None else f"{100 * value:,.0f} %"
+    return UNKNOWN if value is None else f"{100 * value:,.0f} %".replace("-", "−")
 
 
-def _name(one: SeriesStatus) -> str:
-    return " · ".join(part for part in (one.objective, one.tenant, one.subject) if part)
+def _name(one: SeriesStatus, between: str = " · ") -> str:
+    return between.join(filter(None, (one.objective, " · ".join(filter(None, (one.tenant, one.subject))))))
 
 
 def budgets(known: Series, words: Language) -> go.Figure:
@@ -112,7 +114,7 @@ def budgets(known: Series, words: Language) -> go.Figure:
     figure = go.Figure(
         go.Bar(
             x=[100 * max(-1.0, value) for value in left],
-            y=[f"{_name(one)} " for one in drawn],
+            y=[f"{_name(one, NEW_LINE)} " for one in drawn],
             orientation="h",
             width=0.5,
             text=[percent_left(value) for value in left],
@@ -125,8 +127,9 @@ def budgets(known: Series, words: Language) -> go.Figure:
         )
     )  # fmt: skip
     figures.styled(figure, words, hovermode="closest", margin={"l": 8, "r": 24, "t": 8, "b": 34})
-    low = -118 if min(left) < 0 else 0
-    figure.update_xaxes(range=[low, 112], ticksuffix=" %", tickformat=",d", showgrid=True, gridcolor=figures.GRID,
+    low = -165 if min(left) < 0 else 0
+    figure.update_xaxes(range=[low, 112], ticksuffix=" %", tickformat=",d", dtick=100, tickangle=0,
+                        showgrid=True, gridcolor=figures.GRID,
                         zeroline=True, zerolinecolor="rgba(126,141,166,0.8)")  # fmt: skip
     return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
 

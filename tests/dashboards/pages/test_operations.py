@@ -48,7 +48,7 @@ def test_objectives_stand_as_their_points_say(house: Store) -> None:
         ("vision", 2, 0.0, "missed"),
         ("speech", 2, 0.0, "missed"),
     }
-    assert [slo.percent_left(one.budget_left) for one in found] == ["-900 %", "-900 %"]
+    assert [slo.percent_left(one.budget_left) for one in found] == ["−900 %", "−900 %"]
     assert {one.tenant for one in slo.series_of(house, filters_of(house, f"?{DAY}&tenant=vision"))} == {"vision"}
 
 
