@@ -1,7 +1,7 @@
 """Invoices: the state of each month, its drafts and issued invoices; and one invoice (`?number=`) with its lines.
 
-The month is `?month=`, by default the newest that is over. The browser loads drafts from the API, because they are
-computed from the usage of all tenants, which takes longer than a page may.
+The month is `?month=`, by default the newest that is over and has closed hours. The browser loads drafts from the API,
+because they are computed from the usage of all tenants, which takes longer than a page may.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
+from billing.closed import closed_period
 from billing.invoicing.month_states import Month, MonthState, month_states
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
@@ -39,10 +40,11 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     if number := filters.more.get("number"):
         return document_page(store, untimed, words, number)
     title = words("invoices.title")
-    months = month_states(store, datetime.now(UTC))
-    if not months:
+    now = datetime.now(UTC)
+    months, closed = month_states(store, now), closed_period(store)
+    if not months or closed is None:
         return parts.page(parts.titles(untimed, words, title), states.nothing_here(words("invoices.no_month")))
-    over = [one for one in months if one.state is not MonthState.open] or months
+    over = [one for one in months if one.state is not MonthState.open and one.period.start < closed.end] or months
     month = next((one for one in months if one.name == filters.more.get("month")), over[-1])
     tenants = {"tenants": list(filters.address.chosen.get("tenant", ()))}
     sums = store.rows(read_sql(__file__, "by_month"), tenants)
@@ -50,7 +52,12 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     name = words.month(datetime.fromisoformat(f"{month.name}-01"))
     return parts.page(
         parts.titles(untimed, words, f"{title} · {name}"),
-        _headline(month, [row for row in sums if row["month"] == month.name], filters, words),
+        _headline(
+            month,
+            _until(month, now, closed.end, filters, words),
+            [row for row in sums if row["month"] == month.name],
+            words,
+        ),
         parts.split(
             _months_card(months, month, sums, filters, words),
             _drafts_card(month, issued, tenants["tenants"], name, untimed, words),
@@ -66,10 +73,15 @@ def _sum(rows: Rows, name: str) -> str:
     return " + ".join(exact(row[name], row["currency"]) for row in rows) or UNKNOWN
 
 
-def _headline(month: Month, sums: Rows, filters: Filters, words: Language) -> Component:
+def _until(month: Month, now: datetime, closed_until: datetime, filters: Filters, words: Language) -> str:
+    if month.state is MonthState.closing and month.closes_at <= now:
+        return words("month_state.closing_late", at=words.moment(filters.local(closed_until)))
+    return words(f"month_state.{month.state}_is", at=words.moment(filters.local(month.closes_at)))
+
+
+def _headline(month: Month, until: str, sums: Rows, words: Language) -> Component:
     notes = sum(row["credit_notes"] for row in sums)
     count = sum(row["invoices"] for row in sums)
-    until = words(f"month_state.{month.state}_is", at=words.moment(filters.local(month.closes_at)))
     return parts.headline(
         [
             Figure(words("invoices.state"), words(f"month_state.{month.state}"), "", until),

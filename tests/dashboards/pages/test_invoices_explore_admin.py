@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -18,7 +19,7 @@ from access.tokens import list_tokens
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
-from dashboards.pages import explore
+from dashboards.pages import explore, invoices
 from dashboards.pages.admin import applied_files
 from dashboards.pages.explore import answer
 from tests.conftest import REPO
@@ -52,6 +53,19 @@ def test_a_month_s_invoices_add_up_as_the_view_has_them(house: Store) -> None:
     assert f"€{reported:,.2f}" in text
     assert "Issue October 2026" in text
     assert "POST /invoices" not in page(house, ANALYST, "/invoices?month=2026-10")
+
+
+def test_the_page_opens_at_the_newest_month_with_closed_hours(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As found: two months after the tutorial's files it was an empty one, closing "until" a day that had passed."""
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Later:
+            return cls(2027, 1, 15, tzinfo=tz)
+
+    monkeypatch.setattr(invoices, "datetime", Later)
+    assert "Invoices · October 2026" in page(house, ANYBODY, "/invoices")
+    assert "its hours are closed until" in page(house, ANYBODY, "/invoices?month=2026-12")
 
 
 def test_a_line_is_explained_by_its_rule_and_allocations(house: Store) -> None:
