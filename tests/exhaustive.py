@@ -126,6 +126,7 @@ EXHAUSTIVE = (
     "tests/scheduler/test_golden.py",
     "tests/warehouse/accounts/",
     "tests/warehouse/test_backup.py",
+    "tests/warehouse/test_bucket.py",
     "tests/warehouse/test_cluster.py",
     "tests/warehouse/test_leftovers.py::test_what_a_killed_process",
 )

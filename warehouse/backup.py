@@ -66,7 +66,7 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
         raise BackupError(str(folder), "has a < or & in it, which the engine cannot note", "Name another folder")
     if folder.resolve().is_relative_to(store.path.resolve()):
         raise BackupError(str(folder), "is in the store's own folder, and would be lost with it", "Name another folder")
-    with _held(folder):
+    with held(folder):
         for left in folder.glob(f"*{UNFINISHED}"):
             shutil.rmtree(left)
         made = backups(folder)
@@ -112,11 +112,20 @@ def backups(folder: Path) -> list[Backup]:
         if path.parent.name.endswith(UNFINISHED):
             continue
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
-            found.append(Backup(**{**told, "made_at": datetime.fromisoformat(told["made_at"])}))
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
             raise BackupError(str(path), f"cannot be read ({error})", "Move that folder away") from error
+        found.append(parsed_manifest(text, str(path)))
     return found
+
+
+def parsed_manifest(text: str, where: str) -> Backup:
+    """Errors: BackupError for a text that is no manifest."""
+    try:
+        told = json.loads(text)
+        return Backup(**{**told, "made_at": datetime.fromisoformat(told["made_at"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise BackupError(where, f"cannot be read ({error})", "Move that folder away") from error
 
 
 def restore(folder: Path, name: str, target: Path) -> Backup:
@@ -132,8 +141,7 @@ def restore(folder: Path, name: str, target: Path) -> Backup:
     backup = made[name or max(made)]
     if not (folder / backup.whole).is_dir():
         raise BackupError(str(folder / backup.whole), "is gone, and the backup rests on it", "Choose another one")
-    if target.exists() and any(target.iterdir()):
-        raise BackupError(str(target), "something is there already", "Name a folder that is empty or not there")
+    refuse_taken(target)
     unfinished = target.with_name(f"{target.name}{UNFINISHED}")
     if unfinished.exists():
         shutil.rmtree(unfinished)
@@ -149,9 +157,15 @@ def restore(folder: Path, name: str, target: Path) -> Backup:
     return backup
 
 
+def refuse_taken(target: Path) -> None:
+    """Errors: BackupError if a store cannot be restored there."""
+    if target.exists() and any(target.iterdir()):
+        raise BackupError(str(target), "something is there already", "Name a folder that is empty or not there")
+
+
 def forget(folder: Path, keep: int) -> Sequence[Backup]:
     """Removes all but the newest, and whole copies on which none of those rests. Answers which."""
-    with _held(folder):
+    with held(folder):
         made = backups(folder)
         old, kept = made[:-keep], made[-keep:]
         for one in old:
@@ -166,7 +180,7 @@ def forget(folder: Path, keep: int) -> Sequence[Backup]:
 
 
 @contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
+def held(folder: Path) -> Iterator[None]:
     """One backup at a time in a folder, of whatever process."""
     try:
         file = hold(folder)

@@ -219,6 +219,7 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/api.md", "export"): "tests/gpuledger/test_served_commands.py",
     ("docs/attribution.md", "driver"): SKETCH,
     ("docs/attribution.md", "python -m grpc_tools"): "tests/collectors/attribution/test_podresources.py",
+    ("docs/backups.md", "export AWS"): "tests/warehouse/test_bucket.py",
     ("docs/backups.md", "BACKUP"): "needs a ClickHouse server",
     ("docs/billing.md", "PREVIOUS"): "tests/warehouse/test_chain.py",
     ("docs/deploy.md", "agents (a node"): SKETCH,

@@ -1,0 +1,145 @@
+"""Backups in a bucket: restored from there alone, the store is the same; a bucket that is no use is said in a line."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from billing.invoicing.issued import issued
+from billing.verify import verify
+from billing.writers import nobody_writing
+from tests.billing.facts import put, samples
+from tests.billing.rich_books import rich_books
+from tests.draws import seldom
+from tests.gpuledger.running import refused
+from tests.stores import fresh_store
+from tests.warehouse.s3_server import KEY, S3, SECRET, s3_server
+from tests.warehouse.test_backup import LATER, NOW, content, opened
+from warehouse.backup import MANIFEST, Backup, BackupError, back_up, restore
+from warehouse.bucket import Bucket, bucket_of
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with s3_server("ledgers") as server:
+        yield server
+
+
+def bucket(s3: S3) -> Bucket:
+    return bucket_of(f"s3://ledgers/a site?endpoint={s3.url}&region=us-east-1")
+
+
+def backup_of(folder: Path, number: int, whole: str) -> Backup:
+    """One of two files, made up."""
+    made = Backup(f"2026-11-0{number}T00-00-00Z", NOW, whole, 1, 1, 1, 30, "gpuledger")
+    for path, text in ((f"{whole}/data", "whole"), (f"{made.name}/engine/data", f"{number}")):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    told = f'{{"name": "{made.name}", "made_at": "{NOW.isoformat()}", "whole": "{whole}", "bytes": 1, "whole_bytes": 1,'
+    (folder / made.name / MANIFEST).write_text(f'{told} "tables": 1, "migration": 30, "software": "gpuledger"}}')
+    return made
+
+
+@seldom(3, "a bucket is restored")
+def test_books_and_invoices_come_back_from_the_bucket_alone(tmp_path: Path, s3: S3) -> None:
+    rich_books(tmp_path / "books").close()
+    target = bucket(s3)
+    target.check()
+    with opened(tmp_path / "books", tmp_path / "backups") as store:
+        back_up(store, NOW, nobody_writing)
+        assert len(target.copy(tmp_path / "backups")) == 1
+        first = len(s3.puts)
+        put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(5)))
+        made = back_up(store, NOW + LATER, nobody_writing)
+        assert target.copy(tmp_path / "backups") == [made]
+        before, invoices = content(store), issued(store)
+    assert len(s3.puts) - first < first, "the second one copies the changes alone"
+    assert target.copy(tmp_path / "backups") == []
+    assert target.fetch("", tmp_path / "fetched") == made == restore(tmp_path / "fetched", "", tmp_path / "again")
+    with opened(tmp_path / "again") as store:
+        assert content(store) == before
+        assert not verify(store).failures
+        assert issued(store) == invoices
+        assert invoices
+
+
+def test_a_copy_that_fails_is_no_backup_and_the_next_one_continues(tmp_path: Path, s3: S3) -> None:
+    folder, target = tmp_path / "backups", bucket(s3)
+    made = backup_of(folder, 1, "whole-1")
+    s3.fail_after = 2
+    with pytest.raises(BackupError, match="refuses"):
+        target.copy(folder)
+    assert target.backups() == []
+    s3.fail_after = None
+    assert target.copy(folder) == target.backups() == [made]
+    assert len(s3.puts) == len(set(s3.puts)) == 3
+
+
+def test_a_file_of_many_parts_comes_back_whole(tmp_path: Path, s3: S3) -> None:
+    made = backup_of(tmp_path / "backups", 1, "whole-1")
+    data = bytes(range(256)) * 50_000
+    (tmp_path / "backups/whole-1/data").write_bytes(data)
+    (tmp_path / "backups/whole-1/empty").touch()
+    bucket(s3).copy(tmp_path / "backups")
+    assert bucket(s3).fetch(made.name, tmp_path / "fetched") == made
+    assert (tmp_path / "fetched/whole-1/data").read_bytes() == data
+    assert (tmp_path / "fetched/whole-1/empty").read_bytes() == b""
+
+
+def test_old_backups_go_with_what_only_they_rest_on(tmp_path: Path, s3: S3) -> None:
+    folder, target = tmp_path / "backups", bucket(s3)
+    made = [backup_of(folder, 1, "whole-1"), backup_of(folder, 2, "whole-2"), backup_of(folder, 3, "whole-2")]
+    assert target.copy(folder) == made
+    assert target.forget(1) == made[:2]
+    assert target.backups() == made[2:]
+    assert {name.split("/")[2] for name in s3.objects} - {""} == {"whole-2", made[2].name}
+    assert target.copy(folder) == [], "what was removed is not copied again"
+
+
+def test_objects_that_lead_out_of_the_folder_are_refused(tmp_path: Path, s3: S3) -> None:
+    made = backup_of(tmp_path / "backups", 1, "whole-1")
+    bucket(s3).copy(tmp_path / "backups")
+    s3.objects["ledgers/a site/whole-1/../../x"] = b"x"
+    with pytest.raises(BackupError, match="leads out of its folder"):
+        bucket(s3).fetch(made.name, tmp_path / "fetched")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_bucket_that_is_no_use_is_said_in_a_line_before_anything_is_copied(
+    tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh_store(tmp_path / "store").close()
+
+    def said(url: str) -> str:
+        store = f"chdb://{tmp_path / 'store'}"
+        line = refused("backup", str(tmp_path / "to"), "--bucket", url, "--store", store)
+        assert not (tmp_path / "to").exists()
+        assert SECRET not in line
+        return line
+
+    there = f"?endpoint={s3.url}&region=us-east-1"
+    assert "there is no bucket nowhere" in said(f"s3://nowhere/x{there}")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = free.getsockname()[1]
+        assert "cannot be reached" in said(f"s3://ledgers/x?endpoint=http://127.0.0.1:{closed}")
+    assert "is no bucket" in said("https://ledgers")
+    assert "has credentials in it" in said(f"s3://{KEY}:{SECRET}@ledgers{there}")
+    assert "colour is no option" in said("s3://ledgers?colour=red")
+    assert "is no address" in said("s3://ledgers?endpoint=minio:9000")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+    assert "Check AWS_ACCESS_KEY_ID" in said(f"s3://ledgers/x{there}")
+
+
+def test_a_bucket_that_never_answers_is_given_up(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warehouse.bucket.CHECK_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        target = bucket_of(f"s3://ledgers/x?endpoint=http://127.0.0.1:{silent.getsockname()[1]}&region=us-east-1")
+        with pytest.raises(BackupError, match="cannot be reached"):
+            target.check()
