@@ -1,10 +1,11 @@
-"""`gpuledger doctor`: the state of a store: its rows, senders, held pushes, quarantine, refused claims, last close."""
+"""`gpuledger doctor`: a store's rows, senders, held pushes, quarantine, refused claims, last close, retention."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,8 +13,13 @@ from gpuledger import __version__, options
 from gpuledger.output import Lines, print_json, print_lines, print_rows
 from warehouse.cluster import nodes
 from warehouse.errors import LedgerError
+from warehouse.printable import counted
 from warehouse.records import RECORD_TYPES
 from warehouse.store import EmbeddedStore, ServedStore, Store, identifier, migrations, open_store, read_sql
+
+if TYPE_CHECKING:
+    from billing.retention import Retention
+    from gpuledger import documents
 
 OUTCOMES = ("stored", "held", "out_of_place", "quarantined", "refused", "not_taken", "denied")
 SENDERS = ("sender", "last_push", *OUTCOMES, "reasons")
@@ -37,7 +43,7 @@ def doctor(
     sign_in: options.AccessSignIn = None,
 ) -> None:
     """Show the store, which server leads, its rows, senders, what waits for a person, the quarantine with examples,
-    refused claims and the last close; changes nothing."""
+    refused claims, the last close and retention; changes nothing."""
     if cluster:
         raise typer.Exit(_examine_cluster(store, fmt))
     with open_store(store) as opened:
@@ -103,6 +109,28 @@ def examine(store: Store, sign_in: Path | None = None) -> dict[str, Any]:
         "senders": found("sender_days", "pushes_by_sender"),
         "held": found("held_rows", "waiting_by_reason"),
         "last_close": last_close[0] if last_close else None,
+        "retention": _retention(store) if version and version[0]["version"] == newest else None,
+    }
+
+
+def _retention(store: Store) -> dict[str, Any]:
+    """How many days rows are kept, by kind, None being for good; and what a removal would take now."""
+    from billing.retention import retention
+    from gpuledger.books import client
+
+    try:
+        if isinstance(store, ServedStore):
+            with client(store.url) as server:
+                found: Retention | documents.Retention = server.retention()
+        else:
+            found = retention(store, datetime.now(UTC))
+    except LedgerError as error:
+        return {"unknown": str(error)}
+    return {
+        "days": {one.name: one.days for one in found.tables},
+        "due": {one.name: one.goes_rows for one in found.tables if one.goes_rows},
+        "due_days": len(found.days),
+        "held_back_days": found.held_back,
     }
 
 
@@ -143,6 +171,7 @@ def _print(findings: Mapping[str, Any]) -> None:
         {"": "schema", "is": f"{schema['version']} of {schema['newest']} ({state})"},
         *({"": name, "is": f"{count:,} rows"} for name, count in findings["rows"].items()),
         {"": "last close", "is": _last_close(last)},
+        *([{"": "retention", "is": _kept(findings["retention"])}] if findings["retention"] else []),
     ]
     print_rows([], ("", "is"), options.Format.table, totals=summary)
     print_lines()
@@ -172,6 +201,17 @@ def _last_close(run: Mapping[str, Any] | None) -> str:
     if run is None:
         return "never (next: gpuledger close)"
     return f"{run['finished_at']:%F %T}Z, closed until {run['closed_until']:%F %R}Z"
+
+
+def _kept(found: Mapping[str, Any]) -> str:
+    if "unknown" in found:
+        return f"unknown: {found['unknown']}"
+    days = ", ".join(f"{name} {'always' if kept is None else kept}" for name, kept in found["days"].items())
+    due = ", ".join(f"{rows:,} rows of {name}" for name, rows in found["due"].items())
+    held = (
+        f"; {counted(found['held_back_days'], 'old day')} kept for issued invoices" if found["held_back_days"] else ""
+    )
+    return f"days: {days}; due: {due or 'nothing'}{held}{' (next: gpuledger retention --apply)' if due else ''}"
 
 
 def _example(example: Mapping[str, Any]) -> tuple[str, str]:
@@ -214,4 +254,5 @@ def _flat(findings: Mapping[str, Any]) -> list[dict[str, Any]]:
             for row in findings["held"]
         ),
         *([{"section": "last_close", "name": "closed_until", "detail": last["closed_until"]}] if last else []),
+        *([{"section": "retention", "detail": _kept(kept)}] if (kept := findings["retention"]) else []),
     ]

@@ -27,6 +27,10 @@ def test_it_is_set_shown_applied_and_then_said(tmp_path: Path) -> None:
     done = run("retention", "--keep", "samples=400", "--keep", "superseded=always", "--reason", "disk", *store)
     assert done.exit_code == 0, done.output
     assert "1 day stays because issued invoices are verified from that (--even-invoiced)" in done.output
+    kept = json.loads(run("doctor", *store, "--format", "json").stdout)["retention"]
+    assert kept["days"] == {"samples": 400, "sums": 400, "metrics": 90, "findings": 400, "superseded": None}
+    assert (kept["due"], kept["due_days"], kept["held_back_days"]) == ({}, 0, 1)
+    assert "due: nothing; 1 old day kept for issued invoices" in " ".join(run("doctor", *store).output.split())
     shown = run("retention", "--even-invoiced", *store)
     assert "samples of 1 day would be removed, from 2026-10-05 to 2026-10-05" in shown.output
     assert "GL-2026-00001, GL-2026-00002 could not be computed again then" in shown.output
@@ -47,11 +51,13 @@ def test_what_is_no_number_of_days_is_named(tmp_path: Path, text: str) -> None:
     assert said == f"--keep: '{text}' is not KIND=DAYS. Such as samples=400 or superseded=always"
 
 
-def test_over_a_server_operators_alone_set_and_apply_it(tmp_path: Path) -> None:
+def test_over_a_server_operators_alone_set_and_apply_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with fresh_store(tmp_path / "store", two_jobs, october_issued) as opened, open_access(opened) as people:
         opened.command(OLD)
         tokens = {name: token_of(people, name) for name in ("operator", "analyst")}
         with serving(opened, AccessSettings(sign_in=True)) as url:
+            monkeypatch.setenv("GPULEDGER_TOKEN", tokens["analyst"])
+            assert json.loads(run("doctor", "--store", url, "--format", "json").stdout)["retention"]["due"] == {}
             with Client(url, tokens["analyst"]) as analyst:
                 assert analyst.retention().days == []
                 with pytest.raises(ApiError, match="may not do this"):
