@@ -7,6 +7,7 @@ interval: 5m                        # of data time, on a grid
 identity: [cluster, allocation_id]  # columns that tell instances apart
 labels: [tenant, queue]             # further columns that become labels
 condition: ">= 1h"                  # of the column `value`; a number, a duration or a parameter
+unit: s                             # of the value; a duration has it by itself
 for: 0s
 keep_firing_for: 10m
 severity: warning
@@ -27,7 +28,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from alerts.matchers import Match, fits
 from alerts.templates import compiled
-from warehouse.durations import Seconds, is_duration, parse_duration, parse_if_duration, seconds_of
+from warehouse.durations import Seconds, is_duration, parse_duration, parse_if_duration, seconds_of, write_duration
 
 Severity = Literal["info", "warning", "critical"]
 ParameterValue = bool | int | float | str | list[str] | list[int] | dict[str, float]
@@ -42,6 +43,8 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+SECONDS, SHARE = "s", "%"
+"""Units that a threshold is converted to for people: a duration, and parts of a hundred."""
 _CONDITION = re.compile(r"(>=|<=|==|!=|>|<)\s*(\S+)")
 _PLACEHOLDER = re.compile(r"\{(\w+)\s*:\s*([^{}]+)\}")
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,79}$")]
@@ -112,6 +115,7 @@ class Rule(Part):
     owner:     template: who has to act.              action: template: what to do; nothing is done automatically.
     exclude:   instances that never alert.            needs: facts, and how old their newest may be.
     sql:       the query's text (from the file), empty where `source` names a function of alerts.sources.
+    unit:      of the value, for people: s where the condition is a duration; % where a value of 1 is 100 %; or a word.
 
     Where the query takes an Array(String) and the rule gives one text, that is its `batch_parameter`: rules that differ
     in it alone share a query, and each gets the rows with its text in the column of that name.
@@ -122,6 +126,7 @@ class Rule(Part):
     source: str = ""
     sql: str = ""
     parameters: Mapping[str, ParameterValue] = Field(default_factory=dict)
+    unit: str = ""
     interval: Annotated[Seconds, Field(ge=60)] = 60
     identity: Annotated[tuple[Label, ...], Field(min_length=1)]
     labels: tuple[Label, ...] = ()
@@ -140,6 +145,16 @@ class Rule(Part):
     needs: Mapping[str, Seconds] = Field(default_factory=dict)
     prometheus: tuple[PrometheusRule, ...] = ()
     enabled: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _seconds_by_themselves(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and not given.get("unit") and isinstance(given.get("condition"), str):
+            threshold, parameters = given["condition"].split()[-1:], given.get("parameters")
+            named = [parameters.get(name) for name in threshold] if isinstance(parameters, Mapping) else []
+            if any(map(is_duration, (*threshold, *named))):
+                return {**given, "unit": SECONDS}
+        return given
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -202,6 +217,13 @@ class Rule(Part):
         threshold = self.condition.threshold
         return _number_of(self.parameters, threshold) if isinstance(threshold, str) else threshold
 
+    def condition_text(self) -> str:
+        """The condition as people read it: `>= 1h`, `< 50 %`, `>= 95 °C`; `> limit (8 GPUs)` where a parameter has it."""
+        named = self.condition.threshold
+        threshold = _number_of(self.parameters, named) if isinstance(named, str) else named
+        shown = _with_unit(threshold, self.unit)
+        return f"{self.condition.compare} {f'{named} ({shown})' if isinstance(named, str) else shown}"
+
     def holds(self, value: float | None, labels: Mapping[str, str]) -> bool | None:
         """Whether the condition is true of a value; None: unknown."""
         if value is None or value != value:
@@ -216,6 +238,12 @@ class Rule(Part):
 def _placeholders(sql: str) -> Mapping[str, str]:
     """Name to type."""
     return {name: kind.replace(" ", "") for name, kind in _PLACEHOLDER.findall(sql)}
+
+
+def _with_unit(value: float, unit: str) -> str:
+    if unit == SECONDS and value >= 0 and value == int(value):
+        return write_duration(int(value))
+    return f"{100 * value:.10g} %" if unit == SHARE else f"{value:.10g} {unit}".strip()
 
 
 def _number_of(parameters: Mapping[str, ParameterValue], name: str) -> float:

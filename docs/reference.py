@@ -263,6 +263,7 @@ def _families(file: str) -> Iterator[tuple[str, str, str]]:
 def alert_page() -> str:
     """The shipped alert rules."""
     from alerts.rule_files import load_rules
+    from warehouse.durations import write_duration
 
     parts = [
         "# Alert rules",
@@ -270,12 +271,11 @@ def alert_page() -> str:
         "What ships with gpuledger; how rules are written, overridden and routed: [alerts](alerts.md).",
     ]
     for rule in load_rules():
-        condition = f"`value` {rule.condition.compare} {_number(rule.condition.threshold)}"
-        held = f" for {rule.for_} s" if rule.for_ else ""
+        held = f" for {write_duration(rule.for_)}" if rule.for_ else ""
         parts += [
             f"## {rule.name}",
             f"{rule.severity.capitalize()}; owner {rule.owner.strip('{} ') or 'platform'}; "
-            f"looked at every {rule.interval} s; fires where {condition}{held}.",
+            f"evaluated every {write_duration(rule.interval)}; fires where `value` {rule.condition_text()}{held}.",
             f"    {rule.summary}",
             _text(f"{rule.action}." if rule.action and "{" not in rule.action else ""),
         ]
@@ -284,10 +284,6 @@ def alert_page() -> str:
                 "Parameters: " + ", ".join(f"`{name}` {value}" for name, value in rule.parameters.items()) + "."
             )
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _number(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else f"`{value}`"
 
 
 def card_page() -> str:

@@ -160,5 +160,12 @@ def _row(row: Mapping[str, Any], title: str, report: Report, words: Language) ->
         "efficiency": _ratio(row["efficiency"]),
         "idle_cost": _amount(row["idle_cost"], "", words),
         "cost": _amount(row["billed_cost"], "", words),
+        "figures": words(
+            "report.figures",
+            hours=hours(held),
+            efficiency=_ratio(row["efficiency"]),
+            idle_cost=_amount(row["idle_cost"], report.currency, words),
+            cost=_amount(row["billed_cost"], report.currency, words),
+        ),
         **{f"{kind}_width": width for kind, width in widths.items()},
     }

@@ -140,7 +140,7 @@ def rules_(
         {
             "rule": rule.name,
             "severity": rule.severity,
-            "condition": f"{rule.condition.compare} {rule.condition.threshold}",
+            "condition": rule.condition_text(),
             "for": _duration_text(rule.for_),
             "interval": _duration_text(rule.interval),
             "category": rule.tags.get("category", ""),

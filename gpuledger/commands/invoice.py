@@ -12,7 +12,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import open_books, opened_store
-from gpuledger.output import print_json, print_rows, say
+from gpuledger.output import percent, print_json, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -238,10 +238,7 @@ def _print_statement(one: Statement, among_others: bool) -> None:
     document = one.document
     kind = "pools" if one.is_platform else "workloads"
     shown = _POOL if one.is_platform else _WORKLOAD
-    rows = [
-        {name: row[key] if key in ("pool", "workload", "project") else _figure(row[key]) for name, key in shown.items()}
-        for row in document[kind]
-    ]
+    rows = [{name: _shown(key, row[key]) for name, key in shown.items()} for row in document[kind]]
     columns = tuple(shown)
     name = "platform" if one.is_platform else one.tenant or "(no tenant)"
     print_rows(rows, columns, options.Format.table, f"{name}  {one.month}  {document['currency']}")
@@ -252,6 +249,12 @@ def _say_notes(notes: Sequence[str], name: str) -> None:
     """name: before each note, if several documents are printed: tables may be redirected, notes not."""
     for note in notes:
         say(f"{name}: {note}" if name else note)
+
+
+def _shown(key: str, value: str | None) -> str | Decimal | None:
+    if key == "efficiency":
+        return percent(None if value is None else Decimal(value))
+    return value if key in ("pool", "workload", "project") else _figure(value)
 
 
 def _figure(value: str | None) -> Decimal | None:

@@ -144,7 +144,7 @@ def _print_table(series: list[SeriesStatus]) -> None:
             "tenant": one.tenant,
             "of": one.subject,
             "target": percent(one.target, 2),
-            "kept": percent(one.sli, 2),
+            "achieved": percent(one.sli, 2),
             "known": percent(one.coverage, 2),
             "budget left": percent(one.budget_left, 2),
             "burn 1h": _rate(one.burn_1h),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 import warnings
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -44,16 +45,20 @@ def add(
     token_file: TokenFile = None,
 ) -> None:
     """Add a local user, or a service account."""
-    password, kind = ("", "service") if service else (_password(password_file), "local")
-    from access.people import Kind, add_person
+    from access.people import Kind, add_person, new_person
+    from access.roles import roles_of
 
+    kind = Kind.service if service else Kind.local
+    roles, tenants = role or [], tenant or []
+    new_person("", datetime.now(UTC), name, roles_of(roles), frozenset(tenants), kind)  # refuses before it asks
+    password = "" if service else _password(password_file)
     with open_books(store, author, token_file, sign_in) as books:
         if books.server:
-            books.server.add_user(name, password, role or [], tenant or [], kind)
+            books.server.add_user(name, password, roles, tenants, kind)
         else:
             who = books.admin.actor
-            add_person(books.access, who, books.now, name, password, role or [], tenant or (), Kind(kind))
-    say(f"user {name}: {' '.join(role or [])}")
+            add_person(books.access, who, books.now, name, password, roles, tenants, kind)
+    say(f"user {name}: {' '.join(roles)}")
 
 
 @users.command("set")
@@ -74,8 +79,11 @@ def set_(
 ) -> None:
     """Change somebody: what is given replaces what was, the rest stays. It holds at once for sessions and tokens.
     A new password and --disable end their sessions. Roles of single sign-on are the provider's to say."""
-    password = _password(password_file) if new_password or password_file else None
     from access.people import change_person
+    from access.roles import roles_of
+
+    roles_of(role or ())  # refuses before it asks for a password
+    password = _password(password_file) if new_password or password_file else None
 
     with open_books(store, author, token_file, sign_in) as books:
         if books.server:

@@ -57,6 +57,18 @@ def test_a_site_changes_some_keys_of_a_shipped_rule_and_ends_another(tmp_path: P
     assert changed.sql == next(one for one in load_rules() if one.name == "idle-holder").sql
 
 
+def test_a_condition_is_shown_with_its_unit(tmp_path: Path) -> None:
+    shown = {one.name: one.condition_text() for one in load_rules(write(tmp_path / "own", OWN))}
+    assert shown["own"] == "> limit (15m)"
+    assert (shown["idle-holder"], shown["low-utilization"], shown["overheating"]) == (">= 1h", "< 50 %", ">= 87 °C")
+    bare = {name for name, text in shown.items() if text.split(maxsplit=1)[1].replace(".", "").isdigit()}
+    assert bare == {"row-remap-failure", "row-remap-pending"}, "a unit is missing; these two are yes or no"
+    folder = tmp_path / "other"
+    text = yaml.safe_dump({"name": "overheating", "extends": True, "condition": ">= 90"})
+    (rule,) = (one for one in load_rules(write(folder, text, name="overheating")) if one.name == "overheating")
+    assert rule.condition_text() == ">= 90 °C"
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

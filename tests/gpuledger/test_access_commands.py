@@ -147,6 +147,10 @@ def test_a_piped_password_is_read_in_silence_and_one_that_a_terminal_shows_is_no
         (("add", "bob", "--role", "admin", "--password-file", "-"), "short\n", "has 5 characters"),
         (("add", "bob", "--role", "king", "--password-file", "-"), PASSWORD, "Choose from admin"),
         (("add", "bob", "--role", "tenant", "--password-file", "-"), PASSWORD, "the role tenant and no tenant"),
+        (("add", "bob", "--role", "king"), "", "Choose from admin"),  # before it asks for a password
+        (("add", "bob"), "", "has no role"),
+        (("add", "bob ", "--role", "admin"), "", "spaces around it"),
+        (("set", "ada", "--role", "king", "--password"), "", "Choose from admin"),
         (("add", "bob", "--role", "admin", "--password-file", "/nowhere"), None, "cannot be read"),
         (("set", "nobody", "--disable"), None, "is not known"),
     ],

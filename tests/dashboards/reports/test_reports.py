@@ -103,6 +103,8 @@ def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(oc
         assert not any(word in text + html for word in OF_SPEECH)
         assert not any(word in html for word in ("<script", "http:", "https:", "url("))
         assert chart(made, spoken).startswith(b"\x89PNG\r\n")
+    line = "p-vision: 48.00 GPU-hours, efficiency 50.0 %, cost of idle time 48.00 EUR, cost 96.00 EUR"
+    assert f"\nProjects\n  {line}\n" in as_text(made, EN)
     (budget,) = made.budgets
     for spoken in (EN, ZH):
         texts = {as_text(replace(made, budgets=[replace(budget, state=state)]), spoken) for state in State}
