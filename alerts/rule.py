@@ -218,7 +218,7 @@ class Rule(Part):
         return _number_of(self.parameters, threshold) if isinstance(threshold, str) else threshold
 
     def condition_text(self) -> str:
-        """The condition as people read it: `>= 1h`, `< 50 %`, `>= 95 °C`; `> limit (8 GPUs)` where a parameter has it."""
+        """The condition as people read it: `>= 1h`, `< 50 %`, `>= 95 °C`; or `> limit (8 GPUs)` by a parameter."""
         named = self.condition.threshold
         threshold = _number_of(self.parameters, named) if isinstance(named, str) else named
         shown = _with_unit(threshold, self.unit)

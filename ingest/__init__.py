@@ -6,7 +6,7 @@
 
 Owns:      reading files, the types and rules of the contract (`columns`, `normalise`), batches, writing them, and the
            quarantine; for pushes also who may send what (`senders`, `permissions`, `reviews`), which rows wait for
-           approval (`issued_guard`, `held`), and the agent's queue on disk (`spool`).
+           approval (`issued_months`, `held`), and the agent's queue on disk (`spool`).
 Owns not:  where records come from (collectors), the tables (warehouse), what the facts mean (billing).
 Words:     *piece* = some rows as a reader found them; *batch* = a fixed number of rows in order, identified by a hash
            of its content, written completely or sent again; *reject* = a row that goes to quarantine, with a reason;

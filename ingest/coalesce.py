@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from ingest.batches import assemble
-from ingest.issued_guard import BooksVersion, books_version
+from ingest.issued_months import BooksVersion, books_version
 from ingest.normalise import Clean
 from ingest.write import write
 from warehouse.errors import LedgerError

@@ -31,7 +31,7 @@ from ingest.held import (
     waiting,
 )
 from ingest.inventory import Inventory
-from ingest.issued_guard import BooksVersion, IssuedGuard
+from ingest.issued_months import BooksVersion, IssuedGuard
 from ingest.normalise import Clean
 from ingest.permissions import (
     ALL,

@@ -108,7 +108,7 @@ def take_any_time() -> None:
 
 
 FIRST = (
-    "test_golden_life",
+    "test_golden_three_months",
     "test_the_documents_of_any_history",
     "test_facts_that_come_bit_by_bit",
     "test_a_program_on_two_nodes",

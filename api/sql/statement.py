@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from api.sql.allowed import Allowed
+from api.sql.checked_sql import CheckedSqlWriter
 from api.sql.errors import SYNTAX_ERROR, SqlError
 from api.sql.grammar.nodes import Explain, Show
 from api.sql.grammar.statements import read, refuse_verb
-from api.sql.printer import Printer
 
 LONGEST = 262_144
 """Bytes of a text."""
@@ -53,10 +53,10 @@ def checked(text: str, allowed: Allowed) -> Statement:
         raise SqlError(SYNTAX_ERROR, "the text has a null byte in it")
     tree, format_ = read(text)
     defined = frozenset(one.args["alias"].name for one in tree.find_all(exp.CTE))
-    asked = Printer(defined, allowed)
+    asked = CheckedSqlWriter(defined, allowed)
     printed = asked.print(tree)
     return Statement(
-        text=Printer(defined, allowed, answering=True).print(tree) if asked.of_schema else printed,
+        text=CheckedSqlWriter(defined, allowed, answering=True).print(tree) if asked.of_schema else printed,
         format=format_,
         rows=not isinstance(tree, Show | Explain),
         totals=asked.totals,

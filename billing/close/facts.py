@@ -52,28 +52,28 @@ def stage_fresh_facts(store: Store, stage: Stage, read_at: datetime) -> Stage:
     if stage.fresh_ms and _all_are_recent(store, stage):
         _stage(store, stage, read_sql(__file__, "batches_fresh"), stage.names("fresh"))
         return stage
-    drop_tables(store, [stage("fresh"), stage("lately")])
+    drop_tables(store, [stage("fresh"), stage("recently_read")])
     stage_facts(store, stage)
     return replace(stage, fresh_ms=0)
 
 
 def _all_are_recent(store: Store, stage: Stage) -> bool:
-    """Fills `fresh` and `lately` from the acknowledgements since `stage.fresh_ms`. Answers whether these are all that
-    no close has read."""
-    params = {**stage.names("fresh", "lately"), **_read_before(store, stage), "fresh_ms": stage.fresh_ms}
+    """Fills `fresh` and `recently_read` from the acknowledgements since `stage.fresh_ms`. Answers whether these are all
+    that no close has read."""
+    params = {**stage.names("fresh", "recently_read"), **_read_before(store, stage), "fresh_ms": stage.fresh_ms}
     params["since_ms"] = stage.fresh_ms - epoch_span(MARGIN)
     unread = int(store.value(read_sql(__file__, "unread", read=READ_BY), params))  # first: others are written meanwhile
     store.command(read_sql(__file__, "stage_fresh"), params)
-    store.command(read_sql(__file__, "stage_lately"), params)
-    store.command(read_sql(__file__, "lately", read=READ_BY), params)
-    store.command(read_sql(__file__, "fresh_lately"), params)
+    store.command(read_sql(__file__, "stage_recently_read"), params)
+    store.command(read_sql(__file__, "recently_read", read=READ_BY), params)
+    store.command(read_sql(__file__, "fresh_not_read"), params)
     return unread <= int(store.value("SELECT count() AS batches FROM {fresh:Identifier}", params))
 
 
 def read_too(store: Store, stage: Stage, wanted: str, params: Params) -> None:
     """Adds to `batches` what the close reads of some batches.   wanted: a SELECT of them, with its params."""
     if stage.fresh_ms:
-        names = {**params, **stage.names("batches", "lately"), "fresh_ms": stage.fresh_ms}
+        names = {**params, **stage.names("batches", "recently_read"), "fresh_ms": stage.fresh_ms}
         store.command(read_sql(__file__, "read_too", wanted=wanted), names)
 
 

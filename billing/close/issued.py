@@ -1,7 +1,7 @@
 """Second check that pushes do not change an issued month: before it reads them, a close finds the batches that would,
 and their rows are held for approval.
 
-The receiver makes the first check, of what it can see cheaply (ingest.issued_guard). Before a close names the facts
+The receiver makes the first check, of what it can see cheaply (ingest.issued_months). Before a close names the facts
 that it reads, this module asks whether the batches pushed since the last close change what the books say of an issued
 month, given everything else that is new (files, prices, approvals). Usually no fact of such a month differs, as the
 fingerprints of its hours show. Otherwise the entries are computed without the pushed batches, and then with some of
@@ -34,7 +34,7 @@ from billing.close.stage import WHICH, Stage
 from billing.rates import AppliedCard
 from billing.tenants import AppliedMapping
 from ingest import held
-from ingest.issued_guard import issued_months
+from ingest.issued_months import issued_months
 from ingest.permissions import ISSUED_MONTH
 from warehouse.store import Store, read_sql
 
@@ -153,13 +153,13 @@ class Fence:
 
 @dataclass
 class _View:
-    """The books of the issued months, by some of the facts.   said: fingerprints of entries, for the hours that were
+    """The books of the issued months, by some of the facts.   fingerprints: of entries, for the hours that were
     computed."""
 
     stage: Stage
     hours: Mapping[int, Hour]
     sessions: int
-    said: dict[int, int] = field(default_factory=dict)
+    fingerprints: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -200,19 +200,19 @@ class _Look:
                 return True
             both = {hour: (base.hours.get(hour), other.hours.get(hour)) for hour in base.hours.keys() | other.hours}
             unlike = {hour for hour, (one, two) in both.items() if not one or not two or one.inputs != two.inputs}
-            return self._said(base, unlike) != self._said(other, unlike)
+            return self._fingerprints(base, unlike) != self._fingerprints(other, unlike)
 
-    def _said(self, view: _View, hours: Collection[int]) -> dict[int, int]:
+    def _fingerprints(self, view: _View, hours: Collection[int]) -> dict[int, int]:
         settled = view.stage.names("settled")
-        new = [view.hours[hour] for hour in sorted(hours) if hour in view.hours and hour not in view.said]
+        new = [view.hours[hour] for hour in sorted(hours) if hour in view.hours and hour not in view.fingerprints]
         for portion in portions(new):
-            view.said.update(dict.fromkeys((hour.hour for hour in portion), 0))
+            view.fingerprints.update(dict.fromkeys((hour.hour for hour in portion), 0))
             with attributed(self.store, view.stage, portion, self.card) as (stage, energy):
                 for table in ("entries", "energy") if energy else ("entries",):
                     asked = {**stage.names(table), **settled, **self.months.params, "reach_ms": self.months.reach_ms}
                     for row in self.store.rows(read_sql(__file__, f"issued_{table}"), asked):
-                        view.said[row["hour"]] = (view.said[row["hour"]] + row["content"]) % 2**64
-        return {hour: said for hour in hours if (said := view.said.get(hour, 0))}
+                        view.fingerprints[row["hour"]] = (view.fingerprints[row["hour"]] + row["content"]) % 2**64
+        return {hour: found for hour in hours if (found := view.fingerprints.get(hour, 0))}
 
 
 def _sessions(store: Store, months: IssuedMonths, stage: Stage | None) -> int:

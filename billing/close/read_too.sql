@@ -4,9 +4,9 @@
 INSERT INTO {batches:Identifier}
 WITH
     wanted AS (SELECT DISTINCT batch FROM ($wanted) WHERE batch NOT IN {batches:Identifier})
-SELECT batch FROM wanted WHERE batch IN {lately:Identifier}
+SELECT batch FROM wanted WHERE batch IN {recently_read:Identifier}
 UNION ALL
 SELECT DISTINCT batch
 FROM ingest_batches
-WHERE batch IN (SELECT batch FROM wanted WHERE batch NOT IN {lately:Identifier})
+WHERE batch IN (SELECT batch FROM wanted WHERE batch NOT IN {recently_read:Identifier})
     AND ingested_at < fromUnixTimestamp64Milli({fresh_ms:Int64}, 'UTC')

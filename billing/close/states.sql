@@ -6,15 +6,15 @@ CREATE TABLE {states:Identifier} ENGINE = Memory AS
 WITH
     reported AS
     (
-        SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS start_ms, max((state, units, model, pool, node)) AS said
+        SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS start_ms, max((state, units, model, pool, node)) AS reported_state
         FROM devices
         WHERE batch IN {batches:Identifier}
         GROUP BY cluster, device_id, ts
     ),
     changes AS
     (
-        SELECT cluster, device_id, start_ms, said,
-            lagInFrame(said) OVER (PARTITION BY cluster, device_id ORDER BY start_ms ROWS UNBOUNDED PRECEDING) AS said_before,
+        SELECT cluster, device_id, start_ms, reported_state,
+            lagInFrame(reported_state) OVER (PARTITION BY cluster, device_id ORDER BY start_ms ROWS UNBOUNDED PRECEDING) AS state_before,
             row_number() OVER (PARTITION BY cluster, device_id ORDER BY start_ms) AS place
         FROM reported
     )
@@ -22,12 +22,12 @@ SELECT
     cityHash64(cluster, device_id, start_ms) AS state_id,
     cityHash64(cluster, device_id) AS device,
     cluster,
-    said.5 AS node,
+    reported_state.5 AS node,
     device_id,
-    said.3 AS model,
-    said.4 AS pool,
-    said.2 AS units,
-    said.1 = 'available' AS available,
+    reported_state.3 AS model,
+    reported_state.4 AS pool,
+    reported_state.2 AS units,
+    reported_state.1 = 'available' AS available,
     if({by_cluster:UInt8}, cluster, '') AS priced_cluster,
     cityHash64(model, pool, priced_cluster) AS product,
     start_ms,
@@ -40,6 +40,6 @@ FROM
             PARTITION BY cluster, device_id ORDER BY start_ms
             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS end_ms
     FROM changes
-    WHERE place = 1 OR said != said_before
+    WHERE place = 1 OR reported_state != state_before
 )
-WHERE said.1 != 'removed'
+WHERE reported_state.1 != 'removed'

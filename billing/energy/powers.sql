@@ -6,7 +6,7 @@ CREATE TABLE {powers:Identifier} ENGINE = Memory AS
 WITH
     spoken AS
     (
-        SELECT state_id, start_ms, stream, any((power_ms, nanojoules, begins, ends)) AS said
+        SELECT state_id, start_ms, stream, any((power_ms, nanojoules, begins, ends)) AS reading
         FROM {measured:Identifier}
         WHERE of_power AND power_ms > 0 AND NOT is_unclear
         GROUP BY state_id, start_ms, stream
@@ -15,9 +15,9 @@ WITH
     (
         SELECT
             state_id, start_ms,
-            count() = 1 OR max(said.3) >= min(said.4) AS apart,
-            if(apart, sum(said.1), max(said.1)) AS measured_ms,
-            if(apart, sum(said.2), max((said.1, said.2)).2) AS energy
+            count() = 1 OR max(reading.3) >= min(reading.4) AS apart,
+            if(apart, sum(reading.1), max(reading.1)) AS measured_ms,
+            if(apart, sum(reading.2), max((reading.1, reading.2)).2) AS energy
         FROM spoken
         GROUP BY state_id, start_ms
     )

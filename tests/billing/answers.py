@@ -26,7 +26,7 @@ from warehouse.store import Store
 FILLS = re.compile(r"^(?:CREATE TABLE|INSERT INTO) \{(\w+):Identifier\}[^;]*?(?:\bAS\b|\bSELECT\b)", re.MULTILINE)
 FINGERPRINTS = {"close/carried_facts", "close/carried_hours", "close/carried_last", "close/parts_of_months"}
 """Statements that answer what one close leaves to the next: of tables and runs, which are others each time."""
-UNREADABLE = {"alive", "batches", "lately"}
+UNREADABLE = {"alive", "batches", "recently_read"}
 """Tables of the engine Set: they are there to be looked up in."""
 DRAWN = {"run", "last_run", "books_run", "as_of_run", "follows", "name", "document", "digest", "version", "again"}
 """Columns of which the values are others each time. Of a document golden files say more."""

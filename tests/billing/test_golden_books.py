@@ -48,8 +48,8 @@ from billing.opencost.words import QueryError
 from billing.rates import parse_rate_card
 from gpuledger import commands
 from tests.billing.golden import FOLDER, compare, digest
-from tests.billing.test_golden_life import DRAWN as DRAWN_IN_DOCUMENTS
-from tests.billing.test_golden_life import without_drawn
+from tests.billing.test_golden_three_months import DRAWN as DRAWN_IN_DOCUMENTS
+from tests.billing.test_golden_three_months import without_drawn
 from tests.billing.whole_books import CARD, MAPPING, OCTOBER, SEPTEMBER, drawn_policies, fill_whole_books
 from tests.draws import seldom
 from tests.stores import engine_that_stays, fresh_store

@@ -34,7 +34,7 @@ from tests.billing.answers import heard
 from tests.billing.facts import put
 from tests.billing.golden import compare
 from tests.billing.hand_ledger import at
-from tests.billing.test_golden_life import tables
+from tests.billing.test_golden_three_months import tables
 from tests.billing.whole_books import CARD, ENERGY, MAPPING, put_contradictions, put_spacious
 from tests.draws import seldom
 from tests.stores import fresh_store

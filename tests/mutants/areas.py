@@ -23,7 +23,7 @@ TESTS = {
         "tests/api/test_capacity.py",
         "tests/alerts/slo/test_credits.py",
         "tests/collectors/slurm/test_books.py",
-        "tests/ingest/test_issued_guard.py",
+        "tests/ingest/test_issued_months.py",
         "tests/warehouse/test_chain.py",
     ),
     "access": (

@@ -244,7 +244,7 @@ def main(
             wanted = set(only.read_text(encoding="utf-8").splitlines())
             sample = [one for one in sample if str(one) in wanted]
         plugins: list[Any] = [Quick(copy.root, sample, known, out, seconds, area)]
-        if any("golden_life" in test for test in tests):
+        if any("golden_three_months" in test for test in tests):
             plugins.append(LifeKept(known.folder / "life"))
         sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins))
 

@@ -30,7 +30,7 @@ from tests.stores import KEPT
 
 MAP, LIFE, AREA = "GPULEDGER_REACH", "GPULEDGER_LIFE", "GPULEDGER_REACH_AREA"
 """Where the map is written, where the books lie that each step of the life begins with, and the folder it is of."""
-OF_A_LIFE = "test_golden_life.py::test_after_each_step"
+OF_A_LIFE = "test_golden_three_months.py::test_after_each_step"
 SQL_LINE = 24
 """Letters of a line of a statement by which it is known."""
 

@@ -21,10 +21,10 @@ from access.principal import ANYBODY, Principal
 from access.roles import Role
 from api.sql import functions
 from api.sql.allowed import SECRET, TYPES, Allowed, Catalogue, allowed_function
+from api.sql.checked_sql import RULES, CheckedSqlWriter
 from api.sql.errors import READONLY, SqlError
 from api.sql.grammar.statements import read
 from api.sql.grammar.words import DEEPEST, MOST_TOKENS
-from api.sql.printer import RULES, Printer
 from api.sql.statement import LONGEST, Statement, agreement_sql, checked
 from tests.api.sql import attacks
 from tests.api.sql.attacks import ATTACKS, CANARIES, CLASSES
@@ -162,7 +162,7 @@ def test_each_rule_refuses_by_itself(ground: Ground, text: str, said: str) -> No
 
 
 def test_a_node_or_word_without_a_rule_is_refused(ground: Ground) -> None:
-    printer = Printer(frozenset(), ground.allowed)
+    printer = CheckedSqlWriter(frozenset(), ground.allowed)
     for node in (exp.Command(this="x"), exp.Var(this="DROP TABLE"), exp.Star(except_=[exp.Star()]), exp.Hint()):
         with pytest.raises(SqlError, match="known to be harmless"):
             printer.print(node)

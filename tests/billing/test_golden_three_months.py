@@ -1,6 +1,6 @@
 """What is computed again after each step of a life of books, and what is owed then, figure by figure.
 
-GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_life.py     renews golden/life.json
+GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_three_months.py     renews golden/life.json
 
 Random histories are for test_histories.py, which reckons them another way. This one has each kind of change once, in
 each run, and says of each which hours a close looked at: read the difference before it is renewed.
@@ -23,7 +23,7 @@ from billing.rates import current_rate_card
 from ingest.held import held_pushes
 from tests.billing.answers import heard
 from tests.billing.golden import FOLDER, compare, digest
-from tests.billing.life_books import END, FEBRUARY, MARCH, STEPS, Life
+from tests.billing.three_month_books import END, FEBRUARY, MARCH, STEPS, Life
 from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store, identifier

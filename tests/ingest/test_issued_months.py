@@ -17,7 +17,7 @@ from billing.invoicing.invoices import issue_all
 from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from ingest.batches import assemble
-from ingest.issued_guard import GuardResult, IssuedGuard
+from ingest.issued_months import GuardResult, IssuedGuard
 from ingest.judge import Judge, Judged
 from ingest.normalise import normalise
 from ingest.permissions import ALL, Permissions

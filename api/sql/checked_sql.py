@@ -42,7 +42,7 @@ BY_NAME = frozenset({"arrayreduce", "arrayreduceinranges", "initializeaggregatio
 AGGREGATE = re.compile(r"(?P<name>\w{1,100})(\([0-9., ]*\))?", re.A)
 
 
-class Printer:
+class CheckedSqlWriter:
     """Prints one statement. answering: with what it may be told about the schema in place of the system's tables; else
     as it was asked, to be compared with the text that came.
 
@@ -337,32 +337,32 @@ def _bare(node: exp.Expression) -> exp.Expression:
             return node
 
 
-Rule = Callable[[Printer, exp.Expression], str]
+Rule = Callable[[CheckedSqlWriter, exp.Expression], str]
 RULES: Mapping[type[exp.Expr], tuple[tuple[str, ...], Rule]] = {
-    exp.Var: (("this",), Printer._word),
-    exp.Literal: (("this", "is_string"), Printer._literal),
-    exp.Identifier: (("this",), Printer._identifier),
-    exp.Star: ((), Printer._star),
-    exp.Paren: (("this",), Printer._paren),
-    exp.Array: (("expressions",), Printer._array),
-    exp.Alias: (("this", "alias"), Printer._alias),
-    exp.Cast: (("this", "to"), Printer._cast),
-    exp.Lambda: (("this", "expressions", "colon"), Printer._lambda),
-    exp.Placeholder: (("this", "kind"), Printer._placeholder),
-    exp.Table: (("this", "db"), Printer._table),
-    exp.CTE: (("this", "alias", "columns", "how"), Printer._defined_query),
-    Phrase: (("expressions",), Printer._phrase),
-    Items: (("expressions", "tight"), Printer._items),
-    Subscript: (("this", "expression"), Printer._subscript),
-    Member: (("this", "expression"), Printer._member),
-    Type: (("this", "arguments"), Printer._type),
-    Path: (("expressions",), Printer._path),
-    Source: (("this", "alias", "columns", "rest"), Printer._source),
-    TableCall: (("this", "arguments"), Printer._table_call),
-    Call: (("this", "parameters", "arguments", "rest"), Printer._call),
-    Applied: (("this", "parameters"), Printer._applied),
-    Selection: (("expressions", "named"), Printer._selection),
-    Show: (("this", "full", "table", "database", "rest"), Printer._show),
-    Explain: (("this", "settings", "expression"), Printer._explain),
+    exp.Var: (("this",), CheckedSqlWriter._word),
+    exp.Literal: (("this", "is_string"), CheckedSqlWriter._literal),
+    exp.Identifier: (("this",), CheckedSqlWriter._identifier),
+    exp.Star: ((), CheckedSqlWriter._star),
+    exp.Paren: (("this",), CheckedSqlWriter._paren),
+    exp.Array: (("expressions",), CheckedSqlWriter._array),
+    exp.Alias: (("this", "alias"), CheckedSqlWriter._alias),
+    exp.Cast: (("this", "to"), CheckedSqlWriter._cast),
+    exp.Lambda: (("this", "expressions", "colon"), CheckedSqlWriter._lambda),
+    exp.Placeholder: (("this", "kind"), CheckedSqlWriter._placeholder),
+    exp.Table: (("this", "db"), CheckedSqlWriter._table),
+    exp.CTE: (("this", "alias", "columns", "how"), CheckedSqlWriter._defined_query),
+    Phrase: (("expressions",), CheckedSqlWriter._phrase),
+    Items: (("expressions", "tight"), CheckedSqlWriter._items),
+    Subscript: (("this", "expression"), CheckedSqlWriter._subscript),
+    Member: (("this", "expression"), CheckedSqlWriter._member),
+    Type: (("this", "arguments"), CheckedSqlWriter._type),
+    Path: (("expressions",), CheckedSqlWriter._path),
+    Source: (("this", "alias", "columns", "rest"), CheckedSqlWriter._source),
+    TableCall: (("this", "arguments"), CheckedSqlWriter._table_call),
+    Call: (("this", "parameters", "arguments", "rest"), CheckedSqlWriter._call),
+    Applied: (("this", "parameters"), CheckedSqlWriter._applied),
+    Selection: (("expressions", "named"), CheckedSqlWriter._selection),
+    Show: (("this", "full", "table", "database", "rest"), CheckedSqlWriter._show),
+    Explain: (("this", "settings", "expression"), CheckedSqlWriter._explain),
 }
 """Of each kind of node, the arguments it may have and how it is judged and printed."""
