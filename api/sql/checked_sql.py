@@ -119,7 +119,10 @@ class CheckedSqlWriter:
         return f"{self.print(node.this)}[{self.print(node.expression)}]"
 
     def _member(self, node: exp.Expression) -> str:
-        return f"{self.print(node.this)}.{self.print(node.expression)}"
+        whole = self.print(node.this)
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            whole = f"({whole})"  # or the point would be the number's
+        return f"{whole}.{self.print(node.expression)}"
 
     def _cast(self, node: exp.Expression) -> str:
         return f"{self.print(node.this)}::{self.print(node.args['to'])}"

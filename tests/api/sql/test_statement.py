@@ -253,6 +253,16 @@ def _rows(answer: str) -> list[str]:
     return ["error"] if answer.startswith("error") else sorted(answer.split("\n"))
 
 
+@pytest.mark.parametrize(
+    "text", ["SELECT 2 .`c d` FROM t", "SELECT 2 .1", "SELECT 1.5 .a", "SELECT -1 .a", "SELECT (1, 2).1"]
+)
+def test_a_point_behind_a_number_stays_what_it_is(ground: Ground, text: str) -> None:
+    statement = checked(text, ground.allowed)
+    assert checked(statement.asked, ground.allowed).asked == statement.asked
+    assert "2.1" not in statement.asked and "2.`" not in statement.asked
+    assert ground.agrees(text, statement) or ground.ask(text, PARAMS).startswith("error")
+
+
 @MANY
 @given(st.sampled_from(HONEST), mutated)
 def test_a_mutation_is_refused_or_answers_the_same_when_printed(
