@@ -163,6 +163,8 @@ def _count(store: Store, table: str) -> int:
 def _print(findings: Mapping[str, Any]) -> None:
     schema = findings["schema"]
     state = "up to date" if schema["version"] == schema["newest"] else "next: gpuledger init"
+    if schema["version"] > schema["newest"]:
+        state = "newer than this gpuledger, which has to be upgraded"
     last = findings["last_close"]
     summary = [
         {"": "store", "is": findings["store"]},

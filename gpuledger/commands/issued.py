@@ -180,7 +180,7 @@ def audit(
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Who applied, issued, credited or voided what, when, why and from which inputs."""
+    """Who applied, issued, credited or voided what, when, why and from which inputs; a table has the newest first."""
     from billing.audit import history
 
     with opened_store(store) as opened:
@@ -190,7 +190,8 @@ def audit(
         return
     for row in rows:
         row["inputs"] = json.loads(row["inputs"]) if fmt is options.Format.json else row["inputs"]
-    print_rows(rows, ("at", "actor", "action", "object", "reason", "inputs"), fmt)
+    shown = rows[::-1] if fmt is options.Format.table else rows  # a table is cut after --limit rows
+    print_rows(shown, ("at", "actor", "action", "object", "reason", "inputs"), fmt)
 
 
 def _which(store: Store, number: str, period: str, tenant: str | None) -> Invoice:

@@ -9,7 +9,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.books import opened_store
-from gpuledger.output import print_json, print_rows, say
+from gpuledger.output import percent, print_json, print_rows, say
 from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ HEADINGS = {
     "gpuCost": "cost",
     "gpuCostAdjustment": "adjusted",
     "totalCost": "total",
-    "gpuEfficiency": "used",
+    "gpuEfficiency": "efficiency",
 }
-"""Column headings that fit a terminal; `used` is a share of metered time."""
+"""Column headings that fit a terminal."""
 
 
 def register(app: typer.Typer) -> None:
@@ -99,7 +99,7 @@ def _print_rows(answer: Allocations, document: dict[str, Any], fmt: options.Form
         title = f"{rfc3339(period.start)} to {rfc3339(period.end)}, GPU-hours and {answer.currency or 'no price'}"
         keys = ("start", "name") if len(document["data"]) > 1 else ("name",)
         rows = [
-            {**{key: one[key] for key in keys}, **{head: _two(one[key]) for key, head in HEADINGS.items()}}
+            {**{key: one[key] for key in keys}, **{head: _shown(key, one[key]) for key, head in HEADINGS.items()}}
             for one in found
         ]
         print_rows(rows, (*keys, *HEADINGS.values()), fmt, title)
@@ -107,5 +107,7 @@ def _print_rows(answer: Allocations, document: dict[str, Any], fmt: options.Form
         print_rows([{key: one[key] for key in COLUMNS} for one in found], COLUMNS, fmt)
 
 
-def _two(value: Any) -> Any:
-    return round(value, 2) if isinstance(value, float) else value
+def _shown(key: str, value: Any) -> Any:
+    if key == "gpuEfficiency":
+        return percent(value)
+    return f"{value:.2f}" if isinstance(value, float) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -116,6 +117,8 @@ def test_what_is_cut_is_said_wherever_rows_are_printed(
     for command in ("audit", "invoice list", "rates list", "credits list", MANY):
         done = typed(command, places, books[0], "--limit", "1")
         assert " --limit 0 shows all" in done.stderr, command
+    newest = json.loads(typed("audit", places, books[0], "--format", "json").stdout)[-1]
+    assert newest["at"] in "".join(typed("audit", places, books[0], "--limit", "1").stdout.split())
     assert "1 of 1,204; --limit 0 shows all" in done.stderr
 
 

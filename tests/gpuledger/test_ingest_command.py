@@ -83,3 +83,13 @@ def test_doctor_on_an_empty_store_says_what_comes_next(capsys: pytest.CaptureFix
     assert code == 0
     assert "next: gpuledger init" in out
     assert "filter of system calls" in out
+
+
+def test_doctor_advises_no_init_where_the_store_is_the_newer_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with fresh_store(tmp_path / "newer") as store:
+        store.command("INSERT INTO schema_migrations (number, name) VALUES (9999, 'of_tomorrow')")
+    code, out, _ = run(capsys, "doctor", "--store", f"chdb://{tmp_path}/newer")
+    assert code == 0
+    assert "newer than this gpuledger, which has to be upgraded" in out and "gpuledger init" not in out
