@@ -174,7 +174,7 @@ def reverse_credit(store: Store, credit_id: str, author: str, reason: str, now: 
     """Takes a credit back by another of the opposite amount in its month; where that is issued, the tenant's next
     invoice corrects it. Doing it again changes nothing.
 
-    Errors: CreditError if there is no such credit, or if it is a reversal itself.
+    Errors: CreditError if there is no such credit, if it is a reversal itself, or if another has the reversal's id.
     """
     last = head(store, "credits")
     found = list_credits(store, ids=[credit_id])
@@ -185,6 +185,9 @@ def reverse_credit(store: Store, credit_id: str, author: str, reason: str, now: 
         raise CreditError(f"credit {credit_id}", f"reverses {credit.reverses}", "Add the credit again instead")
     reversal_id = f"{credit_id}-reversed"
     done = list_credits(store, ids=[reversal_id])
+    if done and done[0].credit.reverses != credit_id:
+        step = f"Reverse it by hand: gpuledger credits add --amount {-credit.amount:f} --id ANOTHER"
+        raise CreditError(f"credit {reversal_id}", f"is another credit, and has the id that reverses {credit_id}", step)
     if done:
         return done[0].credit
     reversal = Credit(
@@ -239,6 +242,9 @@ def _is_new(credit: Credit, known: Mapping[str, Credit], card: RateCard, months:
         if known[credit.id].content() != credit.content():
             raise CreditError(f"credit {credit.id}", "another credit has this id", "Give it an id of its own")
         return False
+    if credit.reverses and not _is_reversal(credit, known.get(credit.reverses)):
+        what = f"a credit of one's own cannot say that it reverses {credit.reverses}"
+        raise CreditError("evidence", what, f"Use: gpuledger credits reverse {credit.reverses}")
     if credit.currency != card.currency:
         raise CreditError(
             "currency",
@@ -253,6 +259,14 @@ def _is_new(credit: Credit, known: Mapping[str, Credit], card: RateCard, months:
             f"It goes to the next open month: {months.next_open(credit.tenant, credit.month)}",
         )
     return True
+
+
+def _is_reversal(credit: Credit, original: Credit | None) -> bool:
+    """Whether it is what `reverse_credit` made of the original, as where a list of credits is imported elsewhere."""
+    if original is None or credit.id != f"{original.id}-reversed":
+        return False
+    same = ("tenant", "month", "currency", "kind", "project")
+    return credit.amount == -original.amount and all(getattr(credit, one) == getattr(original, one) for one in same)
 
 
 def _known(store: Store, ids: Sequence[str]) -> Iterable[StoredCredit]:

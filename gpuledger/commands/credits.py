@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -145,7 +146,8 @@ def reverse(
             done = books.server.reverse_credit(credit, reason)
         else:
             done = reverse_credit(books.store, credit, books.author, reason, books.now)
-    say(f"credit {done.id}: {as_json(done.amount)} {done.currency} for {done.tenant} in {done.month}")
+    amount = f"{Decimal(done.amount).normalize():f} {done.currency}"
+    say(f"credit {credit} is reversed by {done.id}: {amount} for {done.tenant} in {done.month}")
 
 
 @credits_.command("grant")

@@ -87,8 +87,9 @@ def issue(
             invoices = issue_all(books.store, month, books.now, tenant, books.author)
         unnamed = _without_tenant(books.store, month) if tenant is None else Decimal(0)
     fresh = [one for one in invoices if one.number not in before]
-    already = f", {len(invoices) - len(fresh)} were issued already" if len(fresh) < len(invoices) else ""
-    say(f"{period}: {len(fresh)} invoices issued{already}")
+    known = len(invoices) - len(fresh)
+    already = f", {known} {'was' if known == 1 else 'were'} issued already" if known else ""
+    say(f"{period}: {len(fresh)} invoice{'' if len(fresh) == 1 else 's'} issued{already}")
     if unnamed:
         say(f"{unnamed:.2f} GPU-hours belong to no tenant and are on no invoice (gpuledger ledger --by project,queue)")
     _answer(invoices, fmt, out)

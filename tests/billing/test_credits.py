@@ -21,6 +21,7 @@ from billing.accounts.credits import (
     Credit,
     CreditError,
     add_credit,
+    add_credits,
     credit_lines,
     evidence_of,
     following,
@@ -98,6 +99,16 @@ def test_an_issued_month_takes_no_credit_and_says_which_one_does(accounts: Store
     assert add_credit(accounts, credit(month="2026-11"), NOW)
 
 
+def test_only_a_reversal_says_that_it_reverses(accounts: Store) -> None:
+    original, forged = credit(id="c"), {"amount": Decimal("-25.00"), "evidence": {"reverses": "c"}}
+    back, other = credit(id="c-reversed", **forged), credit(id="d", **forged)
+    for one in (back, other):
+        with pytest.raises(CreditError, match="cannot say that it reverses c"):
+            add_credit(accounts, one, NOW)
+    outcomes = add_credits(accounts, [original, back, other], NOW)  # as a list that was exported elsewhere
+    assert outcomes[:2] == [True, True] and isinstance(outcomes[2], CreditError)
+
+
 def test_a_credit_note_alone_closes_no_month(accounts: Store) -> None:
     issue(accounts, "2026-10", "-5.00", document_type="credit_note")
     assert add_credit(accounts, credit(), NOW)
@@ -110,6 +121,10 @@ def test_taking_back_in_an_open_month_leaves_nothing(accounts: Store) -> None:
     lines = credit_lines(accounts, "2026-10")
     assert sum((line.cost or Fraction(0) for line in lines), Fraction(0)) == 0
     assert (lines[1].description, lines[1].charge_class) == ("Credit c taken back: wrong tenant (by me)", None)
+    for credit_id in ("e", "e-reversed"):
+        add_credit(accounts, credit(id=credit_id), NOW)
+    with pytest.raises(CreditError, match="e-reversed: is another credit"):
+        reverse_credit(accounts, "e", "me", "no", NOW)
     with pytest.raises(CreditError, match="reverses c"):
         reverse_credit(accounts, "c-reversed", "me", "no", NOW)
     with pytest.raises(CreditError, match="no such credit"):

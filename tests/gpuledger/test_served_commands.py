@@ -158,7 +158,7 @@ def test_invoices_are_credited_made_void_and_issued_by_the_server(url: str, tmp_
     assert "already exists" not in run(added, *where).stderr
     assert "already exists" in run(added, *where).stderr
     (credit,) = [one["id"] for one in listed("credits list", url) if one["reason"] == "again"]
-    assert "-2.500000000 EUR for vision" in run(f"credits reverse {credit} --reason mistaken", *where).stderr
+    assert "-2.5 EUR for vision" in run(f"credits reverse {credit} --reason mistaken", *where).stderr
     grant = run("credits grant --tenant vision --amount 5.00 --expires 2027-01-01 --reason prepaid --id g1", *where)
     assert "grant g1: 5.00 EUR for vision" in grant.stderr
     assert "grant g1 of vision expires" in run("credits revoke g1 --reason over", *where).stderr
