@@ -208,6 +208,7 @@ class TestInTheBrowser:
 
     @seldom(4, "an alert is acknowledged on a phone")
     def test_an_alert_is_acknowledged_on_a_phone_and_who_cannot_be_told_is_said(self, url: str, opened: Any) -> None:
+        from axe_playwright_python.sync_playwright import Axe
         from playwright.sync_api import expect
 
         with tab(opened, viewport={"width": 390, "height": 800}) as (page, wrong):
@@ -216,6 +217,7 @@ class TestInTheBrowser:
             page.get_by_role("button", name="通知负责人").click()
             expect(page.locator(".gl-acts .gl-refused")).to_contain_text("has no receiver")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            assert [one["nodes"][0]["html"][:200] for one in Axe().run(page, ".gl-alerts").response["violations"]] == []
             page.get_by_role("button", name="确认（4 小时）").click()
             expect(page.locator(".gl-alerts details[open] > summary .gl-badge")).to_have_text("已确认")
             assert [one for one in wrong if "409" not in one] == []

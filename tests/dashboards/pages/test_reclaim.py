@@ -21,6 +21,7 @@ POLICY: dict[str, Any] = {"warn": "30m", "after": "2h", "then": "suspend"}
 
 
 def test_idle_jobs_are_reclaimed_and_kept_from_the_page(house: Store, tmp_path: Path, opened: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import expect
 
     living = Idling(tmp_path, POLICY)
@@ -38,6 +39,9 @@ def test_idle_jobs_are_reclaimed_and_kept_from_the_page(house: Store, tmp_path: 
             row = page.locator("#now-reclaim tr", has_text="job-a")
             expect(row).to_contain_text("warned")
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            assert [
+                one["nodes"][0]["html"][:200] for one in Axe().run(page, "#now-reclaim").response["violations"]
+            ] == []
             row.get_by_role("button", name="Reclaim now").click()
             expect(row).to_have_count(0)
             until(lambda: living.status("job-a") == "stopping")
