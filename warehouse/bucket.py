@@ -2,9 +2,10 @@
 
     s3://BUCKET/PREFIX[?endpoint=URL&region=NAME]     one store's backups, in the layout of `warehouse.backup`
 
-The engine's own `BACKUP ... TO S3` waits for minutes on a target that does not answer, and wants its secret within the
-statement. Arrow's client, which is installed anyway, has short timeouts, and takes credentials from where AWS's own
-tools do (environment, profile, role), so that none is in an argument, a log or a table.
+The engine's own `BACKUP ... TO S3` waits for minutes on a target that does not answer, and takes its secret from the
+statement or from a file that we would have to write. Arrow's client, which is installed anyway, has short timeouts, and
+takes credentials from where AWS's own tools do (environment, profile, role), so that none is in an argument, a log or a
+table.
 
 A file is uploaded unless one of its name and size is there: backups are never written again. So a copy that was
 interrupted continues. A backup's manifest goes last; without it there is no backup.

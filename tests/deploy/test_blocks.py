@@ -221,6 +221,7 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/attribution.md", "python -m grpc_tools"): "tests/collectors/attribution/test_podresources.py",
     ("docs/backups.md", "export AWS"): "tests/warehouse/test_bucket.py",
     ("docs/backups.md", "BACKUP"): "needs a ClickHouse server",
+    ("docs/backups.md", "<clickhouse>"): "needs a ClickHouse server",
     ("docs/billing.md", "PREVIOUS"): "tests/warehouse/test_chain.py",
     ("docs/deploy.md", "agents (a node"): SKETCH,
     ("docs/deploy.md", "printf"): "sha256sum, which senders.yaml of every test is made with",
