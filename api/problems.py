@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from access.gate import SAFE, problem
+from access.people import UnknownPersonError
 from access.principal import ForbiddenError
 from billing.periods import PeriodError
 from warehouse.errors import LedgerError, StoreError
@@ -38,7 +39,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         (401, "Not signed in"),
         (403, "May not"),
         (404, "No such thing"),
-        (409, "The books are not in a state for this"),
+        (409, "Refused as it is, or as the books are"),
         (422, "Not understood"),
         (503, "The store cannot be asked"),
     )
@@ -82,7 +83,7 @@ def add_handlers(api: FastAPI, routes: Sequence[Route]) -> None:
 def _problem(request: Request, error: LedgerError) -> Response:
     if isinstance(error, ForbiddenError):
         status = 403
-    elif isinstance(error, NotFoundError):
+    elif isinstance(error, NotFoundError | UnknownPersonError):
         status = 404
     elif isinstance(error, StoreError):
         log.error("api: %s %s: %s", request.method, request.url.path, error)

@@ -318,6 +318,13 @@ rates:
 """
 
 
+def test_a_change_of_a_user_who_is_not_there_is_not_found(served_site: Site) -> None:
+    with Client(served_site.url, served_site.tokens["admin"]) as client:
+        with pytest.raises(ApiError, match="is not known") as refused:
+            client.change_user("nobody", disabled=True)
+    assert refused.value.status == 404
+
+
 def test_an_operator_closes_the_books_and_a_second_close_changes_nothing(served_site: Site) -> None:
     with Client(served_site.url, served_site.tokens["operator"]) as client:
         assert client.close_books().changed == 0
