@@ -319,9 +319,9 @@ rates:
 
 
 def test_a_change_of_a_user_who_is_not_there_is_not_found(served_site: Site) -> None:
-    with Client(served_site.url, served_site.tokens["admin"]) as client:
-        with pytest.raises(ApiError, match="is not known") as refused:
-            client.change_user("nobody", disabled=True)
+    admin = Client(served_site.url, served_site.tokens["admin"])
+    with admin as client, pytest.raises(ApiError, match="is not known") as refused:
+        client.change_user("nobody", disabled=True)
     assert refused.value.status == 404
 
 
