@@ -182,15 +182,11 @@ def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Content]], class_name: str = "") -> Component:
     """A plain table; the first column is of names, the others stand right."""
-    return html.Div(
-        html.Table(
-            [
-                html.Thead(html.Tr([html.Th(name, scope="col") for name in columns])),
-                html.Tbody(
-                    [html.Tr([html.Th(row[0], scope="row"), *[html.Td(cell) for cell in row[1:]]]) for row in rows]
-                ),
-            ],
-            className=f"gl-plain {class_name}",
-        ),
-        className="gl-scroll",
-    )
+    heads = html.Tr([html.Th(name, scope="col") for name in columns])
+    body = [html.Tr([html.Th(row[0], scope="row"), *[html.Td(cell) for cell in row[1:]]]) for row in rows]
+    return scrolled(html.Table([html.Thead(heads), html.Tbody(body)], className=f"gl-plain {class_name}"))
+
+
+def scrolled(wide: Component) -> Component:
+    """What scrolls sideways by itself where it is wider than its place, also by keyboard."""
+    return html.Div(wide, className="gl-scroll", tabIndex="0")

@@ -57,7 +57,7 @@ def _matrix(rows: Rows, filters: Filters, words: Language) -> Component:
         for victim in down
     ]
     table = html.Table([html.Thead(html.Tr(heads)), html.Tbody(body)], className="gl-plain gl-matrix")
-    return html.Div(table, className="gl-scroll")
+    return parts.scrolled(table)
 
 
 def _first(counted: Counter[str | None], rows: Rows, side: str) -> list[str | None]:
