@@ -49,7 +49,8 @@ def exporter(
         print_json(about | {"metrics": rows, "lost": card.lost, "dropped": card.dropped})
     else:
         print_rows(rows, COLUMNS, fmt)
-        say(f"{card.exporter} {card.version or '(no version reported)'}: {card.devices} device{'s' * (card.devices != 1)}")
+        devices = "1 device" if card.devices == 1 else f"{card.devices} devices"
+        say(f"{card.exporter} {card.version or '(no version reported)'}: {devices}")
         say(f"series not used: {_words(card.dropped) or 'none'}")
     if card.lost:
         say(f"lost: {', '.join(card.lost)}. Next: docs/exporters.md, Known gaps of exporters")

@@ -78,7 +78,7 @@ def test_without_the_look_into_the_past_rows_of_today_would_change_it(
     empty: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the tests of forged pushes can fail: each of these moves something of its own."""
-    monkeypatch.setattr(IssuedGuard, "look", lambda *_: GuardResult({}))
+    monkeypatch.setattr(IssuedGuard, "find_doubtful", lambda *_: GuardResult({}))
     issued_fleet.issued_fleet(empty)
     before, judge = ledger(empty), Judge(empty)
     for one in forged():
@@ -172,7 +172,7 @@ def test_nor_does_one_that_the_receiver_lets_through(
     empty: Store, seed: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second fence by itself: what the close takes back."""
-    monkeypatch.setattr(IssuedGuard, "look", lambda *_: GuardResult({}))
+    monkeypatch.setattr(IssuedGuard, "find_doubtful", lambda *_: GuardResult({}))
     test_no_random_push_moves_an_issued_month(empty, seed)
 
 
