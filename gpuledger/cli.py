@@ -29,7 +29,7 @@ from warehouse.private_files import keep_private
 READER_GONE = 141
 """128 + SIGPIPE, as a shell reports it: the reader of the output, such as `head`, has closed it."""
 
-EXTRAS = {"httpx": "client", "grpc": "agent", "google": "agent", "mcp": "mcp"}
+EXTRAS = {"httpx": "client", "aiohttp": "agent", "grpc": "agent", "google": "agent", "mcp": "mcp"}
 """The extra that brings a module; `server` brings the others."""
 
 

@@ -226,7 +226,7 @@ def test_idle_jobs_are_listed_and_the_thread_that_asks_is_heard(tmp_path: Path) 
             ask("keep", "a", "--url", url)
         living.service.hear_idle(Feed(living.now, problem="it is gone"))
         assert json.loads(ask("idle", "--url", url, "--format", "json")) == {
-            "problem": "it is gone", "heard_at": None, "jobs": [],
+            "cluster": "c", "problem": "it is gone", "heard_at": None, "jobs": [],
         }  # fmt: skip
 
 
