@@ -84,19 +84,22 @@ class Operator:
         self._positions_of, self._positions_at = -1, float("-inf")
 
     def step(self) -> bool:
-        """Runs a round, including one of the scheduler. Returns whether it did anything."""
+        """Runs a round, including one of the scheduler. Returns whether it did anything.
+
+        Until the first lists are complete, nothing is decided: a job that the log says is starting may long have ended.
+        """
         seen = self._cluster.look()
-        if seen is not None:
-            self._touched |= self._executor.see(seen)
-            if self._declarations is not None:
-                self._declarations.configure(seen)
-            self._follow(seen)
-            if self._admission is not None:
-                self._admission.see(seen)
-                self._admission.follow(seen)
-        did = self._service.step()
         if seen is None:
-            return did
+            self._service.outbox.hand_over()
+            return False
+        self._touched |= self._executor.see(seen)
+        if self._declarations is not None:
+            self._declarations.configure(seen)
+        self._follow(seen)
+        if self._admission is not None:
+            self._admission.see(seen)
+            self._admission.follow(seen)
+        did = self._service.step()
         steps = self._executor.steps()
         answers = self._cluster.carry_out([_call(step) for step in steps])
         outcomes = [_outcome(step, answer) for step, answer in zip(steps, answers, strict=True)]

@@ -71,8 +71,9 @@ class Site:
         self.operator = Operator(self.service, executor, self.cluster, lambda: self.now)
 
     def restart(self) -> None:
-        """As after a kill."""
+        """As after a kill: the first lists take a round."""
         self.log.close()
+        self.cluster.unlisted = 1
         self.start()
 
     def kill(self, calls: int) -> None:
@@ -93,7 +94,8 @@ class Site:
 
     def settle(self) -> None:
         for _ in range(60):
-            if not self.operator.step():
+            lists = self.cluster.unlisted
+            if not self.operator.step() and not lists:
                 return
         raise AssertionError("the operator does not come to rest")
 

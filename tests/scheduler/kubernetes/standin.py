@@ -31,6 +31,8 @@ class StandIn:
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Thing] = {}
+        self.unlisted = 0
+        """Rounds until an operator's first lists are complete."""
         self.created: Counter[str] = Counter()
         self.answer: Callable[[Call], str | Exception] = lambda call: "done"
         self.number = 0
@@ -39,6 +41,9 @@ class StandIn:
     # As the operator sees it
 
     def look(self) -> Seen | None:
+        if self.unlisted:
+            self.unlisted -= 1
+            return None
         found = copy.deepcopy(self.objects)
         return Seen(
             {(space, name): one for (kind, space, name), one in found.items() if kind == "pods" and pods.is_ours(one)},

@@ -62,6 +62,28 @@ def test_a_jobs_hours_are_exact_through_resizes_evictions_suspensions_and_restar
     assert other["status"]["state"] == "Running"
 
 
+def test_a_job_that_ended_before_an_operator_has_looked_is_not_made_larger(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("train", least=1, most=3, gpusPerReplica=2)
+    while not site.pods_of(job):
+        site.operator.step()
+    site.now += 1
+    site.run()
+    site.now += 20
+    (pod,) = site.pods_of(job)
+    site.cluster.ends(pod, 0, site.now)
+    site.now += 100
+    site.restart()
+    site.settle()
+    site.run()
+    site.settle()
+    actions = [one for entry in site.log.entries() if entry.kind == "plan" for one in entry.body["actions"]]
+    assert [one["do"] for one in actions] == ["start"]
+    assert job["status"]["state"] == "Succeeded"
+    assert gpu_seconds(job) == pytest.approx(20 * 2, abs=2.5), "kubelets tell whole seconds"
+    check_hours(site)
+
+
 @pytest.mark.parametrize("hears_of", ["neither", "start", "end"])
 def test_hours_are_the_pods_lives_though_no_operator_was_there(tmp_path: Path, hears_of: str) -> None:
     """Pods begin, or end, or both, while no operator runs; it hears of that when it is back."""
