@@ -25,7 +25,7 @@ from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store, open_store
 
-pytestmark = seldom(2, "golden files of the books", 1)
+pytestmark = seldom(3, "golden files of the books", 1)
 
 OF_FILES = ("--out", "{")
 OF_TODAY = ("ledger --by day", "anomalies --score", "invoice months")

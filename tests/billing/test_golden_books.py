@@ -56,7 +56,7 @@ from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import identifier, open_store
 
-pytestmark = seldom(2, "golden files of the books", 1)
+pytestmark = seldom(3, "golden files of the books", 1)
 
 FEW = 3
 """Rows of a list that are kept as they are; of a longer one the first, and a digest of each column."""

@@ -40,7 +40,7 @@ from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
-pytestmark = seldom(2, "golden files of the books", 1)
+pytestmark = seldom(3, "golden files of the books", 2)
 
 BEGIN, UNTIL, NOW = at("2026-10-01 00:00"), at("2026-10-29 05:00"), at("2026-11-03 00:00")
 

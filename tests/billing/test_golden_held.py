@@ -30,7 +30,7 @@ from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
-pytestmark = seldom(2, "golden files of the books", 1)
+pytestmark = seldom(3, "golden files of the books", 2)
 
 IN_C1 = {"project": "p", "cluster": "c1"}
 

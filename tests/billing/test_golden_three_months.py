@@ -28,7 +28,7 @@ from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store, identifier
 
-pytestmark = seldom(2, "golden files of the books", 0)
+pytestmark = seldom(3, "golden files of the books", 0)
 
 DRAWN = {"run", "batch", "inputs", "books_run", "as_of_run", "closed_at", "claim"}
 """Of rows and documents what is another each time."""

@@ -31,7 +31,7 @@ from tests.draws import seldom
 from warehouse.chain import CHAINED
 from warehouse.store import Store, identifier
 
-pytestmark = seldom(2, "golden files of the books", 1)
+pytestmark = seldom(3, "golden files of the books", 2)
 
 ALWAYS = {"start": datetime(1970, 1, 1, tzinfo=UTC), "end": datetime(2100, 1, 1, tzinfo=UTC), "most": 1000}
 DRAWN = {"run", "checked_by", "inputs", "content", "seal", "batch", "previous", "digest", "document"}

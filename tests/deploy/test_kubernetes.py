@@ -393,7 +393,11 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
         comes(lambda: bool(api.watches()), here, "watch")
         states = here.mounted("watch", "/var/lib/gpuledger") / ".local/state/gpuledger"
         # It notes what it has reported once that is delivered.
-        comes(lambda: any(b"started" in path.read_bytes() for path in states.glob("watch-*")), here, "watch")
+        comes(
+            lambda: any(b"started" in path.read_bytes() for path in states.glob("watch-*") if path.is_file()),
+            here,
+            "watch",
+        )
         hour_ago = time.time() - 3600
         process.terminate()
         assert process.wait(PATIENCE_SECONDS) == 0, here.said("watch")
