@@ -20,7 +20,7 @@ WITH
 SELECT
     claim,
     start_ms,
-    if(count() = 2 AND max(begins) >= min(ends) AND min(cap) = max(cap), 1, uniqExact(level)) AS levels,
+    if(count() = 2 AND max(begins) >= min(ends) AND min(cap) = max(cap), 1, bitCount(groupBitOr(toUInt8(bitShiftLeft(1, level))))) AS levels,
     any(cap) AS cap_of_level,
     sum(covered) AS covered_ms,
     sum(usage) AS used

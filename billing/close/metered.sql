@@ -9,7 +9,7 @@ CREATE TABLE {metered:Identifier} ENGINE = Memory AS
 SELECT
     claim,
     start_ms,
-    multiIf(max(is_unclear), 0, count() = 2 AND max(begins) >= min(ends) AND min(cap) = max(cap), 1, uniqExact(level)) AS levels,
+    multiIf(max(is_unclear), 0, count() = 2 AND max(begins) >= min(ends) AND min(cap) = max(cap), 1, bitCount(groupBitOr(toUInt8(bitShiftLeft(1, level))))) AS levels,
     any(cap) AS cap_of_level,
     sum(covered) AS covered_ms,
     sum(usage) AS used

@@ -23,7 +23,7 @@ WITH
             powers.measured_ms * units AS measured_unit_ms,
             memory_ms * units AS memory_measured_unit_ms,
             byte_ms,
-            if(is_whole, if(use_known, shares.micro_units, 0), together.micro_units) AS of_all,
+            if(is_whole, 0, together.micro_units) AS of_all,
             of_all > 0 AS by_use,
             if(measured_ms = 0, toInt64(0), toInt64(
                 intDiv(toInt128(if(by_use, powers.idle_energy, powers.energy)) * units, greatest(1, powers.device_units))

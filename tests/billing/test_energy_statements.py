@@ -376,7 +376,7 @@ def test_power_is_that_of_who_speaks_of_most_of_it_or_of_both_one_after_the_othe
     assert found == expected and len(rows) == len(found)
 
 
-def test_a_share_is_what_is_held_and_used_on_average_while_that_was_measured(
+def test_a_share_of_a_device_is_what_is_held_and_used_on_average_while_that_was_measured(
     books: Store, stage: Stage, dice: Random
 ) -> None:
     names = stage.names("holdings", "metered", "several", "measured", "segments", "shares")
@@ -418,10 +418,12 @@ def test_a_share_is_what_is_held_and_used_on_average_while_that_was_measured(
                                    for level, one in by_level.items() if truth(dice, 0.3)]  # fmt: skip
             best = min((one for one in by_level.values() if one["memory_ms"]), key=lambda one: one["level"],
                        default={"memory_ms": 0, "byte_ms": 0, "cap": 1})  # fmt: skip
+            whole = its == scale
+            used_micro = sum(one * its // (cap * 1000) for one, cap in chosen)
             expected[start, claim] = {
-                "hour": hour, "state_id": state, "units": its, "subject": subject, "is_whole": its == scale,
-                "use_known": bool(chosen), "memory_ms": best["memory_ms"],
-                "micro_units": sum(one * its // (cap * 1000) for one, cap in chosen) // covered if chosen else 0,
+                "hour": hour, "state_id": state, "units": its, "subject": subject, "is_whole": whole,
+                "use_known": whole or bool(chosen), "memory_ms": best["memory_ms"],
+                "micro_units": used_micro // covered if chosen and not whole else 0,
                 "byte_ms": best["byte_ms"] * its // best["cap"],
             }  # fmt: skip
         # The device's own stream is nobody's memory.
