@@ -35,7 +35,7 @@ from billing.close.published import Month, Months, Published, published, stage_m
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
 from billing.energy import attribution
-from billing.rates.staging import subject_params
+from billing.rates.staging import subject_keys, subject_params
 from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
@@ -163,7 +163,8 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
             return looked
     read_too(store, stage, read_sql(__file__, "batches_of_hours", touching=looked.touching), looked.params)
     then = {**subject_params(card.card if card else None), **looked.params, "first_month": looked.first_month}
-    store.command(read_sql(__file__, "held_then"), {**names, **then, "forever": FOREVER})
+    held_then = read_sql(__file__, "held_then", keys=subject_keys("allocations", "priced_"))
+    store.command(held_then, {**names, **then, "forever": FOREVER})
     return looked
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from billing.close.facts import read_too
 from billing.close.resolve import FOREVER, Claim, DeviceState, LastSeen, Refusal, Resolution, resolve
 from billing.close.stage import Stage
+from billing.rates.staging import subject_keys
 from warehouse.store import Params, Store, read_sql
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def stage_claims(store: Store, stage: Stage, subjects: Params) -> list[Refusal]:
         resolution = resolve(disputed, states, _last_seen(store, stage), _named(store, stage, disputed))
     if resolution.kept:
         store.insert(stage("decided"), _decided(resolution.kept))
-    store.command(read_sql(__file__, "settle"), params)
+    store.command(read_sql(__file__, "settle", keys=subject_keys("claims", "priced_")), params)
     _end_lost(store, stage)
     backwards, unknown = doubts["ends_before_it_starts"], doubts["unknown_device"]
     return [

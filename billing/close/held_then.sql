@@ -1,6 +1,6 @@
 -- Adds to settled what unchanged allocations held in the hours that the close examines.
 -- Params:  firsts, nexts: those hours, [first, next) each; first_month: of the first (allocations are partitioned by the
---          month of their end); by_queue, by_preemptible, priority_bounds as in paid.sql.
+--          month of their end).   $$keys: billing/rates/subject_keys.sql.
 INSERT INTO {settled:Identifier}
 (
     claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, priority, node, device_id,
@@ -18,12 +18,7 @@ SELECT
     cityHash64(cluster, device_id, partition_id, '') AS stream_2,
     cityHash64(cluster, device_id, '', workload_id) AS stream_3,
     cityHash64(cluster, device_id, '', '') AS stream_4,
-    cityHash64(
-        partition_profile,
-        tenant,
-        if({by_queue:UInt8}, toString(queue), ''),
-        toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
-        toUInt8(if({by_preemptible:UInt8}, preemptible, false))) AS payer
+    cityHash64(partition_profile, tenant, $keys) AS payer
 FROM allocations
 WHERE (_partition_id = '0' OR toUInt32(_partition_id) >= {first_month:UInt32})
     AND arrayExists((first, next) -> start_ms < toInt64(next) * 3600000 AND end_ms > toInt64(first) * 3600000, {firsts:Array(UInt32)}, {nexts:Array(UInt32)})

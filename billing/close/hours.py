@@ -22,7 +22,7 @@ from billing.close.resolve import Refusal
 from billing.close.stage import Stage, drop_tables
 from billing.energy import attribution
 from billing.rates import AppliedCard, cut_instants
-from billing.rates.staging import stage_prices, subject_params
+from billing.rates.staging import stage_prices, subject_keys, subject_params
 from billing.tenants import AppliedMapping
 from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Params, Store, read_sql
@@ -113,7 +113,7 @@ def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: d
     first = store.value("SELECT min(start_ms) AS first_ms FROM {states:Identifier}", stage.names("states"))
     kept = subject_params(card.card if card else None)
     asked = {**stage.names("settled", "states"), **kept}
-    subjects = store.rows(read_sql(__file__, "subjects"), asked) if card else []
+    subjects = store.rows(read_sql(__file__, "subjects", keys=subject_keys("settled")), asked) if card else []
     tables = stage.names("prices", "price_subjects", "price_schedules")
     stage_prices(store, tables, card.card if card else None, subjects, of_epoch_ms(first), limit)
 

@@ -2,7 +2,7 @@
 -- Shape:   source_claim = the claim that it is a piece of; the first piece keeps its name, so that nothing changes where
 --          nothing is cut. reported_tenant, reported_project = as the source reported. payer = hash of everything except
 --          the device on which a claim's price depends (as in billing/rates/stage_prices.sql).
--- Params:  workload_patterns as in combinations.sql; by_queue, by_preemptible, priority_bounds as in subjects.sql.
+-- Params:  workload_patterns as in combinations.sql.   $$keys: billing/rates/subject_keys.sql.
 CREATE TABLE {paid:Identifier} ENGINE = Memory AS
 WITH
     reported AS
@@ -30,12 +30,7 @@ SELECT
     toLowCardinality(piece.4) AS project,
     toLowCardinality(piece.5) AS cost_center,
     CAST(piece.6 AS Bool) AS unmapped,
-    cityHash64(
-        partition_profile,
-        piece.3,
-        if({by_queue:UInt8}, toString(queue), ''),
-        toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
-        toUInt8(if({by_preemptible:UInt8}, preemptible, false))) AS payer
+    cityHash64(partition_profile, piece.3, $keys) AS payer
 FROM reported
 LEFT JOIN owned ON reported.combination = owned.combination
 ARRAY JOIN if(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
+from billing.rates.staging import subject_keys
 from billing.tenants import AppliedMapping, Combination, OwnerBook
 from warehouse.store import Params, Store, read_sql
 
@@ -21,7 +22,7 @@ def stage_payers(store: Store, stage: Stage, mapping: AppliedMapping, subjects: 
     }
     store.command(read_sql(__file__, "stage_owners"), params)
     _fill_owners(store, stage, mapping, [Combination(**row) for row in _combinations(store, params)])
-    store.command(read_sql(__file__, "paid"), params)
+    store.command(read_sql(__file__, "paid", keys=subject_keys("reported", "priced_")), params)
     store.exchange(stage("paid"), stage("settled"))
     store.command("DROP TABLE {paid:Identifier}", params)
 

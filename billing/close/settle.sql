@@ -4,7 +4,7 @@
 --          device, stream_4 everybody on it (as in the table samples).
 --          payer, the reported and the others after them are as in paid.sql; without a tenant mapping they are final.
 -- Units:   units 0 (all of the device) becomes what the device had when the claim started.
--- Params:  by_queue, by_preemptible, priority_bounds as in subjects.sql.
+-- $$keys:   billing/rates/subject_keys.sql.
 CREATE TABLE {settled:Identifier} ENGINE = Memory AS
 WITH
     first AS
@@ -54,11 +54,6 @@ SELECT
     project AS reported_project,
     toLowCardinality('') AS cost_center,
     false AS unmapped,
-    cityHash64(
-        partition_profile,
-        tenant,
-        if({by_queue:UInt8}, toString(queue), ''),
-        toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
-        toUInt8(if({by_preemptible:UInt8}, preemptible, false))) AS payer
+    cityHash64(partition_profile, tenant, $keys) AS payer
 FROM {claims:Identifier} AS claims
 INNER JOIN believed ON claims.claim = believed.source_claim

@@ -2,8 +2,7 @@
 -- priority, and is not preemptible; it has a cluster.
 -- Shape:   priority_level = 0 where no priority was reported, else 1 + how many of the bounds it reaches; priority = one of
 --          those in the level.
--- Params:  settled: what is held.
---          by_queue, by_preemptible, by_cluster = 1 if a price depends on it; priority_bounds, in order (see billing.rates.staging).
+-- Params:  settled: what is held.   $$keys: billing/rates/subject_keys.sql.
 SELECT model, pool, cluster, partition_profile, tenant, queue, priority_level, preemptible, min(reported_priority) AS priority
 FROM
 (
@@ -15,9 +14,7 @@ FROM
     (
         SELECT
             cluster, device_id, partition_profile, tenant,
-            if({by_queue:UInt8}, settled.queue, '') AS queue,
-            toUInt16(if(isNull(settled.priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= settled.priority, {priority_bounds:Array(Int64)}))) AS priority_level,
-            toUInt8(if({by_preemptible:UInt8}, settled.preemptible, false)) AS preemptible,
+            $keys,
             min(settled.priority) AS reported_priority
         FROM {settled:Identifier} AS settled
         GROUP BY cluster, device_id, partition_profile, tenant, queue, priority_level, preemptible

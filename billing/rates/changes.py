@@ -17,7 +17,7 @@ from billing.params import period_params
 from billing.periods import Period
 from billing.rates.frozen import policy_words
 from billing.rates.rate_card import MATCH_KEYS, POLICIES, RateCard, RateRule
-from billing.rates.staging import DEPENDENT_TABLES, stage_prices, subject_of, subject_params
+from billing.rates.staging import DEPENDENT_TABLES, stage_prices, subject_keys, subject_of, subject_params
 from warehouse.store import Store, read_sql
 
 ALWAYS = Period(datetime(1971, 1, 1, tzinfo=UTC), datetime(2299, 1, 1, tzinfo=UTC))
@@ -173,7 +173,7 @@ def price_effect(store: Store, old: RateCard, new: RateCard, period: Period = AL
     """
     span = period_params(period)
     kept = subject_params(old, new)
-    subjects = store.rows(read_sql(__file__, "held_subjects"), {**span, **kept})
+    subjects = store.rows(read_sql(__file__, "held_subjects", keys=subject_keys("ledger")), {**span, **kept})
     if not subjects:
         return []
     start, end = min(row["first"] for row in subjects), min(period.end, _closed_until(store))
@@ -185,7 +185,7 @@ def price_effect(store: Store, old: RateCard, new: RateCard, period: Period = AL
         for which, card in (("old", old), ("new", new)):
             stage_prices(store, tables[which], card, subjects, start, end)
         names = {which: tables[which]["prices"] for which in tables}
-        rows = store.rows(read_sql(__file__, "price_effect"), {**span, **kept, **names})
+        rows = store.rows(read_sql(__file__, "price_effect", keys=subject_keys("ledger")), {**span, **kept, **names})
     finally:
         for names in tables.values():
             for table in names.values():

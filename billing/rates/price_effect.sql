@@ -1,17 +1,15 @@
 -- One row: what a subject held in closed hours at one pair of prices: that of one card, and that of another.
 -- Units:   micro_ms: millionths of a unit-millisecond, on devices with device_units units; prices per GPU-hour, NULL
 --          where unknown.
--- Params:  start, end = [start, end); by_queue, by_preemptible, by_cluster, priority_bounds (see billing.rates.staging); old, new =
---          tables of prices.
+-- Params:  start, end = [start, end); by_cluster (see billing.rates.staging); old, new = tables of prices.
+--          $$keys: subject_keys.sql.
 -- Traps:   an entry is priced as of its start, also if only the new card's price changes within it.
 WITH
     held AS
     (
         SELECT
             model, pool, partition_profile, tenant, device_units, charge_period_start,
-            if({by_queue:UInt8}, ledger.queue, '') AS queue,
-            toUInt16(if(isNull(ledger.priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= ledger.priority, {priority_bounds:Array(Int64)}))) AS priority_level,
-            toUInt8(if({by_preemptible:UInt8}, ledger.preemptible, false)) AS preemptible,
+            $keys,
             if({by_cluster:UInt8}, ledger.cluster, '') AS cluster,
             min(ledger.priority) AS priority,
             cityHash64(cityHash64(model, pool, cluster), cityHash64(partition_profile, tenant, queue, priority_level, preemptible)) AS subject,

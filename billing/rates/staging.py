@@ -28,6 +28,15 @@ def subject_params(*cards: RateCard | None) -> dict[str, Any]:
     }
 
 
+def subject_keys(of: str, prefix: str = "") -> str:
+    """SQL of what prices depend on of the holder besides profile and tenant, as far as `subject_params` says: queue,
+    priority level (0: no priority was reported; else 1 + how many of the bounds it reaches) and preemptibility.
+
+    of: the table whose rows have them.   prefix: of the names that they are given, if its own are in use.
+    """
+    return read_sql(__file__, "subject_keys", of=of, prefix=prefix).strip()
+
+
 def subject_of(row: Mapping[str, Any]) -> Subject:
     """The subject in a row of those statements; `priority` there is one of its level's."""
     return Subject(

@@ -1,6 +1,6 @@
 -- One row: an hour and device of which an entry's price is not what the rate card says that its close computed by.
--- Params:  start, end = hours of [start, end); card = its version; by_queue, by_preemptible, by_cluster, priority_bounds (see
---          billing.rates.staging); prices = a table of prices; most = rows.   $$priced_hours = priced_hours.sql.
+-- Params:  start, end = hours of [start, end); card = its version; by_cluster (see billing.rates.staging); prices = a table of
+--          prices; most = rows.   $$priced_hours = priced_hours.sql.   $$keys: billing/rates/subject_keys.sql.
 WITH
     priced_by AS
     (
@@ -10,10 +10,8 @@ WITH
     (
         SELECT
             hour, cluster, device_id, tenant, sku, list_unit_price, contracted_unit_price, billing_currency,
-            if({by_queue:UInt8}, toString(ledger.queue), '') AS asked_queue,
-            toUInt16(if(isNull(ledger.priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= ledger.priority, {priority_bounds:Array(Int64)}))) AS priority_level,
-            toUInt8(if({by_preemptible:UInt8}, ledger.preemptible, false)) AS asked_preemptible,
-            cityHash64(cityHash64(model, pool, if({by_cluster:UInt8}, toString(ledger.cluster), '')), cityHash64(partition_profile, tenant, asked_queue, priority_level, asked_preemptible)) AS subject,
+            $keys,
+            cityHash64(cityHash64(model, pool, if({by_cluster:UInt8}, toString(ledger.cluster), '')), cityHash64(partition_profile, tenant, priced_queue, priority_level, priced_preemptible)) AS subject,
             toUnixTimestamp64Milli(charge_period_start) AS start_ms
         FROM ledger
         WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')}

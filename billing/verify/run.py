@@ -12,7 +12,7 @@ from billing import close, energy
 from billing.close.published import published as fingerprints
 from billing.close.resolve import FOREVER
 from billing.rates import rate_card_of
-from billing.rates.staging import DEPENDENT_TABLES, stage_prices, subject_params
+from billing.rates.staging import DEPENDENT_TABLES, stage_prices, subject_keys, subject_params
 from warehouse.chain import CHAINED, content_sql
 from warehouse.store import Store, identifier, read_sql
 
@@ -184,4 +184,5 @@ def _with_closes(name: str) -> str:
 
 
 def _with_cards(name: str) -> str:
-    return read_sql(__file__, name, priced_hours=_with_closes("priced_hours"))
+    keys = subject_keys("ledger", "priced_")
+    return read_sql(__file__, name, priced_hours=_with_closes("priced_hours"), keys=keys)

@@ -17,6 +17,7 @@ import billing.close
 from billing.close.facts import READ_BY, _all_are_recent, read_too, stage_facts
 from billing.close.resolve import FOREVER
 from billing.close.stage import Stage
+from billing.rates.staging import subject_keys
 from tests.billing.hand_ledger import HOUR_MS
 from warehouse.instants import of_epoch_ms
 from warehouse.store import Store, read_sql
@@ -32,8 +33,13 @@ INTEGERS = {"claim": pa.uint64(), "units": pa.uint32(), "start_ms": pa.int64(), 
 Row = dict[str, Any]
 
 
+KEYS_OF = {"settle": "claims", "paid": "reported", "held_then": "allocations"}
+"""Statements that price what is held, and what of."""
+
+
 def ask(store: Store, name: str, **params: Any) -> None:
-    store.command(read_sql(CLOSE, name), params)
+    parts = {"keys": subject_keys(KEYS_OF[name], "priced_")} if name in KEYS_OF else {}
+    store.command(read_sql(CLOSE, name, **parts), params)
 
 
 def rows_of(store: Store, name: str, **params: Any) -> list[Row]:
