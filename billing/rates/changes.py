@@ -94,14 +94,14 @@ def _pair_off(gone: list[RateRule], come: list[RateRule], zones: tuple[ZoneInfo,
         come.remove(priced)
         if priced is ended and rule.effective_to is None:
             changes.append(
-                Change("ended", name, f"{priced.price_per_gpu_hour} until {_local(priced.effective_to, zones[1])}")
+                Change("ended", name, f"{_price_words(priced)} until {_local(priced.effective_to, zones[1])}")
             )
         elif priced is moved:
             changes.append(
                 Change("moved", name, f"{rule_words(rule, zones[0])} becomes {rule_words(priced, zones[1])}")
             )
         else:
-            changes.append(Change("changed", name, f"from {rule.price_per_gpu_hour} to {rule_words(priced, zones[1])}"))
+            changes.append(Change("changed", name, f"from {_price_words(rule)} to {rule_words(priced, zones[1])}"))
     return [*changes, *(Change("added", rule_name(rule), rule_words(rule, zones[1])) for rule in come)]
 
 
@@ -150,7 +150,12 @@ def rule_words(rule: RateRule, zone: ZoneInfo) -> str:
     """Like `4.20 from 2026-10-01 until 2026-11-01`."""
     since = f" from {_local(rule.effective_from, zone)}" if rule.effective_from else ""
     until = f" until {_local(rule.effective_to, zone)}" if rule.effective_to else ""
-    return f"{rule.price_per_gpu_hour}{f' {rule.currency}' if rule.currency else ''}{since}{until}"
+    return f"{_price_words(rule)}{since}{until}"
+
+
+def _price_words(rule: RateRule) -> str:
+    """With its currency where it has its own; the other rules have the card's."""
+    return f"{rule.price_per_gpu_hour}{f' {rule.currency}' if rule.currency else ''}"
 
 
 def _local(at: datetime | None, zone: ZoneInfo) -> str:

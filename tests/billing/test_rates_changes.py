@@ -243,6 +243,17 @@ def test_a_comparison_says_in_words_what_was_added_ended_changed_and_removed() -
     assert card_changes(old, old) == []
 
 
+def test_a_comparison_says_the_currency_of_prices_that_have_their_own() -> None:
+    franc = {"sku": "ch", "match": {"cluster": "ch"}, "price_per_gpu_hour": "2.00", "currency": "CHF"}
+    rates = [{"month": "2026-10", "currency": "CHF", "rate": "0.95"}]
+    old, ended, dearer = (
+        card(H100, {**franc, **change}, exchange_rates=rates)
+        for change in ({}, {"effective_to": "2026-11-01"}, {"price_per_gpu_hour": "2.50"})
+    )
+    assert [c.words for c in card_changes(old, ended)] == ["2.00 CHF until 2026-11-01"]
+    assert [c.words for c in card_changes(old, dearer)] == ["from 2.00 CHF to 2.50 CHF"]
+
+
 def test_the_effect_is_what_was_held_times_each_cards_price(books: Store) -> None:
     hour = str(HOUR_MS)
     fill(
