@@ -1,8 +1,10 @@
-"""The close beside one plain scan of the same rows, by hand in DuckDB and Polars, and on a quarter of the fleet."""
+"""The close beside one plain scan of the same rows, by hand in DuckDB and Polars, and on a quarter of the fleet, with
+clocks that keep the minute and with others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from warehouse.store import migrate, open_store, read_sql
 GOAL = 3.0
 GOAL_BYTES = 4 << 30
 SCANS = 3
+GOAL_JITTERED, JITTER_MS = 1.5, 500
+"""The close of a fleet whose samples are up to so far from their minute, relative to one that keeps it."""
 TOLERANCE = 1e-6
 
 Say = Callable[[str], None]
@@ -40,12 +44,16 @@ def measure_close(
     quarter = BenchFleet(max(1, fleet.devices // 4), fleet.days)
     say(f"growth: {quarter.devices} devices")
     _fleet_store(folder / "quarter", quarter, False, most_bytes)
-    yield from _growth_lines(_closed(folder / "quarter", quarter, most_bytes), quarter, full, fleet)
+    of_quarter = _closed(folder / "quarter", quarter, most_bytes)
+    yield from _growth_lines(of_quarter, quarter, full, fleet)
+    say(f"clocks: {quarter.devices} devices, up to {JITTER_MS} ms from the minute")
+    _fleet_store(folder / "jittered", replace(quarter, jitter_ms=JITTER_MS), False, most_bytes)
+    yield from _clock_lines(of_quarter, _closed(folder / "jittered", quarter, most_bytes), quarter)
 
 
-def make_fleet(folder: str, devices: int, days: int, parquet: bool) -> dict[str, Any]:
+def make_fleet(folder: str, devices: int, days: int, parquet: bool, jitter_ms: int = 0) -> dict[str, Any]:
     """In a process of its own: a store with the fleet, settled into one part a day; the same rows as Parquet."""
-    fleet = BenchFleet(devices, days)
+    fleet = BenchFleet(devices, days, jitter_ms=jitter_ms)
     files: list[Path] = []
     with open_store(f"chdb://{folder}/store") as store:
         migrate(store)
@@ -94,9 +102,8 @@ def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def _fleet_store(folder: Path, fleet: BenchFleet, parquet: bool, most_bytes: int) -> dict[str, Any]:
     folder.mkdir()
-    made = run_apart(
-        make_fleet, most_bytes, folder=str(folder), devices=fleet.devices, days=fleet.days, parquet=parquet
-    )
+    about = {"devices": fleet.devices, "days": fleet.days, "jitter_ms": fleet.jitter_ms}
+    made = run_apart(make_fleet, most_bytes, folder=str(folder), parquet=parquet, **about)
     return needed(made, "making the fleet")
 
 
@@ -165,3 +172,11 @@ def _growth_lines(
         seconds, ratio = Spread.of([result["close_seconds"]]), result["close_seconds"] / of.samples / one
         name = f"{of.devices} devices"
         yield Line(section, name, seconds, of.samples, result["close_peak_bytes"], ratio, note="ratio is per sample")
+
+
+def _clock_lines(aligned: dict[str, Any], jittered: dict[str, Any], fleet: BenchFleet) -> Iterator[Line]:
+    """Ratio: to the fleet that keeps the minute."""
+    section = "clocks"
+    for name, result, goal in (("on the minute", aligned, None), (f"{JITTER_MS} ms off", jittered, GOAL_JITTERED)):
+        seconds, ratio = Spread.of([result["close_seconds"]]), result["close_seconds"] / aligned["close_seconds"]
+        yield Line(section, name, seconds, fleet.samples, result["close_peak_bytes"], ratio, goal)

@@ -15,11 +15,15 @@ MINUTES_A_DAY = 1440
 
 @dataclass(frozen=True)
 class BenchFleet:
-    """`devices` GPUs for `days` days from 2026-10-01; each holds one job after the other, 7 h 13 min long."""
+    """`devices` GPUs for `days` days from 2026-10-01; each holds one job after the other, 7 h 13 min long.
+
+    jitter_ms: how far a sample may be from its minute.
+    """
 
     devices: int = 1000
     days: int = 30
     start: datetime = datetime(2026, 10, 1, tzinfo=UTC)
+    jitter_ms: int = 0
 
     @property
     def samples(self) -> int:
@@ -36,7 +40,7 @@ def fill(store: Store, fleet: BenchFleet) -> None:
     store.command(read_sql(__file__, "fleet_devices"), params)
     store.command(read_sql(__file__, "fleet_events"), {**params, "days": fleet.days})
     for day in range(fleet.days):
-        store.command(read_sql(__file__, "fleet_samples"), {**params, "day": day})
+        store.command(read_sql(__file__, "fleet_samples"), {**params, "day": day, "jitter_ms": fleet.jitter_ms})
     store.command(read_sql(__file__, "fleet_acknowledged"))
 
 
