@@ -3,7 +3,7 @@
 -- Shape:   levels = 1: done; more: several levels of streams measure the same time (see several.sql); 0: the samples
 --          themselves are needed (see measured.sql).
 --          Two levels that measure different times, one after the other, count as one.
--- Traps:   a stream's sums are enough for a holding if its samples are regular and, but for the first and the last, lie
+-- Traps:   a stream's sums are enough for a holding if they add up and its samples, but for the first and the last, lie
 --          within it (is_inside), or if only its first (its last) sample can reach into it. The cap must not bind.
 CREATE TABLE {metered:Identifier} ENGINE = Memory AS
 SELECT
@@ -23,10 +23,10 @@ FROM
         first_at - first_length AS first_since,
         greatest(first_since, begin) AS begins,
         least(last_at, stop) AS ends,
-        is_regular AND highest * scale <= cap * 1000000000 AS is_plain,
-        is_plain AND first_at >= begin AND last_at - length_ms <= stop AS is_inside,
+        adds_up AND highest * scale <= cap * 1000000000 AS is_plain,
+        is_plain AND first_at >= begin AND last_at - shortest_ms <= stop AS is_inside,
         first_at >= stop AS only_first,
-        is_plain AND last_at - length_ms <= begin AS only_last,
+        is_plain AND last_at - shortest_ms <= begin AS only_last,
         NOT (is_inside OR only_first OR only_last) AS is_unclear,
         toInt64(multiIf(
             is_inside, if(first_rate < 0, 0, least(0, first_since - begin)),
@@ -36,8 +36,8 @@ FROM
             is_inside, if(last_rate < 0, 0, least(0, stop - last_at)),
             only_last, if(last_rate < 0, 0, ends - begin),
             0)) AS of_last,
-        if(is_inside, usable * length_ms, 0) + of_first + of_last AS covered,
-        if(is_inside, rates * length_ms * scale, 0)
+        if(is_inside, usable_ms, 0) + of_first + of_last AS covered,
+        if(is_inside, rates_ms * scale, 0)
             + of_first * least(first_rate * scale, cap * 1000000000)
             + of_last * least(last_rate * scale, cap * 1000000000) AS usage
     FROM {ways:Identifier} AS ways

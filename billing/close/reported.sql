@@ -1,21 +1,25 @@
 -- One row: what a stream reported in an hour, from the table stream_hours; incomplete hours are taken out again, and
 -- computed by reported_anew.sql.
 -- Units:   hour = hours since the epoch; *_at = ms within the hour (1..3,600,000); *_rate = utilization x 1e9, -1 for an
---          unusable sample; length_ms, first_length = interval; usable = samples; rates, highest = over the usable.
--- Shape:   is_regular: equally long samples without overlap or duplicates, so each covers all of its interval. It is proven
---          by their common phase and by as many occupied slots as samples; if there are more samples than slots can count,
---          by the sum of their hashes, which must be that of all positions from the first to the last.
+--          unusable sample; shortest_ms, longest_ms, first_length = interval; usable = samples; *_ms of the usable, of
+--          those with power and of those with memory = covered; rates_ms, powers_ms, memories_ms = rate, microwatts,
+--          bytes x ms of those.
+-- Shape:   adds_up: no sample overlaps another, so each covers all of its interval, and the sums are exact. Either
+--          is_regular: equally long samples of a common phase, as many as the slots that they occupy; if there are more
+--          than slots can count, the sum of their hashes is that of all positions from the first to the last. Or
+--          is_seamless: each but the first begins where another ends, since the hashes of where they end and of where
+--          they begin differ by those of the last end and the first begin alone (origins; 0 in sums of before them).
 --          power, memory: as in stream_hours.
 CREATE TABLE {reported:Identifier} ENGINE = Memory AS
 SELECT
     stream,
     toUInt32(intDiv(toUnixTimestamp(stream_hours.hour), 3600)) AS hour,
     toInt64(sum(stream_hours.usable)) AS usable,
-    toInt64(sum(stream_hours.rates)) AS rates,
     toInt64(max(stream_hours.highest)) AS highest,
     min(first) AS first_sample,
     max(last) AS last_point,
-    toInt32(max(longest_ms)) AS length_ms,
+    toInt32(min(stream_hours.shortest_ms)) AS shortest_ms,
+    toInt32(max(stream_hours.longest_ms)) AS longest_ms,
     toInt32(bitShiftRight(first_sample, 64)) AS first_at,
     toInt64(4294967295 - bitAnd(toUInt64(bitShiftRight(first_sample, 32)), 4294967295)) - 1 AS first_rate,
     toInt32(4294967295 - bitAnd(toUInt64(bitAnd(first_sample, 4294967295)), 4294967295)) AS first_length,
@@ -23,15 +27,22 @@ SELECT
     toInt64(4294967295 - bitAnd(last_point, 4294967295)) - 1 AS last_rate,
     sum(samples) AS count,
     sum(stream_hours.batches) AS batches,
-    min(shortest_ms) = max(longest_ms) AND min(least_phase) = max(most_phase) AS is_on_grid,
+    shortest_ms = longest_ms AND min(least_phase) = max(most_phase) AS is_on_grid,
     bitCount(groupBitOr(slots)) = count AS are_apart,
-    if(is_on_grid AND NOT are_apart AND last_at - first_at = (count - 1) * length_ms, count, 0) AS in_a_row,
+    if(is_on_grid AND NOT are_apart AND last_at - first_at = (count - 1) * longest_ms, count, 0) AS in_a_row,
     is_on_grid AND (are_apart OR (in_a_row > 0 AND sum(marks) =
-        arraySum(arrayMap(i -> cityHash64(toUInt64(first_at + i * length_ms)), range(in_a_row))))) AS is_regular,
-    toInt64(sum(powered)) AS powered,
-    toInt64(sum(powers)) AS powers,
-    toInt64(sum(sized)) AS sized,
-    toInt64(sum(memories)) AS memories,
+        arraySum(arrayMap(i -> cityHash64(toUInt64(first_at + i * longest_ms)), range(in_a_row))))) AS is_regular,
+    shortest_ms > 0 AND toUInt64(sum(marks) - sum(origins))
+        = toUInt64(cityHash64(toUInt64(last_at)) - cityHash64(toUInt64(first_at - first_length))) AS is_seamless,
+    is_regular OR is_seamless AS adds_up,
+    toInt64(sum(stream_hours.powered)) AS powered,
+    toInt64(sum(stream_hours.sized)) AS sized,
+    if(is_regular, usable * longest_ms, toInt64(sum(stream_hours.usable_ms))) AS usable_ms,
+    if(is_regular, toInt64(sum(stream_hours.rates)) * longest_ms, toInt64(sum(stream_hours.rates_ms))) AS rates_ms,
+    if(is_regular, powered * longest_ms, toInt64(sum(stream_hours.powered_ms))) AS powered_ms,
+    if(is_regular, toInt64(sum(stream_hours.powers)) * longest_ms, toInt64(sum(stream_hours.powers_ms))) AS powers_ms,
+    if(is_regular, sized * longest_ms, toInt64(sum(stream_hours.sized_ms))) AS sized_ms,
+    if(is_regular, toInt64(sum(stream_hours.memories)) * longest_ms, toInt64(sum(stream_hours.memories_ms))) AS memories_ms,
     min(first_power) AS first_power,
     max(last_power) AS last_power,
     min(first_memory) AS first_memory,

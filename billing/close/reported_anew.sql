@@ -1,7 +1,7 @@
 -- One row: what a stream reported in an hour that stream_hours does not have in full, from its samples; nothing is proven
--- about their regularity.
+-- about how they lie.
 -- Traps:   whether they have power or memory is not known, so assume that they may.
-INSERT INTO {reported:Identifier} (stream, hour, usable, first_at, first_rate, first_length, last_at, length_ms, powered, sized)
+INSERT INTO {reported:Identifier} (stream, hour, usable, first_at, first_rate, first_length, last_at, longest_ms, powered, sized)
 SELECT
     stream,
     hour,
@@ -10,7 +10,7 @@ SELECT
     toInt64(4294967295 - bitAnd(points[1], 4294967295)) - 1 AS first_rate,
     toInt32({uniform_ms:UInt32} + if(empty(lengths), 0, 4294967295 - bitAnd(lengths[1], 4294967295))) AS first_length,
     toInt32(bitShiftRight(points[-1], 32)) AS last_at,
-    toInt32({uniform_ms:UInt32} + arrayMax(arrayMap(x -> 4294967295 - bitAnd(x, 4294967295), lengths))) AS length_ms,
+    toInt32({uniform_ms:UInt32} + arrayMax(arrayMap(x -> 4294967295 - bitAnd(x, 4294967295), lengths))) AS longest_ms,
     1 AS powered,
     1 AS sized
 FROM {sample_hours:Identifier}

@@ -3,7 +3,7 @@
 -- Units:   power_ms, memory_ms = covered; nanojoules; byte_ms; begins, ends = first and last ms with power in the hour.
 -- Shape:   of_power: the stream may measure the segment's power: the device's own, and that of a workload that is alone on
 --          it. is_unclear: the samples themselves must be read (see measured_again.sql).
--- Traps:   a stream's sums are enough for a stretch if its samples are regular and end in it, and all but the first begin
+-- Traps:   a stream's sums are enough for a stretch if they add up, its samples end in it, and all but the first begin
 --          in it, or if only its first (its last) sample can reach into it. Only the first sample of an hour can begin in
 --          the hour before, from where that hour's last one ends.
 CREATE TABLE {measured:Identifier} ENGINE = Memory AS
@@ -29,20 +29,20 @@ FROM
 (
     SELECT
         stream, state_id, claim, level, cap, of_power, ways.hour AS hour, start_ms, begin, stop,
-        is_regular AND first_at > begin AND last_at - length_ms < stop AS is_inside,
-        is_regular AND first_at >= stop AS only_first,
-        is_regular AND last_at - length_ms <= begin AS only_last,
+        adds_up AND first_at > begin AND last_at - shortest_ms < stop AND begins_known AS is_inside,
+        adds_up AND first_at >= stop AS only_first,
+        adds_up AND last_at - shortest_ms <= begin AS only_last,
         NOT (is_inside OR only_first OR only_last) AS unclear,
         toInt64(multiIf(is_inside, least(0, first_since - begin), only_first, stop - greatest(first_since, begin), 0)) AS of_first,
         toInt64(multiIf(is_inside, least(0, stop - last_at), only_last, least(last_at, stop) - begin, 0)) AS of_last,
-        if(is_inside, powered * length_ms, 0) + power_at_first * of_first + power_at_last * of_last AS covered_power,
-        if(is_inside, powers * length_ms, 0) + power_at_first * of_first * power_first + power_at_last * of_last * power_last AS energy,
-        if(is_inside, sized * length_ms, 0) + memory_at_first * of_first + memory_at_last * of_last AS covered_memory,
-        if(is_inside, memories * length_ms, 0) + memory_at_first * of_first * memory_first
+        if(is_inside, powered_ms, 0) + power_at_first * of_first + power_at_last * of_last AS covered_power,
+        if(is_inside, powers_ms, 0) + power_at_first * of_first * power_first + power_at_last * of_last * power_last AS energy,
+        if(is_inside, sized_ms, 0) + memory_at_first * of_first + memory_at_last * of_last AS covered_memory,
+        if(is_inside, memories_ms, 0) + memory_at_first * of_first * memory_first
             + memory_at_last * of_last * memory_last AS held,
         greatest(begin, multiIf(
             only_last AND NOT is_inside, begin,
-            power_at_first, first_since, toInt32(bitShiftRight(first_power, 42)) - length_ms)) AS starts,
+            power_at_first, first_since, toInt32(bitShiftRight(first_power, 42)) - shortest_ms)) AS starts,
         least(stop, if(only_first AND NOT is_inside, stop, toInt32(bitShiftRight(last_power, 42)))) AS finishes
     FROM {ways:Identifier} AS ways
     INNER JOIN {speaking:Identifier} AS speaking ON ways.stream = speaking.stream AND ways.hour = speaking.hour
@@ -51,7 +51,7 @@ FROM
     SELECT
         stream, state_id, claim, level, cap, of_power, ways.hour AS hour, start_ms, begin, stop,
         false AS is_inside, false AS only_first, false AS only_last,
-        NOT is_regular AS unclear,
+        NOT adds_up AS unclear,
         toInt64(greatest(0, stop - greatest(earliest + 3600000, before_last, begin))) AS of_first,
         toInt64(0) AS of_last,
         power_at_first * of_first AS covered_power,
@@ -63,7 +63,7 @@ FROM
     FROM {ways:Identifier} AS ways
     INNER JOIN
     (
-        SELECT this.stream AS stream, this.hour AS hour, earliest, is_regular, power_at_first, power_first, memory_at_first,
+        SELECT this.stream AS stream, this.hour AS hour, earliest, adds_up, power_at_first, power_first, memory_at_first,
             memory_first, earlier.last_at AS before_last
         FROM (SELECT stream, hour, last_at FROM {reported:Identifier}) AS earlier
         ANY RIGHT JOIN (SELECT * EXCEPT hour, toUInt32(hour - 1) AS hour FROM {speaking:Identifier} WHERE earliest < 0) AS this

@@ -6,6 +6,8 @@ Each case has a device of its own, d0, d1 and so on; those of one test are close
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
+from random import Random
 from typing import Any
 
 from billing.close import close
@@ -97,6 +99,115 @@ def test_sums_alone_tell_of_regular_samples_their_power_and_memory(store: Store)
         }
         for *_, measured in cases
     ]
+
+
+def test_sums_alone_tell_of_samples_of_any_length_that_follow_each_other(store: Store) -> None:
+    """Of a clock that does not keep the minute; the last of the first hour ends 12 s into the second."""
+    lengths = [1.25, 0.5, 2.25, 1] * 12 + [0.2] + [2.25, 0.5, 1.25, 1] * 11 + [4.8]
+    ends = [sum(lengths[: n + 1]) for n in range(len(lengths))]
+    assert (ends[47], ends[48], ends[-1]) == (60, 60.2, 120)
+    rows = [
+        {
+            **minutes(end, end, utilization)[0],
+            "interval_seconds": length * 60,
+            "power_watts": watts,
+            "memory_used_bytes": 1000,
+        }
+        for end, length in zip(ends, lengths, strict=True)
+        for utilization, watts in [(0.25, 100.0) if length == 2.25 else (0.5, 200.0)]
+    ]
+    spans = [(0.0, 120.0), (0.5, 119.9), (0.25, 60.1)]
+    held(store, *spans)
+    put_samples(store, *[rows] * len(spans))
+    store.command("TRUNCATE TABLE samples")
+
+    def covered(since: float, until: float, hour: int, of: tuple[float, float]) -> float:
+        """Minutes x what a sample tells, by whether it is one of the long ones."""
+        begin, stop = max(since, hour * 60), min(until, hour * 60 + 60)
+        parts = [
+            (max(0.0, min(end, stop) - max(end - length, begin)), length)
+            for end, length in zip(ends, lengths, strict=True)
+        ]
+        return sum(part * of[length != 2.25] for part, length in parts)
+
+    assert books(store) == [
+        [(round(covered(*span, hour, (0.25, 0.5)), 6), 0) for hour in range(2) if hour * 60 < span[1]] for span in spans
+    ]
+    for found, span in zip(energy(store), spans, strict=True):
+        joules = sum(covered(*span, hour, (100, 200)) for hour in range(2)) * 60
+        minutes_held = span[1] - span[0]
+        assert abs(found["energy"] - joules * 1000) <= 1
+        assert (found["measured"], found["memory"]) == (
+            round(minutes_held * 60_000),
+            round(minutes_held * 60_000) * 1000,
+        )
+
+
+def test_what_sums_tell_is_what_samples_tell(store: Store, dice: Random) -> None:
+    """The same twice, twelve hours apart, and the sums of the second time are lost."""
+    spans, drawn = [], []
+    for _ in range(30):
+        begin, end = sorted(dice.sample(range(3 * 3_600_000), 2))
+        spans.append((begin, end))
+        drawn.append(drawn_samples(dice))
+        if dice.random() < 0.4:  # everybody's, from some time on or until then
+            one, turn, first = drawn[-1], dice.random() * 3, dice.random() < 0.5
+            drawn[-1] = [row for row in one if (row["ts"] < turn) == first or dice.random() < 0.02]
+            drawn[-1] += [row | {"workload_id": ""} for row in drawn_samples(dice) if (row["ts"] < turn) != first]
+    held(store, *((ms / 60_000 + 720 * again, end / 60_000 + 720 * again) for again in range(2) for ms, end in spans))
+    put_samples(
+        store, *([{**row, "ts": row["ts"] + 12 * again} for row in rows] for again in range(2) for rows in drawn)
+    )
+    store.command(
+        "ALTER TABLE stream_hours DELETE WHERE hour >= {noon:DateTime64(3)} SETTINGS mutations_sync = 2",
+        {"noon": at(12)},
+    )
+
+    close(store, until=at(18))
+    for table in ("ledger", "energy"):
+        of = "device_id", "hour", "charge_period_start"
+        rows = store.rows(f"SELECT * FROM {table} WHERE allocation_id != '' ORDER BY {', '.join(of)}")
+        found = {
+            (int(row.pop("device_id")[1:]), row.pop("hour"), row.pop("charge_period_start")): {
+                name: value for name, value in row.items() if name.endswith(("_ms", "_millijoules"))
+            }
+            for row in rows
+        }
+        first = {key: value for key, value in found.items() if key[0] < 30}
+        again = {
+            (number - 30, *(when - timedelta(hours=12) for when in times)): value
+            for (number, *times), value in found.items()
+            if number >= 30
+        }
+        assert first == again
+        assert first
+
+
+def drawn_samples(dice: Random) -> Samples:
+    """Three hours of a clock that keeps the minute, or does not; mostly without a gap or an overlap."""
+    keeps, at_ms, rows = dice.random() < 0.3, dice.randrange(200_000), []
+    wild = dice.choice([0, 0, 0.03, 0.2])
+    while at_ms < 3 * 3_600_000:
+        length = 60_000 if keeps else 60_000 + dice.randint(-900, 900)
+        if at_ms // 3_600_000 != (at_ms + length) // 3_600_000 and dice.random() < 0.4:
+            at_ms += dice.randint(1, 20_000)  # a gap between two hours
+        at_ms += length
+        what = dice.random()
+        row = {
+            **sample(at_ms / 3_600_000, "", dice.choice([0.0, 0.123456789, 1.0]), "w-a"),
+            "interval_seconds": length / 1000,
+        }
+        row |= {"power_watts": dice.choice([None, 0.0, 123.456]), "memory_used_bytes": dice.choice([None, 10**9])}
+        if dice.random() < 0.1:
+            row |= {"state": "blank", "utilization": None}
+        if what < wild:
+            row["interval_seconds"] = dice.choice([0.001, 30.0, 60.001, 200.0])
+        rows.append(row)
+        if wild / 2 < what < wild:
+            rows.append(row | {"utilization": 0.5, "state": "ok"})
+        if dice.random() < wild:
+            at_ms += dice.choice([1, 30_000, 200_000])
+    return rows
 
 
 def test_power_that_two_streams_tell_of_one_after_the_other_adds_up(store: Store) -> None:
