@@ -651,6 +651,24 @@ def _job_action(what: str, help_text: str) -> Callable[..., None]:
     return command
 
 
+def rescale(
+    job_id: JobId,
+    least: Annotated[
+        int | None, typer.Option("--min", min=1, help="The fewest replicas; as it is, if left out.")
+    ] = None,
+    most: Annotated[int | None, typer.Option("--max", min=1, help="The most replicas; as it is, if left out.")] = None,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Change how many replicas a job has at least and at most; one that runs with more gives up the last at once."""
+    if least is None and most is None:
+        raise LedgerError("rescale", "says nothing", "Give --min, --max or both")
+    bounds = {"min_replicas": least, "max_replicas": most}
+    asked = {name: count for name, count in bounds.items() if count is not None}
+    _print_document(_client(url, token_file).act(job_id, "rescale", asked), output)
+
+
 def finish(
     job_id: JobId,
     ending: Annotated[End, typer.Option("--as", help="How it ended.")] = End.finished,
@@ -855,6 +873,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "keep": _job_action(
         "keep", "Exempt a running attempt from what is done to idle jobs; one that was made smaller may grow again."
     ),
+    "rescale": rescale,
     "finish": finish,
     "room": room,
     "ready": _job_action("ready", "Say that a service's replica has loaded and serves; until then it was cold."),

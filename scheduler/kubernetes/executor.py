@@ -204,6 +204,9 @@ class PodExecutor:
     def refusal(self, job: Job, payload: Mapping[str, Any], nodes: Sequence[Node]) -> str:
         return unfit(payload) or unplaceable(job, nodes)
 
+    def says_size(self, payload: Mapping[str, Any]) -> str:
+        return "has its size from its ElasticJob. Change spec.scaling, as by `kubectl scale`"
+
     def start(self, launch: Launch) -> float | None:
         problem = unfit(launch.payload)
         if problem:

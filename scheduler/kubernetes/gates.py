@@ -130,6 +130,11 @@ class GatedPodExecutor:
             return "names pods that do not wait at the gate"
         return unplaceable(job, nodes)
 
+    def says_size(self, payload: Mapping[str, Any]) -> str:
+        if not gated_pods.members(payload):
+            return self.elastic.says_size(payload)
+        return "has as many replicas as it has pods, and whoever makes them says how many"
+
     def start(self, launch: Launch) -> float | None:
         if not gated_pods.members(launch.payload):
             return self.elastic.start(launch)

@@ -102,6 +102,14 @@ class NamesHolders(Protocol):
         """The allocations of a running attempt, in that world; None: not all of it is there."""
 
 
+@runtime_checkable
+class SaysSize(Protocol):
+    """An executor some of whose jobs get their size from elsewhere, so that nobody changes it here."""
+
+    def says_size(self, payload: Mapping[str, Any]) -> str:
+        """What says a job's size instead, and what to do; '' if a request may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Vacated:
     """ranks: of a running attempt that have ended for good, while others go on.   payload: the job's, of these."""

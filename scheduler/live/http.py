@@ -6,6 +6,7 @@ POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume | renew
 POST /api/v1/jobs/{id}/reclaim         an operator's yes to what the policy says of a job that is idle
 POST /api/v1/jobs/{id}/keep            exempts the running attempt from that; one that was made smaller may grow again
 GET  /api/v1/idle                      running jobs that are idle, and what happens next
+POST /api/v1/jobs/{id}/rescale         {"min_replicas": 2, "max_replicas": 8}, or one of them
 POST /api/v1/jobs/{id}/finish          {"succeeded": true}: reported by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
@@ -136,6 +137,16 @@ def _job_routes(app: FastAPI, service: Service) -> None:
         if not isinstance(succeeded, bool):
             raise RefusedError("succeeded", f"is {succeeded!r}", "Expected true or false")
         return service.finish(job_id, succeeded, _actor(request))
+
+    @app.post("/api/v1/jobs/{job_id:path}/rescale")
+    def rescale(request: Request, job_id: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+        unknown = sorted(set(body) - {"min_replicas", "max_replicas"})
+        if unknown:
+            raise RefusedError(unknown[0][:60], "no such field", "Known fields: min_replicas, max_replicas")
+        for name, value in body.items():
+            if type(value) is not int:
+                raise RefusedError(name, f"is {str(value)[:60]!r}", "Expected a whole number of replicas")
+        return service.ask_rescale(job_id, body.get("min_replicas"), body.get("max_replicas"), _actor(request))
 
     @app.post("/api/v1/jobs/{job_id:path}/ready")
     def ready(job_id: str) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from scheduler.live.executors import (
     NamesHolders,
     Over,
     Recorder,
+    SaysSize,
     SeesNodes,
     Vacated,
     VacatesRanks,
@@ -278,6 +279,21 @@ class Service:
             if body["replicas"]:
                 self._start(live)
             return self.show(job_id)
+
+    def ask_rescale(self, job_id: str, least: int | None, most: int | None, actor: str) -> dict[str, Any]:
+        """`rescale` by request; None: as it is.
+
+        Errors: RefusedError as there, if nothing is asked, or if something else says the job's size.
+        """
+        with self._lock:
+            live = self._live(job_id)
+            elsewhere = self.executor.says_size(live.payload) if isinstance(self.executor, SaysSize) else ""
+            if elsewhere:
+                raise RefusedError(f"job {job_id}", elsewhere, status=409)
+            if least is None and most is None:
+                raise RefusedError("min_replicas, max_replicas", "are both absent", "Give one of them, or both")
+            least = live.job.min_replicas if least is None else least
+            return self.rescale(job_id, least, live.job.max_replicas if most is None else most, actor)
 
     def hear_idle(self, feed: Feed) -> None:
         """Takes the answer of the server that measures which allocations are idle, or why there is none."""

@@ -230,6 +230,18 @@ def test_idle_jobs_are_listed_and_the_thread_that_asks_is_heard(tmp_path: Path) 
         }  # fmt: skip
 
 
+def test_a_job_is_rescaled_from_the_command_line(tmp_path: Path) -> None:
+    living = Idling(tmp_path)
+    living.run(gpus=1, max_replicas=4)
+    with serving(build_app(living.service)) as url:
+        found = json.loads(ask("rescale", "a", "--max", 2, "--url", url, "--format", "json"))
+        assert (len(found["ranks"]), living.size()) == (2, 2)
+        with pytest.raises(LedgerError, match="replicas from 5 to 2 are not a range"):
+            ask("rescale", "a", "--min", 5, "--url", url)
+        with pytest.raises(LedgerError, match=r"rescale: says nothing\. Give --min, --max or both"):
+            ask("rescale", "a", "--url", url)
+
+
 def test_policies_for_idle_jobs_need_a_server_to_ask(caplog: pytest.LogCaptureFixture) -> None:
     settings = parse_settings({"idle": [{"warn": "30m", "after": "2h", "then": "suspend"}]})
     assert scheduler._idle_feed("", None, "c", settings) is None

@@ -13,6 +13,7 @@ from collectors.kubernetes.settings import Settings
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.elastic_jobs import RESOURCE
 from scheduler.kubernetes.gates import EVICT_SECONDS
+from scheduler.live.service import RefusedError
 from tests.scheduler.kubernetes.site import GatedSite
 from tests.scheduler.kubernetes.standin import SPACE, Thing, gated_pod, gpu_node, node_of, space
 from warehouse.errors import LedgerError
@@ -87,6 +88,8 @@ def test_a_group_is_let_in_whole_or_not_at_all(tmp_path: Path) -> None:
     assert len({node_of(pod) for pod in gang}) == 3
     (job,) = site.service.list()
     assert [one["name"] for one in job["payload"]["gated"]] == ["w-1", "w-2", "w-10"]
+    with pytest.raises(RefusedError, match="has as many replicas as it has pods"):
+        site.service.ask_rescale(job["job_id"], None, 2, "ada")
     site.run()
     site.settle()
     for pod, code in zip(gang, (0, 1, 0), strict=True):

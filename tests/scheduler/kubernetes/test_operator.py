@@ -13,10 +13,11 @@ from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import child, condition
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.calls import Call
-from scheduler.kubernetes.elastic_jobs import ENDED
+from scheduler.kubernetes.elastic_jobs import ENDED, job_id
 from scheduler.kubernetes.executor import AGAIN_SECONDS
 from scheduler.kubernetes.operator import POSITION_SECONDS
 from scheduler.live.idle import Feed, Reading
+from scheduler.live.service import RefusedError
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.hours import check_hours
 from tests.scheduler.kubernetes.site import NODES, Site, histories
@@ -219,6 +220,8 @@ def test_a_change_of_scaling_is_followed_or_explained(tmp_path: Path) -> None:
     limited = condition(job, "ScalingLimited")
     assert (limited["status"], limited["reason"]) == ("True", "Misconfigured")
     assert "it stays from 3 to 3: replicas from 4 to 2 are not a range" in limited["message"]
+    with pytest.raises(RefusedError, match="has its size from its ElasticJob"):
+        site.service.ask_rescale(job_id(job), 1, None, "ada")
     site.restart()
     assert after(4, 2) == (3, "Misconfigured"), "still, after a restart"
     assert after(6, 6) == (5, "ExceedsMaxQuota")

@@ -125,6 +125,36 @@ def test_idle_jobs_are_shown_kept_and_reclaimed_and_impossible_requests_are_refu
         client.act("nobody", "keep")
 
 
+def test_a_job_is_rescaled_by_whoever_has_the_token_and_nonsense_is_refused(url: str, living: Living) -> None:
+    client = Client(url, TOKEN, "ada")
+    client.submit(JOB | {"request": {"devices": 1}, "max_replicas": 4})
+    living.settle()
+    assert len(living.service.book.jobs["team/a"].grants) == 4
+    assert len(client.act("team/a", "rescale", {"max_replicas": 2})["ranks"]) == 2
+    client.act("team/a", "rescale", {"min_replicas": 2, "max_replicas": 3})
+    living.now += 120
+    living.settle()
+    assert len(client.explain("team/a")["ranks"]) == 3
+    told = [one for one in client.explain("team/a")["history"] if one["what"] == "rescale"]
+    assert [(one["cause"]["actor"], one["cause"]["text"]) for one in told] == [
+        ("ada", "at least 1 and at most 2 replicas are wanted"),
+        ("ada", "at least 2 and at most 3 replicas are wanted"),
+    ]
+    for body, match in (
+        ({}, "are both absent"),
+        ({"min_replicas": 9}, "replicas from 9 to 3 are not a range"),
+        ({"max_replicas": 0}, "replicas from 2 to 0 are not a range"),
+        ({"max_replicas": True}, "max_replicas: is 'True'. Expected a whole number"),
+        ({"max_replicas": 10**40}, "asks for more than any cluster has"),
+        ({"max": 4}, "max: no such field"),
+    ):
+        with pytest.raises(LedgerError, match=match):
+            client.act("team/a", "rescale", body)
+    with pytest.raises(LedgerError, match="is neither pending nor running"):
+        client.act("nobody", "rescale", {"max_replicas": 2})
+    assert httpx.post(f"{url}/api/v1/jobs/team/a/rescale", json={"max_replicas": 1}).status_code == 401
+
+
 def test_without_the_token_only_health_is_served(url: str) -> None:
     assert httpx.get(url + "/healthz").json() == {"status": "ok", "problem": "", "events_waiting": 8}
     for path in ("/metrics", "/api/v1/jobs"):
