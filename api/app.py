@@ -29,6 +29,7 @@ from api.routes import (
     queries,
     retention,
     rules,
+    utilization,
     views,
 )
 from gpuledger.documents import PREFIX
@@ -39,6 +40,7 @@ ROUTERS = tuple(
         ledger,
         now,
         idle_jobs,
+        utilization,
         capacity,
         invoices,
         rules,

@@ -44,7 +44,6 @@ EXAMPLES: Mapping[str, str] = {
     "scheduler renew": "JOB",
     "scheduler cancel": "JOB",
     "scheduler keep": "JOB",
-    "scheduler rescale": "JOB --max 4",
     "simulate trace": "jobs.csv --machines 776x8:V100 --config fifo.yaml",
 }
 """Of commands that no other document shows."""

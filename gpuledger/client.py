@@ -419,6 +419,10 @@ class Client:
         """Idle jobs of the server's scheduler, each with the next step of its policy."""
         return self._get(documents.IdleJobs, "/idle-jobs")
 
+    def utilization(self, seconds: int = 1800, cluster: str = "") -> documents.Utilization:
+        """How used each allocation was over so many seconds."""
+        return self._get(documents.Utilization, "/utilization", seconds=seconds, cluster=cluster)
+
     def reclaim_idle_job(self, job: str, reason: str = "") -> documents.IdleJobAct:
         """Says yes to what the scheduler's policy does to an idle job."""
         return self._post(documents.IdleJobAct, "/idle-jobs/reclaim", {"job": job, "reason": reason})

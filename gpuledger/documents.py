@@ -813,6 +813,26 @@ class IdleJobAct(Document):
     status: str
 
 
+class AllocationUtilization(Document):
+    """utilization: mean, 0-1, of all its GPUs; null: too little was measured.   coverage: part of the window that was,
+    0-1, on the GPU with the least.   gpus: that it held."""
+
+    cluster: str
+    allocation_id: str
+    workload_id: str
+    utilization: float | None
+    coverage: float
+    gpus: float
+
+
+class Utilization(Document):
+    """at: the newest sample, where the window ends; null: there is none.   seconds: of the window."""
+
+    at: Instant | None
+    seconds: int
+    allocations: list[AllocationUtilization]
+
+
 class Told(Document):
     """Who was told of an alert.   targets: that took it.   failed: the others, and why."""
 

@@ -1,9 +1,10 @@
-"""Asks a gpuledger server which allocations are idle, for the scheduler (scheduler.live.idle)."""
+"""Asks a gpuledger server which allocations are idle, for the scheduler (scheduler.live.idle), and how used they are,
+for its jobs with a scaling policy (scheduler.live.scaled_jobs)."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +13,8 @@ from gpuledger.client import ApiError, Client
 from gpuledger.documents import Alert
 from ingest.prompt_client import PromptClient
 from scheduler.live.idle import RULE, Feed, Reading
+from scheduler.live.scaled_jobs import Measured
+from scheduler.live.scaled_jobs import Reading as Use
 from warehouse.errors import LedgerError
 
 EVERY_SECONDS = 60.0
@@ -44,6 +47,20 @@ class IdleFeed:
             return Feed(self._clock(), problem=str(error))
         return Feed(self._clock(), found)
 
+    def ask_use(self, seconds: float) -> Measured:
+        """How used allocations were over so many seconds, or why there is no answer."""
+        try:
+            with Client(self._url, self._token(), http=PromptClient) as client:
+                found = client.utilization(int(seconds), self._cluster)
+        except (ApiError, LedgerError) as error:
+            return Measured(self._clock(), problem=str(error))
+        readings = {
+            one.allocation_id: Use(one.utilization, one.gpus)
+            for one in found.allocations
+            if one.cluster == self._cluster
+        }
+        return Measured(self._clock(), None if found.at is None else found.at.timestamp(), readings)
+
     def _token(self) -> str:
         if self._token_file is None:
             return ""
@@ -73,9 +90,17 @@ def _instant(text: object) -> datetime | None:
 
 
 def follow(
-    feed: IdleFeed, receive: Callable[[Feed], None], stop: threading.Event, seconds: float = EVERY_SECONDS
+    feed: IdleFeed,
+    receive: Callable[[Feed], None],
+    stop: threading.Event,
+    seconds: float = EVERY_SECONDS,
+    windows: Callable[[], Sequence[float]] = tuple,
+    receive_use: Callable[[float, Measured], None] = lambda seconds, found: None,
 ) -> None:
-    """Passes the server's answers on, every `seconds`, until it is stopped."""
+    """Passes the server's answers on, every `seconds`, until it is stopped. windows: seconds of those over which
+    somebody wants to know how used allocations were."""
     while not stop.is_set():
         receive(feed.ask())
+        for window in windows():
+            receive_use(window, feed.ask_use(window))
         stop.wait(seconds)

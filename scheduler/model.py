@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scheduler.scaling import ScalingPolicy
+
 MOST_COUNTED, MOST_ASKED, CENTURY = 10_000, 1 << 53, 3.2e9
 """Upper bounds of counts (devices, units, replicas), amounts (bytes) and seconds, so that arithmetic stays exact."""
 NodeState = Literal["available", "reserved", "maintenance", "failed"]
@@ -99,7 +101,7 @@ class Job:
     submitted_at: seconds since the epoch.   time_limit, run_time: seconds; None = unlimited, unknown (run_time is what
     a trace knows and a live job does not).   wait_bound: seconds after which waiting is a breach of its own.
     lease_seconds: for which it runs without being renewed.   after: jobs that must have finished.   service: scaled by
-    its queue from zero (see scheduler.serverless).
+    its queue from zero (see scheduler.serverless).   scaling: its own policy for its size (see scheduler.scaling).
     """
 
     job_id: str
@@ -119,6 +121,7 @@ class Job:
     project: str = ""
     after: tuple[str, ...] = ()
     service: str = ""
+    scaling: ScalingPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

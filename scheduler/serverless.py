@@ -11,11 +11,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from scheduler.model import Job, Request
-from warehouse.hours import DAYS, Day, is_open
+from scheduler.windows import Window
 
 FIRST_PAUSE, MOST_PAUSE = 5.0, 300.0
 """Seconds before a new replica after a failed one: doubled each time, until a replica is ready."""
@@ -33,27 +32,6 @@ class Use:
 
     target: float
     fresh_seconds: float = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Weekly hours, in local time, with bounds of their own on a service's replicas."""
-
-    min_replicas: int = 0
-    max_replicas: int | None = None
-    timezone: str = "UTC"
-    days: tuple[Day, ...] = DAYS
-    start: str = "00:00"
-    end: str = "24:00"
-
-    def is_open(self, now: float) -> bool:
-        return is_open(datetime.fromtimestamp(now, UTC), self.timezone, self.days, self.start, self.end)
-
-    def __str__(self) -> str:
-        bounds = f"at least {self.min_replicas}"
-        if self.max_replicas is not None:
-            bounds += f", at most {self.max_replicas}"
-        return f"{','.join(self.days)} {self.start}-{self.end} {self.timezone}: {bounds}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ from scheduler.model import (
 )
 from scheduler.placement.headroom import HeadroomRule
 from scheduler.quota.tree import QuotaTree
-from scheduler.serverless import Service, Use, Window
+from scheduler.serverless import Service, Use
+from scheduler.windows import Window
 from warehouse.durations import format_duration, seconds_of
 from warehouse.errors import LedgerError
 from warehouse.hours import DAYS, Day, clock, zone
@@ -338,7 +339,7 @@ class UsePart(Part):
 
 
 class WindowPart(Part):
-    """See scheduler.serverless.Window."""
+    """See scheduler.windows.Window."""
 
     min_replicas: Units = 0
     max_replicas: Units | None = None

@@ -183,7 +183,8 @@ def serve(
         typer.Option(
             "--idle-from",
             envvar="GPULEDGER_IDLE_FROM",
-            help="Address of the gpuledger server that knows which jobs are idle, for `idle` in the settings.",
+            help="Address of the gpuledger server that knows which jobs are idle, for `idle` in the settings, and how "
+            "used jobs are, for scaling policies.",
         ),
     ] = "",
     idle_token_file: Annotated[
@@ -460,7 +461,10 @@ def _watching_idleness(service: Service, feed: IdleFeed | None) -> Iterator[None
 
     service.watches_idleness = True
     stop = threading.Event()
-    thread = threading.Thread(target=follow, args=(feed, service.hear_idle, stop), name="idle", daemon=True)
+    more = {"windows": service.use_windows, "receive_use": service.hear_use}
+    thread = threading.Thread(
+        target=follow, args=(feed, service.hear_idle, stop), kwargs=more, name="idle", daemon=True
+    )
     thread.start()
     try:
         yield

@@ -9,6 +9,8 @@ from typing import Any
 from scheduler.cycle.queues import Queues
 from scheduler.model import CENTURY, MOST_ASKED, MOST_COUNTED, Job
 from scheduler.records.events import Cause
+from scheduler.scaling import ScalingPolicy
+from scheduler.scaling import problem as problem_of
 
 LONGEST_NAME = 500
 """Maximum characters of a job's and its tenant's name, so that URLs, agents and the books can hold it."""
@@ -54,7 +56,7 @@ def misfit(job: Job, payload: Any, queues: Queues) -> Cause | None:
     children = queues.children(job.queue)
     if children:
         return Cause("ParentQueue", f"queue {job.queue} holds no jobs; name one of {', '.join(sorted(children))}")
-    if (problem := misrange(job.min_replicas, job.max_replicas)) is not None:
+    if (problem := misrange(job.min_replicas, job.max_replicas) or mispolicy(job.scaling)) is not None:
         return problem
     asked = job.request
     levels = [level for level in (asked.required_topology, asked.preferred_topology) if level is not None]
@@ -70,6 +72,12 @@ def misfit(job: Job, payload: Any, queues: Queues) -> Cause | None:
     if not isinstance(payload, dict):
         return Cause("Misconfigured", "payload is not an object")
     return None
+
+
+def mispolicy(scaling: ScalingPolicy | None) -> Cause | None:
+    """Why a job cannot be scaled so; None if it can."""
+    found = "" if scaling is None else problem_of(scaling)
+    return Cause("Misconfigured", found) if found else None
 
 
 def misrange(least: int, most: int) -> Cause | None:

@@ -24,7 +24,7 @@ from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.order import positions
 from scheduler.cycle.reasons import EXPECTED, why_short
 from scheduler.exposition import Series, gated_series, idle_series, pools_series, series, services_series
-from scheduler.live.admission import misfit, misrange, uncountable, unfit_job_id, unfit_name
+from scheduler.live.admission import misfit, mispolicy, misrange, uncountable, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
 from scheduler.live.executors import (
@@ -44,6 +44,7 @@ from scheduler.live.idle import Feed, Holders, Idle, Unknown, one_holder
 from scheduler.live.idle_jobs import IdleJobs, Reclaim, obstacle, policy_of
 from scheduler.live.outbox import Deliver, Outbox
 from scheduler.live.ranks import ranks_of
+from scheduler.live.scaled_jobs import BY_POLICY, Measured, ScaledJobs, Waiters, windows_asked
 from scheduler.model import COMES_BACK, MOST_ASKED, Ending, Job, NodeState, Preempt, Reason
 from scheduler.placement.consolidation import make_room
 from scheduler.placement.fragmentation import Fragmentation, typical_demand
@@ -55,6 +56,7 @@ from scheduler.records.cycles import decisive, plan_cycle
 from scheduler.records.events import Cause, gpus_held, instant
 from scheduler.records.ladder import RECLAIMED
 from scheduler.records.log import Entry, Kind, Log
+from scheduler.scaling import Decision, Facts, Scaled, ScalingPolicy, asks, decided, first, unknown
 from scheduler.settings import IdlePart, Settings
 from scheduler.setup import WHOLE_GPUS
 from warehouse.errors import LedgerError
@@ -67,6 +69,10 @@ RETRIED = "Retried"
 """Reason of a failed attempt that is retried."""
 RESCALED = "Rescaled"
 """Reason of a change of a job's fewest and most replicas."""
+SCALED = "ScaledByPolicy"
+"""The same, by the job's own policy."""
+AS_IT_IS = ScalingPolicy()
+"""A job keeps its scaling policy."""
 BY_LEASE = "lease"
 """Actor of node states that the executor reported."""
 OUTAGES = ("failed", "maintenance")
@@ -124,6 +130,7 @@ class Service:
         self._node_states = {node.name: node.state for node in self.restored.setup.nodes}
         self._left: dict[str, NodeState] = {}
         self._idle = IdleJobs()
+        self._scaled_jobs = ScaledJobs()
         self.watches_idleness = False
         for entry in log.of_kind("node"):
             self._note_node(entry)
@@ -251,34 +258,117 @@ class Service:
             self._happen("resume", job_id, {"cause": records.cause_body(Cause("Resumed", "", actor))})
             return self.show(job_id)
 
-    def rescale(self, job_id: str, least: int, most: int, actor: str) -> dict[str, Any]:
-        """Changes how many replicas a job has at least and at most; the same again changes nothing. One that runs with
-        more gives up the last ones at once. One that runs with fewer goes on, and grows as there is room; once it has
-        stopped, it starts with no fewer.
+    def rescale(
+        self, job_id: str, least: int, most: int, actor: str, scaling: ScalingPolicy | None = AS_IT_IS
+    ) -> dict[str, Any]:
+        """Changes how many replicas a job has at least and at most, and by which policy of its own; the same again
+        changes nothing. One that runs with more gives up the last ones at once. One that runs with fewer goes on, and
+        grows as there is room; once it has stopped, it starts with no fewer.
 
         Errors: RefusedError if that is no range, or the job could not run so, is a service's replica or is ending.
         """
         with self._lock:
-            live, where = self._live(job_id), f"job {job_id}"
-            wanted = replace(live.job, min_replicas=least, max_replicas=most)
-            if wanted == live.job:
+            live, where, asked = self._live(job_id), f"job {job_id}", (least, most)
+            policy = live.job.scaling if scaling is AS_IT_IS else scaling
+            if asked == live.asked and policy == live.job.scaling:
                 return self.show(job_id)
             if live.job.service:
                 raise RefusedError(where, f"is a replica of {live.job.service}", "Scale the service", 409)
             if live.stop is not None and live.stop[0] not in COMES_BACK:
                 raise RefusedError(where, f"is stopping already ({live.stop[0]})", status=409)
-            cause = misrange(least, most) or self._unstartable(wanted, live.payload)
+            wanted = replace(live.job, min_replicas=least, max_replicas=most, scaling=policy)
+            cause = misrange(least, most) or mispolicy(policy) or self._unstartable(wanted, live.payload)
             if cause is not None:
                 raise RefusedError(where, cause.text)
             text = f"at least {least} and at most {most} replicas are wanted"
-            body: dict[str, Any] = {"min_replicas": least, "max_replicas": most}
-            body |= {"cause": records.cause_body(Cause(RESCALED, text, actor))}
-            is_there = live.status in ("starting", "running")
-            body["replicas"] = max(0, len(live.grants) - most) if is_there else 0
-            self._happen("rescale", job_id, body, at=self._next_size_at(live) if is_there else None)
-            if body["replicas"]:
-                self._start(live)
+            if policy is None:
+                self._rescale(live, least, most, Cause(RESCALED, text, actor), policy)
+                return self.show(job_id)
+            before = self._scaled_so_far(live, policy, asked)
+            decision = decided(policy, before, self._facts(live, policy, self._waiters()), self._now())
+            text += f"; {decision.scaled.text}"
+            self._rescale(live, decision.least, decision.most, Cause(RESCALED, text, actor), policy, decision.scaled)
             return self.show(job_id)
+
+    def _rescale(
+        self,
+        live: Live,
+        least: int,
+        most: int,
+        cause: Cause,
+        policy: ScalingPolicy | None,
+        scaled: Scaled | None = None,
+    ) -> None:
+        """Bounds that a job has from now on. One that runs with more gives up the last ones."""
+        is_there = live.status in ("starting", "running")
+        body: dict[str, Any] = {"min_replicas": least, "max_replicas": most, "cause": records.cause_body(cause)}
+        body["replicas"] = max(0, len(live.grants) - most) if is_there else 0
+        body |= {} if scaled is None else {"scaled": plain(scaled)}
+        body |= {} if policy == live.job.scaling else {"scaling": None if policy is None else plain(policy)}
+        self._happen("rescale", live.job.job_id, body, at=self._next_size_at(live) if is_there else None)
+        if body["replicas"]:
+            self._start(live)
+
+    def _scaled_so_far(self, live: Live, policy: ScalingPolicy, asked: tuple[int, int]) -> Scaled:
+        """What a policy begins with: what it has made of the job so far, or else the size that a running one has."""
+        if live.scaled is not None and policy.measures == (live.job.scaling is not None and live.job.scaling.measures):
+            return asks(live.scaled, policy, asked)
+        begun = first(policy, asked)
+        held = len(live.grants) if policy.measures and live.status in ("starting", "running") else 0
+        return replace(begun, size=min(max(begun.size, held), asked[1]))
+
+    def scaling(self, job_id: str) -> dict[str, Any] | None:
+        """What its policy has made of a job, and what it does not know; None: it has none, or was not looked at yet."""
+        with self._lock:
+            live = self._live(job_id)
+            policy, scaled = live.job.scaling, live.scaled
+            if policy is None or scaled is None:
+                return None
+            return {
+                "asked": list(scaled.asked),
+                "min_replicas": live.job.min_replicas,
+                "max_replicas": live.job.max_replicas,
+                "reason": scaled.reason,
+                "text": scaled.text,
+                "changed_at": None if scaled.at is None else instant(scaled.at),
+                "problem": unknown(policy, self._facts(live, policy, None)),
+            }
+
+    def hear_use(self, seconds: float, found: Measured) -> None:
+        """Takes the server's answer of how used allocations were over so many seconds."""
+        with self._lock:
+            self._scaled_jobs.hear(seconds, found)
+
+    def use_windows(self) -> Sequence[float]:
+        """Seconds of the windows over which jobs' policies ask for utilization."""
+        with self._lock:
+            return windows_asked(self.book.jobs.values())
+
+    def _facts(self, live: Live, policy: ScalingPolicy, waiters: Waiters | None) -> Facts:
+        """waiters: None: they do not matter."""
+        nodes = self.restored.setup.nodes
+        holders = self._holders(live) if policy.utilization is not None and live.status == "running" else None
+        return self._scaled_jobs.facts(live, policy, waiters, nodes, holders, self.watches_idleness, self._now())
+
+    def _waiters(self) -> Waiters:
+        return Waiters(self.book.jobs.values(), self.restored.core, self.restored.codes)
+
+    def _follow_policies(self) -> None:
+        """Gives jobs the bounds that their own policies say now."""
+        having = [live for live in self.book.jobs.values() if live.job.scaling is not None]
+        having = [live for live in having if live.status in ("pending", "running")]
+        waiters = self._waiters() if having else None
+        for live in having:
+            policy = live.job.scaling
+            assert policy is not None
+            before = live.scaled or first(policy, live.asked)
+            now = self._now()
+            decision: Decision = decided(policy, before, self._facts(live, policy, waiters), now)
+            bounds = (live.job.min_replicas, live.job.max_replicas)
+            if live.scaled is not None and (decision.least, decision.most) == bounds:
+                continue
+            cause = Cause(SCALED, decision.scaled.text, BY_POLICY)
+            self._rescale(live, decision.least, decision.most, cause, policy, decision.scaled)
 
     def ask_rescale(self, job_id: str, least: int | None, most: int | None, actor: str) -> dict[str, Any]:
         """`rescale` by request; None: as it is.
@@ -292,8 +382,9 @@ class Service:
                 raise RefusedError(f"job {job_id}", elsewhere, status=409)
             if least is None and most is None:
                 raise RefusedError("min_replicas, max_replicas", "are both absent", "Give one of them, or both")
-            least = live.job.min_replicas if least is None else least
-            return self.rescale(job_id, least, live.job.max_replicas if most is None else most, actor)
+            asked = live.asked
+            bounds = (asked[0] if least is None else least, asked[1] if most is None else most)
+            return self.rescale(job_id, *bounds, actor)
 
     def hear_idle(self, feed: Feed) -> None:
         """Takes the answer of the server that measures which allocations are idle, or why there is none."""
@@ -630,6 +721,9 @@ class Service:
             idle = self._idle_job(live, self._now()) if live is not None else None
             if idle is not None:
                 document["idle"] = {key: value for key, value in idle.items() if key not in document}
+            scaling = self.scaling(job_id) if live is not None else None
+            if scaling is not None:
+                document["scaling"] = scaling
             document["history"] = lines(history, job_id, self.restored.setup.nodes)
             return document
 
@@ -694,6 +788,7 @@ class Service:
                     self._watch_node(number, self.executor)
             self._enforce_limits()
             self._watch_idleness()
+            self._follow_policies()
             self._give_back_unused()
             self._scale()
             now = self._now()

@@ -29,6 +29,7 @@ from scheduler.model import (
 )
 from scheduler.records.events import NO_CAUSE, READY, Cause, Writer, gpus_held
 from scheduler.records.ladder import Ladder, Step, climbed
+from scheduler.scaling import Scaled, ScalingPolicy
 
 Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
 Emit = Callable[[str, Sequence[Row]], None]
@@ -99,7 +100,7 @@ class Live:
     it was warned.   reshaped: while it starts, what it held before, until when, and why it holds something else since.
     followers: that were given devices on which it still stops.   follows: of which it is one; it begins when they are
     over.   not_before: when those it followed were over.   idle: what was done because this attempt is idle.   aside:
-    why it was suspended.
+    why it was suspended.   scaled: what its policy has made of the replicas that it asks for; `job` has the result.
     """
 
     job: Job
@@ -125,6 +126,12 @@ class Live:
     not_before: float = 0.0
     idle: Ladder | None = None
     aside: Cause = NO_CAUSE
+    scaled: Scaled | None = None
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """The fewest and the most replicas that it asks for, whatever its policy says."""
+        return (self.job.min_replicas, self.job.max_replicas) if self.scaled is None else self.scaled.asked
 
     @property
     def places(self) -> set[tuple[int, int]]:
@@ -331,14 +338,27 @@ class Book:
         live.idle = climbed(live.idle, "shrunk", now, body)
         self._resized(live, now, sequence, cause)
 
-    def rescale(self, job_id: str, least: int, most: int, beyond: int, now: float, sequence: int, cause: Cause) -> None:
+    def rescale(
+        self,
+        job_id: str,
+        least: int,
+        most: int,
+        beyond: int,
+        now: float,
+        sequence: int,
+        cause: Cause,
+        scaling: ScalingPolicy | None = None,
+        scaled: Scaled | None = None,
+    ) -> None:
         """A job is to have at least and at most so many replicas from now on. One that has fewer grows as there is
-        room.   beyond: replicas that it gives up at once."""
+        room.   beyond: replicas that it gives up at once.   scaling: its policy from now on.   scaled: what that has
+        made of what it asks for."""
         live = self.jobs[job_id]
+        live.scaled = scaled
         if live.status == "pending":
             self.core.withdraw(job_id, now)
             self.meter.withdrawn(job_id, now)
-        live.job = replace(live.job, min_replicas=least, max_replicas=most)
+        live.job = replace(live.job, min_replicas=least, max_replicas=most, scaling=scaling)
         if live.status == "pending":
             self.core.submit(live.job, now)
             self._meter_waits(live.job, now)

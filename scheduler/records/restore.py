@@ -24,6 +24,7 @@ from scheduler.records.cycles import decisive, plan_cycle, recall_cycle
 from scheduler.records.events import NO_CAUSE, Cause, Writer, instant
 from scheduler.records.ladder import REASONS
 from scheduler.records.log import FREED_AT_END, FREEING, Entry
+from scheduler.scaling import Scaled, ScalingPolicy
 from scheduler.serverless import Services
 from scheduler.settings import Settings, SettingsError, parse_settings
 from scheduler.setup import WHOLE_GPUS, Setup, setup_of
@@ -104,8 +105,12 @@ class Restored:
                 book.shrink(job_id, body["replicas"], at, number, Cause(**body["cause"]), body)
                 self.planned_at = at
             case "rescale":
-                least, most = body["min_replicas"], body["max_replicas"]
-                book.rescale(job_id, least, most, body["replicas"], at, number, Cause(**body["cause"]))
+                least, most, cause = body["min_replicas"], body["max_replicas"], Cause(**body["cause"])
+                policy = book.jobs[job_id].job.scaling
+                if "scaling" in body:
+                    policy = None if body["scaling"] is None else read(ScalingPolicy, body["scaling"], where)
+                scaled = read(Scaled, body["scaled"], where) if "scaled" in body else None
+                book.rescale(job_id, least, most, body["replicas"], at, number, cause, policy, scaled)
                 self.codes.pop(job_id, None)
                 self.planned_at = at
             case "vacate":

@@ -17,9 +17,11 @@ import yaml
 
 from billing.rates import parse_rate_card
 from ingest.senders import Senders
+from scheduler.codec import read
 from scheduler.live.node_tokens import NodeTokens
-from scheduler.model import Device, Node, Request
+from scheduler.model import Device, Job, Node, Request
 from scheduler.placement.packing import BestFit
+from scheduler.scaling import problem
 from scheduler.settings import parse_settings
 from tests.alerts.test_prometheus import needs_promtool, promtool
 from tests.conftest import REPO
@@ -70,6 +72,17 @@ def site_settings(text: str, _: Path) -> None:
     parse_settings(POOL | QUEUES | yaml.safe_load(text))
 
 
+def scaled_job(text: str, _: Path) -> None:
+    """A part of a job, with its policy."""
+    job = {"job_id": "a", "tenant": "vision", "queue": "batch", "request": {}, "submitted_at": 0.0}
+    policy = read(Job, job | yaml.safe_load(text), "job").scaling
+    assert policy is not None
+    assert policy.queue is not None
+    assert policy.utilization is not None
+    assert policy.windows
+    assert problem(policy) == ""
+
+
 def prometheus(text: str, folder: Path) -> None:
     (folder / "prometheus.yml").write_text(text)
     promtool("check", "config", "--syntax-only", str(folder / "prometheus.yml"))
@@ -88,6 +101,7 @@ READ: Mapping[tuple[str, str], Callable[[str, Path], None]] = {
     ("docs/scheduler-live.md", "callbacks:"): site_settings,
     ("docs/scheduler-live.md", "idle:"): site_settings,
     ("docs/scheduler-live.md", "agents:"): agents,
+    ("docs/scheduler-live.md", "min_replicas: 1"): scaled_job,
     ("docs/scheduler-live.md", "[sh, -c"): plain_yaml,
     ("docs/receivers.md", "exporters:"): plain_yaml,  # a collector's, which is not here
 }

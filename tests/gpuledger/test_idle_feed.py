@@ -3,6 +3,7 @@ answers, and what the scheduler does about that; then the books."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,13 +15,18 @@ from access.opening import open_access
 from access.settings import AccessSettings
 from alerts.evaluate import evaluate
 from alerts.rule_files import load_rules
+from alerts.utilization import utilization
 from billing.close import close
 from billing.verify import verify
 from collectors.tables import schema
+from gpuledger.client import Client
 from gpuledger.documents import Alert
-from gpuledger.idle_feed import IdleFeed, reading_of
+from gpuledger.idle_feed import IdleFeed, follow, reading_of
 from ingest.pipeline import ingest_tables
 from scheduler.live.idle import RULE, Feed, Reading
+from scheduler.live.scaled_jobs import Measured
+from scheduler.live.scaled_jobs import Reading as Use
+from scheduler.scaling import ScalingPolicy, UseRule
 from tests.alerts.cases import QUIET
 from tests.alerts.facts import NOON, ago, put, sampled
 from tests.dashboards.site import serving, token_of
@@ -121,6 +127,48 @@ def test_a_job_that_a_server_measures_to_be_idle_is_warned_and_made_smaller(serv
     began = ago(BEGAN)
     wanted = 2 * (shrunk_at - began) + (NOON - shrunk_at)
     assert int(hours) == pytest.approx(wanted.total_seconds() * 1000, abs=5)
+
+
+def test_a_job_with_a_policy_is_scaled_by_the_utilization_that_a_server_measures(served: Served) -> None:
+    for device in ("GPU-0", "GPU-1"):
+        put(served.store, [*sampled(device, BEGAN - 1, 201, 0.9), *sampled(device, 200, 100, 0.05)], "c")
+    service, living = served.living.service, served.living
+    rule = UseRule(shrink_below=0.2, grow_above=0.7, window_seconds=1800.0)
+    service.rescale("train", 1, 2, "ada", ScalingPolicy(utilization=rule, cool_down_seconds=60.0))
+    service.watches_idleness = True
+    assert service.use_windows() == [1800.0]
+    sizes = {}
+    for minutes in (290, 250, 201, 150, 100):
+        living.now = ago(minutes).timestamp()
+        with Client(served.url, served.tokens["operator"].read_text().strip()) as client:
+            at = client.utilization(1800, "c").at
+        assert at == ago(100), "the newest sample"
+        rows = utilization(served.store, ago(minutes), 1800, "c")
+        readings = {row["allocation_id"]: Use(row["value"], row["held_gpus"]) for row in rows}
+        service.hear_use(1800.0, Measured(living.now, living.now, readings))
+        living.settle()
+        sizes[minutes] = len(service.book.jobs["train"].grants)
+    assert sizes == {290: 2, 250: 2, 201: 2, 150: 1, 100: 1}
+    found = service.scaling("train")
+    assert found is not None
+    assert found["text"] == "utilization 5% over 30m with 2 replicas is below 20%: at most 1"
+    feed = IdleFeed(served.url, served.tokens["operator"], "c", lambda: living.now)
+    (reading,) = feed.ask_use(1800.0).readings.values()
+    assert (reading.value, reading.gpus) == (pytest.approx(0.05), 2.0)
+    assert IdleFeed(served.url, served.tokens["operator"], "other", lambda: 0.0).ask_use(1800.0).readings == {}
+    assert (
+        "it requires the role"
+        in IdleFeed(served.url, served.tokens["speech"], "c", lambda: 0.0).ask_use(1800.0).problem
+    )
+    heard: dict[float, Measured] = {}
+    stop = threading.Event()
+
+    def receive(seconds: float, found: Measured) -> None:
+        heard[seconds] = found
+        stop.set()
+
+    follow(feed, service.hear_idle, stop, windows=service.use_windows, receive_use=receive)
+    assert list(heard[1800.0].readings) == ["train"]
 
 
 def test_an_alert_that_is_not_evaluated_anew_moves_nothing(served: Served) -> None:

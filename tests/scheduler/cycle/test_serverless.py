@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model import Request
-from scheduler.serverless import Scaling, Service, ServiceState, Use, Window
+from scheduler.serverless import Scaling, Service, ServiceState, Use
+from scheduler.windows import Window
 from tests.draws import keep_seed
 
 CHAT = Service("chat", "a", "serving", Request(1), target=4, max_replicas=5, idle_seconds=300, keep_seconds=60)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from scheduler.model import Request
-from scheduler.serverless import Service, Services, Use, Window
+from scheduler.serverless import Service, Services, Use
+from scheduler.windows import Window
 from tests.scheduler.golden.worlds import plain
 
 

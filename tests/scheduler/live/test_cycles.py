@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from collectors.readings import Row
-from scheduler.live.service import RefusedError
+from scheduler.codec import read
+from scheduler.live.service import AS_IT_IS, RefusedError
 from scheduler.model import Job, Request
 from scheduler.records.cycles import decisive
 from scheduler.records.log import Entry
 from scheduler.records.restore import CYCLES, replays
+from scheduler.scaling import ScalingPolicy
 from scheduler.settings import parse_settings
 from scheduler.setup import setup_of
 from scheduler.simulate.run import simulate
@@ -105,7 +107,14 @@ def job(dice: random.Random) -> dict[str, Any]:
         "checkpoint_seconds": dice.choice([None, 10.0]),
         "lease_seconds": dice.choice([None, None, None, 60.0]),
     }
+    found |= {"scaling": scaling(dice)} if dice.random() < 0.2 else {}
     return found if limit is None else found | {"time_limit": limit}
+
+
+def scaling(dice: random.Random) -> dict[str, Any]:
+    hours = {"start": "00:17", "end": "00:18", **dice.choice([{"min_replicas": 2}, {"max_replicas": 1}])}
+    queue = {"grow_below": 1, "shrink_at": dice.choice([1, 2]), "after_seconds": dice.choice([0, 20])}
+    return {"cool_down_seconds": 60.0} | dice.choice([{"windows": [hours]}, {"queue": queue, "windows": [hours]}])
 
 
 Step = Callable[[Living], object]
@@ -161,7 +170,8 @@ def draw_step(dice: random.Random, living: Living, number: int, never: Iterable[
         case "rescale":
             least = dice.choice([1, 1, 2, 3])
             most = least + dice.choice([0, 0, 1, 3, -1])
-            return lambda of: of.service.rescale(name, least, most, "tester")
+            policy = dice.choice([AS_IT_IS, AS_IT_IS, None, read(ScalingPolicy, scaling(dice), "scaling")])
+            return lambda of: of.service.rescale(name, least, most, "tester", policy)
         case "over":
             stopping = [one for one, live in service.book.jobs.items() if live.status == "stopping"]
             gone = [(one, service.book.jobs[one].attempt) for one in stopping if dice.random() < 0.7]
