@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, items, mark, name, namespace, text, uid
+from scheduler.codec import plain, read
 from scheduler.live.payload import candidates
 from scheduler.model import Job, Node
+from scheduler.scaling import ScalingPolicy, problem
 from warehouse.errors import LedgerError
 
 GROUP = "gpuledger.io"
@@ -94,7 +96,44 @@ def job_of(of: Object, tenant: str, labelled: bool = False) -> dict[str, Any]:
         "template": child(spec, "template"),
         "retries": spec.get("backoffLimit", 0),
     }
-    return job | {"payload": payload}
+    policy = policy_of(of)
+    return job | {"payload": payload} | ({} if policy is None else {"scaling": plain(policy)})
+
+
+def policy_of(of: Object) -> ScalingPolicy | None:
+    """How it is scaled between these.   Errors: LedgerError in one line if that cannot be."""
+    spec = child(of, "spec", "scaling")
+    if "policy" not in spec:
+        return None
+    where, policy = "spec.scaling.policy", child(spec, "policy")
+    zone, windows = policy.get("timeZone"), items(policy, "windows")
+    if zone is not None and not windows:
+        raise LedgerError(f"{where}.timeZone", "is for windows, and there are none", "Leave it out")
+    found: dict[str, Any] = {"cool_down_seconds": policy.get("coolDownSeconds", 600)}
+    if "queueDepth" in policy:
+        found["queue"] = _renamed(policy, "queueDepth", _QUEUE_RULE)
+    if "utilization" in policy:
+        rule = _renamed(policy, "utilization", _USE_RULE)
+        shares = {key: rule[key] / 100 for key in ("shrink_below", "grow_above") if type(rule.get(key)) is int}
+        found["utilization"] = rule | shares
+    if windows:
+        found["windows"] = [_renamed({"w": one}, "w", _WINDOW) | {"timezone": zone or "UTC"} for one in windows]
+    result = read(ScalingPolicy, found, where)
+    if what := problem(result):
+        raise LedgerError(where, what, "`kubectl explain ej.spec.scaling.policy` says what fits")
+    return result
+
+
+def _renamed(of: Object, key: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """A part of it by our names; what has another name stays, to be refused."""
+    return {names.get(theirs, theirs): value for theirs, value in child(of, key).items()}
+
+
+_QUEUE_RULE = {"growBelow": "grow_below", "shrinkAt": "shrink_at", "waitedSeconds": "after_seconds"}
+_USE_RULE = {
+    "shrinkBelowPercent": "shrink_below", "growAbovePercent": "grow_above", "windowSeconds": "window_seconds",
+}  # fmt: skip
+_WINDOW = {"minReplicas": "min_replicas", "maxReplicas": "max_replicas"}
 
 
 def scaling_of(of: Object) -> tuple[int, int]:

@@ -18,10 +18,20 @@ from scheduler.kubernetes import gated_pods, pods, usage
 from scheduler.kubernetes.admission import Admission, call_of
 from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.declarations import Declarations
-from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND, job_id, job_of, path_of, scaling_of, tenant_of
+from scheduler.kubernetes.elastic_jobs import (
+    API_VERSION,
+    ENDED,
+    KIND,
+    job_id,
+    job_of,
+    path_of,
+    policy_of,
+    scaling_of,
+    tenant_of,
+)
 from scheduler.kubernetes.executor import Create, PodExecutor, Seen, Step
 from scheduler.kubernetes.idle_events import IdleEvents
-from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, status_of
+from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, scaled_event, status_of
 from scheduler.live.executors import Result
 from scheduler.live.service import RefusedError, Service
 from scheduler.model import COMES_BACK, Reason
@@ -159,12 +169,13 @@ class Operator:
     def _submit(self, identity: str, job: Object, seen: Seen) -> None:
         try:
             tenant = tenant_of(job, seen.namespaces.get(namespace(job), {}), seen.tenants)
+            wanted = job_of(job, tenant, self._declarations is not None)
         except LedgerError as error:
             self._refuse(identity, error)
             return
         self._refused.pop(identity, None)
         try:
-            self._service.submit(job_of(job, tenant, self._declarations is not None), ACTOR)
+            self._service.submit(wanted, ACTOR)
         except RefusedError as error:
             log.info("%s", error)  # also in the scheduler's log and the job's status
             if self._known(job_id(job)) is None:
@@ -180,12 +191,14 @@ class Operator:
     def _rescale(self, identity: str, job: Object, live: Live) -> None:
         """Follows `spec.scaling`; why it cannot be followed is in the job's status."""
         (least, most), problem = scaling_of(job), ""
-        if (least, most) != (live.job.min_replicas, live.job.max_replicas):
-            try:
-                self._service.rescale(job_id(job), least, most, ACTOR)
-            except RefusedError as error:
-                stays = f"it stays from {live.job.min_replicas} to {live.job.max_replicas}"
-                problem = f"spec.scaling cannot be followed, {stays}: {error.what}"
+        try:
+            policy = policy_of(job)
+            if (least, most) != live.asked or policy != live.job.scaling:
+                self._service.rescale(job_id(job), least, most, ACTOR, policy)
+        except LedgerError as error:
+            stays = "it stays from {} to {}".format(*live.asked)
+            what = error.what if isinstance(error, RefusedError) else f"{error.where}: {error.what}"
+            problem = f"spec.scaling cannot be followed, {stays}: {what}"
         if self._unscaled.get(identity, "") != problem:
             self._unscaled[identity] = problem
             self._touched.add(identity)
@@ -242,8 +255,8 @@ class Operator:
             if patch:
                 calls.append(Call("PATCH", f"{path_of(job)}/status", {"status": patch}, MERGE))
                 event = event_of(wanted, before)
-                if event is not None:
-                    calls.append(event_on(job, API_VERSION, KIND, event, now))
+                scaled = scaled_event(standing, before)
+                calls += [event_on(job, API_VERSION, KIND, one, now) for one in (event, scaled) if one is not None]
         self._touched.clear()
         return self._carry_out(calls)
 
@@ -342,6 +355,7 @@ class Operator:
             evicted,
             self._limited(uid(job), live, service),
             self._positions.get(job_id(job)) if status == "pending" else None,
+            service.scaling(job_id(job)),
         )
 
     def _limited(self, identity: str, live: Live, service: Service) -> Reason | None:

@@ -44,6 +44,7 @@ KUEUE: Mapping[str, str] = {
 PendingEvaluation, Suspended and Misconfigured have the same name; the others have none."""
 MOST_WORDS = 2000
 """Maximum characters of a message."""
+SCALED, NO_POLICY = "ScaledByPolicy", "NoPolicy"
 Conditions = Mapping[str, tuple[bool, str, str]]
 """By type: whether it holds, the reason, the message."""
 
@@ -53,7 +54,8 @@ class Standing:
     """The scheduler's view of a job. status: or its ending.   reasons: why it waits; or one, why it ended, is stopped
     or has no pods.   interval: of its expected start; None if unknown.   ready: pods that have started.   unready: why
     others have not.   whole: the world whose pods all existed.   evicted: it was preempted, and will run again.
-    limited: why it has not the replicas that its spec says.   position: in its queue; None: unknown, or not waiting."""
+    limited: why it has not the replicas that its spec says.   position: in its queue; None: unknown, or not waiting.
+    scaled: what its policy has made of them (scheduler.live.service.Service.scaling); None: it has none."""
 
     status: str
     tenant: str
@@ -69,6 +71,7 @@ class Standing:
     evicted: bool = False
     limited: Reason | None = None
     position: int | None = None
+    scaled: Mapping[str, Any] | None = None
 
     @property
     def state(self) -> State:
@@ -116,6 +119,7 @@ def _conditions(standing: Standing, words: str) -> Conditions:
     if standing.is_over:
         found["Finished"] = (True, standing.state, words)
         return found
+    found[SCALED] = _scaled(standing.scaled)
     has_quota = standing.state in ("Starting", "Running")
     found["QuotaReserved"] = (True, "QuotaReserved", "") if has_quota else (False, reason or "PendingEvaluation", words)
     ready = has_quota and standing.ready == standing.replicas
@@ -129,6 +133,23 @@ def _conditions(standing: Standing, words: str) -> Conditions:
     return found
 
 
+def _scaled(found: Mapping[str, Any] | None) -> tuple[bool, str, str]:
+    """Whether a policy leaves the job less than it asks for, or makes it wait for more."""
+    if found is None:
+        return False, NO_POLICY, ""
+    message = "; ".join(filter(None, [found["text"], found["problem"]]))
+    return [found["min_replicas"], found["max_replicas"]] != found["asked"], found["reason"], message
+
+
+def scaled_event(standing: Standing, before: Object) -> tuple[str, str, str] | None:
+    """(type, reason, message) of an event that says what a policy has made of a job; None if it said so already."""
+    if standing.scaled is None or standing.is_over:
+        return None
+    old = next((one for one in items(before, "conditions") if text(one, "type") == SCALED), {})
+    words = str(standing.scaled["text"])
+    return None if text(old, "message").startswith(words) else ("Normal", SCALED, words)
+
+
 def _merged(found: Conditions, before: Sequence[Object], now: datetime) -> list[dict[str, Any]]:
     """The conditions, with those that are not set now as they were."""
     known = {text(one, "type"): dict(one) for one in before}
@@ -136,7 +157,7 @@ def _merged(found: Conditions, before: Sequence[Object], now: datetime) -> list[
         condition = {"type": kind, "status": str(holds), "reason": reason}
         condition |= {"message": message[:MOST_WORDS]} if message else {}
         old = known.get(kind, {})
-        if kind in ("Evicted", "ScalingLimited") and not holds and not old:
+        if (kind in ("Evicted", "ScalingLimited") or reason == NO_POLICY) and not holds and not old:
             continue  # it never held
         same = old.get("status") == condition["status"]
         if same and holds and not message:

@@ -18,6 +18,7 @@ import yaml
 from billing.rates import parse_rate_card
 from ingest.senders import Senders
 from scheduler.codec import read
+from scheduler.kubernetes.elastic_jobs import policy_of
 from scheduler.live.node_tokens import NodeTokens
 from scheduler.model import Device, Job, Node, Request
 from scheduler.placement.packing import BestFit
@@ -83,6 +84,12 @@ def scaled_job(text: str, _: Path) -> None:
     assert problem(policy) == ""
 
 
+def elastic_policy(text: str, _: Path) -> None:
+    policy = policy_of({"spec": yaml.safe_load(text)})
+    assert policy is not None
+    assert all((policy.queue, policy.utilization, policy.windows))
+
+
 def prometheus(text: str, folder: Path) -> None:
     (folder / "prometheus.yml").write_text(text)
     promtool("check", "config", "--syntax-only", str(folder / "prometheus.yml"))
@@ -102,6 +109,7 @@ READ: Mapping[tuple[str, str], Callable[[str, Path], None]] = {
     ("docs/scheduler-live.md", "idle:"): site_settings,
     ("docs/scheduler-live.md", "agents:"): agents,
     ("docs/scheduler-live.md", "min_replicas: 1"): scaled_job,
+    ("docs/operator.md", "scaling:"): elastic_policy,
     ("docs/scheduler-live.md", "[sh, -c"): plain_yaml,
     ("docs/receivers.md", "exporters:"): plain_yaml,  # a collector's, which is not here
 }

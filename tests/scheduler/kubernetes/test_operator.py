@@ -13,15 +13,18 @@ from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import child, condition
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.calls import Call
-from scheduler.kubernetes.elastic_jobs import ENDED, job_id
+from scheduler.kubernetes.elastic_jobs import ENDED, job_id, policy_of
 from scheduler.kubernetes.executor import AGAIN_SECONDS
 from scheduler.kubernetes.operator import POSITION_SECONDS
 from scheduler.live.idle import Feed, Reading
+from scheduler.live.scaled_jobs import Measured
+from scheduler.live.scaled_jobs import Reading as Use
 from scheduler.live.service import RefusedError
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.hours import check_hours
 from tests.scheduler.kubernetes.site import NODES, Site, histories
 from tests.scheduler.kubernetes.standin import SPACE, StandIn, Thing, elastic_job, gpus_of, node, node_of, space
+from warehouse.errors import LedgerError
 
 
 def test_pods_with_gpus_tolerate_the_taint_of_their_gpus(tmp_path: Path) -> None:
@@ -241,6 +244,90 @@ def test_a_change_of_scaling_is_followed_or_explained(tmp_path: Path) -> None:
     check_hours(site)
 
 
+def test_a_policy_of_scaling_is_followed_and_its_reasons_are_told(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.service.watches_idleness = True
+    by_use = {"utilization": {"shrinkBelowPercent": 20, "growAbovePercent": 70, "windowSeconds": 600}}
+    job = site.create("wide", least=1, most=6)
+    job["spec"]["scaling"]["policy"] = by_use | {"coolDownSeconds": 60}
+
+    def after(minutes: float, use: float | None = None) -> tuple[int, str, str]:
+        """Its size once its pods were so used for so long; and the condition's reason and message."""
+        site.now += minutes * 60
+        readings = {one["metadata"]["uid"]: Use(use, 1.0) for one in site.pods_of(job)}
+        site.service.hear_use(600.0, Measured(site.now, site.now, readings))
+        for _ in range(4):
+            site.settle()
+            site.run()
+        site.settle()
+        found = condition(job, "ScaledByPolicy")
+        assert job["status"]["replicas"] == len([one for one in site.pods_of(job) if not pods.is_over(one)])
+        return job["status"]["replicas"], found["reason"], found.get("message", "")
+
+    assert after(0) == (1, "Utilization", "its utilization is not known: at most 1")
+    assert after(25, None)[2].endswith(
+        "; its utilization is not known, and changes nothing: not all of its devices were measured"
+    )
+    assert after(1, 0.9) == (2, "Utilization", "utilization 90% over 10m with 1 replica is above 70%: at most 2")
+    assert after(15, 0.9)[0] == 2, "it has not had its size for long"
+    assert after(10, 0.9)[0] == 4
+    assert after(25, 0.1)[:2] == (1, "Utilization")
+    assert after(25, 1.0)[0] == 3
+    job["spec"]["scaling"] |= {"maxReplicas": 2}
+    site.cluster.number += 1
+    assert after(0)[0] == 2
+    assert condition(job, "ScaledByPolicy")["status"] == "False", "it has all that it asks for"
+    job["spec"]["scaling"] |= {"maxReplicas": 6, "policy": {"windows": [{"minReplicas": 5, "maxReplicas": 3}]}}
+    site.cluster.number += 1
+    assert after(0)[0] == 2
+    said = condition(job, "ScalingLimited")["message"]
+    assert said.startswith(
+        "spec.scaling cannot be followed, it stays from 1 to 2: spec.scaling.policy: scaling.windows: "
+    )
+    site.restart()
+    job["spec"]["scaling"]["policy"] = {"windows": [{"maxReplicas": 3}, {"minReplicas": 2}], "timeZone": "Asia/Kolkata"}
+    site.cluster.number += 1
+    assert after(2) == (3, "TimeWindow", _ALWAYS)
+    del job["spec"]["scaling"]["policy"]
+    site.cluster.number += 1
+    assert after(2) == (6, "NoPolicy", "")
+    told = [one["message"] for one in site.cluster.events if one["reason"] == "ScaledByPolicy"]
+    assert "utilization 10% over 10m with 4 replicas is below 20%: at most 1" in told
+    assert len(told) == len(set(told)) == 7
+
+
+_DAYS = "mon,tue,wed,thu,fri,sat,sun 00:00-24:00 Asia/Kolkata"
+_ALWAYS = f"open: {_DAYS}; {_DAYS}: at least 2, at most 3"
+
+
+def test_a_policy_that_is_none_waits_until_it_is_mended(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("wide", least=1, most=6)
+    for policy, said in (
+        ({}, "has neither queue, utilization nor windows"),
+        ({"timeZone": "UTC", "queueDepth": {"growBelow": 1, "shrinkAt": 2}}, "is for windows, and there are none"),
+        ({"windows": [{"maxReplicas": 2}], "timeZone": "Mars/Olympus"}, "expected a time zone"),
+        ({"utilization": {"shrinkBelowPercent": 70, "growAbovePercent": 20}}, "the first is below the second"),
+        ({"utilization": {"shrinkBelowPercent": "x", "growAbovePercent": 20}}, "is 'x', not a number"),
+        ({"queueDepth": {"growBelow": 3, "shrinkAt": 2}}, "and at most the second"),
+        ({"queueDepth": "often"}, "has no grow_below, shrink_at"),
+        ("always", "has neither queue"),
+    ):
+        job["spec"]["scaling"]["policy"] = policy
+        site.cluster.number += 1
+        site.settle()
+        assert (job["status"]["state"], job["status"]["reason"]) == ("Pending", "Misconfigured"), policy
+        assert said in job["status"]["message"], job["status"]["message"]
+        assert "\n" not in job["status"]["message"]
+    job["spec"]["scaling"]["policy"] = {"queueDepth": {"growBelow": 1, "shrinkAt": 2}}
+    site.cluster.number += 1
+    site.settle()
+    site.run()
+    site.settle()
+    assert job["status"]["state"] == "Running"
+    assert condition(job, "ScaledByPolicy")["reason"] == "QueueDepth"
+
+
 def test_a_job_that_waits_says_its_position_and_one_that_runs_has_none(tmp_path: Path) -> None:
     site = Site(tmp_path)
     first = site.create("first", least=3, gpusPerReplica=4)
@@ -395,6 +482,9 @@ def test_pods_are_what_the_scheduler_decided_whatever_happens(tmp_path: Path, nu
     site.cluster.answer = lambda call: "done"
     for index in range(NODES):
         site.cluster.put("nodes", node(f"p-{index}"))
+    for job in site.cluster.jobs():
+        _mend_policy(job)
+    site.cluster.number += 1
     _rest(site)
     _as_decided(site)
     for _ in range(200):
@@ -446,15 +536,18 @@ def _something(site: Site, chance: random.Random) -> None:
             "idle",
             "resume",
             "scale",
+            "measured",
         ],
-        [3, 1, 1, 6, 3, 2, 1, 8, 3, 2, 4, 1, 2],
+        [3, 1, 1, 6, 3, 2, 1, 8, 3, 2, 4, 1, 2, 2],
     )[0]
     if what == "create" and len(jobs) < 12:
         least = chance.randint(1, 3)
         more = {"gpusPerReplica": chance.randint(0, 4), "backoffLimit": chance.choice([0, 1])}
         more |= {"priority": chance.randint(0, 2), "tenant": chance.choice(["chem", "vision"])}
         name = f"j{chance.randint(0, 20)}x{cluster.number}"
-        site.create(name, least=least, most=least + chance.randint(0, 3), **more)
+        job = site.create(name, least=least, most=least + chance.randint(0, 3), **more)
+        if chance.random() < 0.3:
+            job["spec"]["scaling"]["policy"] = _policy(chance)
     elif what == "delete" and jobs:
         cluster.delete("elasticjobs", chance.choice(jobs)["metadata"]["name"])
     elif what == "suspend" and jobs:
@@ -490,6 +583,12 @@ def _something(site: Site, chance: random.Random) -> None:
     elif what == "kill":
         site.kill(chance.randrange(4))
         site.restart()
+    elif what == "measured":
+        known = [one for one in cluster.alive() if chance.random() < 0.9]
+        readings = {one["metadata"]["uid"]: Use(chance.choice([0.05, 0.5, 0.9, None]), 1.0) for one in known}
+        site.service.watches_idleness = True
+        site.service.hear_use(300.0, Measured(site.now, site.now, readings))
+        site.now += chance.choice([0, 0, 1000])
     elif what == "idle":
         used = {pods.job_uid(one) for one in cluster.alive() if chance.random() < 0.1}
         idle = [one for one in cluster.alive() if pods.job_uid(one) not in used]
@@ -498,11 +597,36 @@ def _something(site: Site, chance: random.Random) -> None:
     elif what == "scale" and jobs:
         least = chance.randint(1, 3)
         scaling = {"minReplicas": least, "maxReplicas": least + chance.choice([0, 0, 1, 3, -1])}
+        scaling |= chance.choice([{}, {}, {"policy": _policy(chance)}])
         chance.choice(jobs)["spec"]["scaling"] = scaling
         cluster.number += 1
     elif what == "resume":
         for one in site.service.list("suspended"):
             site.service.resume(one["job_id"], "ada")
+
+
+def _policy(chance: random.Random) -> Thing:
+    """Also some that are none."""
+    found: Thing = {"coolDownSeconds": chance.choice([60, 600, 1])}
+    if chance.random() < 0.5:
+        found["queueDepth"] = {
+            "growBelow": chance.choice([1, 2]),
+            "shrinkAt": chance.choice([1, 2]),
+            "waitedSeconds": 5,
+        }
+    if chance.random() < 0.5:
+        found["utilization"] = {"shrinkBelowPercent": 20, "growAbovePercent": 70, "windowSeconds": 300}
+    if chance.random() < 0.4:
+        hours = {"start": f"{chance.randint(0, 23):02}:15", "end": f"{chance.randint(0, 23):02}:45"}
+        found |= {"windows": [hours | {"maxReplicas": chance.randint(1, 3)}], "timeZone": "Asia/Kolkata"}
+    return found
+
+
+def _mend_policy(job: Thing) -> None:
+    try:
+        policy_of(job)
+    except LedgerError:
+        del job["spec"]["scaling"]["policy"]
 
 
 def _is_noted(site: Site, pod: Thing) -> bool:
@@ -543,7 +667,10 @@ def _as_decided(site: Site) -> None:
         (job,) = [job for job in site.cluster.jobs() if job["metadata"]["uid"] == uid]
         least, most = job["spec"]["scaling"]["minReplicas"], job["spec"]["scaling"]["maxReplicas"]
         if least <= most and not live.stop:
-            assert (live.job.min_replicas, live.job.max_replicas) == (least, most)
+            assert live.asked == (least, most)
+            assert live.job.scaling == policy_of(job)
+            assert least <= live.job.min_replicas <= live.job.max_replicas <= most
+            assert len(live.grants) <= live.job.max_replicas
             assert len(one["ranks"]) <= most
     known = {one["metadata"]["uid"] for one in site.cluster.jobs()}
     assert {pods.job_uid(one) for one in site.cluster.pods()} <= known

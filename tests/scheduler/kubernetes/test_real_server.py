@@ -34,6 +34,8 @@ from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND
 from scheduler.kubernetes.executor import PodExecutor
 from scheduler.kubernetes.operator import Operator
 from scheduler.live.idle import Feed, Reading
+from scheduler.live.scaled_jobs import Measured
+from scheduler.live.scaled_jobs import Reading as Use
 from scheduler.live.service import Service
 from scheduler.records.log import Log
 from scheduler.settings import parse_settings
@@ -140,9 +142,39 @@ def test_the_schema_takes_what_fits_gives_defaults_and_refuses_the_rest(plane: C
         "template": written("a", template=None),
         "preemptible": written("a", preemptible="yes"),
     }
+    queue, use = {"growBelow": 1, "shrinkAt": 2}, {"shrinkBelowPercent": 20, "growAbovePercent": 70}
+    window = {"start": "08:00", "end": "18:00", "maxReplicas": 2}
+    policies: dict[str, Any] = {
+        '"spec.scaling.policy" must validate at least one': {},
+        "scaling.policy": "always",
+        "queueDepth.shrinkAt": {"queueDepth": {"growBelow": 1}},
+        "queueDepth.growBelow": {"queueDepth": queue | {"growBelow": 0}},
+        "less than or equal to 1000000": {"queueDepth": queue | {"shrinkAt": 1 << 40}},
+        "queueDepth.waitedSeconds": {"queueDepth": queue | {"waitedSeconds": "60s"}},
+        "shrinkBelowPercent": {"utilization": use | {"shrinkBelowPercent": 0.2}},
+        "growAbovePercent": {"utilization": use | {"growAbovePercent": 101}},
+        "windowSeconds": {"utilization": use | {"windowSeconds": 60}},
+        "scaling.policy.windows": {"windows": []},
+        "windows.start": {"windows": [window | {"start": 480}]},  # 08:00 without quotes, in YAML 1.1
+        "windows.end": {"windows": [window | {"end": "6:00"}]},
+        "windows.days": {"windows": [window | {"days": ["Mon"]}]},
+        "Duplicate value": {"windows": [window | {"days": ["mon", "mon"]}]},
+        "windows.minReplicas": {"windows": [{"minReplicas": 0}]},
+        "policy.windows.minReplicas: Required": {"windows": [{"start": "08:00"}]},
+        "coolDownSeconds": {"queueDepth": queue, "coolDownSeconds": 1},
+    }
+    for what, policy in policies.items():
+        wrong[what] = written("a", scaling={"maxReplicas": 8, "policy": policy})
     for what, body in wrong.items():
         answer = plane.api.post(JOBS, json=body)
         assert (answer.status_code, what in answer.json()["message"]) == (422, True), (what, answer.text)
+    scaled = written("scaled", scaling={"policy": {"queueDepth": queue, "utilization": use, "windows": [window]}})
+    policy = plane.post(JOBS, scaled)["spec"]["scaling"]["policy"]
+    assert policy == {
+        "queueDepth": queue | {"waitedSeconds": 60}, "utilization": use | {"windowSeconds": 1800}, "windows": [window],
+        "coolDownSeconds": 600,
+    }  # fmt: skip
+    plane.delete(f"{JOBS}/scaled", 0)
     for name in ("least", "whole", "train"):
         plane.delete(f"{JOBS}/{name}", 0)
 
@@ -385,6 +417,77 @@ def test_kubectl_scale_and_edits_of_scaling_are_followed_or_explained(plane: Con
             edit({"spec": {"scaling": {"minReplicas": 1}}})
             until(lambda: runs(1), lambda: str(status()), every=0.1)
             assert (limited()["status"], limited()["reason"]) == ("False", "DesiredWithinRange")
+            plane.delete(path, 0)
+            until(lambda: status() == {} and not kubelets.pods(), every=0.1)
+        finally:
+            plane.api.delete(path)
+
+
+@seldom(4, "scaling on a real server")
+def test_a_policy_of_scaling_is_followed_and_one_that_is_none_says_so(plane: ControlPlane, tmp_path: Path) -> None:
+    kubelets, executor, shift = Kubelets(plane, random.Random(1)), PodExecutor(), 0.0
+    with contextlib.closing(Log(tmp_path / "log", alone=True)) as log, ApiCluster(find(plane.operator)) as cluster:
+        settings = parse_settings(SETTINGS | {"policies": {"elastic_hold": 0.1}})
+        service = Service(log, settings, "c", executor, lambda: time.time() + shift)
+        service.watches_idleness = True
+        operator = Operator(service, executor, cluster, lambda: time.time() + shift)
+        path = f"{JOBS}/scaled"
+
+        def edit(policy: Thing | None) -> None:
+            body = {"spec": {"scaling": {"policy": policy}}}
+            answer = plane.api.patch(path, json=body, headers={"Content-Type": MERGE})
+            assert answer.is_success, answer.text
+
+        def there() -> list[Thing]:
+            operator.step()
+            kubelets.begin()
+            return [one for one in kubelets.pods() if not pods.is_leaving(one)]
+
+        def status() -> Thing:
+            there()
+            return dict(child(plane.api.get(path).json(), "status"))
+
+        def told(kind: str = "ScaledByPolicy") -> str:
+            found = condition({"status": status()}, kind)
+            return f"{found.get('status')} {found.get('reason')}: {found.get('message')}"
+
+        def runs(replicas: int) -> bool:
+            found = status()
+            return found.get("state") == "Running" and replicas == found["replicas"] == found["readyReplicas"] == len(
+                there()
+            )
+
+        def used(share: float) -> None:
+            at = time.time() + shift
+            readings = {one["metadata"]["uid"]: Use(share, 2.0) for one in there()}
+            service.hear_use(600.0, Measured(at, at, readings))
+
+        use = {"shrinkBelowPercent": 20, "growAbovePercent": 70, "windowSeconds": 600}
+        try:
+            bad = {"utilization": use | {"growAbovePercent": 10}}
+            plane.post(JOBS, written("scaled", scaling={"maxReplicas": 4, "policy": bad}, gpusPerReplica=2))
+            until(lambda: status().get("reason") == "Misconfigured", lambda: str(status()), every=0.1)
+            assert "shrink_below 0.2, grow_above 0.1: both are from 0 to 1" in status()["message"]
+            edit({"utilization": use})
+            until(lambda: runs(1), lambda: str(status()), every=0.1)
+            for minutes, share, size in ((22, 0.9, 2), (44, 1.0, 4), (66, 0.12, 2)):
+                shift = minutes * 60
+                used(share)
+                until(lambda size=size: runs(size), lambda: str(status()), every=0.1)
+            assert told() == ("True Utilization: utilization 12% over 10m with 4 replicas is below 20%: at most 2"), (
+                "utilization falls to what fits, and the job keeps what it would use well"
+            )
+            edit({"utilization": None, "windows": [{"maxReplicas": 1}], "timeZone": "Asia/Kolkata"})
+            until(lambda: runs(1), lambda: str(status()), every=0.1)
+            assert told().startswith("True TimeWindow: open: mon,tue")
+            edit({"timeZone": "Mars/Olympus"})
+            until(lambda: "expected a time zone" in told("ScalingLimited"), lambda: str(status()), every=0.1)
+            edit(None)
+            until(lambda: runs(4), lambda: str(status()), every=0.1)
+            assert told() == "False NoPolicy: None"
+            found = plane.api.get(f"/api/v1/namespaces/{SPACE}/events").json()["items"]
+            events = [one["message"] for one in found if one["reason"] == "ScaledByPolicy"]
+            assert "utilization 90% over 10m with 1 replica is above 70%: at most 2" in events
             plane.delete(path, 0)
             until(lambda: status() == {} and not kubelets.pods(), every=0.1)
         finally:
