@@ -133,7 +133,7 @@ class Declarations:
                 if kind == "ComputePool":
                     own = [line for line in lines if line.pool == called]
                     nodes = sum(host in self._there.open for host in self._there.of_pool(called))
-                    wanted = pool_status(of, ready, nodes, own, now)
+                    wanted = pool_status(of, ready, nodes, own, now, _drift(of, seen))
                 else:
                     one = (by_queue if kind == "Queue" else by_tenant).get(called, Counts())
                     wanted = counted_status(of, ready, one, now)
@@ -186,6 +186,16 @@ def _promises(declared: Mapping[Kind, Mapping[str, Object]]) -> tuple[dict[Key, 
             except SettingsError as error:
                 unreadable[kind, called] = Refused(INVALID, str(error))
     return found, unreadable
+
+
+def _drift(pool: Object, seen: Seen) -> list[str]:
+    """Nodes that it selects and that are not as it says."""
+    return [
+        f"node {called} {what}"
+        for called, node in sorted(seen.nodes.items())
+        if not is_leaving(node)
+        for what in places.differs(node, pool)
+    ]
 
 
 def _settings_and_held(service: Service) -> tuple[Settings, set[str]]:

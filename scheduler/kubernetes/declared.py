@@ -14,8 +14,9 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from collectors.kubernetes.objects import Object, child, items, name, text
-from scheduler.kubernetes.elastic_jobs import API_VERSION, LAUNCHER, RESOURCE
-from scheduler.kubernetes.inventory import Inventory, resources_of
+from scheduler.kubernetes.elastic_jobs import API_VERSION, LAUNCHER, LEVEL, RESOURCE
+from scheduler.kubernetes.inventory import Inventory, Offer, resources_of
+from scheduler.kubernetes.virtual import virtualization_of
 from scheduler.settings import (
     Part,
     PoolPart,
@@ -106,6 +107,7 @@ def says_resources(of: Object) -> bool:
 def _check_resources(of: Object) -> None:
     kind, resources = text(child(of, "spec"), "poolType") or "gpu", resources_of(of)
     where = f"ComputePool {name(of)}: resourceNames"
+    virtualization_of(of)
     if not resources:
         raise SettingsError(where, f"a pool of type {kind} names them", "Say what its nodes offer")
     if len(resources) > 1 and kind != "mixed":
@@ -184,10 +186,14 @@ def _pool(there: Inventory, pool: str, promise: Promise) -> dict[str, Any]:
         "launcher": LAUNCHER,
         "hosts": {host: [f"{host}/{index}" for index in range(there.hosts[host].devices)] for host in own},
         "host_models": {host: there.hosts[host].model for host in own},
-        "host_labels": {host: {RESOURCE: there.hosts[host].resource} for host in own},
+        "host_labels": {host: _labels(there.hosts[host]) for host in own},
         "left": [host for host in own if host not in there.open],
         **promise.get("pool", {}),
     }
+
+
+def _labels(offer: Offer) -> dict[str, str]:
+    return {RESOURCE: offer.resource} | ({LEVEL: offer.level} if offer.level else {})
 
 
 def accepted(

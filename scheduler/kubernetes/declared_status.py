@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, items, text, written
+from scheduler.kubernetes.virtual import PROMISES, level_of
 from scheduler.model import Node
 from scheduler.pools import PoolLine
 from scheduler.records.book import Live
@@ -21,6 +22,8 @@ MOST_WORDS = 1000
 MOST_NAMED = 3
 """Nodes that a message names."""
 IN_FORCE, NO_NODES, CONFLICT = "InForce", "NoNodes", "NodeConflict"
+VIRTUALIZED, AS_SAID, DRIFT = "Virtualized", "AsDeclared", "Drift"
+"""A condition of pools that say how their devices are given away, and its reasons."""
 PARTS = ("total", "allocated", "available", "reserved", "unavailable")
 
 
@@ -53,8 +56,10 @@ def some(words: Sequence[str]) -> str:
     return "; ".join(words[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
-def pool_status(of: Object, ready: Ready, nodes: int, lines: Sequence[PoolLine], now: datetime) -> dict[str, Any]:
-    """lines: of this pool, in whole devices."""
+def pool_status(
+    of: Object, ready: Ready, nodes: int, lines: Sequence[PoolLine], now: datetime, drift: Sequence[str] = ()
+) -> dict[str, Any]:
+    """lines: of this pool, in whole devices.   drift: nodes that are not as the pool says."""
     models = [line for line in lines if line.total]
     found: dict[str, Any] = {
         "phase": "Ready" if ready.holds else "Empty" if ready.reason == NO_NODES else "Degraded",
@@ -63,7 +68,12 @@ def pool_status(of: Object, ready: Ready, nodes: int, lines: Sequence[PoolLine],
         "draining": sum(line.draining for line in lines),
         "models": [{"model": line.model, **{part: getattr(line, part) for part in PARTS}} for line in models],
     }
-    return found | _conditions(of, ready, now)
+    level = level_of(of)
+    if not level:
+        return found | _conditions(of, ready, now)
+    found |= {"isolationLevel": level, "promises": PROMISES[level]}
+    as_said = Ready(False, DRIFT, some(drift)) if drift else Ready(True, AS_SAID)
+    return found | _conditions(of, ready, now, as_said)
 
 
 def counted_status(of: Object, ready: Ready, counts: Counts, now: datetime) -> dict[str, Any]:
@@ -72,18 +82,21 @@ def counted_status(of: Object, ready: Ready, counts: Counts, now: datetime) -> d
     return found | _conditions(of, ready, now)
 
 
-def _conditions(of: Object, ready: Ready, now: datetime) -> dict[str, Any]:
-    """With conditions that others wrote as they were."""
+def _conditions(of: Object, ready: Ready, now: datetime, as_said: Ready | None = None) -> dict[str, Any]:
+    """With conditions that others wrote as they were. as_said: of its virtualization; None: it says nothing of that."""
     before = items(child(of, "status"), "conditions")
-    old = next((one for one in before if text(one, "type") == "Ready"), {})
     generation = child(of, "metadata").get("generation")
-    condition: dict[str, Any] = {"type": "Ready", "status": str(ready.holds), "reason": ready.reason}
-    condition |= {"message": ready.message[:MOST_WORDS]} if ready.message else {}
     seen = {"observedGeneration": generation} if isinstance(generation, int) else {}
-    same = old.get("status") == condition["status"] and "lastTransitionTime" in old
-    condition |= {**seen, "lastTransitionTime": old["lastTransitionTime"] if same else written(now)}
-    others = [dict(one) for one in before if text(one, "type") != "Ready"]
-    return {**seen, "conditions": sorted([*others, condition], key=lambda one: str(one.get("type")))}
+    found = {text(one, "type"): dict(one) for one in before if text(one, "type") != VIRTUALIZED}
+    for kind, one in (("Ready", ready), (VIRTUALIZED, as_said)):
+        if one is None:
+            continue
+        condition: dict[str, Any] = {"type": kind, "status": str(one.holds), "reason": one.reason}
+        condition |= {"message": one.message[:MOST_WORDS]} if one.message else {}
+        old = next((other for other in before if text(other, "type") == kind), {})
+        same = old.get("status") == condition["status"] and "lastTransitionTime" in old
+        found[kind] = condition | {**seen, "lastTransitionTime": old["lastTransitionTime"] if same else written(now)}
+    return {**seen, "conditions": [found[kind] for kind in sorted(found)]}
 
 
 def counts(jobs: Iterable[Live], nodes: Sequence[Node], parents: Mapping[str, str], of: str) -> dict[str, Counts]:

@@ -21,6 +21,8 @@ TENANTS = f"{GROUP}/tenants"
 NVIDIA = "nvidia.com/gpu"
 RESOURCE = f"{GROUP}/resource"
 """A label of the scheduler's nodes, where ComputePools say which they are: in which resource they offer devices."""
+LEVEL = f"{GROUP}/isolation"
+"""The same, of what a workload there has of a device (scheduler.kubernetes.virtual)."""
 LAUNCHER = "kubernetes"
 """The launcher of a pool whose pods this executor makes."""
 ENDED = ("Succeeded", "Failed", "Cancelled", "Rejected")
@@ -72,8 +74,10 @@ def job_of(of: Object, tenant: str, labelled: bool = False) -> dict[str, Any]:
     least, most = scaling_of(of)
     resource = text(spec, "resourceName") or NVIDIA
     request = {"devices": spec.get("gpusPerReplica", 1), "pool": text(spec, "pool"), "models": spec.get("models", [])}
-    if labelled and request["devices"]:
-        request["labels"] = {RESOURCE: resource}
+    level = text(spec, "isolationLevel")
+    labels = {RESOURCE: resource} if labelled and request["devices"] else {}
+    if labels or level:
+        request["labels"] = labels | ({LEVEL: level} if level else {})
     job: dict[str, Any] = {
         "job_id": job_id(of),
         "tenant": tenant,

@@ -9,11 +9,12 @@ another.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, created, name, text
-from scheduler.kubernetes.elastic_jobs import NVIDIA, RESOURCE
+from scheduler.kubernetes import virtual
+from scheduler.kubernetes.elastic_jobs import LEVEL, NVIDIA, RESOURCE
 from scheduler.kubernetes.pods import AGAIN, node_of
 from scheduler.settings import PoolPart, Settings
 
@@ -23,12 +24,14 @@ MOST_DEVICES = 64
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a node is to a pool. resource: in which it offers its devices."""
+    """What a node is to a pool. resource: in which it offers its devices.   level: what a workload has of one; '': the
+    pool does not say."""
 
     pool: str
     model: str
     devices: int
     resource: str
+    level: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +49,43 @@ class Inventory:
 
 def resources_of(pool: Object) -> Sequence[str]:
     """In which its nodes may offer devices; empty: the spec does not say."""
-    found = child(pool, "spec").get("resourceNames")
-    named = [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    named = virtual.resource_names(child(pool, "spec")) or virtual.made_resources(pool)
     return named or ([NVIDIA] if (text(child(pool, "spec"), "poolType") or "gpu") == "gpu" else [])
 
 
 def offer_of(node: Object, pool: Object) -> Offer | None:
-    """None: it does not have the pool's labels, or offers no devices."""
-    spec, labels = child(pool, "spec"), child(node, "metadata", "labels")
-    selector = child(spec, "nodeSelector")
-    if not selector or any(labels.get(key) != value for key, value in selector.items()):
+    """None: it does not have the pool's labels, offers no devices, or gives them away in another way than the pool
+    says."""
+    found = _offered(node, pool)
+    if found is None or any(one.contradicts for one in virtual.differences(node, pool, found.resource, found.devices)):
         return None
+    return found
+
+
+def selects(pool: Object, node: Object) -> bool:
+    """Whether the node has the pool's labels."""
+    selector, labels = child(pool, "spec", "nodeSelector"), child(node, "metadata", "labels")
+    return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+
+
+def differs(node: Object, pool: Object) -> list[str]:
+    """How a node that has the pool's labels is not as the pool says."""
+    found = _offered(node, pool) if selects(pool, node) else None
+    if found is None and not selects(pool, node):
+        return []
+    resource, devices = ("", 0) if found is None else (found.resource, found.devices)
+    return [one.text for one in virtual.differences(node, pool, resource, devices)]
+
+
+def _offered(node: Object, pool: Object) -> Offer | None:
+    if not selects(pool, node):
+        return None
+    spec, labels = child(pool, "spec"), child(node, "metadata", "labels")
     model = text(labels, text(spec, "modelLabel") or "nvidia.com/gpu.product") or text(spec, "model") or "GPU"
     for resource in resources_of(pool):
         devices = min(_count(child(node, "status", "allocatable").get(resource)), MOST_DEVICES)
         if devices:
-            return Offer(name(pool), model, devices, resource)
+            return Offer(name(pool), model, devices, resource, virtual.level_of(pool))
     return None
 
 
@@ -80,7 +104,8 @@ def offers(
     """What each node is to be, and what each pool does not get: a node stays where it is while that pool selects it,
     else goes to the oldest that does.
 
-    now_in: the pools' nodes.   as_they_are: pools whose spec cannot be read; they keep the nodes that they have.
+    now_in: the pools' nodes.   as_they_are: pools whose spec cannot be read; they keep the nodes that they have, as
+    these are now.
     """
     order = sorted(pools, key=lambda pool: (str(created(pools[pool]) or "~"), pool))
     wanted: dict[str, Offer] = {}
@@ -89,7 +114,7 @@ def offers(
         current = now_in.get(called)
         found = [one for pool in order if pool not in as_they_are and (one := offer_of(node, pools[pool])) is not None]
         if current is not None and current.pool in as_they_are:
-            found = [current, *found]
+            found = [*_still(node, current, pools[current.pool]), *found]
         if not found:
             continue
         own = [one for one in found if current is not None and one.pool == current.pool]
@@ -98,6 +123,14 @@ def offers(
             if other is not chosen:
                 conflicts.setdefault(other.pool, []).append(f"node {called} is in pool {chosen.pool}")
     return wanted, conflicts
+
+
+def _still(node: Object, current: Offer, pool: Object) -> list[Offer]:
+    """What a node that the pool selects offers now of what it was to it."""
+    if not selects(pool, node):
+        return []
+    devices = min(_count(child(node, "status", "allocatable").get(current.resource)), MOST_DEVICES)
+    return [replace(current, devices=devices)] if devices else []
 
 
 def hosts_of(settings: Settings) -> dict[str, Offer]:
@@ -110,7 +143,8 @@ def open_hosts(settings: Settings) -> frozenset[str]:
 
 def _offer(pool: PoolPart, host: str) -> Offer:
     labels = pool.host_labels.get(host, {})
-    return Offer(pool.name, pool.host_models.get(host, pool.model), len(pool.hosts[host]), labels.get(RESOURCE, ""))
+    model, devices = pool.host_models.get(host, pool.model), len(pool.hosts[host])
+    return Offer(pool.name, model, devices, labels.get(RESOURCE, ""), labels.get(LEVEL, ""))
 
 
 def inventory(wanted: Mapping[str, Offer], known: Mapping[str, Offer], held: Collection[str]) -> Inventory:
@@ -123,6 +157,9 @@ def inventory(wanted: Mapping[str, Offer], known: Mapping[str, Offer], held: Col
         own = of_node.get(node, [])
         same = next((host for host in own if known[host] == offer), None)
         busy = next((host for host in own if host in held and host != same), None)
+        if busy is not None and known[busy] == replace(offer, level=""):
+            open_.add(busy)  # the pool only says more of it; jobs that ask for the level go there once it is empty
+            continue
         if busy is not None:
             waits[node] = busy
             continue

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from collectors.kubernetes.api import Absent, Conflict, Interrupted
 from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import Object, at, child, name, namespace, text, uid
-from scheduler.kubernetes import gated_pods, pods, usage
+from scheduler.kubernetes import gated_pods, pods, usage, virtual
 from scheduler.kubernetes.admission import Admission, call_of
 from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.declarations import Declarations
@@ -22,6 +22,7 @@ from scheduler.kubernetes.elastic_jobs import (
     API_VERSION,
     ENDED,
     KIND,
+    LEVEL,
     job_id,
     job_of,
     path_of,
@@ -356,7 +357,14 @@ class Operator:
             self._limited(uid(job), live, service),
             self._positions.get(job_id(job)) if status == "pending" else None,
             service.scaling(job_id(job)),
+            self._level(live, service),
         )
+
+    def _level(self, live: Live, service: Service) -> str:
+        """What it has of its devices; '': that is not known, or it has none."""
+        nodes = service.restored.setup.nodes
+        on = sorted({grant.node for grant in live.grants if grant.devices})
+        return virtual.weakest([nodes[number].labels.get(LEVEL, "") for number in on])
 
     def _limited(self, identity: str, live: Live, service: Service) -> Reason | None:
         """Why a job does not have the replicas that `spec.scaling` says."""

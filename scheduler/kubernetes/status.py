@@ -55,7 +55,8 @@ class Standing:
     or has no pods.   interval: of its expected start; None if unknown.   ready: pods that have started.   unready: why
     others have not.   whole: the world whose pods all existed.   evicted: it was preempted, and will run again.
     limited: why it has not the replicas that its spec says.   position: in its queue; None: unknown, or not waiting.
-    scaled: what its policy has made of them (scheduler.live.service.Service.scaling); None: it has none."""
+    scaled: what its policy has made of them (scheduler.live.service.Service.scaling); None: it has none.
+    level: what it has of its devices (scheduler.kubernetes.virtual); '': not known."""
 
     status: str
     tenant: str
@@ -72,6 +73,7 @@ class Standing:
     limited: Reason | None = None
     position: int | None = None
     scaled: Mapping[str, Any] | None = None
+    level: str = ""
 
     @property
     def state(self) -> State:
@@ -100,6 +102,7 @@ def status_of(standing: Standing, before: Object, now: datetime) -> dict[str, An
         "world": standing.whole,
         "nodes": list(standing.nodes) or None,
         "position": standing.position,
+        "isolationLevel": standing.level,
         "reason": first.code,
         "message": "; ".join(filter(None, [words or standing.unready, *(one.text for one in limited)]))[:MOST_WORDS],
     }

@@ -19,6 +19,7 @@ from billing.rates import parse_rate_card
 from ingest.senders import Senders
 from scheduler.codec import read
 from scheduler.kubernetes.elastic_jobs import policy_of
+from scheduler.kubernetes.virtual import level_of
 from scheduler.live.node_tokens import NodeTokens
 from scheduler.model import Device, Job, Node, Request
 from scheduler.placement.packing import BestFit
@@ -90,6 +91,10 @@ def elastic_policy(text: str, _: Path) -> None:
     assert all((policy.queue, policy.utilization, policy.windows))
 
 
+def virtualization(text: str, _: Path) -> None:
+    assert level_of({"spec": yaml.safe_load(text)}) == "partitioned"
+
+
 def prometheus(text: str, folder: Path) -> None:
     (folder / "prometheus.yml").write_text(text)
     promtool("check", "config", "--syntax-only", str(folder / "prometheus.yml"))
@@ -110,6 +115,7 @@ READ: Mapping[tuple[str, str], Callable[[str, Path], None]] = {
     ("docs/scheduler-live.md", "agents:"): agents,
     ("docs/scheduler-live.md", "min_replicas: 1"): scaled_job,
     ("docs/operator.md", "scaling:"): elastic_policy,
+    ("docs/operator.md", "virtualization:"): virtualization,
     ("docs/scheduler-live.md", "[sh, -c"): plain_yaml,
     ("docs/receivers.md", "exporters:"): plain_yaml,  # a collector's, which is not here
 }

@@ -382,7 +382,9 @@ def _something(site: DeclaredSite, chance: random.Random) -> None:
             {"tenant": tenant, "guaranteed": chance.choice([0, 3, 6, 20]), **chance.choice([{}, {"limit": 5}])}
             for tenant in chance.sample(["chem", "vision"], chance.randint(0, 2))
         ]
-        more = chance.choice([{}, {"isolation": "dedicated"}, {"capacity": {"reserved": chance.choice([2, "20%"]),
+        levels = [{}, {"isolationLevel": "exclusive"}, {"virtualization": {"strategy": "time-slicing", "replicas": 2}}]
+        levels += [{"virtualization": {"strategy": "mig"}}]
+        more = chance.choice([*levels, {"isolation": "dedicated"}, {"capacity": {"reserved": chance.choice([2, "20%"]),
                               "reservedFor": {"tenants": ["vision"]}}}])  # fmt: skip
         name = chance.choice(["p", "q", "r"])
         site.declare("computepools", name, nodeSelector={"pool": name.replace("r", "p")}, quotas=quotas, **more)

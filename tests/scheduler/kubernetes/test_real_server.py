@@ -30,6 +30,7 @@ from collectors.kubernetes.objects import written as stamp
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import MERGE
 from scheduler.kubernetes.cluster import ApiCluster
+from scheduler.kubernetes.declarations import Declarations, first_settings
 from scheduler.kubernetes.elastic_jobs import API_VERSION, ENDED, KIND
 from scheduler.kubernetes.executor import PodExecutor
 from scheduler.kubernetes.operator import Operator
@@ -536,6 +537,16 @@ def test_schemas_of_pools_queues_and_tenants_take_what_fits_explain_it_and_refus
         ("quotas", "computepools", select | {"quotas": [{"guaranteed": 3}]}),
         ("guaranteed", "computepools", select | {"quotas": [{"tenant": "a", "guaranteed": -1}]}),
         ("quotas", "computepools", select | {"quotas": [{"tenant": "a"}, {"tenant": "a"}]}),
+        ("isolationLevel", "computepools", select | {"isolationLevel": "dedicated"}),
+        ("virtualization", "computepools", select | {"virtualization": "mig"}),
+        ("strategy", "computepools", select | {"virtualization": {"strategy": "mps"}}),
+        ("enabled", "computepools", select | {"virtualization": {"enabled": "yes"}}),
+        ("geometry", "computepools", select | {"virtualization": {"strategy": "mig", "geometry": []}}),
+        ("geometry", "computepools", select | {"virtualization": {"geometry": {"1g.10gb": 7}}}),
+        ("count", "computepools", select | {"virtualization": {"geometry": [{"profile": "1g.10gb"}]}}),
+        ("count", "computepools", select | {"virtualization": {"geometry": [{"profile": "1g.10gb", "count": 0}]}}),
+        ("profile", "computepools", select | {"virtualization": {"geometry": [{"profile": "1g 10gb", "count": 1}]}}),
+        ("replicas", "computepools", select | {"virtualization": {"strategy": "time-slicing", "replicas": 1}}),
         ("policy", "queues", {"policy": "random"}),
         ("waitBound", "queues", {"waitBound": "soon"}),
         ("scope", "queues", {"preempts": {"scope": "some"}}),
@@ -565,6 +576,76 @@ def _without(found: Any, wanted: Any, at: str = "") -> list[str]:
         pairs = zip(found, wanted, strict=True)
         return [where for number, (a, b) in enumerate(pairs) for where in _without(a, b, f"{at}[{number}]")]
     return [] if found == wanted else [at]
+
+
+@seldom(4, "pools on a real server")
+def test_a_pool_says_how_its_devices_are_given_away_and_nodes_that_differ_are_named(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    kubelets, executor = Kubelets(plane, random.Random(3)), PodExecutor()
+    nodes = {"v1": {"nvidia.com/mig-1g.10gb": "14"}, "v2": {"nvidia.com/gpu": "16"}}
+    for name, offered in nodes.items():
+        labels = {"virtual": "yes", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.replicas": "4"}
+        plane.post("/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
+        status = {"capacity": offered, "conditions": [{"type": "Ready", "status": "True"}]}
+        plane.merge(f"/api/v1/nodes/{name}/status", {"status": status})
+    mig = {"strategy": "mig", "geometry": [{"profile": "1g.10gb", "count": 7}]}
+    select = {"nodeSelector": {"virtual": "yes"}}
+    with (
+        contextlib.closing(Log(tmp_path / "log", alone=True)) as log,
+        ApiCluster(find(plane.operator), declared=True) as cluster,
+    ):
+        file = parse_settings({})
+        service = Service(log, first_settings(None, file, "file"), "c", executor, time.time)
+        declarations = Declarations(service, executor, file)
+        operator = Operator(service, executor, cluster, time.time, declarations)
+
+        def told(kind: str) -> str:
+            operator.step()
+            kubelets.begin()
+            found = condition(plane.api.get(f"{DECLARED}/computepools/v").json(), kind)
+            return f"{found.get('status')} {found.get('reason')}: {found.get('message')}"
+
+        def job() -> Thing:
+            told("Ready")
+            return dict(child(plane.api.get(f"{JOBS}/part").json(), "status"))
+
+        try:
+            assert apply(plane, "queues", "parts", {}).is_success
+            assert apply(plane, "computepools", "v", select | {"virtualization": mig}).is_success
+            until(lambda: told("Virtualized").startswith("False Drift"), lambda: told("Ready"), every=0.1)
+            assert told("Virtualized") == "False Drift: node v2 offers no nvidia.com/mig-1g.10gb"
+            status = plane.api.get(f"{DECLARED}/computepools/v").json()["status"]
+            assert (status["isolationLevel"], status["nodes"], status["total"]) == ("partitioned", 1, 14)
+            spec = written("part", resourceName="nvidia.com/mig-1g.10gb", isolationLevel="partitioned", queue="parts")
+            plane.post(JOBS, spec)
+            until(lambda: job().get("state") == "Running", lambda: str(job()), every=0.1)
+            assert (job()["isolationLevel"], job()["nodes"]) == ("partitioned", ["v1"])
+            for hostile, said in (
+                ({"virtualization": mig | {"replicas": 4}}, "replicas: is not for mig"),
+                (
+                    {"virtualization": mig, "isolationLevel": "exclusive"},
+                    "is exclusive, and with mig it is partitioned",
+                ),
+                ({"virtualization": {"strategy": "mig"}}, "geometry: is missing"),
+                ({"virtualization": mig, "model": "NVIDIA A30"}, "NVIDIA A30 has no profile 1g.10gb"),
+                ({"virtualization": {}}, "strategy: is missing"),
+            ):
+                assert apply(plane, "computepools", "v", select | hostile).is_success
+                until(lambda said=said: said in told("Ready"), lambda: told("Ready"), every=0.1)
+                assert told("Ready").startswith("False Invalid: ")
+                assert told("Ready").endswith("; what it promised before stays in force")
+                assert job()["state"] == "Running"
+            turns = {"virtualization": {"strategy": "time-slicing", "replicas": 4}}
+            assert apply(plane, "computepools", "v", select | turns).is_success
+            until(lambda: "v1 offers no nvidia.com/gpu" in told("Virtualized"), lambda: told("Ready"), every=0.1)
+            plane.delete(f"{JOBS}/part", 0)
+            until(lambda: job() == {} and not kubelets.pods(), every=0.1)
+        finally:
+            for path in (f"{JOBS}/part", f"{DECLARED}/computepools/v", f"{DECLARED}/queues/parts"):
+                plane.api.delete(path)
+            for name in nodes:
+                plane.api.delete(f"/api/v1/nodes/{name}")
 
 
 @seldom(4, "pools on a real server")
