@@ -23,7 +23,7 @@ def zone(name: str) -> str:
     """Errors: ValueError saying what fits."""
     try:
         ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # such as "Europe", which is a folder there
         raise ValueError("expected a time zone, like Europe/Berlin") from error
     return name
 

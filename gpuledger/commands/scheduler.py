@@ -631,6 +631,12 @@ def explained(found: dict[str, Any]) -> list[str]:
         known = one["problem"] or f"idle since {one['idle_since']}"
         at = f" at {one['next_at']}, if it stays so" if one["next_at"] else ""
         lines.append(f"  idle: {known}; next: {one['next']}{at}")
+    if "scaling" in found:
+        one = found["scaling"]
+        range_ = "from {} to {}".format(*one["asked"])
+        bounds = f"{one['min_replicas']} to {one['max_replicas']}"
+        problem = f"; {one['problem']}" if one["problem"] else ""
+        lines.append(f"  scaling: asks {range_}, has {bounds} ({one['reason']}: {one['text']}){problem}")
     lines.append("history:")
     for entry in found["history"]:
         rest = {key: value for key, value in entry.items() if key not in ("at", "what", "sequence")}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from collectors.kubernetes.objects import Object, child, items, text
@@ -164,6 +165,12 @@ def geometry_of(model: str) -> Geometry | None:
 
 def unfit(parts: Mapping[str, int], model: str) -> str:
     """Why a device of that model cannot have all of these at once; '' if it can, or nobody knows."""
+    return _unfit(tuple(parts.items()), model)
+
+
+@lru_cache(maxsize=1024)
+def _unfit(of_profiles: tuple[tuple[str, int], ...], model: str) -> str:
+    parts = dict(of_profiles)
     bare = {profile.partition("+")[0]: count for profile, count in parts.items()}
     own = geometry_of(model)
     if own is not None:

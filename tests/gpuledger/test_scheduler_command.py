@@ -238,6 +238,14 @@ def test_a_job_is_rescaled_from_the_command_line(tmp_path: Path) -> None:
         assert (len(found["ranks"]), living.size()) == (2, 2)
         with pytest.raises(LedgerError, match="replicas from 5 to 2 are not a range"):
             ask("rescale", "a", "--min", 5, "--url", url)
+        policy = {"utilization": {"shrink_below": 0.2, "grow_above": 0.7}}
+        living.run("b", gpus=1, max_replicas=4, scaling=policy)
+        (line,) = [one for one in ask("explain", "b", "--url", url).splitlines() if "scaling:" in one]
+        unknown = "its utilization is not known"
+        assert line == (
+            f"  scaling: asks from 1 to 4, has 1 to 1 (Utilization: {unknown}: at most 1); {unknown}, "
+            "and changes nothing: this scheduler does not ask for it; start it with --idle-from URL"
+        )
         with pytest.raises(LedgerError, match=r"rescale: says nothing\. Give --min, --max or both"):
             ask("rescale", "a", "--url", url)
 

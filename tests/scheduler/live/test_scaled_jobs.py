@@ -177,6 +177,8 @@ def test_a_policy_is_changed_ended_and_refused(tmp_path: Path) -> None:
         ({"utilization": {"shrink_below": 0.2, "grow_above": 0.7, "window_seconds": 60}}, "is not from 300"),
         ({"windows": [{"timezone": "Mars/Olympus"}]}, "expected a time zone, like Europe/Berlin"),
         ({"windows": [{"timezone": "../../etc/passwd"}]}, "expected a time zone"),
+        ({"windows": [{"timezone": "Europe"}]}, "expected a time zone"),
+        ({"windows": [{"timezone": "a" * 10_000}]}, "scaling.windows: 00:00-24:00 aaa"),
         ({"windows": [{"start": "8:00"}]}, "expected a time of day in quotes"),
         ({"windows": [{"start": "24:00"}]}, "starts at 24:00"),
         ({"windows": [{"days": ["mon"]}]}, "mon 00:00-24:00 UTC has neither min_replicas nor max_replicas"),
