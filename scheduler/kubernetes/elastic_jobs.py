@@ -107,16 +107,16 @@ def job_of(of: Object, tenant: str, labelled: bool = False) -> dict[str, Any]:
 def policy_of(of: Object) -> ScalingPolicy | None:
     """How it is scaled between these.   Errors: LedgerError in one line if that cannot be."""
     spec = child(of, "spec", "scaling")
-    if "policy" not in spec:
+    if spec.get("policy") is None:
         return None
     where, policy = "spec.scaling.policy", child(spec, "policy")
     zone, windows = policy.get("timeZone"), items(policy, "windows")
     if zone is not None and not windows:
         raise LedgerError(f"{where}.timeZone", "is for windows, and there are none", "Leave it out")
     found: dict[str, Any] = {"cool_down_seconds": policy.get("coolDownSeconds", 600)}
-    if "queueDepth" in policy:
+    if policy.get("queueDepth") is not None:
         found["queue"] = _renamed(policy, "queueDepth", _QUEUE_RULE)
-    if "utilization" in policy:
+    if policy.get("utilization") is not None:
         rule = _renamed(policy, "utilization", _USE_RULE)
         shares = {key: rule[key] / 100 for key in ("shrink_below", "grow_above") if type(rule.get(key)) is int}
         found["utilization"] = rule | shares

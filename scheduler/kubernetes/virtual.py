@@ -58,13 +58,14 @@ def virtualization_of(pool: Object) -> Virtualization | None:
     asked = text(spec, "isolationLevel")
     if asked not in ("", *PROMISES):
         raise SettingsError(f"{where}: isolationLevel", f"is {asked[:40]!r}", f"Expected {', '.join(PROMISES)}")
-    if "virtualization" not in spec:
+    is_absent = spec.get("virtualization") is None
+    if is_absent:
         if asked not in ("", "exclusive"):
             what = f"is {asked}, and nothing divides the devices"
             raise SettingsError(f"{where}: isolationLevel", what, "Say how in virtualization")
         if not asked:
             return None
-    found = _said(child(spec, "virtualization"), f"{where}: virtualization", "virtualization" not in spec)
+    found = _said(child(spec, "virtualization"), f"{where}: virtualization", is_absent)
     _check_resources(found, spec, f"{where}: resourceNames")
     if asked and asked != LEVELS[found.strategy]:
         how = f"with {found.strategy} it is" if found.strategy else "whole devices are"

@@ -319,7 +319,7 @@ def test_a_policy_that_is_none_waits_until_it_is_mended(tmp_path: Path) -> None:
         assert (job["status"]["state"], job["status"]["reason"]) == ("Pending", "Misconfigured"), policy
         assert said in job["status"]["message"], job["status"]["message"]
         assert "\n" not in job["status"]["message"]
-    job["spec"]["scaling"]["policy"] = {"queueDepth": {"growBelow": 1, "shrinkAt": 2}}
+    job["spec"]["scaling"]["policy"] = {"queueDepth": {"growBelow": 1, "shrinkAt": 2}, "utilization": None}
     site.cluster.number += 1
     site.settle()
     site.run()

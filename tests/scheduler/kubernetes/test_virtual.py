@@ -43,6 +43,7 @@ def node(name: str = "n", labels: dict[str, str] | None = None, **resources: int
     ("spec", "level"),
     [
         ({}, ""),
+        ({"virtualization": None}, ""),
         ({"isolationLevel": "exclusive"}, "exclusive"),
         ({"virtualization": {"enabled": False}}, "exclusive"),
         ({"virtualization": SEVEN}, "partitioned"),
