@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from collectors.kubernetes.objects import Object, child, items, mark, name, namespace, text, uid
 from collectors.kubernetes.resources import quantity, requests
-from scheduler.kubernetes.elastic_jobs import GROUP, RESOURCE
+from scheduler.kubernetes.elastic_jobs import GROUP, LEVEL, RESOURCE
 from scheduler.kubernetes.pods import ALLOCATION, QUEUE, TENANT, bound_to, is_leaving, is_over
 from warehouse.errors import LedgerError
 
@@ -153,6 +153,8 @@ def _request(pod: Object, labelled: bool) -> dict[str, Any]:
         request["labels"] = {RESOURCE: one.resource}
     elif one.kind == "partition":
         request["profile"] = one.profile
+    if level := text(child(pod, "metadata", "labels"), LEVEL):
+        request["labels"] = {**request.get("labels", {}), LEVEL: level}
     return request
 
 

@@ -11,7 +11,7 @@ import pytest
 from collectors.kubernetes.pods import Around, Heard, observe
 from collectors.kubernetes.settings import Settings
 from scheduler.kubernetes import gated_pods, pods
-from scheduler.kubernetes.elastic_jobs import RESOURCE
+from scheduler.kubernetes.elastic_jobs import LEVEL, RESOURCE
 from scheduler.kubernetes.gates import EVICT_SECONDS
 from scheduler.live.service import RefusedError
 from tests.scheduler.kubernetes.site import GatedSite
@@ -259,6 +259,16 @@ def test_mig_partitions_are_profiles_and_other_requests_are_read_as_the_books_re
     assert (job["priority"], job["time_limit"], job["job_id"]) == (7, 60.0, f"{SPACE}/a@u")
     declared = gated_pods.job_of([pod], "chem", "", True, frozenset())
     assert declared["request"] == {"devices": 2, "pool": "", "labels": {RESOURCE: "nvidia.com/mig-1g.10gb"}}
+
+
+def test_a_pod_asks_for_an_isolation_level_by_its_label() -> None:
+    pod = gated_pod("a", "u", isolation="exclusive")
+    asked = gated_pods.job_of([pod], "chem", "p", labelled=True, weighs=frozenset())["request"]
+    assert asked["labels"] == {RESOURCE: "nvidia.com/gpu", LEVEL: "exclusive"}
+    pod["metadata"]["labels"] |= {"gpuledger.io/group": "g", "gpuledger.io/group-size": "2"}
+    other = gated_pod("b", "v", group="g", group_size="2")
+    with pytest.raises(LedgerError, match="name different accelerators"):
+        gated_pods.job_of([pod, other], "chem", "p", labelled=True, weighs=frozenset())
 
 
 def test_a_pod_goes_only_where_all_nodes_of_its_pool_suit_it() -> None:
