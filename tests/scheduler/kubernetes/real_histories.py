@@ -253,7 +253,11 @@ class History:
         elif what == "scale" and jobs:
             least = self.chance.randint(1, 3)
             most = least + self.chance.choice([0, 1, 2, -1])
-            self.change(self.chance.choice(jobs), {"scaling": {"minReplicas": least, "maxReplicas": most}})
+            queue = {"queueDepth": {"growBelow": 1, "shrinkAt": self.chance.choice([1, 2]), "waitedSeconds": 0}}
+            hours = {"windows": [{"maxReplicas": self.chance.randint(1, 3)}], "timeZone": "Asia/Kolkata"}
+            policy = self.chance.choice([None, None, queue, hours, queue | hours])
+            scaling = {"minReplicas": least, "maxReplicas": most, "policy": policy}
+            self.change(self.chance.choice(jobs), {"scaling": scaling})
         elif what == "end":
             for pod in self.running()[: self.chance.randint(1, 3)]:
                 self.ends(pod, self.chance.choice([0, 0, 1]))
