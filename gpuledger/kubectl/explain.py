@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.objects import Object, at, child, condition, created, items, name, namespace, text
+from scheduler.kubernetes.levels import promise
 
 WAITS = ("Pending", "Starting", "Suspended")
 
@@ -31,6 +32,9 @@ def explanation(job: Object, pods: Sequence[Object]) -> dict[str, Any]:
         "replicas": status.get("replicas"),
         "ready_replicas": status.get("readyReplicas"),
         "nodes": status.get("nodes", []),
+        "isolation_level": text(status, "isolationLevel"),
+        "gpu_hours": text(status, "gpuHours"),
+        "cost": text(status, "cost"),
         "expected_start": {key: at(expected.get(key)) for key in ("from", "to")} if expected else None,
         "job_id": text(status, "jobId"),
         "conditions": [
@@ -79,6 +83,14 @@ def lines(job: Mapping[str, Any], now: datetime) -> list[str]:
     if job["message"] or job["reason"]:
         why = "why it waits" if job["state"] in WAITS else "reason"
         found.append(f"  {why}: {job['reason']}{': ' if job['reason'] and job['message'] else ''}{job['message']}")
+    policy = next((one for one in job["conditions"] if one["type"] == "ScaledByPolicy"), None)
+    if policy is not None and policy["message"]:
+        found.append(f"  scaling policy: {policy['message']}")
+    if level := job["isolation_level"]:
+        found.append(f"  isolation: {level}: {promise(level)}")
+    if job["gpu_hours"]:
+        cost = f", cost {job['cost']}" if job["cost"] else ""
+        found.append(f"  so far: {job['gpu_hours']} GPU-hours{cost}")
     if expected := job["expected_start"]:
         found.append(f"  expected start: {_clock(expected['from'])} to {_clock(expected['to'])}")
     waiting = [one for one in job["pods"] if one["phase"] not in ("Running", "Succeeded")]

@@ -16,22 +16,10 @@ from typing import Literal
 from collectors.kubernetes.objects import Object, child, items, text
 from collectors.kubernetes.resources import quantity
 from scheduler.kubernetes.elastic_jobs import LEVEL, NVIDIA
+from scheduler.kubernetes.levels import LEVELS, PROMISES, Level, Strategy
 from scheduler.placement.mig import Geometry, geometries
 from scheduler.settings import SettingsError
 
-Strategy = Literal["", "mig", "time-slicing", "vgpu"]
-Level = Literal["exclusive", "partitioned", "shared"]
-LEVELS: Mapping[Strategy, Level] = {"": "exclusive", "mig": "partitioned", "time-slicing": "shared", "vgpu": "shared"}
-"""What a workload has of a device. A vGPU has its memory for itself, and computes in turns with the others."""
-PROMISES: Mapping[Level, str] = {
-    "exclusive": "whole devices: compute, memory and faults are the workload's own; objectives on throughput and "
-    "latency may be promised",
-    "partitioned": "partitions of a device: their compute slices, memory and faults are the workload's own; objectives "
-    "may be promised for that share",
-    "shared": "devices in turns: compute, and with time-slicing memory and faults, are shared with others; no "
-    "objective on throughput or latency may be promised",
-}
-"""What a level is, in words."""
 MIG = "nvidia.com/mig-"
 MOST_REPLICAS, MOST_PARTS = 1024, 64
 _MODELS: Sequence[tuple[str, str]] = (

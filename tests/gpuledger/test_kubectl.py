@@ -20,6 +20,7 @@ from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.contexts import namespace_of
 from gpuledger.kubectl.cli import app
 from gpuledger.kubectl.explain import explanation, lines
+from scheduler.kubernetes.levels import PROMISES
 from scheduler.kubernetes.status import Standing, status_of
 from scheduler.model import Reason
 from tests.collectors.kubernetes.reviewing import Scripted, reviewing
@@ -121,6 +122,25 @@ def test_a_job_that_starts_says_what_its_pods_wait_for() -> None:
         "  pod train-1-1: Pending on n2, ImagePullBackOff: no such image",
         "  pod train-1-2: Pending, 0/2 nodes are available",
     ]
+
+
+def test_one_that_runs_says_its_isolation_what_its_policy_made_of_it_and_what_it_cost() -> None:
+    scaled = {
+        "asked": [2, 8], "min_replicas": 2, "max_replicas": 3, "reason": "Utilization",
+        "text": "used little: at most 3", "problem": "",
+    }  # fmt: skip
+    standing = Standing(
+        "running", "vision", "j", replicas=3, ready=3, nodes=("n1",), level="partitioned", scaled=scaled
+    )
+    status = status_of(standing, {}, NOW) | {"gpuHours": "12.5", "cost": "31.25"}
+    said = lines(explanation({**JOB, "status": status}, []), NOW)
+    assert said[-3:] == [
+        "  scaling policy: used little: at most 3",
+        f"  isolation: partitioned: {PROMISES['partitioned']}",
+        "  so far: 12.5 GPU-hours, cost 31.25",
+    ]
+    odd = lines(explanation({**JOB, "status": status | {"isolationLevel": "odd", "cost": None}}, []), NOW)
+    assert odd[-2:] == ["  isolation: odd: a level that this version does not know", "  so far: 12.5 GPU-hours"]
 
 
 def test_one_replica_of_one_gpu_is_no_plural() -> None:
