@@ -952,7 +952,8 @@ class Closed(Document):
 
 
 class Backup(Document):
-    """whole: the whole copy that it rests on.   bytes: of its own; whole_bytes: of that.   migration: of its schema."""
+    """whole: the whole copy that it rests on.   bytes: of its own; whole_bytes: of that.   migration: of its schema.
+    store: when the store was made of which it is; empty: not known."""
 
     name: str
     made_at: Instant
@@ -962,6 +963,7 @@ class Backup(Document):
     tables: int
     migration: int
     software: str
+    store: str = ""
 
 
 class KeptRows(Document):

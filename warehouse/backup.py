@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from warehouse.errors import LedgerError
+from warehouse.instants import rfc3339
 from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier, text_literal
 from warehouse.store import EmbeddedStore, Store, open_store, read_sql
@@ -38,7 +39,8 @@ class BackupError(LedgerError):
 
 @dataclass(frozen=True)
 class Backup:
-    """name: its folder.   whole: folder of its full copy.   bytes: its own size.   migration: the schema's number."""
+    """name: its folder.   whole: folder of its full copy.   bytes: its own size.   migration: the schema's number.
+    store: whose it is (`identity`); empty: made before backups said so."""
 
     name: str
     made_at: datetime
@@ -48,6 +50,7 @@ class Backup:
     tables: int
     migration: int
     software: str
+    store: str = ""
 
 
 Quiet = Callable[[Store], contextlib.AbstractContextManager[None]]
@@ -69,7 +72,8 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
     with held(folder):
         for left in folder.glob(f"*{UNFINISHED}"):
             shutil.rmtree(left)
-        made = backups(folder)
+        made, whose = backups(folder), identity(store)
+        refuse_mixed(made, whose, str(folder))
         name = f"{now.astimezone(UTC):%Y-%m-%dT%H-%M-%SZ}"
         if (folder / name).exists():
             raise BackupError(str(folder / name), "is there already", "Wait a second")
@@ -92,6 +96,7 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
             tables=tables,
             migration=int(store.value("SELECT max(number) AS last FROM schema_migrations")),
             software=f"gpuledger {importlib.metadata.version('gpuledger')}",
+            store=whose,
         )
         (unfinished / MANIFEST).write_text(json.dumps(asdict(found), indent=2, default=str) + "\n", encoding="utf-8")
         unfinished.rename(folder / name)
@@ -103,6 +108,20 @@ def folder_of(store: Store) -> Path:
     if not isinstance(store, EmbeddedStore) or store.backups is None:
         raise BackupError("backups", "this server was started without a folder for them", "Start it with --backups")
     return store.backups
+
+
+def identity(store: Store) -> str:
+    """What tells a store apart from others: when its schema was made, to the millisecond. A restored one keeps it."""
+    return rfc3339(store.value("SELECT min(applied_at) AS made_at FROM schema_migrations"))
+
+
+def refuse_mixed(made: Sequence[Backup], whose: str, where: str) -> None:
+    """Errors: BackupError if the newest of the backups there is one of another store."""
+    other = made[-1].store if made else ""
+    if other and whose and other != whose:
+        raise BackupError(
+            where, f"holds backups of another store (made {other}, not {whose})", "Give each store a place of its own"
+        )
 
 
 def backups(folder: Path) -> list[Backup]:

@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from warehouse.backup import MANIFEST, WHOLE, Backup, BackupError, backups, held, parsed_manifest
+from warehouse.backup import MANIFEST, WHOLE, Backup, BackupError, backups, held, parsed_manifest, refuse_mixed
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem
@@ -72,10 +72,15 @@ class Bucket:
         ]
 
     def copy(self, folder: Path) -> list[Backup]:
-        """Copies the backups of a folder that are newer than those in the bucket. Answers which."""
+        """Copies the backups of a folder that are newer than those in the bucket. Answers which.
+
+        Errors: BackupError, also if those in the bucket are of another store.
+        """
         with held(folder):
-            newest = max((one.name for one in self.backups()), default="")
-            missing = [one for one in backups(folder) if one.name > newest]
+            there, here = self.backups(), backups(folder)
+            refuse_mixed(there, here[-1].store if here else "", self.url)
+            newest = max((one.name for one in there), default="")
+            missing = [one for one in here if one.name > newest]
             for one in missing:
                 self._upload(folder, one.whole)
                 self._upload(folder, one.name)

@@ -239,6 +239,22 @@ def test_a_folder_of_the_store_itself_is_refused(tmp_path: Path, inside: str) ->
     assert not (tmp_path / "store" / "backups").exists()
 
 
+def test_a_folder_takes_no_backup_of_another_store(tmp_path: Path, folder: Path) -> None:
+    """A restored store is no other one: it goes on where it was lost."""
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        made = back_up(store, NOW, nobody_writing)
+    restore(folder, "", tmp_path / "again")
+    with opened(tmp_path / "other", folder) as store:
+        migrate(store)
+        with pytest.raises(BackupError, match="holds backups of another store"):
+            back_up(store, NOW + LATER, nobody_writing)
+    with opened(tmp_path / "again", folder) as store:
+        made_again = back_up(store, NOW + LATER, nobody_writing)
+    assert backups(folder) == [made, made_again]
+    assert made_again.store == made.store
+
+
 def test_no_store_is_made_by_backing_it_up(tmp_path: Path, folder: Path) -> None:
     found = CliRunner().invoke(build(), ["backup", str(folder), "--store", f"chdb://{tmp_path / 'typo'}"])
     assert isinstance(found.exception, LedgerError)

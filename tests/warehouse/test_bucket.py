@@ -35,14 +35,16 @@ def bucket(s3: S3) -> Bucket:
     return bucket_of(f"s3://ledgers/a site?endpoint={s3.url}&region=us-east-1")
 
 
-def backup_of(folder: Path, number: int, whole: str) -> Backup:
+def backup_of(folder: Path, number: int, whole: str, store: str = "") -> Backup:
     """One of two files, made up."""
-    made = Backup(f"2026-11-0{number}T00-00-00Z", NOW, whole, 1, 1, 1, 30, "gpuledger")
+    made = Backup(f"2026-11-0{number}T00-00-00Z", NOW, whole, 1, 1, 1, 30, "gpuledger", store)
     for path, text in ((f"{whole}/data", "whole"), (f"{made.name}/engine/data", f"{number}")):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     told = f'{{"name": "{made.name}", "made_at": "{NOW.isoformat()}", "whole": "{whole}", "bytes": 1, "whole_bytes": 1,'
-    (folder / made.name / MANIFEST).write_text(f'{told} "tables": 1, "migration": 30, "software": "gpuledger"}}')
+    (folder / made.name / MANIFEST).write_text(
+        f'{told} "tables": 1, "migration": 30, "software": "gpuledger", "store": "{store}"}}'
+    )
     return made
 
 
@@ -100,6 +102,18 @@ def test_old_backups_go_with_what_only_they_rest_on(tmp_path: Path, s3: S3) -> N
     assert target.backups() == made[2:]
     assert {name.split("/")[2] for name in s3.objects} - {""} == {"whole-2", made[2].name}
     assert target.copy(folder) == [], "what was removed is not copied again"
+
+
+def test_a_bucket_takes_no_backup_of_another_store(tmp_path: Path, s3: S3) -> None:
+    target = bucket(s3)
+    backup_of(tmp_path / "old", 1, "whole-1")  # made before backups said whose they are
+    made = backup_of(tmp_path / "one", 2, "whole-2", "2026-01-01T00:00:00.000Z")
+    backup_of(tmp_path / "other", 3, "whole-3", "2026-02-02T00:00:00.000Z")
+    target.copy(tmp_path / "old")
+    assert target.copy(tmp_path / "one") == [made]
+    with pytest.raises(BackupError, match="holds backups of another store"):
+        target.copy(tmp_path / "other")
+    assert not [name for name in s3.objects if "whole-3" in name]
 
 
 def test_objects_that_lead_out_of_the_folder_are_refused(tmp_path: Path, s3: S3) -> None:
