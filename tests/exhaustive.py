@@ -128,6 +128,7 @@ EXHAUSTIVE = (
     "tests/warehouse/test_backup.py",
     "tests/warehouse/test_bucket.py",
     "tests/warehouse/test_cluster.py",
+    "tests/warehouse/test_server_backup.py",
     "tests/warehouse/test_leftovers.py::test_what_a_killed_process",
 )
 """How the names of such tests begin."""

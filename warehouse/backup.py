@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
@@ -53,7 +54,8 @@ class Backup:
     store: str = ""
 
 
-Quiet = Callable[[Store], contextlib.AbstractContextManager[None]]
+Made = TypeVar("Made", bound=Backup)
+Quiet = Callable[[Store], contextlib.AbstractContextManager[object]]
 """While it is entered, nobody changes the store."""
 
 
@@ -63,7 +65,7 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
     store: opened with a folder for its backups.   Errors: BackupError, StoreError.
     """
     if not isinstance(store, EmbeddedStore) or store.path is None:
-        raise BackupError(store.url, "no embedded store", "Use ClickHouse's own BACKUP (docs/backups.md)")
+        raise BackupError(store.url, "no embedded store", "Name where a ClickHouse server's go (docs/backups.md)")
     folder = folder_of(store)
     if set("<>&") & set(str(folder)):
         raise BackupError(str(folder), "has a < or & in it, which the engine cannot note", "Name another folder")
@@ -77,7 +79,7 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
         name = f"{now.astimezone(UTC):%Y-%m-%dT%H-%M-%SZ}"
         if (folder / name).exists():
             raise BackupError(str(folder / name), "is there already", "Wait a second")
-        base = made[-1].whole if made and not whole and not _is_outgrown(made[-1]) else ""
+        base = made[-1].whole if made and not whole and not is_outgrown(made[-1]) else ""
         if not base:
             base = f"{WHOLE}{name}"
             _copy(store, folder / f"{base}{UNFINISHED}")
@@ -126,7 +128,7 @@ def refuse_mixed(made: Sequence[Backup], whose: str, where: str) -> None:
 
 def backups(folder: Path) -> list[Backup]:
     """Those that are finished, the oldest first.   Errors: BackupError for a manifest that is none."""
-    found = []
+    found: list[Backup] = []
     for path in sorted(folder.glob(f"*/{MANIFEST}")):
         if path.parent.name.endswith(UNFINISHED):
             continue
@@ -138,11 +140,11 @@ def backups(folder: Path) -> list[Backup]:
     return found
 
 
-def parsed_manifest(text: str, where: str) -> Backup:
+def parsed_manifest(text: str, where: str, kind: type[Made] = Backup) -> Made:  # type: ignore[assignment]
     """Errors: BackupError for a text that is no manifest."""
     try:
         told = json.loads(text)
-        return Backup(**{**told, "made_at": datetime.fromisoformat(told["made_at"])})
+        return kind(**{**told, "made_at": datetime.fromisoformat(told["made_at"])})
     except (ValueError, TypeError, KeyError) as error:
         raise BackupError(where, f"cannot be read ({error})", "Move that folder away") from error
 
@@ -211,10 +213,15 @@ def held(folder: Path) -> Iterator[None]:
         yield
 
 
+def permanent_tables(store: Store) -> list[str]:
+    """Names of what a backup copies: tables that last, and views."""
+    return [str(row["name"]) for row in store.rows(read_sql(__file__, "permanent_tables"))]
+
+
 def _copy(store: Store, path: Path, settings: str = "") -> int:
     """Copies the tables that last; answers how many they are."""
     database = identifier(store.database)
-    tables = [row["name"] for row in store.rows(read_sql(__file__, "permanent_tables"))]
+    tables = permanent_tables(store)
     named = ", ".join(f"TABLE {database}.{identifier(name)}" for name in tables)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     store.command(f"BACKUP {named} TO {_file(path)}{settings}")
@@ -231,7 +238,7 @@ def _copy_sqlite(source: Path, target: Path) -> None:
         one.backup(other)
 
 
-def _is_outgrown(last: Backup) -> bool:
+def is_outgrown(last: Backup) -> bool:
     return last.bytes > MOST_CHANGED * last.whole_bytes
 
 

@@ -631,6 +631,9 @@ def _begin(store: Store, cluster: str) -> bool:
         raise StoreError(store.url, f"this store is on {is_on}, not on cluster {cluster}", step)
     if is_there:
         return False
+    if isinstance(store, ServerStore) and store.rows(read_sql(__file__, "half_restored")):
+        step = "Drop that database and restore again (docs/backups.md), or name another in --store"
+        raise StoreError(store.url, f"database {store.database} is no store yet: a restore ended before its time", step)
     if cluster:
         if not isinstance(store, ServerStore):
             raise StoreError(store.url, "is no ClickHouse server, and has no cluster", "Leave out --cluster")

@@ -57,6 +57,17 @@ class Held:
         """Errors: TurnLostError if the turn may be over; nothing may be written in it then."""
 
 
+class HeldTogether(Held):
+    """Several turns as one."""
+
+    def __init__(self, *turns: Held) -> None:
+        self._turns = turns
+
+    def check(self) -> None:
+        for one in self._turns:
+            one.check()
+
+
 class Turns:
     """Exclusive turns within this process, one queue for each thing (`at`), in order of arrival."""
 

@@ -65,7 +65,7 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Operations": {
         "init": ("Create the store, or upgrade its schema.",),
         "doctor": ("The state of the store, its senders and its quarantine.",),
-        "backup": ("Copy an embedded store into a folder.",),
+        "backup": ("Copy a store into a folder, bucket or disk.",),
         "restore": ("Make a store of a backup.", "backup"),
         "retention": ("How long rows are kept, and the removal of old ones.",),
         "up": ("Serve one store: pages, hourly close, alerts, until Ctrl-C.",),

@@ -1,8 +1,14 @@
-"""`gpuledger backup` and `gpuledger restore`: back up an embedded store, to a folder and a bucket, and restore it."""
+"""`gpuledger backup` and `gpuledger restore`: back up a store, and restore it.
+
+An embedded store goes to a folder, and from there to a bucket; a ClickHouse server copies its own itself.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +26,10 @@ if TYPE_CHECKING:
     from gpuledger import documents
     from warehouse.backup import Backup
     from warehouse.bucket import Bucket
+    from warehouse.server_backup import Place
 
+TELL_SECONDS = 30
+"""Between two lines that say how far a server is."""
 COLUMNS = ("name", "made_at", "bytes", "whole", "whole_bytes", "migration", "software")
 
 
@@ -30,10 +39,13 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(help="Where backups go; of a server: its --backups.", file_okay=False, resolve_path=True),
-    ] = None,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[FOLDER]", show_default=False,
+            help="Where backups go; of a ClickHouse server disk://DISK/PREFIX; of a gpuledger server: its --backups.",
+        ),
+    ] = "",
     whole: Annotated[bool, typer.Option("--whole", help="Copy everything, not only what changed.")] = False,
     keep: Annotated[int, typer.Option("--keep", min=0, help="Remove all but the newest so many; 0: none.")] = 0,
     listed: Annotated[bool, typer.Option("--list", help="List the backups that are there; make none.")] = False,
@@ -47,44 +59,136 @@ def backup(
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:  # fmt: skip
-    """Copy an embedded store into a folder, and to a bucket: everything once, then what changed since."""
+    """Copy a store to a folder, bucket or disk: everything once, then what changed since."""
+    if _is_clickhouse(store):
+        _backup_of_clickhouse(target, whole, keep, listed, bucket, store, fmt)
+        return
+    folder = _folder(target)
     if served(store) and ((folder is not None and not bucket) or keep):
         raise LedgerError("FOLDER, --keep", "a server keeps its backups in its own folder", "Leave them out")
     if folder is None and not (listed and bucket) and (bucket or not served(store)):
         raise LedgerError("FOLDER", "is missing", "Say where backups go: gpuledger backup /backups/gpuledger")
-    target = _checked(bucket) if bucket else None
+    to = _checked(bucket) if bucket else None
     if listed:
-        found = target.backups() if target else _listed(store, folder)
+        found = to.backups() if to else _listed(store, folder)
         print_rows([{name: getattr(one, name) for name in COLUMNS} for one in found], COLUMNS, fmt)
         return
     made = _made(store, folder, whole)
-    if fmt is not options.Format.table:
-        print_rows([{name: getattr(made, name) for name in COLUMNS}], COLUMNS, fmt)
-    else:
-        say(f"backup {made.name}: {made.bytes:,} bytes, on {made.whole} of {made.whole_bytes:,} bytes")
-    if target and folder is not None:
+    _print_made(made, fmt)
+    if to and folder is not None:
         if not (folder / made.name).is_dir():
             raise LedgerError(f"FOLDER {folder}", f"has no backup {made.name}", "Name the folder of the server")
-        for one in target.copy(folder):
-            say(f"copied {one.name} to {target.url}")
+        for one in to.copy(folder):
+            say(f"copied {one.name} to {to.url}")
     if keep and folder is not None:
         from warehouse.backup import forget
 
         for old in forget(folder, keep):
             say(f"removed {old.name} of {rfc3339(old.made_at)}")
-        for old in target.forget(keep) if target else ():
-            say(f"removed {old.name} of {rfc3339(old.made_at)} from {target.url if target else bucket}")
+        for old in to.forget(keep) if to else ():
+            say(f"removed {old.name} of {rfc3339(old.made_at)} from {to.url if to else bucket}")
+
+
+def _print_made(made: documents.Backup | Backup, fmt: options.Format) -> None:
+    if fmt is not options.Format.table:
+        print_rows([{name: getattr(made, name) for name in COLUMNS}], COLUMNS, fmt)
+    else:
+        say(f"backup {made.name}: {made.bytes:,} bytes, on {made.whole} of {made.whole_bytes:,} bytes")
+
+
+def _is_clickhouse(store: str) -> bool:
+    return (store or os.environ.get("GPULEDGER_STORE", "")).startswith(("clickhouse://", "clickhouses://"))
+
+
+def _folder(target: str) -> Path | None:
+    """Errors: LedgerError for what is no folder."""
+    if not target:
+        return None
+    if "://" in target:
+        raise LedgerError(
+            "FOLDER", "an embedded store's backups go to a folder", "Name one, and a bucket of it with --bucket"
+        )
+    folder = Path(target).resolve()
+    if folder.is_file():
+        raise LedgerError(f"FOLDER {target}", "is a file", "Name a folder")
+    return folder
+
+
+def _backup_of_clickhouse(
+    target: str, whole: bool, keep: int, listed: bool, bucket: str, store: str, fmt: options.Format
+) -> None:
+    from billing.writers import nobody_writing
+    from warehouse.server_backup import back_up, backups
+
+    if bucket:
+        raise LedgerError(
+            "--bucket, GPULEDGER_BACKUPS_BUCKET", "a ClickHouse server writes to a bucket itself",
+            "Leave it out, and name the bucket's collection: gpuledger backup collection://NAME/PREFIX",
+        )  # fmt: skip
+    if keep:
+        raise LedgerError("--keep", "a ClickHouse server removes no backups", "Remove old ones where they are")
+    place, now = _place(target), datetime.now(UTC)
+    with open_store(store) as opened:
+        migrate(opened)
+        if listed:
+            found = backups(opened, place, now)
+            print_rows([{name: getattr(one, name) for name in COLUMNS} for one in found], COLUMNS, fmt)
+            return
+        _print_made(back_up(opened, place, now, nobody_writing, _teller(), whole), fmt)
+
+
+def _place(target: str) -> Place:
+    from warehouse.server_backup import FORM, place_of
+
+    if not target:
+        raise LedgerError("FOLDER", "is missing: where the ClickHouse server is to write to", FORM)
+    return place_of(target)
+
+
+def _teller() -> Callable[[str], None]:
+    """Says how far it is, now and then."""
+    last = time.monotonic()
+
+    def tell(line: str) -> None:
+        nonlocal last
+        if time.monotonic() >= last + TELL_SECONDS:
+            last = time.monotonic()
+            say(line)
+
+    return tell
 
 
 def restore(
-    folder: Annotated[str, typer.Argument(help="Where the backups are: a folder, or s3://BUCKET/PREFIX?endpoint=URL.")],
+    folder: Annotated[
+        str,
+        typer.Argument(
+            help="Where the backups are: a folder, s3://BUCKET/PREFIX?endpoint=URL, or a ClickHouse server's "
+            "disk://DISK/PREFIX."
+        ),
+    ],
     name: Annotated[str, typer.Option("--name", help="Of the backup.", show_default="the newest")] = "",
     store: options.Store = "",
 ) -> None:
-    """Make an embedded store of a backup, where nothing is yet."""
+    """Make a store of a backup, where nothing is yet."""
+    if _is_clickhouse(store):
+        _restore_on_clickhouse(folder, name, store)
+        return
     path = embedded_path(store)
     made = _fetched_and_restored(folder, name, path) if folder.startswith("s3:") else _restored(folder, name, path)
     say(f"restored {made.name}, as of {rfc3339(made.made_at)}. Next: gpuledger verify --store chdb://{path}")
+
+
+def _restore_on_clickhouse(target: str, name: str, store: str) -> None:
+    from warehouse.server_backup import restore
+
+    place = _place(target)
+    with open_store(store) as opened:
+        made = restore(opened, place, name, datetime.now(UTC), _teller())
+        url = opened.url
+    say(f"restored {made.name}, as of {rfc3339(made.made_at)}, from {place.url}")
+    if made.cluster:
+        say(f"Next, on the other nodes of its cluster: gpuledger init --cluster {made.cluster} --store {url}")
+    say(f"Next: gpuledger verify --store {url}")
 
 
 def _restored(folder: str, name: str, path: Path) -> Backup:
