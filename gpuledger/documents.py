@@ -953,7 +953,7 @@ class Closed(Document):
 
 class Backup(Document):
     """whole: the whole copy that it rests on.   bytes: of its own; whole_bytes: of that.   migration: of its schema.
-    store: when the store was made of which it is; empty: not known."""
+    store: when the store was made of which it is; empty: not known.   bucket: where else it was just copied to."""
 
     name: str
     made_at: Instant
@@ -964,6 +964,7 @@ class Backup(Document):
     migration: int
     software: str
     store: str = ""
+    bucket: str = ""
 
 
 class KeptRows(Document):

@@ -124,6 +124,13 @@ Backups = Annotated[
         file_okay=False, resolve_path=True,
     ),
 ]  # fmt: skip
+BackupsBucket = Annotated[
+    str,
+    typer.Option(
+        "--backups-bucket", envvar="GPULEDGER_BACKUPS_BUCKET", show_default=False,
+        help="Also copy them to s3://BUCKET/PREFIX?endpoint=URL&region=NAME.",
+    ),
+]  # fmt: skip
 SignIn = Annotated[
     Path | None,
     typer.Option(

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from warehouse.backup import MANIFEST, WHOLE, Backup, BackupError, backups, held, parsed_manifest, refuse_mixed
+from warehouse.store import EmbeddedStore, Store
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem
@@ -191,6 +192,24 @@ class Bucket:
         except OSError as error:
             what, next_step = _told(" ".join(str(error).split()))
             raise BackupError(self.url, what, next_step) from error
+
+
+def bucket_beside(folder: Path | None, url: str) -> str:
+    """The URL of a server's bucket, to which its folder of backups is copied.   Errors: BackupError."""
+    if url and folder is None:
+        raise BackupError("--backups-bucket", "is a copy of a folder, and there is none", "Name it with --backups")
+    if url:
+        bucket_of(url)
+    return url
+
+
+def bucket_of_server(store: Store) -> Bucket | None:
+    """To which the backups of a server's store are copied.   Errors: BackupError if it is no use now."""
+    if not isinstance(store, EmbeddedStore) or not store.bucket:
+        return None
+    bucket = bucket_of(store.bucket)
+    bucket.check()
+    return bucket
 
 
 def bucket_of(url: str) -> Bucket:

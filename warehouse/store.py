@@ -78,10 +78,11 @@ def embedded_path(url: str) -> Path:
     return Path(parts.path)
 
 
-def open_store(url: str = "", backups: Path | None = None) -> Store:
+def open_store(url: str = "", backups: Path | None = None, bucket: str = "") -> Store:
     """Opens a store, creating an embedded one that does not exist yet; the schema is `migrate`'s business.
 
     backups: the one folder into which, and from which, the engine of an embedded store may copy tables.
+    bucket: URL of the bucket to which these are copied (warehouse.bucket); empty: none.
     Errors: StoreHeldError if another process holds the embedded store (it says who), StoreError if the URL or
     the server cannot be used.
     """
@@ -94,7 +95,7 @@ def open_store(url: str = "", backups: Path | None = None) -> Store:
             raise StoreError(
                 url, "an embedded store needs an absolute path", "Use chdb:///absolute/path or chdb://memory"
             )
-        return EmbeddedStore(url, Path(parts.path), backups=backups)
+        return EmbeddedStore(url, Path(parts.path), backups=backups, bucket=bucket)
     if parts.scheme in ("clickhouse", "clickhouses"):
         return ServerStore(url)
     if parts.scheme in ("http", "https"):
@@ -268,11 +269,12 @@ class EmbeddedStore(Store):
         beside: SharedObjects | None = None,
         turns: Turns | None = None,
         backups: Path | None = None,
+        bucket: str = "",
     ) -> None:
         import_engine()
         import clickhouse_connect
 
-        self.path, self.backups = path, backups
+        self.path, self.backups, self.bucket = path, backups, bucket
         self._beside = SharedObjects() if beside is None else beside
         self._is_first = beside is None
         self._lock_file = _hold(path) if path is not None and hold else None
@@ -293,7 +295,7 @@ class EmbeddedStore(Store):
 
     def another(self, database: str = "") -> EmbeddedStore:
         name = database or self.database
-        return EmbeddedStore(self.url, self.path, False, name, self._beside, self._turns, self.backups)
+        return EmbeddedStore(self.url, self.path, False, name, self._beside, self._turns, self.backups, self.bucket)
 
     def beside(self, kind: type[T], make: Callable[[], T]) -> T:
         """The one object of this kind for the store, whichever connection asks: made on first use, closed before the

@@ -10,6 +10,7 @@ from billing import audit
 from billing.writers import nobody_writing
 from gpuledger import documents
 from warehouse.backup import back_up, backups, folder_of
+from warehouse.bucket import bucket_of_server
 
 router = APIRouter(tags=["backups"], route_class=StrictRoute)
 
@@ -28,8 +29,13 @@ def backups_(caller: SeeFleet) -> list[documents.Backup]:
 
 @router.post("/backups")
 def make(caller: BackUp, wanted: WantedBackup) -> documents.Backup:
-    """Makes one now; pushes and the close wait while what changed since the last whole one is copied."""
+    """Makes one now; pushes and the close wait while what changed since the last whole one is copied. Then it is copied
+    to the server's bucket, if it has one."""
+    bucket = bucket_of_server(caller.store)
     with caller.writing() as store:
         made = back_up(store, caller.now, nobody_writing, wanted.whole)
     audit.record(caller.store, caller.now, caller.principal.actor, "backup.make", made.name)
-    return documents.Backup.model_validate(made)
+    if bucket is not None:
+        bucket.copy(folder_of(caller.store))
+    done = documents.Backup.model_validate(made)
+    return done.model_copy(update={"bucket": bucket.url}) if bucket else done

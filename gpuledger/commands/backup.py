@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TELL_SECONDS = 30
 """Between two lines that say how far a server is."""
-COLUMNS = ("name", "made_at", "bytes", "whole", "whole_bytes", "migration", "software")
+COLUMNS = ("name", "made_at", "bytes", "whole", "whole_bytes", "migration", "software", "store")
 
 
 def register(app: typer.Typer) -> None:
@@ -66,16 +66,18 @@ def backup(
     folder = _folder(target)
     if served(store) and ((folder is not None and not bucket) or keep):
         raise LedgerError("FOLDER, --keep", "a server keeps its backups in its own folder", "Leave them out")
-    if folder is None and not (listed and bucket) and (bucket or not served(store)):
+    if folder is None and not (listed and bucket) and not served(store):
         raise LedgerError("FOLDER", "is missing", "Say where backups go: gpuledger backup /backups/gpuledger")
-    to = _checked(bucket) if bucket else None
+    to = _checked(bucket) if bucket and (listed or folder is not None) else None
     if listed:
         found = to.backups() if to else _listed(store, folder)
         print_rows([{name: getattr(one, name) for name in COLUMNS} for one in found], COLUMNS, fmt)
         return
     made = _made(store, folder, whole)
     _print_made(made, fmt)
-    if to and folder is not None:
+    if bucket and folder is None:
+        _confirm_copied(made, bucket)
+    elif to and folder is not None:
         if not (folder / made.name).is_dir():
             raise LedgerError(f"FOLDER {folder}", f"has no backup {made.name}", "Name the folder of the server")
         for one in to.copy(folder):
@@ -87,6 +89,20 @@ def backup(
             say(f"removed {old.name} of {rfc3339(old.made_at)}")
         for old in to.forget(keep) if to else ():
             say(f"removed {old.name} of {rfc3339(old.made_at)} from {to.url if to else bucket}")
+
+
+def _confirm_copied(made: documents.Backup | Backup, bucket: str) -> None:
+    """Errors: LedgerError if the server did not copy it to that bucket."""
+    from warehouse.bucket import bucket_of
+
+    there = getattr(made, "bucket", "")
+    if there != bucket_of(bucket).url:
+        copies = f"copies to {there}" if there else "copies to no bucket"
+        raise LedgerError(
+            "--bucket, GPULEDGER_BACKUPS_BUCKET", f"{made.name} is made, but its server {copies}",
+            "Start the server with --backups-bucket, or name its FOLDER on its machine, or leave the bucket out",
+        )  # fmt: skip
+    say(f"copied {made.name} to {there}")
 
 
 def _print_made(made: documents.Backup | Backup, fmt: options.Format) -> None:

@@ -57,6 +57,7 @@ def server(
     no_interference: options.NoInterference = False,
     reports: options.Reports = None,
     backups: options.Backups = None,
+    backups_bucket: options.BackupsBucket = "",
     insecure_no_sign_in: options.NoSignIn = False,
     insecure_plain_http: Annotated[
         bool, typer.Option("--insecure-plain-http", help="Accept tokens without TLS on an address that others reach.")
@@ -67,15 +68,17 @@ def server(
     from alerts.periodic import AlertSettings
     from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
     from ingest.senders import Senders
+    from warehouse.bucket import bucket_beside
     from warehouse.hosts import is_loopback
 
     refuse_served(store, "and serves it already", "Open that address, or give another store")
     tls = _tls(tls_cert, tls_key)
     if not is_loopback(host):
         _refuse_insecure(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)
+    bucket = bucket_beside(backups, backups_bucket)
     senders = Senders(tokens, _reviewer)
     profiles = _profiles(profile or ())
-    with open_store(store, backups) as opened, listen(host, port) as listener:
+    with open_store(store, backups, bucket) as opened, listen(host, port) as listener:
         migrate(opened)
         access = access_settings(sign_in, trusted_proxy)
         with _receiving(opened, senders, profiles) as routes, leading(opened, access) as leads:

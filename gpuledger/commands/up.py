@@ -94,12 +94,14 @@ def up(
     no_interference: options.NoInterference = False,
     reports: options.Reports = None,
     backups: options.Backups = None,
+    backups_bucket: options.BackupsBucket = "",
     insecure_no_sign_in: options.NoSignIn = False,
 ) -> None:
     """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
     from access.leader import leading
     from alerts.periodic import AlertSettings
     from gpuledger.serve import FOLLOW_SECONDS, access_settings, dashboard, listen, serve, url_of
+    from warehouse.bucket import bucket_beside
 
     refuse_served(store, "and serves it already", "Open that address, or give another store")
     asked = _source(prometheus, since, cluster, prometheus_selector, prometheus_token_file, prometheus_login_file,
@@ -110,7 +112,7 @@ def up(
         _refuse_without_sign_in(host, insecure_no_sign_in)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
     with contextlib.ExitStack() as stack:
-        opened = stack.enter_context(open_store(url, backups))
+        opened = stack.enter_context(open_store(url, backups, bucket_beside(backups, backups_bucket)))
         listener = None if no_serve else stack.enter_context(listen(host, port))
         with _sigterm_as_interrupt():
             made = _prepare(opened, partial(_demo, opened, seed, out or Path("demo/invoices")) if demo else None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -11,9 +13,20 @@ from access.opening import open_access
 from access.settings import AccessSettings
 from gpuledger.client import ApiError, Client
 from tests.dashboards.site import fill, serving, token_of
+from tests.gpuledger.running import refused, run
 from tests.stores import fresh_store
-from warehouse.backup import restore
+from tests.warehouse.s3_server import KEY, S3, SECRET, s3_server
+from warehouse.backup import backups, restore
+from warehouse.bucket import bucket_of
 from warehouse.store import open_store
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    for name, value in (("ACCESS_KEY_ID", KEY), ("SECRET_ACCESS_KEY", SECRET), ("EC2_METADATA_DISABLED", "true")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with s3_server("ledgers") as server:
+        yield server
 
 
 def test_a_server_makes_backups_for_its_operators_alone(tmp_path: Path) -> None:
@@ -48,3 +61,30 @@ def test_a_server_without_a_folder_says_so(tmp_path: Path) -> None:
                 operator.back_up()
             with pytest.raises(ApiError, match="started without a folder"):
                 operator.backups()
+
+
+def test_a_server_copies_them_to_its_bucket(tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a command that wants a copy somewhere else fails, though the backup is made."""
+    folder, bucket = tmp_path / "backups", f"s3://ledgers/site?endpoint={s3.url}&region=us-east-1"
+    fresh_store(tmp_path / "store", fill).close()
+    with open_store(f"chdb://{tmp_path / 'store'}", folder, bucket) as store, open_access(store) as people:
+        monkeypatch.setenv("GPULEDGER_TOKEN", token_of(people, "operator"))
+        with serving(store, AccessSettings(sign_in=True)) as url:
+            monkeypatch.setenv("GPULEDGER_BACKUPS_BUCKET", bucket)
+            assert "to s3://ledgers/site" in run("backup", "--store", url).output
+            monkeypatch.setenv("GPULEDGER_BACKUPS_BUCKET", "s3://elsewhere")
+            monkeypatch.setattr("warehouse.backup.MOST_CHANGED", 9)
+            time.sleep(1)  # a backup has the second as its name
+            assert "is made, but its server copies to s3://ledgers/site" in refused("backup", "--store", url)
+            s3.fail_after = 0
+            time.sleep(1)
+            assert "refuses" in refused("backup", "--store", url)
+            s3.fail_after = None
+    made = bucket_of(bucket).backups()
+    assert [one.name for one in made] == [one.name for one in backups(folder)][:2]
+    assert len(backups(folder)) == 3, "what could not be copied is in the folder, and copied with the next one"
+    assert len(bucket_of(bucket).copy(folder)) == 1
+
+
+def test_a_bucket_without_a_folder_is_refused_at_the_start() -> None:
+    assert "Name it with --backups" in refused("server --tokens x.yaml --backups-bucket s3://ledgers")
