@@ -1,10 +1,10 @@
 """What a close passes on to the next, so that a close costs what changed and not what there is.
 
-Most allocations never change again: they ended long ago, nobody disputes them, and what they held is published in
-`allocations`. A close carries over the others: those that hold something or did within HORIZON, and those whose claims
-cannot simply be accepted. The next close makes claims only for these and for allocations with new facts (the working
-table `alive`), compares what they hold with what is published, and examines the hours in which that differs, in which
-samples are new, or that are not closed yet. Everything else stays as published.
+Most allocations never change again: they ended long ago, and what they held, or why it was refused, is published in
+`allocations` and `refused_claims`. A close carries over the others: those that hold something or did within HORIZON,
+and those in a dispute that is not settled (billing.close.unsettled). The next close makes claims only for these and for
+allocations with new facts (the working table `alive`), compares what they hold with what is published, and examines the
+hours in which that differs, in which samples are new, or that are not closed yet. Everything else stays as published.
 
     carried ─┐
     new facts┴▶ alive ─▶ claims ─▶ settled ─▶ moved ─▶ hours to examine ─▶ inputs
@@ -15,8 +15,10 @@ Why this is correct:
   One exception: a claim that was refused because it ended before it started counts once a later end comes. Such an
   event is treated as one from before the horizon (late.sql).
 - Claims conflict on a device, or on a node if only that is known, and only while they overlap. So reports about later
-  times cannot conflict with an allocation that ended before the horizon on an undisputed device.
-- A fact from before the horizon, or a device row, brings back all allocations ever published on the device.
+  times cannot conflict with an allocation that ended before the horizon.
+- A fact from before the horizon, or a device row, brings back all allocations ever accepted or refused on the device.
+- An allocation that is looked at and was refused in a settled dispute brings back that device, too: else its claim
+  would be made again without those that refused it.
 If one of the conditions fails (deleted events, another mapping, another release, a killed close), everything is read
 again. What a close carries over can be dropped at any time.
 """
@@ -40,6 +42,8 @@ from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from billing.rates import AppliedCard
     from billing.tenants import AppliedMapping
 
@@ -136,10 +140,22 @@ def stage_alive(store: Store, stage: Stage, carried: Carried) -> None:
         store.command(read_sql(__file__, name), params)
     if store.value("SELECT count() AS late FROM {late:Identifier}", params):
         store.command(read_sql(__file__, "reached_late"), params)
-    for name in ("alive_on", "events_of_alive"):
-        store.command(read_sql(__file__, name), params)
+    store.command(read_sql(__file__, "alive_on"), params)
+    while True:
+        reopened = store.rows(read_sql(__file__, "reopened"), params)
+        if not reopened:
+            break
+        store.insert(stage("reached"), _devices(reopened))
+        store.command(read_sql(__file__, "alive_on"), params)
+    store.command(read_sql(__file__, "events_of_alive"), params)
     stage_months(store, stage)
     read_too(store, stage, read_sql(__file__, "batches_of_alive"), {**params, "silence_ms": SILENCE_MS})
+
+
+def _devices(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table({name: [row[name] for row in rows] for name in ("cluster", "device_id")})
 
 
 def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card: AppliedCard | None) -> Looked:
@@ -193,7 +209,7 @@ def carry(
     store.command(
         read_sql(__file__, "carry"),
         {
-            **stage.names("claims", "disputed", "states"),
+            **stage.names("claims", "unsettled"),
             "run": stage.run,
             "closed_until": limit,
             "read_at": read_at,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from billing.close.facts import read_too
 from billing.close.resolve import FOREVER, Claim, DeviceState, LastSeen, Refusal, Resolution, resolve
 from billing.close.stage import Stage
+from billing.close.unsettled import AllocationKey, HeldElsewhere, unsettled_claims
 from billing.rates.staging import subject_keys
 from warehouse.store import Params, Store, read_sql
 
@@ -19,20 +20,21 @@ SILENCE_MS = 24 * 3_600_000
 """An open claim whose own samples stopped this long before its device's did has lost its end event."""
 
 
-def stage_claims(store: Store, stage: Stage, subjects: Params) -> list[Refusal]:
-    """Fills the working tables `states` and `settled`, as if the reported tenants pay. Returns the refused claims, with
-    reasons.
+def stage_claims(store: Store, stage: Stage, subjects: Params, horizon_ms: int) -> list[Refusal]:
+    """Fills the working tables `states` and `settled`, as if the reported tenants pay, and `unsettled`. Returns the
+    refused claims, with reasons.
 
+    horizon_ms: disputes that ended before it need not be decided again.
     subjects: parameters of what prices depend on (billing.rates.staging.subject_params).
     """
-    names = stage.names("batches", "claims", "states", "settled", "disputed", "decided", "alive")
+    names = stage.names("batches", "claims", "states", "settled", "disputed", "decided", "alive", "unsettled")
     params = {
         **names,
         **subjects,
         "events": stage("events_of_alive") if stage.of_alive else "events",
         "forever": FOREVER,
     }
-    for name in ("stage_claims", "claims", "states", "disputed", "stage_decided"):
+    for name in ("stage_claims", "claims", "states", "disputed", "stage_decided", "stage_unsettled"):
         store.command(read_sql(__file__, name), params)
     doubts: dict[str, list[Claim]] = defaultdict(list)
     for row in store.rows(read_sql(__file__, "doubtful"), params):
@@ -45,6 +47,10 @@ def stage_claims(store: Store, stage: Stage, subjects: Params) -> list[Refusal]:
             read_too(store, stage, wanted, {"workloads": workloads})
         states = [DeviceState(**row) for row in store.rows(read_sql(__file__, "disputed_states"), params)]
         resolution = resolve(disputed, states, _last_seen(store, stage), _named(store, stage, disputed))
+        unsettled = unsettled_claims(
+            disputed, states, resolution, horizon_ms, _held_elsewhere(store, stage, horizon_ms)
+        )
+        store.insert(stage("unsettled"), _numbers(unsettled))
     if resolution.kept:
         store.insert(stage("decided"), _decided(resolution.kept))
     store.command(read_sql(__file__, "settle", keys=subject_keys("claims", "priced_")), params)
@@ -79,6 +85,21 @@ def _named(store: Store, stage: Stage, claims: Sequence[Claim]) -> dict[tuple[st
         for row in store.rows(read_sql(__file__, "named"), {**stage.names("batches"), "workloads": workloads}):
             named[row["cluster"], row["workload_id"]].append(row["device_id"])
     return named
+
+
+def _held_elsewhere(store: Store, stage: Stage, horizon_ms: int) -> HeldElsewhere:
+    def held_elsewhere(refused: Collection[AllocationKey]) -> set[AllocationKey]:
+        params = {**stage.names("claims"), "horizon_ms": horizon_ms, "allocations": sorted({one for _, one in refused})}
+        rows = store.rows(read_sql(__file__, "held_elsewhere"), params)
+        return {(row["cluster"], row["allocation_id"]) for row in rows}
+
+    return held_elsewhere
+
+
+def _numbers(claims: Collection[int]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table({"claim": pa.array(sorted(claims), pa.uint64())})
 
 
 def _decided(kept: Sequence[Claim]) -> pa.Table:

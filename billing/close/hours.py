@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from billing.close.carried import EVERY_HOUR, HOUR_MS, Carried, Looked, look_at
+from billing.close.carried import EVERY_HOUR, HORIZON, HOUR_MS, Carried, Looked, look_at
 from billing.close.claims import stage_claims
 from billing.close.payers import stage_payers
 from billing.close.resolve import Refusal
@@ -57,7 +57,7 @@ def stage_claims_and_prices(
     carried: what the close before left, if only the allocations in `alive` are looked at.
     """
     subjects = subject_params(card.card if card else None)
-    refused = stage_claims(store, stage, subjects)
+    refused = stage_claims(store, stage, subjects, epoch_ms(limit - HORIZON))
     if mapping is not None:
         stage_payers(store, stage, mapping, subjects)
     looked = look_at(store, stage, carried, limit, card) if carried else EVERY_HOUR

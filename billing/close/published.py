@@ -84,6 +84,9 @@ def prepare_claims(
         store.create_like(new[table], table)
     if refused:
         store.insert(new["refused_claims"], _refusals(refused))
+    if stage.of_alive and "refused_claims" in replaced:
+        kept = {"new": new["refused_claims"], **stage.names("alive")}
+        store.command(read_sql(__file__, "keep_refused"), kept)
     if unmoved is not None:
         of_refused = _of_refused(store, new["refused_claims"]) if "refused_claims" in replaced else 0
         return Published(unmoved, of_refused, known or {}, tuple(replaced))

@@ -86,8 +86,11 @@ class Refusal:
 
 @dataclass
 class Resolution:
+    """gave_way_at: when the next holder came, for claims (by number) whose end was lost."""
+
     kept: list[Claim] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
+    gave_way_at: dict[int, int] = field(default_factory=dict)
 
 
 LastSeen = Callable[[Claim, int], int | None]
@@ -206,6 +209,7 @@ def _admit(
         end_ms = min(max(rival.start_ms, seen if seen is not None else rival.start_ms), claim.start_ms)
         estimated = "end lost: last sign of life before the next holder"
         admitted[admitted.index(rival)] = replace(rival, end_ms=end_ms, estimated=estimated)
+        resolution.gave_way_at[rival.claim] = claim.start_ms
     admitted.append(claim)
 
 

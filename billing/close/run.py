@@ -148,7 +148,8 @@ def _close(
     finally:
         drop_stage(store, stage)
     version = card.version if card else ""
-    return CloseReport(stage.run, limit, len(dirty), changed, len(refused), version, taken_back)
+    of_refused = int(store.value("SELECT count() AS claims FROM refused_claims")) if stage.of_alive else len(refused)
+    return CloseReport(stage.run, limit, len(dirty), changed, of_refused, version, taken_back)
 
 
 def stale_hours(store: Store, until: datetime, rate_card: AppliedCard | None) -> list[datetime]:

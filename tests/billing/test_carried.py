@@ -67,6 +67,7 @@ def device_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, An
 
 
 def job_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]]:
+    nodes_only = dice.choice((0.0, 0.12))
     for number in range(dice.randrange(10, 26)):
         since = dice.choice((dice.uniform(0, DAYS * 24), float(dice.randrange(DAYS * 24))))
         took = dice.choice((0.0, 0.2, 1.0, 3.0, 20.0, 60.0)) * dice.uniform(0.5, 1.5)
@@ -77,7 +78,7 @@ def job_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]
             "tenant": dice.choice(("", "phys", "chem")),
         }
         places = dice.sample([f"d{n}" for n in range(dice.choice((3, 5, 6)))], dice.choice((1, 1, 2)))
-        by_node = dice.random() < 0.12
+        by_node = dice.random() < nodes_only
         if by_node:
             placed = [{"node": f"n{dice.randrange(2)}", "device_id": "", "gpus": float(dice.choice((1, 2)))}]
         else:
@@ -299,6 +300,55 @@ def test_an_end_that_makes_a_refused_claim_count_is_heard_by_those_who_held_the_
     close(store, END, AFTER)
     check_as_whole(store)
     assert held(store) == [("backwards", 68.0), ("new", 3.0), ("old", 3.0)]
+
+
+REVIVALS: dict[str, tuple[str, dict[str, Any], dict[str, float]]] = {
+    "who was refused starts again": (
+        "events",
+        {**run_of("refused", DAYS * 24 - 2, None)[0], "device_id": "d1"},
+        {"holder": 8.0, "refused": 2.0},
+    ),
+    "who was in the way ended earlier": (
+        "events",
+        run_of("holder", 20, 23)[1],
+        {"holder": 3.0, "refused": 2.0},
+    ),
+    "the device had more room": (
+        "devices",
+        {
+            "ts": instant(10),
+            "cluster": "c",
+            "device_id": "d0",
+            "node": "n",
+            "units": 2,
+            "state": "available",
+            "model": "H100",
+        },
+        {"holder": 8.0, "refused": 2.0, "new": 6.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REVIVALS)
+def test_a_dispute_that_is_over_is_decided_again_only_where_a_new_fact_may_change_it(empty: Store, what: str) -> None:
+    store = mostly_over(without_the_dead(empty))
+    kind, fact, hours = REVIVALS[what]
+    put(store, "devices", [{"ts": START, "cluster": "c", "device_id": "d1", "node": "n", "units": 1,
+                            "state": "available", "model": "H100"}])  # fmt: skip
+    disputed = [*run_of("holder", 20, 28), *run_of("refused", 24, 26)]
+    put(store, "events", [{**row, "units": 1} for row in disputed])
+    close(store, END, AFTER)
+    check_as_whole(store)
+    assert dict(held(store)) == {"old": 3.0, "new": 3.0, "holder": 8.0}
+    assert store.value("SELECT argMax(length(carried), run) AS still FROM close_carried") == 1, "of new alone"
+    for _ in range(2):
+        close(store, END, AFTER)
+        assert store.value("SELECT count() AS refused FROM refused_claims") == 1
+    put(store, kind, [fact])
+    assert not reads_everything(store)
+    close(store, END, AFTER)
+    check_as_whole(store)
+    assert dict(held(store)) == {"old": 3.0, "new": 3.0} | hours
 
 
 def test_deleted_events_are_noticed_although_nothing_new_was_reported(empty: Store) -> None:

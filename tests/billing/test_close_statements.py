@@ -142,13 +142,13 @@ def is_disputed(where: tuple[str, str], claims: Sequence[Row], states: Sequence[
 
 
 def test_claims_are_believed_doubted_or_left_to_the_next_close(books: Store, stage: Stage, dice: Random) -> None:
-    names = stage.names("batches", "claims", "states", "settled", "disputed", "decided")
+    names = stage.names("batches", "claims", "states", "settled", "disputed", "decided", "unsettled")
     states = drawn_states(dice)
     claims = drawn_claims(dice, states)
     books.command(f"CREATE TABLE {stage('batches')} (batch UInt64) ENGINE = Set SETTINGS persistent = 0")
     books.command(f"INSERT INTO {stage('batches')} SELECT 1 AS batch")
     fill(books, "devices", [{name: value for name, value in one.items() if name != "until"} for one in states])
-    for name in ("stage_claims", "states", "stage_decided"):
+    for name in ("stage_claims", "states", "stage_decided", "stage_unsettled"):
         ask(books, name, **names, forever=FOREVER, by_cluster=0)
     fill(books, stage("claims"), claims)
     ask(books, "disputed", **names)
@@ -211,19 +211,26 @@ def test_claims_are_believed_doubted_or_left_to_the_next_close(books: Store, sta
             text = ", ".join(f"'{text}'" for text in texts)
             assert settled[claim][name] == books.value(f"SELECT cityHash64({text}) AS hash")
 
-    # Left to the next close: what ended after the horizon or not at all, and whatever was in doubt.
+    # Left to the next close: what ended after the horizon or not at all, and disputes that are not settled.
     horizon = dice.choice([one["end_ms"] for one in claims if one["end_ms"] != FOREVER]) - dice.choice([0, 0, 1])
     about: Row = {"closed_until": NOW - 3 * HOUR_MS, "read_at": NOW + 123, "rules": "1 m", "prices": "2 e"}
     numbers = {"run": 5, "facts": 7, "hours": 8, "allocations": 9}
     months: Row = {"names": ["0", "202610"], "parts": [3, 4], "fingerprints": [5, 4]}
     literals = {name: datetime.fromtimestamp(about[name] / 1000, UTC) for name in ("closed_until", "read_at")}
+    unsettled = {one["claim"] for one in claims if dice.random() < 0.2}
+    fill(books, stage("unsettled"), [{"claim": claim} for claim in sorted(unsettled)])
     ask(books, "carry", **names, **{**about, **literals}, **numbers, **months, horizon_ms=horizon)
     assert {name: rows_of(books, "carried_last")[0][name] for name in months} == months
     (row,) = books.rows("SELECT * FROM close_carried")
     assert {name: row[name] for name in numbers} == numbers
     assert (row["rules"], row["prices"], row["closed_until"], row["read_at"]) == ("1 m", "2 e", *literals.values())
     assert row["horizon"] == datetime.fromtimestamp(horizon / 1000, UTC)
-    carried = {session(one) for one in claims if one["end_ms"] > horizon or doubt(one)}
+    holding = [one for one in claims if one["end_ms"] > horizon and not one["ends_before_it_starts"]]
+    carried = {session(one) for one in (*holding, *(one for one in claims if one["claim"] in unsettled))}
+    refused = dice.sample(sorted({session(one) for one in claims}), 3)
+    asked = {"horizon_ms": horizon, "allocations": [name for _, name in refused]}
+    held = {(row["cluster"], row["allocation_id"]) for row in rows_of(books, "held_elsewhere", **names, **asked)}
+    assert held == {session(one) for one in holding if one["allocation_id"] in asked["allocations"]}
     assert sorted(row["carried"]) == sorted(hashes(books, carried).values())
 
 
