@@ -9,8 +9,10 @@ writes that it has the turn, and checks once more: if two do so at the same time
 over. Shared turns do not block each other.
 
 The holder of a turn renews it regularly. If the last renewal is older than `LEASE_SECONDS`, by the store's clock, the
-process counts as killed, and nobody waits for it any longer. If it was only suspended, `check` finds out by its own
-clock that others may have had the turn since:
+process counts as killed, and nobody waits for it any longer; nor if somebody who waits saw no renewal for that long by
+a clock of their own, so that a store's clock that was set back blocks nobody. If a process was only suspended, or the
+store's clock was set forward, `check` finds out that others may have had the turn since: by its own clock, and by what
+the store has of its signs of life:
 
     with store.turn() as held:
         ...
@@ -143,6 +145,7 @@ class _TableTurn(Held):
         self._renewed_at = elapsed()
         self._over = threading.Event()
         self._has, self._lost = False, False
+        self._seen: dict[uuid.UUID, tuple[int, float]] = {}
 
     def take(self) -> None:
         """Blocks until it is our turn."""
@@ -170,7 +173,7 @@ class _TableTurn(Held):
             renewer.join()
 
     def check(self) -> None:
-        if self._is_late():
+        if self._is_late() or self._was_silent():
             raise TurnLostError(
                 self._at, f"no sign of life for over {self._lease:g} s", "Others carry on; run it again"
             )
@@ -178,6 +181,12 @@ class _TableTurn(Held):
     def _is_late(self) -> bool:
         """Whether others may have had the turn meanwhile; a later renewal does not give it back."""
         self._lost = self._lost or (self._has and elapsed() - self._renewed_at >= self._lease)
+        return self._lost
+
+    def _was_silent(self) -> bool:
+        """Whether the store's clock shows, or showed once, no sign of life for a lease: it was set forward."""
+        rows = self._store.rows(read_sql(__file__, "turns_silence"), {"at": self._at, "mine": str(self._mine)})
+        self._lost = self._lost or any(row["silence_ms"] >= self._lease * 1000 for row in rows)
         return self._lost
 
     def end(self) -> None:
@@ -216,10 +225,19 @@ class _TableTurn(Held):
         """The turns that block this one: those asked for earlier, and later. One renewed too late goes last."""
         self._store.catch_up("turns")
         rows = self._store.rows(read_sql(__file__, "turns_at"), {"at": self._at, "lease_ms": round(self._lease * 1000)})
+        rows = [row for row in rows if row["holder"] == self._mine or self._gives_signs(row)]
         mine = [number for number, row in enumerate(rows) if row["holder"] == self._mine] or [len(rows)]
         parts = rows[: mine[0]], rows[mine[0] + 1 :]
         before, after = ([row for row in part if self._alone or row["alone"]] for part in parts)
         return before, after
+
+    def _gives_signs(self, other: dict[str, Any]) -> bool:
+        """Whether we saw a sign of life of another turn within a lease, by our own clock."""
+        signs, seen_at = self._seen.get(other["holder"], (0, 0.0))
+        if signs != other["signs"]:
+            self._seen[other["holder"]] = other["signs"], elapsed()
+            return True
+        return elapsed() - seen_at < self._lease
 
     def _write_state(self, state: str) -> None:
         written_at = elapsed()

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -19,7 +21,13 @@ from tests.patience import PATIENCE_SECONDS
 from tests.warehouse.engine_over_http import served
 from warehouse.errors import StoreError
 from warehouse.store import ServerStore, Store, migrate, open_store
-from warehouse.turns import Turns, TurnsBetween
+from warehouse.turns import TurnLostError, Turns, TurnsBetween
+
+SIGN = (
+    "INSERT INTO turns (at, holder, who, alone, seen, state) SELECT {at:String}, {holder:UUID}, {who:String}, "
+    "{alone:Bool}, {seen:DateTime64(3, 'UTC')}, {state:String}"
+)
+"""A sign of life of another process."""
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +155,33 @@ def test_who_stood_still_for_a_lease_has_lost_its_turn(url: str) -> None:
         time.sleep(lease)  # it renews meanwhile, if it is allowed to
         said, _ = holder.communicate(b"\n", PATIENCE_SECONDS)
     assert said == b"still: no sign of life for over 3 s. Others carry on; run it again\n"
+
+
+def test_a_store_whose_clock_is_set_forward_tells_the_holder_that_others_may_have_come(
+    process: Callable[..., TurnsBetween], url: str
+) -> None:
+    """As if by two minutes: signs of life are that much older."""
+    with process().turn("forward") as held, open_store(url) as store:
+        held.check()
+        signs = store.rows("SELECT * FROM turns WHERE at = 'forward'")
+        store.command("DELETE FROM turns WHERE at = 'forward'")
+        for row in signs:
+            older = {**row, "holder": str(row["holder"]), "seen": row["seen"] - timedelta(minutes=2)}
+            store.command(SIGN, older)
+        with process().turn("forward") as other:
+            other.check()
+            with pytest.raises(TurnLostError):
+                held.check()
+
+
+def test_a_store_whose_clock_is_set_back_lets_nobody_wait_for_a_turn_that_was_killed(
+    process: Callable[..., TurnsBetween], url: str
+) -> None:
+    with open_store(url) as store:
+        ahead = datetime.now(UTC) + timedelta(hours=1)
+        killed = {"at": "back", "holder": str(uuid.uuid4()), "who": "a", "alone": True, "seen": ahead, "state": "has"}
+        store.command(SIGN, killed)
+    since = time.monotonic()
+    with process(2.0).turn("back") as held:
+        held.check()
+    assert time.monotonic() - since >= 2.0, "it might have been alive"
