@@ -18,7 +18,8 @@ from zoneinfo import ZoneInfo
 from billing.ledger_report import billing_timezone
 from billing.rates import example_prices
 from dashboards.data_version import UNCACHED, DataVersion
-from dashboards.days import Sums, days_sql, sums_of
+from dashboards.days import days_sql
+from dashboards.days.closed import ClosedHours, Sums, closed_hours
 from dashboards.periods import ClosedMonth, Period, choose, closed_months, span_key
 from warehouse.errors import LedgerError
 from warehouse.sql import composed
@@ -84,7 +85,8 @@ class Choices:
 @dataclass(frozen=True)
 class Filters:
     """What a page shows. period: None if nothing of the requested one is closed.   months: those with closed hours.
-    example: the provider whose example prices are in force; empty: the prices are the site's own."""
+    example: the provider whose example prices are in force; empty: the prices are the site's own.
+    closed: all closed hours of the store; sums: of the period."""
 
     address: Address
     zone: str
@@ -94,6 +96,7 @@ class Filters:
     sums: Sums = field(default_factory=Sums)
     data_version: DataVersion = UNCACHED
     example: str = ""
+    closed: ClosedHours = field(default_factory=ClosedHours)
 
     @property
     def more(self) -> Mapping[str, str]:
@@ -146,11 +149,11 @@ class Filters:
         length = timedelta(days=1) if grain == "day" else timedelta(hours=1)
         return self.href(path, period=span_key(start, start + length), **self.more)
 
-    def closed_steps(self, store: Store, grain: str) -> dict[datetime, float]:
+    def closed_steps(self, grain: str) -> dict[datetime, float]:
         """The period's days or hours with anything closed, in order, and how many hours of each are closed."""
-        asked = {**self.params(), "grain": grain}
-        rows = self._cached(store, read_sql(__file__, "closed_steps"), asked, until=None)
-        return {row["step"]: row["hours_closed"] for row in rows}
+        if self.period is None:
+            raise self.nothing_closed()
+        return self.closed.steps(self.period.start, self.period.end, grain)
 
     def rows(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
         """The rows of `name`.sql beside a module's file. It may use the parameters of `params()` and those given.
@@ -162,8 +165,8 @@ class Filters:
         """
         hours = read_sql(__file__, "hours")
         by_hours = params.get("grain") == "hour" or not {"start", "end"}.isdisjoint(params)
-        days = hours if by_hours else days_sql()
-        sql = composed(beside, name, ledger=_ledger(hours), days=_ledger(days), jobs=self._jobs())
+        days = _ledger(hours) if by_hours else days_sql(self.sums, _ledger)
+        sql = composed(beside, name, ledger=_ledger(hours), days=days, jobs=self._jobs())
         asked = {**self.params(), **params}
         if "{summed_days:" in sql:
             asked |= self.sums.params()
@@ -193,24 +196,20 @@ def filters_of(store: Store, search: str | None, data_version: DataVersion = UNC
     """The filters in a URL, for this store."""
     address = Address.of(search)
     address.check()
-    zone, example, months = data_version.cached(store, "months", PERIODS_READ, lambda: _zone_and_months(store))
-    period = data_version.cached(
-        store, ("period", address.period), PERIODS_READ, lambda: choose(store, address.period, months, zone)
-    )
+    zone, example, months, closed = data_version.cached(store, "closed", PERIODS_READ, lambda: _closed(store))
+    period = choose(closed, address.period, months, zone)
     if period is None:
-        return Filters(address, zone, months, None, data_version=data_version, example=example)
-    sums = data_version.cached(
-        store, ("sums", period), PERIODS_READ, lambda: sums_of(store, period.start, period.end, zone)
-    )
+        return Filters(address, zone, months, None, data_version=data_version, example=example, closed=closed)
+    sums = closed.sums(period.start, period.end)
     choices = data_version.cached(
-        store, ("choices", period), days_sql(), lambda: _choices(store, period, sums), until=period.end
+        store, ("choices", period, sums), days_sql(sums, _ledger), lambda: _choices(store, period, sums), period.end
     )
-    return Filters(address, zone, months, period, choices, sums, data_version, example)
+    return Filters(address, zone, months, period, choices, sums, data_version, example, closed)
 
 
-def _zone_and_months(store: Store) -> tuple[str, str, list[ClosedMonth]]:
+def _closed(store: Store) -> tuple[str, str, list[ClosedMonth], ClosedHours]:
     zone = billing_timezone(store)
-    return zone, example_prices(store), closed_months(store, zone)
+    return zone, example_prices(store), closed_months(store, zone), closed_hours(store, zone)
 
 
 def _ledger(source: str) -> str:
@@ -218,8 +217,9 @@ def _ledger(source: str) -> str:
 
 
 def _choices(store: Store, period: Period, sums: Sums) -> Choices:
-    sql = composed(__file__, "choices", days=days_sql())
-    (row,) = store.rows(sql, {"start": period.start, "end": period.end, "zone": period.zone, **sums.params()})
+    sql = composed(__file__, "choices", days=days_sql(sums, _ledger))
+    chosen: dict[str, list[str]] = {f"{name}s": [] for name in NAMES}
+    (row,) = store.rows(sql, {"start": period.start, "end": period.end, "zone": period.zone, **chosen, **sums.params()})
     if len(row["currencies"]) > 1:
         raise LedgerError("period", f"has prices in {' and '.join(row['currencies'])}", "Choose a shorter one")
     return Choices(

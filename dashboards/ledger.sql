@@ -3,7 +3,7 @@
 -- hour: of the clock in UTC; day: of the billing zone, in which it begins.
 -- Units: used ... unavailable GPU-hours, floating point, for charts; allocated their held part; list_cost, billed_cost
 --        the exact price of what is held (NULL: no price), to 15 digits, summed and rounded once where it is shown.
--- Parameters: those of ({source}), which is dashboards/hours.sql or dashboards/days/ledger.sql; zone String (IANA name);
+-- Parameters: those of ({source}), which is dashboards/hours.sql or dashboards/days/other_hours.sql; zone String (IANA name);
 --             tenants, projects, queues, pools, models, clusters Array(String), empty: all. One of tenants, projects, queues leaves the platform's own time out.
 SELECT
     hour, toDateTime(dateTrunc('day', charge_period_start, {zone:String}), 'UTC') AS day,

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from billing.periods import PeriodError, parse_period
+from dashboards.days.closed import ClosedHours
 from dashboards.languages import Language
 from warehouse.store import Store, read_sql
 
@@ -65,7 +66,7 @@ def closed_months(store: Store, zone: str) -> list[ClosedMonth]:
     return [ClosedMonth(row["month"], row["hours"], row["first_hour"], row["last_hour"]) for row in rows]
 
 
-def choose(store: Store, key: str, months: Sequence[ClosedMonth], zone: str) -> Period | None:
+def choose(closed: ClosedHours, key: str, months: Sequence[ClosedMonth], zone: str) -> Period | None:
     """The period asked for, by default the newest closed month; None if nothing of it is closed, or it is invalid."""
     if not months:
         return None
@@ -76,8 +77,8 @@ def choose(store: Store, key: str, months: Sequence[ClosedMonth], zone: str) -> 
         span = parse_period(key, zone)
     except PeriodError:
         return None
-    closed = int(store.value(read_sql(__file__, "closed_within"), {"start": span.start, "end": span.end}))
-    return Period(key, span.start, span.end, closed, zone) if closed else None
+    hours = len(closed.within(span.start, span.end))
+    return Period(key, span.start, span.end, hours, zone) if hours else None
 
 
 def neighbour(period: Period, months: Sequence[ClosedMonth], step: int) -> str | None:

@@ -10,15 +10,15 @@ import contextlib
 import logging
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from billing.ledger_report import billing_timezone
+from dashboards.days.closed import Sums
 from warehouse.background import repeating
 from warehouse.errors import LedgerError
 from warehouse.leads import ALONE, Leads
+from warehouse.sql import composed
 from warehouse.store import Store, read_sql
 
 log = logging.getLogger(__name__)
@@ -28,37 +28,22 @@ AT_ONCE = 8
 """Days summed by one statement, which bounds its memory."""
 
 
-@dataclass(frozen=True)
-class Sums:
-    """The summed part of a period: its days with the versions of their sums, and the hours (UTC) that no sum covers."""
+def days_sql(sums: Sums, ledger: Callable[[str], str]) -> str:
+    """SQL to select from in place of the ledger. A statement that need not read hours, or sums, costs half as much.
 
-    days: tuple[datetime, ...] = ()
-    versions: tuple[int, ...] = ()
-    other_hours: tuple[datetime, ...] = ()
-
-    def params(self) -> dict[str, Any]:
-        """Parameters of `days_sql`: summed_days, versions, other_hours (arrays)."""
-        return {
-            "summed_days": [int(day.timestamp()) for day in self.days],
-            "versions": list(self.versions),
-            "other_hours": [int(hour.timestamp()) for hour in self.other_hours],
-        }
-
-
-def sums_of(store: Store, start: datetime, end: datetime, zone: str) -> Sums:
-    """The valid sums of whole days of the zone within [start, end)."""
-    (row,) = store.rows(_with_contents("held"), {"start": start, "end": end, "zone": zone})
-    return Sums(tuple(row["days"]), tuple(row["versions"]), tuple(row["other_hours"]))
-
-
-def days_sql() -> str:
-    """SQL to select from instead of the ledger (ledger.sql). Its parameters: zone, and those of `Sums.params`."""
-    return read_sql(__file__, "ledger")
+    ledger: makes SQL that measures and filters what another selects (ledger.sql). Its parameters: zone, the filters'
+    arrays, and those of `Sums.params`.
+    """
+    summed = read_sql(__file__, "summed")
+    if not sums.other_hours:
+        return summed
+    other = ledger(read_sql(__file__, "other_hours"))
+    return composed(__file__, "both", summed=summed, other=other) if sums.days else other
 
 
 def sum_days(store: Store, zone: str, stop: threading.Event | None = None) -> int:
     """Sums the days of the zone (IANA name) whose sums are missing or outdated; returns their number."""
-    due = [(row["day"], row["content"]) for row in store.rows(_with_contents("due"), {"zone": zone})]
+    due = [(row["day"], row["content"]) for row in store.rows(composed(__file__, "due"), {"zone": zone})]
     done = 0
     for start in range(0, len(due), AT_ONCE):
         if stop is not None and stop.is_set():
@@ -87,10 +72,6 @@ def _sum(store: Store, zone: str, days: Sequence[tuple[datetime, int]]) -> None:
         "content": pa.array([content for _, content in days], pa.uint64()),
     }
     store.insert("summed_days", pa.table(columns))
-
-
-def _with_contents(name: str) -> str:
-    return read_sql(__file__, name).replace("({contents})", f"(\n{read_sql(__file__, 'contents')})")
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ def test_hours_without_a_price_have_an_unknown_cost_not_zero(store: Store, make_
 def over_time(store: Store, search: str, grain: figures.Grain) -> list[figures.Bucket]:
     filters = filters_of(store, search)
     rows = filters.rows(store, overview.__file__, "over_time", grain=grain, device="")
-    return figures.buckets(rows, filters.closed_steps(store, grain), filters.zone)
+    return figures.buckets(rows, filters.closed_steps(grain), filters.zone)
 
 
 def test_a_day_averages_over_its_closed_hours(filled: Store) -> None:

@@ -15,7 +15,8 @@ import pytest
 from access.scope import ScopedStore
 from dashboards import figures, pages
 from dashboards.data_version import AnswerCache, DataVersion
-from dashboards.days import sum_days, sums_of
+from dashboards.days import sum_days
+from dashboards.days.closed import closed_hours
 from dashboards.filters import Filters, filters_of
 from dashboards.pages import fleet, overview, tenants, workload
 from tests.draws import drawn
@@ -105,11 +106,11 @@ def test_an_hour_over_midnight_is_of_both_days(books: Store, monkeypatch: pytest
     filters = in_zone(books, "Asia/Kolkata", monkeypatch, "?period=2026-10-24..2026-10-26")
     rows = filters.rows(books, overview.__file__, "over_time", grain="day", device="")
     assert [filters.local(row["step"]).isoformat()[:16] for row in rows] == ["2026-10-24T00:00", "2026-10-25T00:00"]
-    found = figures.buckets(rows, filters.closed_steps(books, "day"), filters.zone)
+    found = figures.buckets(rows, filters.closed_steps("day"), filters.zone)
     assert [bucket.hours_closed for bucket in found] == [24, 24]
     by_hour = figures.buckets(
         filters.rows(books, overview.__file__, "over_time", grain="hour", device=""),
-        filters.closed_steps(books, "hour"),
+        filters.closed_steps("hour"),
         filters.zone,
     )
     assert [bucket.hours_closed for bucket in by_hour] == [0.5, *[1] * 47, 0.5]
@@ -150,7 +151,7 @@ def test_sums_that_were_never_finished_count_for_nothing(books: Store, monkeypat
         with pytest.raises(StoreError, match="went away"):
             sum_days(books, "UTC")
     assert books.value("SELECT count() AS n FROM ledger_days") > 0
-    assert not sums_of(books, BEGIN, BEGIN + timedelta(days=5), "UTC").days
+    assert not closed_hours(books, "UTC").sums(BEGIN, BEGIN + timedelta(days=5)).days
     assert sum_days(books, "UTC") == 6
     agree(answers(books, in_zone(books, "UTC", monkeypatch)), expected)
 

@@ -21,7 +21,6 @@ from billing.insights.changes import Change, Held, compared, in_all, walk
 from billing.periods import Period as Span
 from billing.periods import parse_period
 from dashboards import exports, figures, grids, parts, states
-from dashboards.days import sums_of
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent, symbol
 from dashboards.languages import Language
@@ -98,9 +97,11 @@ def _of(store: Store, filters: Filters, span: Span) -> Filters:
     start, end = (filters.local(at).replace(tzinfo=None) for at in (span.start, span.end))
     key = span_key(start, end)
     whole = next((month.key for month in filters.months if parse_period(month.key, filters.zone) == span), key)
-    period = choose(store, whole, filters.months, filters.zone) or Period(whole, span.start, span.end, 0, filters.zone)
+    period = choose(filters.closed, whole, filters.months, filters.zone) or Period(
+        whole, span.start, span.end, 0, filters.zone
+    )
     period = replace(period, start=span.start, end=span.end)
-    return replace(filters, period=period, sums=sums_of(store, span.start, span.end, filters.zone))
+    return replace(filters, period=period, sums=filters.closed.sums(span.start, span.end))
 
 
 def changes_of(store: Store, before: Filters, now: Filters) -> Changes:

@@ -110,7 +110,7 @@ def _advice_card(filters: Filters, words: Language) -> Component:
 def level_of(store: Store, filters: Filters) -> Level:
     assert filters.period is not None
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
-    return Level(filters.level, grain, filters.closed_steps(store, grain))
+    return Level(filters.level, grain, filters.closed_steps(grain))
 
 
 def budgets_of(store: Store, filters: Filters, level: Level) -> dict[str, Decimal]:

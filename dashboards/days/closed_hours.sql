@@ -1,0 +1,16 @@
+-- One row: all closed hours in order, and the days whose sums still hold. Times are Unix seconds.
+-- hours: (start of the hour, run whose entries are in force, start of the zone's day in which it begins, and of that in which
+-- it ends).   days: (start, end, version of its sums).
+-- Parameters: zone String (IANA name)
+SELECT
+    (
+        SELECT arraySort(groupArray((
+            toUnixTimestamp(hour), run, toUnixTimestamp(dateTrunc('day', hour, {zone:String})),
+            toUnixTimestamp(dateTrunc('day', hour + INTERVAL 3599 SECOND, {zone:String})))))
+        FROM (SELECT hour, argMax(c.run, c.checked_by) AS run FROM closed_hours AS c GROUP BY hour)
+    ) AS hours,
+    (
+        SELECT arraySort(groupArray((toUnixTimestamp(day), toUnixTimestamp(toTimeZone(day, {zone:String}) + INTERVAL 1 DAY), version)))
+        FROM summed_days FINAL
+        WHERE zone = {zone:String} AND (day, content) IN (SELECT day, content FROM ({contents}))
+    ) AS days
