@@ -18,6 +18,9 @@ from warehouse.store import Store, read_sql
 log = logging.getLogger(__name__)
 
 ANSWERS_CACHED, ROWS_CACHED = 512, 20_000
+HOURS_ROWS_CACHED = 40_000
+Closed = tuple[int, int]
+"""An hour, in Unix seconds, and the run that closed it."""
 UNCACHEABLE = re.compile(r"\b(now|now64|today|yesterday|rand\w*|generate\w+)\(", re.IGNORECASE)
 
 
@@ -28,6 +31,8 @@ class AnswerCache:
         self._lock = threading.Lock()
         self._cached: OrderedDict[Hashable, Any] = OrderedDict()
         self._rows = 0
+        self._hours: OrderedDict[Hashable, dict[Closed, list[Any]]] = OrderedDict()
+        self._hours_rows = 0
         self._views: Mapping[str, str] = {}
         self._reads: dict[str, frozenset[str]] = {}
         self._sees_parts = True
@@ -46,6 +51,29 @@ class AnswerCache:
             while len(self._cached) > ANSWERS_CACHED or self._rows > ROWS_CACHED:
                 self._rows -= _rows_of(self._cached.popitem(last=False)[1])
         return answer
+
+    def of_hours(
+        self, key: Hashable, closed: Sequence[Closed], ask: Callable[[Sequence[Closed]], Sequence[Mapping[str, Any]]]
+    ) -> list[Any]:
+        """The rows of all hours: as they were cached, of those that are not as asked now."""
+        with self._lock:
+            known = dict(self._hours.get(key, {}))
+        missing = [one for one in closed if one not in known]
+        if missing:
+            asked: dict[Closed, list[Any]] = {one: [] for one in missing}
+            runs = dict(missing)
+            for row in ask(missing):
+                hour = int(row["hour"].timestamp())
+                asked[hour, runs[hour]].append(row)
+            known |= asked
+            with self._lock:
+                cached = self._hours.setdefault(key, {})
+                self._hours_rows += sum(len(rows) for one, rows in asked.items() if one not in cached)
+                cached |= asked
+                self._hours.move_to_end(key)
+                while self._hours_rows > HOURS_ROWS_CACHED:
+                    self._hours_rows -= sum(map(len, self._hours.popitem(last=False)[1].values()))
+        return [row for one in closed for row in known[one]]
 
     def parts(self, store: Store) -> Mapping[str, Sequence[tuple[str, int]]] | None:
         """The partitions of each table, each with a fingerprint; None if the server does not let us see them."""
@@ -109,6 +137,15 @@ class DataVersion:
         tables = self.cache.tables(store, reads if self.scope is None else f"{reads}\n{RULES}")
         read = tuple((table, self._state(table, until)) for table in sorted(tables))
         return self.cache.cached((self.scope, what, read), ask)
+
+    def of_hours(
+        self, what: Hashable, closed: Sequence[Closed], ask: Callable[[Sequence[Closed]], Sequence[Mapping[str, Any]]]
+    ) -> list[Any]:
+        """The rows of a question about closed hours, each of one `hour`: entries of an hour and a run never change, so
+        they are only asked for once. Callers must not change them."""
+        if self.cache is None:
+            return list(ask(closed))
+        return self.cache.of_hours((self.scope, what), closed, ask)
 
     def _state(self, table: str, until: datetime | None) -> int:
         partitions = self.parts.get(table, ())

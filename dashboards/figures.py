@@ -9,6 +9,7 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 import plotly.graph_objects as go
+from plotly.graph_objects import Figure
 
 from dashboards.kinds import KINDS, Kind
 from dashboards.languages import Language
@@ -102,18 +103,20 @@ def styled(figure: go.Figure, words: Language, grain: Grain = "day", **layout: A
 
 OURS = frozenset({"hovertemplate", "texttemplate"})
 """The parts of a figure that have markup, which only we write."""
+PLAIN = frozenset({int, float, datetime, type(None)})
+"""Types of most of a figure's values, in which no text is."""
 
 
 def without_markup(value: Any) -> Any:
     """A figure, or a part of it, with markup in its texts escaped. Plotly renders `<a href=...>` and `<span style=...>`
     in names, and users choose the names of tenants and jobs. A new line stays one."""
-    if isinstance(value, go.Figure):
-        return without_markup(value.to_dict())
     if isinstance(value, str):
         return value.replace("<", "&lt;").replace("\n", "<br>")
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: one if key in OURS else without_markup(one) for key, one in value.items()}
-    return [without_markup(one) for one in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [one if type(one) in PLAIN else without_markup(one) for one in value]
+    return without_markup(value.to_dict()) if isinstance(value, Figure) else value
 
 
 def axis_times(at: Sequence[datetime], grain: Grain) -> list[datetime]:

@@ -177,6 +177,20 @@ class Filters:
         given. `FROM ({other})` in it reads what `other`.sql beside it selects."""
         return self._cached(store, composed(beside, name), {**self._arrays(), **params}, until=None)
 
+    def rows_of_hours(
+        self, store: Store, beside: str, name: str, hours: Sequence[int], runs: Sequence[int], **params: Any
+    ) -> list[dict[str, Any]]:
+        """As `rows`, for SQL whose rows are each of an `hour`, and of nothing but the entries of its run. Those never
+        change, so that after a close only the new hours are asked for. hours: in Unix seconds."""
+        sql, asked = read_sql(beside, name), {**self._arrays(), **params}
+
+        def ask(closed: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+            missing, by = zip(*closed, strict=True)
+            return store.rows(sql, {**asked, "hours": list(missing), "runs": list(by)})
+
+        key = sql, tuple(sorted((name, str(value)) for name, value in asked.items()))
+        return self.data_version.of_hours(key, list(zip(hours, runs, strict=True)), ask)
+
     def _arrays(self) -> dict[str, list[str]]:
         return {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}
 

@@ -38,12 +38,12 @@ def capacity_(
     if closed is None:
         return documents.Demand(period=closed_span(None))
     names = {"tenants": caller.check_tenant(tenant), "pools": pool, "models": model, "clusters": cluster}
-    ask = asking(caller.store, closed.period, **{name: [one] for name, one in names.items() if one is not None})
-    found = capacity(ask)
+    asked = asking(caller.store, closed.period, **{name: [one] for name, one in names.items() if one is not None})
+    found = capacity(asked)
     ends = (*BANDS[1:], 1.0)
     return documents.Demand(
         period=closed_span(closed),
-        hours=[documents.DemandHour(hour=row["step"], **{k: row[k] for k in _HOUR}) for row in demand(ask)],
+        hours=[documents.DemandHour(hour=row["step"], **{k: row[k] for k in _HOUR}) for row in demand(asked)],
         groups=[documents.DemandGroup(**{**vars(one), "waits": _waits(one.waits)}) for one in found.groups],
         by_free=[
             documents.FreeBand(free_from=BANDS[band], free_to=ends[band], waits=_waits(found.by_free[band]))

@@ -5,8 +5,11 @@ The SQL statements are beside this module; the caller passes the period and the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from billing.periods import Period
@@ -17,9 +20,13 @@ ASKED = __file__
 BANDS = (0.0, 0.05, 0.1, 0.2, 0.4)
 """Where each band of the part that was free begins; it ends where the next one does, the last one at 1."""
 FILTERS = ("tenants", "projects", "queues", "pools", "models", "clusters")
+HOURS = "hours"
+"""The statement of which an answer about an hour and a run holds for good."""
+HOUR = 3600
+EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 Row = Mapping[str, Any]
-Ask = Callable[[str], Sequence[Row]]
-"""ask(name): the rows of `name`.sql of this folder, for a period and filters."""
+Ask = Callable[..., Sequence[Row]]
+"""ask(name, **parameters): the rows of `name`.sql of this folder. Period and filters are parameters that it adds."""
 
 
 @dataclass(frozen=True)
@@ -63,32 +70,151 @@ class Capacity:
     total: Waits
 
 
-def asking(store: Store, period: Period, **chosen: Sequence[str]) -> Ask:
+@dataclass
+class Question:
+    """A period and filters about which to ask. closed: the period's closed hours in order, in Unix seconds, each with
+    the run whose entries are in force."""
+
+    start: datetime
+    end: datetime
+    closed: Sequence[tuple[int, int]]
+    ask: Ask
+
+    @cached_property
+    def sees_all(self) -> bool:
+        """Whether the reader sees all tenants, and so may know what was available."""
+        return bool(self.ask("sees_all")[0]["yes"])
+
+    @cached_property
+    def whole_hours(self) -> Sequence[Row]:
+        """The rows of hours.sql, also of what lies before and after the period in its first and last hour."""
+        return self._hours(self.closed, EARLIEST, LATEST) if self.closed else []
+
+    @cached_property
+    def hours(self) -> Sequence[Row]:
+        """The same of the period alone: in zones of half hours it may begin and end within an hour."""
+        cut = [one for one in self.closed if self.part(one[0]) < 1]
+        if not cut:
+            return self.whole_hours
+        hours = {hour for hour, _ in cut}
+        whole = [row for row in self.whole_hours if _seconds(row["hour"]) not in hours]
+        return [*whole, *self._hours(cut, self.start, self.end)]
+
+    def _hours(self, closed: Sequence[tuple[int, int]], since: datetime, until: datetime) -> Sequence[Row]:
+        hours, runs = zip(*closed, strict=True)
+        return self.ask(HOURS, hours=list(hours), runs=list(runs), since=since, until=until)
+
+    def part(self, hour: int) -> float:
+        """How much of an hour is in the period, 0-1."""
+        return (min(int(self.end.timestamp()), hour + HOUR) - max(int(self.start.timestamp()), hour)) / HOUR
+
+
+def _seconds(at: datetime) -> int:
+    return int(at.timestamp())
+
+
+def asking(store: Store, period: Period, **chosen: Sequence[str]) -> Question:
     """One that asks the store each time."""
     params = {"start": period.start, "end": period.end, **{name: list(chosen.get(name, ())) for name in FILTERS}}
-    return lambda name: store.rows(read_sql(ASKED, name), params)
+
+    def ask(name: str, **more: Any) -> Sequence[Row]:
+        return store.rows(read_sql(ASKED, name), {**params, **more})
+
+    closed = [(row["at"], row["run"]) for row in ask("closed")]
+    return Question(period.start, period.end, closed, ask)
 
 
-def demand(ask: Ask) -> Sequence[Row]:
-    """The rows of demand.sql: GPUs allocated, available and waited for, by hour."""
-    return ask("demand")
+def demand(asked: Question) -> Sequence[Row]:
+    """A row for each closed hour of the clock that overlaps the period, oldest first.
+
+    step: its start.   hours: how much of it is in the period: 1, less at its ends in zones of half hours. All else is
+    an average over that, in GPUs.
+    allocated: held, shares as fractions.   available: held or free, of all tenants, projects and queues; None: the
+    reader sees some tenants only.
+    waiting: requested by waiting jobs.   waiting_unsized: waiting jobs whose number of GPUs is not reported.
+    """
+    allocated: dict[int, float] = defaultdict(float)
+    available: dict[int, float] = defaultdict(float)
+    for row in asked.hours:
+        hour = _seconds(row["hour"])
+        allocated[hour] += row["allocated"]
+        available[hour] += row["available"]
+    waits = {row["hour"]: row for row in asked.ask("waiting")}
+    nothing: Row = {"gpu_hours": None, "unsized_hours": 0.0}
+    rows = []
+    for hour, _ in asked.closed:
+        part, waited = asked.part(hour), waits.get(hour, nothing)
+        rows.append(
+            {
+                "step": datetime.fromtimestamp(hour, UTC),
+                "hours": part,
+                "allocated": allocated[hour] / part,
+                "available": available[hour] / part if asked.sees_all else None,
+                "waiting": (waited["gpu_hours"] or 0.0) / part,
+                "waiting_unsized": waited["unsized_hours"] / part,
+            }
+        )
+    return rows
 
 
-def capacity(ask: Ask) -> Capacity:
+def capacity(asked: Question) -> Capacity:
     """Waits against what was free."""
-    groups = {(row["cluster"], row["pool"], row["model"]): row for row in ask("groups")}
+    groups = _groups(asked) if asked.sees_all else {}
     waits: dict[str, dict[Any, Waits]] = {"group": {}, "band": {}, "all": {}}
-    for row in ask("waits"):
+    for row in asked.ask("waits", **_bands(asked)):
         key = {"group": (row["cluster"], row["pool"], row["model"]), "band": row["band"], "all": None}[row["by"]]
         waits[row["by"]][key] = Waits(**{name: row[name] for name in Waits.__dataclass_fields__})
     lines = [
-        GroupLine(key[0], key[1], key[2], waits["group"].get(key, Waits()), **_measures(groups.get(key)))
+        GroupLine(key[0], key[1], key[2], waits["group"].get(key, Waits()), **groups.get(key, {}))
         for key in [*groups, *(key for key in waits["group"] if key not in groups)]
     ]
     by_free = {band: found for band, found in waits["band"].items() if band >= 0}
     return Capacity(lines, by_free, waits["all"].get(None, Waits()))
 
 
-def _measures(row: Row | None) -> dict[str, Any]:
-    names = ("gpus", "hours", "available", "allocated", "full_hours", "least_free")
-    return {name: row[name] for name in names} if row else {}
+Group = tuple[str, str, str]
+
+
+def _by_group(rows: Sequence[Row]) -> dict[Group, list[Row]]:
+    groups: dict[Group, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["cluster"], row["pool"], row["model"]].append(row)
+    return groups
+
+
+def _groups(asked: Question) -> dict[Group, dict[str, Any]]:
+    """What a GroupLine says of each group's devices; the most devices first."""
+    found = {key: _measures(asked, rows) for key, rows in _by_group(asked.hours).items()}
+    return dict(sorted(found.items(), key=lambda one: (-one[1]["gpus"], one[0])))
+
+
+def _measures(asked: Question, rows: Sequence[Row]) -> dict[str, Any]:
+    parts = [asked.part(_seconds(row["hour"])) for row in rows]
+    held = [row["held"] / part for row, part in zip(rows, parts, strict=True)]
+    free = [row["free"] / part for row, part in zip(rows, parts, strict=True)]
+    available = [one + other for one, other in zip(held, free, strict=True)]
+    shares = [one / whole for one, whole in zip(free, available, strict=True) if whole > 0]
+    return {
+        "gpus": max(row["devices"] for row in rows),
+        "hours": len(rows),
+        "available": sum(available) / len(rows),
+        "allocated": sum(held) / len(rows),
+        "full_hours": sum(whole > 0 and one < 0.05 * whole for one, whole in zip(free, available, strict=True)),
+        "least_free": min(shares, default=None),
+    }
+
+
+def _bands(asked: Question) -> dict[str, list[str]]:
+    """Parameters of waits.sql: the band of each group in each hour from the start's on. None for who may not know."""
+    first, last = (int(at.timestamp()) // HOUR for at in (asked.start, asked.end))
+    groups = _by_group(asked.whole_hours) if asked.sees_all else {}
+    texts = []
+    for rows in groups.values():
+        bands = ["-"] * (last - first + 1)
+        for row in rows:
+            if row["available_ms"] > 0 or row["free_ms"] > 0:
+                part = row["free_ms"] / row["available_ms"] if row["available_ms"] > 0 else 0.0
+                bands[_seconds(row["hour"]) // HOUR - first] = str(sum(part >= least for least in BANDS[1:]))
+        texts.append("".join(bands))
+    clusters, pools, models = ([key[place] for key in groups] for place in range(3))
+    return {"group_clusters": clusters, "group_pools": pools, "group_models": models, "group_bands": texts}

@@ -1,27 +1,38 @@
 -- One row: jobs that were submitted and started in a period: of a group of devices, of what was free when they were submitted, or
 -- all of them (by). A group: the devices of one model in one pool of a cluster, here that of a job's first device.
 -- band: 0-4: less than 5, 10, 20, 40 % of the group's available GPUs were free in the hour in which they were submitted, or more;
---       -1: not closed. There are none where who asks sees some tenants only.
+--       -1: not closed, or the caller does not know.
 -- waited: those that waited a minute or more.   median_seconds, p95_seconds: of all.   waited_gpu_hours: GPUs of their first
 -- placement x how long they waited.   unsubmitted: jobs that started in it, and nobody reported when they were submitted.
--- Params:  start, end DateTime64(3) (UTC, [start, end)); tenants, projects, queues, pools, models, clusters Array(String), empty: all.
+-- Traps:   a job's first device is the least of numbers (milliseconds of its start, then the device's place in the order of their
+-- names): an aggregate over tuples costs several times as much.
+-- Params:  start, end DateTime64(3) (UTC, [start, end)); tenants, projects, queues, pools, models, clusters Array(String), empty: all;
+--          group_clusters, group_pools, group_models, group_bands Array(String): of each group, its band of each hour from that of
+--          the start on, a character each: 0-4 or -.
 WITH
     kinds AS
     (
-        SELECT cluster, device_id, argMax((pool, model, units), ts) AS kind FROM devices WHERE ts < {end:DateTime64(3,'UTC')} GROUP BY cluster, device_id
+        SELECT
+            cluster, device_id, argMax((pool, model, units), ts) AS kind, row_number() OVER (ORDER BY cluster, device_id) AS place
+        FROM devices WHERE ts < {end:DateTime64(3,'UTC')} GROUP BY cluster, device_id
     ),
     placed AS
     (
         SELECT
-            a.cluster AS cluster, a.allocation_id AS allocation_id, min(a.start_at) AS started_at,
-            argMin((toString(a.tenant), toString(a.project), toString(a.queue), toString(k.kind.1), toString(k.kind.2)), (a.start_at, a.device_id)) AS first,
-            groupArray((a.start_at, a.units / greatest(1, k.kind.3))) AS parts,
-            arraySum(one -> one.2, arrayFilter(one -> one.1 = started_at, parts)) AS gpus
+            a.cluster AS cluster, a.allocation_id AS allocation_id,
+            min(toUnixTimestamp64Milli(a.start_at) * 4194304 + k.place) AS first,
+            intDiv(first, 4194304) AS started_ms,
+            argMin(a.tenant, toUnixTimestamp64Milli(a.start_at) * 4194304 + k.place) AS tenant,
+            argMin(a.project, toUnixTimestamp64Milli(a.start_at) * 4194304 + k.place) AS project,
+            argMin(a.queue, toUnixTimestamp64Milli(a.start_at) * 4194304 + k.place) AS queue,
+            groupArray(toUnixTimestamp64Milli(a.start_at)) AS starts,
+            groupArray(a.units / greatest(1, k.kind.3)) AS shares,
+            arraySum((share, start) -> if(start = started_ms, share, 0), shares, starts) AS gpus
         FROM allocations AS a
         LEFT JOIN kinds AS k ON a.cluster = k.cluster AND a.device_id = k.device_id
         WHERE a.start_at < {end:DateTime64(3,'UTC')}
         GROUP BY cluster, allocation_id
-        HAVING started_at >= {start:DateTime64(3,'UTC')}
+        HAVING started_ms >= toUnixTimestamp64Milli({start:DateTime64(3,'UTC')})
     ),
     submitted AS
     (
@@ -32,33 +43,28 @@ WITH
     ),
     free AS
     (
-        SELECT
-            l.hour AS hour, l.cluster AS cluster, l.pool AS pool, l.model AS model,
-            sum(l.unallocated_unit_ms / l.device_units) AS free_ms,
-            sum(toFloat64(l.used_unit_ms + l.idle_unit_ms + l.unmetered_unit_ms + l.unallocated_unit_ms) / l.device_units) AS available_ms,
-            if(available_ms > 0, free_ms / available_ms, 0) AS part
-        FROM ledger AS l
-        WHERE l.hour > {start:DateTime64(3,'UTC')} - INTERVAL 1 HOUR AND l.hour < {end:DateTime64(3,'UTC')}
-            AND (SELECT yes FROM sees_all)
-        GROUP BY hour, cluster, pool, model
+        SELECT one.1 AS cluster, one.2 AS pool, one.3 AS model, one.4 AS bands
+        FROM (SELECT arrayJoin(arrayZip({group_clusters:Array(String)}, {group_pools:Array(String)}, {group_models:Array(String)}, {group_bands:Array(String)})) AS one)
     ),
     jobs AS
     (
         SELECT
-            p.cluster AS cluster, p.first.4 AS pool, p.first.5 AS model, p.gpus AS gpus, s.allocation_id != '' AND s.submitted_at <= p.started_at AS known,
-            greatest(0, dateDiff('millisecond', s.submitted_at, p.started_at)) / 1000 AS wait_seconds,
-            if(f.available_ms > 0 OR f.free_ms > 0, multiIf(f.part < 0.05, 0, f.part < 0.1, 1, f.part < 0.2, 2, f.part < 0.4, 3, 4), -1) AS band
+            p.cluster AS cluster, k.kind.1 AS pool, k.kind.2 AS model, p.gpus AS gpus,
+            s.allocation_id != '' AND toUnixTimestamp64Milli(s.submitted_at) <= p.started_ms AS known,
+            greatest(0, p.started_ms - toUnixTimestamp64Milli(s.submitted_at)) / 1000 AS wait_seconds,
+            intDiv(toUnixTimestamp(toDateTime(s.submitted_at, 'UTC')), 3600) - intDiv(toUnixTimestamp(toDateTime({start:DateTime64(3,'UTC')}, 'UTC')), 3600) AS since,
+            indexOf(['0', '1', '2', '3', '4'], substring(f.bands, 1 + since, 1)) - 1 AS band
         FROM placed AS p
+        LEFT JOIN kinds AS k ON k.place = p.first % 4194304
         LEFT JOIN submitted AS s ON p.cluster = s.cluster AND p.allocation_id = s.allocation_id
-        LEFT JOIN free AS f ON f.cluster = p.cluster AND f.pool = p.first.4 AND f.model = p.first.5
-            AND f.hour = toStartOfHour(toDateTime(s.submitted_at, 'UTC'))
+        LEFT JOIN free AS f ON f.cluster = p.cluster AND f.pool = k.kind.1 AND f.model = k.kind.2
         WHERE (s.allocation_id = '' OR s.submitted_at >= {start:DateTime64(3,'UTC')})
-            AND (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, p.first.1))
-            AND (empty({projects:Array(String)}) OR has({projects:Array(String)}, p.first.2))
-            AND (empty({queues:Array(String)}) OR has({queues:Array(String)}, p.first.3))
-            AND (empty({pools:Array(String)}) OR has({pools:Array(String)}, p.first.4))
-            AND (empty({models:Array(String)}) OR has({models:Array(String)}, p.first.5))
-            AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, p.cluster))
+            AND (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, toString(p.tenant)))
+            AND (empty({projects:Array(String)}) OR has({projects:Array(String)}, toString(p.project)))
+            AND (empty({queues:Array(String)}) OR has({queues:Array(String)}, toString(p.queue)))
+            AND (empty({pools:Array(String)}) OR has({pools:Array(String)}, toString(k.kind.1)))
+            AND (empty({models:Array(String)}) OR has({models:Array(String)}, toString(k.kind.2)))
+            AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, toString(p.cluster)))
     )
 SELECT
     multiIf(grouping(cluster) = 0, 'group', grouping(band) = 0, 'band', 'all') AS by,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
@@ -16,7 +15,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from billing.insights.capacity import ASKED, BANDS, Capacity, GroupLine, Waits, capacity, demand
+from billing.insights.capacity import ASKED, BANDS, HOURS, Capacity, GroupLine, Question, Waits, capacity, demand
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, hours, percent
@@ -34,8 +33,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
-    ask = partial(filters.rows, store, ASKED)
-    rows, found = demand(ask), capacity(ask)
+    asked = question(store, filters)
+    rows, found = demand(asked), capacity(asked)
     may_see = current().may(Action.see_fleet)
     note = None if may_see else parts.chip(words("capacity.own"), words("capacity.own_is"), state="")
     return parts.page(
@@ -46,6 +45,22 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _free_card(found, words) if may_see else None,
         _groups_card(found.groups, may_see, filters, words),
     )
+
+
+def question(store: Store, filters: Filters) -> Question:
+    """The page's, whose answers are cached."""
+    if filters.period is None:
+        raise filters.nothing_closed()
+
+    def ask(name: str, **params: Any) -> Rows:
+        if name == HOURS:
+            return filters.rows_of_hours(store, ASKED, name, **params)
+        rows = filters.rows_now if name == "sees_all" else filters.rows
+        return rows(store, ASKED, name, **params)
+
+    start, end = filters.period.start, filters.period.end
+    closed = [(hour, run) for hour, run, _, _ in filters.closed.within(start, end)]
+    return Question(start, end, closed, ask)
 
 
 def _headline(rows: Rows, found: Capacity, filters: Filters, words: Language) -> Component:

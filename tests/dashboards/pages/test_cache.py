@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -185,6 +185,44 @@ def test_what_may_be_another_answer_at_any_time_is_not_kept(house: Store) -> Non
     answers = iter((1, 2))
     assert data_version.cached(house, "x", "SELECT count() FROM events WHERE ts < now()", lambda: next(answers)) == 1
     assert data_version.cached(house, "x", "SELECT count() FROM events WHERE ts < now()", lambda: next(answers)) == 2
+
+
+def test_of_closed_hours_only_those_are_asked_for_that_no_run_was_asked_for_yet() -> None:
+    memory, asked = AnswerCache(), list[tuple[int, int]]()
+
+    def ask(closed: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+        asked.extend(closed)
+        return [{"hour": datetime.fromtimestamp(hour, UTC), "run": run} for hour, run in closed if hour != 7200]
+
+    def runs(key: str, *closed: tuple[int, int]) -> list[int]:
+        asked.clear()
+        return [row["run"] for row in memory.of_hours(key, closed, ask)]
+
+    assert runs("x", (0, 1), (3600, 1), (7200, 1)) == [1, 1]
+    assert runs("x", (3600, 1), (7200, 1), (10800, 2)) == [1, 2], "an hour without rows is cached, too"
+    assert asked == [(10800, 2)]
+    assert runs("x", (0, 3), (3600, 1)) == [3, 1]
+    assert asked == [(0, 3)], "it was closed again"
+    assert runs("another question", (0, 3)) == [3]
+    assert asked == [(0, 3)]
+
+
+def test_memory_of_hours_is_bounded() -> None:
+    memory, asked = AnswerCache(), list[str]()
+
+    def ask(closed: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+        return [{"hour": datetime.fromtimestamp(hour, UTC)} for hour, _ in closed for _ in range(15_000)]
+
+    def noted(key: str) -> None:
+        def ask_anew(closed: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+            asked.append(key)
+            return ask(closed)
+
+        memory.of_hours(key, [(0, 1)], ask_anew)
+
+    for key in ("a", "b", "c", "c", "b", "a"):
+        noted(key)
+    assert asked == ["a", "b", "c", "a"]
 
 
 def test_memory_is_bounded() -> None:

@@ -1,0 +1,32 @@
+-- One row: what a group of devices (those of one model in one pool of a cluster) had in an hour that a run closed. Entries of an
+-- hour and a run never change, so an answer holds for good.
+-- devices: that the books have of it.   allocated: held by the chosen tenants, projects and queues, held: by anybody, free:
+-- by nobody, available: held or free, in GPU-hours.   free_ms, available_ms: the same in GPU-milliseconds, exact for whole GPUs.
+-- Params:  hours Array(UInt32), in Unix seconds, and runs Array(UInt64), of each; since, until DateTime64(3) (UTC): entries
+--          that begin in [since, until) alone; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
+SELECT
+    hour, cluster, pool, model,
+    uniqExact(device_id) AS devices,
+    sumIf(gpu_hours, is_chosen) AS allocated,
+    sum(gpu_hours) AS held,
+    sum(l.unallocated_unit_ms / (l.device_units * 3600000)) AS free,
+    sum(toFloat64(l.used_unit_ms + l.idle_unit_ms + l.unmetered_unit_ms + l.unallocated_unit_ms) / (l.device_units * 3600000)) AS available,
+    sum(l.unallocated_unit_ms / l.device_units) AS free_ms,
+    sum(toFloat64(l.used_unit_ms + l.idle_unit_ms + l.unmetered_unit_ms + l.unallocated_unit_ms) / l.device_units) AS available_ms
+FROM
+(
+    SELECT
+        *,
+        toFloat64(used_unit_ms + idle_unit_ms + unmetered_unit_ms) / (device_units * 3600000) AS gpu_hours,
+        allocation_id != ''
+            AND (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, tenant))
+            AND (empty({projects:Array(String)}) OR has({projects:Array(String)}, project))
+            AND (empty({queues:Array(String)}) OR has({queues:Array(String)}, queue)) AS is_chosen
+    FROM ledger_entries
+    WHERE (hour, run) IN (SELECT arrayJoin(arrayZip({hours:Array(UInt32)}, {runs:Array(UInt64)})))
+        AND charge_period_start >= {since:DateTime64(3,'UTC')} AND charge_period_start < {until:DateTime64(3,'UTC')}
+        AND (empty({pools:Array(String)}) OR has({pools:Array(String)}, pool))
+        AND (empty({models:Array(String)}) OR has({models:Array(String)}, model))
+        AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, cluster))
+) AS l
+GROUP BY hour, cluster, pool, model
