@@ -73,7 +73,7 @@ class ScopedStore(Store):
 
     def __init__(self, inner: Store, tenants: frozenset[str]) -> None:
         super().__init__(inner.url, inner._client, inner.database)
-        self._inner, self._tenants = inner, tenants
+        self._inner, self._tenants, self.cluster = inner, tenants, inner.cluster
         setting = table_filters(inner, tenants)
         if isinstance(inner, ServerStore):
             # Not SET: a session that the server has forgotten would have forgotten it, too.

@@ -18,9 +18,12 @@ from warehouse.store import Store, read_sql
 log = logging.getLogger(__name__)
 
 ANSWERS_CACHED, ROWS_CACHED = 512, 20_000
-HOURS_ROWS_CACHED = 40_000
-Closed = tuple[int, int]
-"""An hour, in Unix seconds, and the run that closed it."""
+WRITTEN_ROWS_CACHED = 40_000
+Written = tuple[int, int]
+"""An hour or a day, by its start in Unix seconds, and what wrote it: the run of its entries, or the version of its
+sums. What these wrote never changes."""
+AskWritten = Callable[[Sequence[Written]], Sequence[Mapping[str, Any]]]
+"""The rows of some hours or days, each with its hour or day as `at`."""
 UNCACHEABLE = re.compile(r"\b(now|now64|today|yesterday|rand\w*|generate\w+)\(", re.IGNORECASE)
 
 
@@ -31,8 +34,8 @@ class AnswerCache:
         self._lock = threading.Lock()
         self._cached: OrderedDict[Hashable, Any] = OrderedDict()
         self._rows = 0
-        self._hours: OrderedDict[Hashable, dict[Closed, list[Any]]] = OrderedDict()
-        self._hours_rows = 0
+        self._written: OrderedDict[Hashable, dict[Written, list[Any]]] = OrderedDict()
+        self._written_rows = 0
         self._views: Mapping[str, str] = {}
         self._reads: dict[str, frozenset[str]] = {}
         self._sees_parts = True
@@ -52,28 +55,26 @@ class AnswerCache:
                 self._rows -= _rows_of(self._cached.popitem(last=False)[1])
         return answer
 
-    def of_hours(
-        self, key: Hashable, closed: Sequence[Closed], ask: Callable[[Sequence[Closed]], Sequence[Mapping[str, Any]]]
-    ) -> list[Any]:
-        """The rows of all hours: as they were cached, of those that are not as asked now."""
+    def written(self, key: Hashable, asked: Sequence[Written], ask: AskWritten) -> list[Any]:
+        """The rows of all hours or days: as they were cached, of those that are not as asked now."""
         with self._lock:
-            known = dict(self._hours.get(key, {}))
-        missing = [one for one in closed if one not in known]
+            known = dict(self._written.get(key, {}))
+        missing = [one for one in asked if one not in known]
         if missing:
-            asked: dict[Closed, list[Any]] = {one: [] for one in missing}
-            runs = dict(missing)
+            found: dict[Written, list[Any]] = {one: [] for one in missing}
+            by = dict(missing)
             for row in ask(missing):
-                hour = int(row["hour"].timestamp())
-                asked[hour, runs[hour]].append(row)
-            known |= asked
+                at = int(row["at"].timestamp())
+                found[at, by[at]].append(row)
+            known |= found
             with self._lock:
-                cached = self._hours.setdefault(key, {})
-                self._hours_rows += sum(len(rows) for one, rows in asked.items() if one not in cached)
-                cached |= asked
-                self._hours.move_to_end(key)
-                while self._hours_rows > HOURS_ROWS_CACHED:
-                    self._hours_rows -= sum(map(len, self._hours.popitem(last=False)[1].values()))
-        return [row for one in closed for row in known[one]]
+                cached = self._written.setdefault(key, {})
+                self._written_rows += sum(len(rows) for one, rows in found.items() if one not in cached)
+                cached |= found
+                self._written.move_to_end(key)
+                while self._written_rows > WRITTEN_ROWS_CACHED:
+                    self._written_rows -= sum(map(len, self._written.popitem(last=False)[1].values()))
+        return [row for one in asked for row in known[one]]
 
     def parts(self, store: Store) -> Mapping[str, Sequence[tuple[str, int]]] | None:
         """The partitions of each table, each with a fingerprint; None if the server does not let us see them."""
@@ -138,14 +139,15 @@ class DataVersion:
         read = tuple((table, self._state(table, until)) for table in sorted(tables))
         return self.cache.cached((self.scope, what, read), ask)
 
-    def of_hours(
-        self, what: Hashable, closed: Sequence[Closed], ask: Callable[[Sequence[Closed]], Sequence[Mapping[str, Any]]]
-    ) -> list[Any]:
-        """The rows of a question about closed hours, each of one `hour`: entries of an hour and a run never change, so
-        they are only asked for once. Callers must not change them."""
-        if self.cache is None:
-            return list(ask(closed))
-        return self.cache.of_hours((self.scope, what), closed, ask)
+    def written(self, store: Store, what: Hashable, asked: Sequence[Written], ask: AskWritten) -> list[Any]:
+        """The rows of a question about hours or days of which what was written never changes: they are asked for once.
+        Callers must not change them.
+
+        On a cluster they are asked for each time: a node may know of a run before all of its entries are there.
+        """
+        if self.cache is None or store.cluster or not asked:
+            return list(ask(asked)) if asked else []
+        return self.cache.written((self.scope, what), asked, ask)
 
     def _state(self, table: str, until: datetime | None) -> int:
         partitions = self.parts.get(table, ())

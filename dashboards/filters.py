@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo
 
 from billing.ledger_report import billing_timezone
 from billing.rates import example_prices
-from dashboards.data_version import UNCACHED, DataVersion
-from dashboards.days import days_sql
+from dashboards.data_version import UNCACHED, DataVersion, Written
+from dashboards.days import days_sql, other_hours_sql, summed_sql
 from dashboards.days.closed import ClosedHours, Sums, closed_hours
 from dashboards.periods import ClosedMonth, Period, choose, closed_months, span_key
 from warehouse.errors import LedgerError
@@ -180,22 +180,26 @@ class Filters:
     def rows_of_hours(
         self, store: Store, beside: str, name: str, hours: Sequence[int], runs: Sequence[int], **params: Any
     ) -> list[dict[str, Any]]:
-        """As `rows`, for SQL whose rows are each of an `hour`, and of nothing but the entries of its run. Those never
-        change, so that after a close only the new hours are asked for. hours: in Unix seconds."""
+        """As `rows`, for SQL whose rows are each of an hour (`at`), and of nothing but the entries of its run. Those
+        never change, so that after a close only the new hours are asked for. hours: in Unix seconds."""
         sql, asked = read_sql(beside, name), {**self._arrays(), **params}
 
-        def ask(closed: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-            missing, by = zip(*closed, strict=True)
-            return store.rows(sql, {**asked, "hours": list(missing), "runs": list(by)})
+        def ask(missing: Sequence[Written]) -> list[dict[str, Any]]:
+            return store.rows(sql, {**asked, **_parallel(missing, "hours", "runs")})
 
-        key = sql, tuple(sorted((name, str(value)) for name, value in asked.items()))
-        return self.data_version.of_hours(key, list(zip(hours, runs, strict=True)), ask)
+        return self.data_version.written(store, _key(sql, asked), list(zip(hours, runs, strict=True)), ask)
+
+    def rows_of_days(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
+        """As `rows`, for SQL over `({days})` whose rows are each of a day (`at`): sums of days never change, so that
+        only those of new days are asked for, and other hours."""
+        chosen = {"zone": self.zone, **self._arrays(), **params}
+        return _rows_of_days(store, beside, name, self.params() | chosen, chosen, self.sums, self.data_version)
 
     def _arrays(self) -> dict[str, list[str]]:
         return {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}
 
     def _cached(self, store: Store, sql: str, asked: Mapping[str, Any], until: datetime | None) -> list[dict[str, Any]]:
-        key = sql, tuple(sorted((name, str(value)) for name, value in asked.items()))
+        key = _key(sql, asked)
         rows: list[dict[str, Any]] = self.data_version.cached(store, key, sql, lambda: store.rows(sql, asked), until)
         return rows
 
@@ -215,9 +219,7 @@ def filters_of(store: Store, search: str | None, data_version: DataVersion = UNC
     if period is None:
         return Filters(address, zone, months, None, data_version=data_version, example=example, closed=closed)
     sums = closed.sums(period.start, period.end)
-    choices = data_version.cached(
-        store, ("choices", period, sums), days_sql(sums, _ledger), lambda: _choices(store, period, sums), period.end
-    )
+    choices = _choices(store, period, sums, data_version)
     return Filters(address, zone, months, period, choices, sums, data_version, example, closed)
 
 
@@ -230,12 +232,50 @@ def _ledger(source: str) -> str:
     return composed(__file__, "ledger", source=source)
 
 
-def _choices(store: Store, period: Period, sums: Sums) -> Choices:
-    sql = composed(__file__, "choices", days=days_sql(sums, _ledger))
-    chosen: dict[str, list[str]] = {f"{name}s": [] for name in NAMES}
-    (row,) = store.rows(sql, {"start": period.start, "end": period.end, "zone": period.zone, **chosen, **sums.params()})
-    if len(row["currencies"]) > 1:
-        raise LedgerError("period", f"has prices in {' and '.join(row['currencies'])}", "Choose a shorter one")
+def _choices(store: Store, period: Period, sums: Sums, data_version: DataVersion) -> Choices:
+    nothing_chosen: dict[str, Any] = {"zone": period.zone, **{f"{name}s": [] for name in NAMES}}
+    asked = {"start": period.start, "end": period.end, **nothing_chosen}
+    rows = _rows_of_days(store, __file__, "choices", asked, nothing_chosen, sums, data_version)
+    currencies = {one for row in rows for one in row["currencies"]}
+    if len(currencies) > 1:
+        raise LedgerError("period", f"has prices in {' and '.join(sorted(currencies))}", "Choose a shorter one")
     return Choices(
-        {name: row[f"{name}s"] for name in NAMES}, next(iter(row["currencies"]), ""), bool(row["sees_platform"])
+        {name: sorted({one for row in rows for one in row[f"{name}s"]}) for name in NAMES},
+        next(iter(currencies), ""),
+        any(row["sees_platform"] for row in rows),
     )
+
+
+def _rows_of_days(
+    store: Store,
+    beside: str,
+    name: str,
+    params: Mapping[str, Any],
+    of_days: Mapping[str, Any],
+    sums: Sums,
+    data_version: DataVersion,
+) -> list[dict[str, Any]]:
+    """of_days: the parameters on which the rows of a summed day depend; it is the same in any period."""
+    sql = composed(beside, name, days=summed_sql())
+
+    def ask(missing: Sequence[Written]) -> list[dict[str, Any]]:
+        return store.rows(sql, {**of_days, **_parallel(missing, "summed_days", "versions")})
+
+    held = sums.params()
+    days = list(zip(held["summed_days"], held["versions"], strict=True))
+    rows = data_version.written(store, _key(sql, of_days), days, ask)
+    if not sums.other_hours:
+        return rows
+    other, asked = composed(beside, name, days=_ledger(other_hours_sql())), {**params, **held}
+    until = max(one for one in params.values() if isinstance(one, datetime))
+    more = data_version.cached(store, _key(other, asked), other, lambda: store.rows(other, asked), until)
+    return sorted([*rows, *more], key=lambda row: row["at"])
+
+
+def _parallel(missing: Sequence[Written], at: str, by: str) -> dict[str, list[int]]:
+    """Hours or days and what wrote them, as two parameters."""
+    return {at: [one for one, _ in missing], by: [one for _, one in missing]}
+
+
+def _key(sql: str, asked: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return sql, tuple(sorted((name, str(value)) for name, value in asked.items()))

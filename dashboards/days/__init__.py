@@ -34,11 +34,21 @@ def days_sql(sums: Sums, ledger: Callable[[str], str]) -> str:
     ledger: makes SQL that measures and filters what another selects (ledger.sql). Its parameters: zone, the filters'
     arrays, and those of `Sums.params`.
     """
-    summed = read_sql(__file__, "summed")
+    summed = summed_sql()
     if not sums.other_hours:
         return summed
-    other = ledger(read_sql(__file__, "other_hours"))
+    other = ledger(other_hours_sql())
     return composed(__file__, "both", summed=summed, other=other) if sums.days else other
+
+
+def summed_sql() -> str:
+    """SQL to select from in place of the ledger of summed days."""
+    return read_sql(__file__, "summed")
+
+
+def other_hours_sql() -> str:
+    """SQL for the closed hours that no sum covers, to be measured and filtered."""
+    return read_sql(__file__, "other_hours")
 
 
 def sum_days(store: Store, zone: str, stop: threading.Event | None = None) -> int:

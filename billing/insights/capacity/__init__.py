@@ -97,7 +97,7 @@ class Question:
         if not cut:
             return self.whole_hours
         hours = {hour for hour, _ in cut}
-        whole = [row for row in self.whole_hours if _seconds(row["hour"]) not in hours]
+        whole = [row for row in self.whole_hours if _seconds(row["at"]) not in hours]
         return [*whole, *self._hours(cut, self.start, self.end)]
 
     def _hours(self, closed: Sequence[tuple[int, int]], since: datetime, until: datetime) -> Sequence[Row]:
@@ -136,7 +136,7 @@ def demand(asked: Question) -> Sequence[Row]:
     allocated: dict[int, float] = defaultdict(float)
     available: dict[int, float] = defaultdict(float)
     for row in asked.hours:
-        hour = _seconds(row["hour"])
+        hour = _seconds(row["at"])
         allocated[hour] += row["allocated"]
         available[hour] += row["available"]
     waits = {row["hour"]: row for row in asked.ask("waiting")}
@@ -189,7 +189,7 @@ def _groups(asked: Question) -> dict[Group, dict[str, Any]]:
 
 
 def _measures(asked: Question, rows: Sequence[Row]) -> dict[str, Any]:
-    parts = [asked.part(_seconds(row["hour"])) for row in rows]
+    parts = [asked.part(_seconds(row["at"])) for row in rows]
     held = [row["held"] / part for row, part in zip(rows, parts, strict=True)]
     free = [row["free"] / part for row, part in zip(rows, parts, strict=True)]
     available = [one + other for one, other in zip(held, free, strict=True)]
@@ -214,7 +214,7 @@ def _bands(asked: Question) -> dict[str, list[str]]:
         for row in rows:
             if row["available_ms"] > 0 or row["free_ms"] > 0:
                 part = row["free_ms"] / row["available_ms"] if row["available_ms"] > 0 else 0.0
-                bands[_seconds(row["hour"]) // HOUR - first] = str(sum(part >= least for least in BANDS[1:]))
+                bands[_seconds(row["at"]) // HOUR - first] = str(sum(part >= least for least in BANDS[1:]))
         texts.append("".join(bands))
     clusters, pools, models = ([key[place] for key in groups] for place in range(3))
     return {"group_clusters": clusters, "group_pools": pools, "group_models": models, "group_bands": texts}

@@ -5,7 +5,7 @@
 -- Params:  hours Array(UInt32), in Unix seconds, and runs Array(UInt64), of each; since, until DateTime64(3) (UTC): entries
 --          that begin in [since, until) alone; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
 SELECT
-    hour, cluster, pool, model,
+    hour AS at, cluster, pool, model,
     uniqExact(device_id) AS devices,
     sumIf(gpu_hours, is_chosen) AS allocated,
     sum(gpu_hours) AS held,

@@ -109,7 +109,8 @@ def fleet_over_time(
     store: Store, filters: Filters, words: Language, grain: figures.Grain, path: str = "/", device: str = ""
 ) -> go.Figure:
     """GPUs of each kind over the period; path: of the page it stands on; device: of this one alone."""
-    rows = filters.rows(store, __file__, "over_time", grain=grain, device=device)
+    ask = filters.rows if grain == "hour" else filters.rows_of_days
+    rows = ask(store, __file__, "over_time", grain=grain, device=device)
     kinds = KINDS if filters.shows_platform else ALLOCATED
     found = figures.buckets(rows, filters.closed_steps(grain), filters.zone)
     return figures.stacked_over_time(found, grain, words, kinds, links(found, filters, grain, path))

@@ -192,11 +192,11 @@ def test_of_closed_hours_only_those_are_asked_for_that_no_run_was_asked_for_yet(
 
     def ask(closed: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
         asked.extend(closed)
-        return [{"hour": datetime.fromtimestamp(hour, UTC), "run": run} for hour, run in closed if hour != 7200]
+        return [{"at": datetime.fromtimestamp(hour, UTC), "run": run} for hour, run in closed if hour != 7200]
 
     def runs(key: str, *closed: tuple[int, int]) -> list[int]:
         asked.clear()
-        return [row["run"] for row in memory.of_hours(key, closed, ask)]
+        return [row["run"] for row in memory.written(key, closed, ask)]
 
     assert runs("x", (0, 1), (3600, 1), (7200, 1)) == [1, 1]
     assert runs("x", (3600, 1), (7200, 1), (10800, 2)) == [1, 2], "an hour without rows is cached, too"
@@ -211,14 +211,14 @@ def test_memory_of_hours_is_bounded() -> None:
     memory, asked = AnswerCache(), list[str]()
 
     def ask(closed: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-        return [{"hour": datetime.fromtimestamp(hour, UTC)} for hour, _ in closed for _ in range(15_000)]
+        return [{"at": datetime.fromtimestamp(hour, UTC)} for hour, _ in closed for _ in range(15_000)]
 
     def noted(key: str) -> None:
         def ask_anew(closed: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
             asked.append(key)
             return ask(closed)
 
-        memory.of_hours(key, [(0, 1)], ask_anew)
+        memory.written(key, [(0, 1)], ask_anew)
 
     for key in ("a", "b", "c", "c", "b", "a"):
         noted(key)
