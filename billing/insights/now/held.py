@@ -14,6 +14,8 @@ from warehouse.store import Store, read_sql
 
 LATE = timedelta(minutes=15)
 """Older facts say nothing of now; as long as alert rules of idle holders wait for samples."""
+DAY = timedelta(days=1)
+EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 IDLE_BELOW = 0.01
 """The part of full activity up to which a device does nothing, as in the alert rules of idle holders."""
 
@@ -45,11 +47,17 @@ class Moment:
 
 
 def moment(store: Store, clock: datetime) -> Moment | None:
-    """None where no fact has come."""
-    (row,) = store.rows(read_sql(__file__, "moment"), {"clock": clock})
-    facts = [row[name] for name in ("samples", "events", "devices", "evaluated") if row[name] is not None]
-    closed = row["closed"]
-    return Moment(clock, max(facts), row["samples"], closed and closed.astimezone(UTC)) if facts else None
+    """None where no fact has come. Facts are looked for within a day before the last close or evaluation of alerts, so
+    that no page reads a month of samples; of samples first those near it, of which there are some where any arrive."""
+    (known,) = store.rows(read_sql(__file__, "known"), {"clock": clock})
+    closed, evaluated = (at and at.astimezone(UTC) for at in (known["closed"], known["evaluated"]))
+    newest = max((at for at in (closed, evaluated) if at is not None), default=EARLIEST)
+    asked = {"clock": clock, "since": newest - DAY}
+    (row,) = store.rows(read_sql(__file__, "facts"), {**asked, "sampled_since": newest - LATE})
+    if row["samples"] is None:
+        (row,) = store.rows(read_sql(__file__, "facts"), {**asked, "sampled_since": newest - DAY})
+    facts = [at for at in (row["samples"], row["events"], row["devices"], evaluated) if at is not None]
+    return Moment(clock, max(facts), row["samples"], closed) if facts else None
 
 
 def held(store: Store, ask: Ask, at: datetime, most: int, by_idle: bool = False) -> tuple[Sequence[Row], str]:

@@ -19,15 +19,23 @@ FROM
     (
         SELECT
             cluster, allocation_id,
-            minIf(ts, event = 'submitted') AS since,
-            maxIf(ts, event = 'submitted') AS reported_at,
-            argMaxIf((toString(e.workload_id), toString(e.tenant), toString(e.project), toString(e.queue), e.priority, e.gpus,
-                toString(e.reason), toString(e.message)), (ts, e.reason), event = 'submitted') AS newest
+            min(ts) AS since,
+            max(ts) AS reported_at,
+            argMax((toString(e.workload_id), toString(e.tenant), toString(e.project), toString(e.queue), e.priority, e.gpus,
+                toString(e.reason), toString(e.message)), (ts, e.reason)) AS newest
         FROM visible_events AS e
         WHERE ts >= {start:DateTime64(3,'UTC')} - INTERVAL 62 DAY AND ts < {end:DateTime64(3,'UTC')}
-            AND event IN ('submitted', 'started', 'finished', 'failed', 'cancelled', 'rejected')
+            AND event = 'submitted'
+            AND (cluster, allocation_id) IN
+            (
+                SELECT cluster, allocation_id
+                FROM events
+                WHERE ts >= {start:DateTime64(3,'UTC')} - INTERVAL 62 DAY AND ts < {end:DateTime64(3,'UTC')}
+                    AND event IN ('submitted', 'started', 'finished', 'failed', 'cancelled', 'rejected')
+                GROUP BY cluster, allocation_id
+                HAVING countIf(event != 'submitted') = 0
+            )
         GROUP BY cluster, allocation_id
-        HAVING countIf(event = 'submitted') > 0 AND countIf(event != 'submitted') = 0
     )
 )
 WHERE (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, tenant))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Container, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import plotly.graph_objects as go
@@ -41,9 +41,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
-    rows = filters.rows(store, __file__, "by_queue", end=known_until(store, filters))
+    objectives = {row["kind"] for row in filters.rows_now(store, __file__, "kinds")}
+    end = known_until(store, filters)
+    rows = by_queue(store, filters, objectives, end)
     reported = filters.rows(store, __file__, "scheduler")
-    taken = filters.rows(store, __file__, "preemptions")
+    taken = preemptions(store, filters)
     sees_fleet = current().may(Action.see_fleet)
     title = parts.titles(filters, words, words("queues.title"))
     if not rows and not reported and not taken:
@@ -55,16 +57,31 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _waits_card(rows, words)
         if why_card is None
         else parts.split(_waits_card(rows, words), why_card, class_name="gl-even"),
-        waiters_card(waiting(store, filters), filters, words),
+        waiters_card(waiting(store, filters, at=end), filters, words),
         longest_card(longest(store, filters), filters, words),
         _table_card(rows, filters, words),
         parts.split(
             preemptions_card(taken, filters, words),
-            _quota_card(store, reported, filters, sees_fleet, words),
+            _quota_card(store, reported, filters, sees_fleet and "quota_redemption" in objectives, words),
             class_name="gl-even",
         ),
         _fragmentation_card(store, reported, filters, words) if sees_fleet else None,
     )
+
+
+def by_queue(store: Store, filters: Filters, objectives: Container[str], end: datetime) -> Rows:
+    """The rows of by_queue.sql. objectives: the kinds that there are; what none needs is not asked for."""
+    bounds = filters.rows(store, __file__, "bounds", end=end) if "queue_wait" in objectives else []
+    clusters, queues, seconds = ([row[name] for row in bounds] for name in ("cluster", "queue", "bound"))
+    return filters.rows(
+        store, __file__, "by_queue", end=end, bound_clusters=clusters, bound_queues=queues, bounds=seconds
+    )
+
+
+def preemptions(store: Store, filters: Filters) -> Rows:
+    """The rows of preemptions.sql, whose planning costs more than to see that there is none."""
+    (found,) = filters.rows(store, __file__, "preempted")
+    return filters.rows(store, __file__, "preemptions") if found["preemptions"] else []
 
 
 def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
@@ -268,7 +285,7 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
     )
 
 
-def _quota_card(store: Store, reported: Rows, filters: Filters, sees_fleet: bool, words: Language) -> Component:
+def _quota_card(store: Store, reported: Rows, filters: Filters, has_objectives: bool, words: Language) -> Component:
     """Guaranteed and received GPUs: from the scheduler's metrics, else as objectives measure it."""
     tenants = filters.address.chosen.get("tenant", ())
     accounts: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
@@ -297,7 +314,7 @@ def _quota_card(store: Store, reported: Rows, filters: Filters, sees_fleet: bool
             for (tenant, pool), one in sorted(guaranteed.items())
         ]
         return parts.card(words("queues.quota"), words("queues.quota_is"), parts.table(heads, cells), tool=tool)
-    measured = [] if not sees_fleet or filters.period is None else [
+    measured = [] if not has_objectives or filters.period is None else [
         one for one in slo_status(store, filters.period.end)
         if one.kind == "quota_redemption" and one.tenant and (not tenants or one.tenant in tenants)
     ]  # fmt: skip

@@ -5,20 +5,13 @@
 -- started: jobs that began in it; p50, p95, p99: seconds that they had waited (NULL: none began).
 -- bound: seconds, of the strictest objective for all tenants of the queue; late: jobs that began later than that, or wait
 --          longer at the end (NULL: no objective).
--- Parameters: start, end DateTime64(3) (UTC); those of ({jobs})
+-- Parameters: start, end DateTime64(3) (UTC); bound_clusters, bound_queues Array(String), bounds Array(Nullable(Float64)): the rows of
+--             bounds.sql; those of ({jobs})
 WITH
     bounds AS
     (
-        SELECT q.cluster AS cluster, q.queue AS queue, min(o.bound) AS bound
-        FROM
-        (
-            SELECT DISTINCT cluster, queue FROM events
-            WHERE ts >= {start:DateTime64(3,'UTC')} - INTERVAL 62 DAY AND ts < {end:DateTime64(3,'UTC')} AND event = 'submitted'
-                AND (SELECT count() FROM slo_objectives WHERE kind = 'queue_wait') > 0
-        ) AS q
-        CROSS JOIN (SELECT * FROM slo_objectives WHERE kind = 'queue_wait' AND tenant = '(?s)\\A.*\\z') AS o
-        WHERE match(q.cluster, o.cluster) AND match(q.queue, o.queue)
-        GROUP BY cluster, queue
+        SELECT one.1 AS cluster, one.2 AS queue, one.3 AS bound
+        FROM (SELECT arrayJoin(arrayZip({bound_clusters:Array(String)}, {bound_queues:Array(String)}, {bounds:Array(Nullable(Float64))})) AS one)
     ),
     waits AS
     (

@@ -69,8 +69,14 @@ def test_objectives_of_a_tenant_are_its_own(house: Store) -> None:
     assert "vision" in page and "speech" not in page
 
 
+def by_queue(store: Store, search: str) -> queues.Rows:
+    filters = filters_of(store, search)
+    assert filters.period is not None
+    return queues.by_queue(store, filters, {"queue_wait"}, filters.period.end)
+
+
 def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
-    (row,) = filters_of(house, MONTH).rows(house, queues.__file__, "by_queue")
+    (row,) = by_queue(house, MONTH)
     (reported,) = house.rows(
         "SELECT countIf(started_at IS NOT NULL) AS started, countIf(started_at IS NULL) AS waiting, "
         "quantileExactIf(0.95)(wait_seconds, started_at IS NOT NULL) AS p95 FROM v_queue_wait WHERE queue = 'main'"
@@ -81,7 +87,7 @@ def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
         == (2, 2, 600)
     )
     assert (row["waiting_gpus"], row["bound"], row["late"]) == (16, 300, 4)
-    (mine,) = filters_of(house, f"{MONTH}&tenant=vision").rows(house, queues.__file__, "by_queue")
+    (mine,) = by_queue(house, f"{MONTH}&tenant=vision")
     assert (mine["waiting"], mine["oldest"]) == (1, "w2-vision")
 
 
@@ -89,7 +95,7 @@ def test_reasons_are_the_scheduler_s_last_ones_or_the_events(house: Store) -> No
     def of(search: str) -> dict[str, dict[str, int]]:
         filters = filters_of(house, search)
         reported = filters.rows(house, queues.__file__, "scheduler")
-        return queues.reasons(filters.rows(house, queues.__file__, "by_queue"), reported, filters)
+        return queues.reasons(by_queue(house, search), reported, filters)
 
     assert of(f"?{DAY}") == {"main": {"WaitingForQuota": 5, "Priority": 2}}
     assert of(f"?{DAY}&tenant=vision") == {"main": {"": 1}}
