@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from billing.insights.now.asking import Ask, Row
 from billing.rates import current_rate_card
 from billing.rates.prices import PriceBook, price_at
+from billing.rates.rate_card import RateCard
 from billing.rates.staging import subject_of, subject_params
 from warehouse.store import Store, read_sql
 
@@ -60,24 +63,68 @@ def moment(store: Store, clock: datetime) -> Moment | None:
     return Moment(clock, max(facts), row["samples"], closed) if facts else None
 
 
-def held(store: Store, ask: Ask, at: datetime, most: int, by_idle: bool = False) -> tuple[Sequence[Row], str]:
+class Subjects:
+    """The kinds of holders that were found so far, by their numbers, which are hashes of what they are: what is held
+    seldom has a kind that was never seen, so that one statement finds both what is held and its prices."""
+
+    MOST = 5000
+    """Of more it is cheaper to ask for those that there are now."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, dict[int, Row]] = {}
+
+    def found(self, keys: Mapping[str, Any]) -> Sequence[Row]:
+        """keys: by what the rate card tells kinds apart."""
+        with self._lock:
+            return list(self._found.get(str(keys), {}).values())
+
+    def add(self, keys: Mapping[str, Any], rows: Sequence[Row]) -> Sequence[Row]:
+        """Those found so far, and these."""
+        with self._lock:
+            found = self._found.get(str(keys), {}) | {row["subject"]: row for row in rows}
+            if len(found) > self.MOST:
+                found = {row["subject"]: row for row in rows}
+            self._found = {str(keys): found}
+            return list(found.values())
+
+
+SUBJECTS = Subjects()
+
+
+def held(
+    store: Store, ask: Ask, at: datetime, most: int, by_idle: bool = False, seen: Subjects = SUBJECTS
+) -> tuple[Sequence[Row], str]:
     """The rows of held.sql as the rate card in force prices them, and its currency ('': there is none).
     by_idle: those with idle GPUs first."""
     applied = current_rate_card(store)
     card = applied.card if applied else None
     keys = subject_params(card)
-    subjects = ask("subjects", at=at, **keys)
+    subjects = seen.found(keys) or (seen.add(keys, ask("subjects", at=at, **keys)) if card else [])
+    rows = _priced(ask, card, keys, subjects, at, most, by_idle)
+    if card and rows and rows[0]["all_unasked"]:
+        rows = _priced(ask, card, keys, seen.add(keys, ask("subjects", at=at, **keys)), at, most, by_idle)
+    return rows, card.currency if card else ""
+
+
+def _priced(
+    ask: Ask,
+    card: RateCard | None,
+    keys: Mapping[str, Any],
+    subjects: Sequence[Row],
+    at: datetime,
+    most: int,
+    by_idle: bool,
+) -> Sequence[Row]:
+    """subjects: those of which the price is looked up."""
     book = PriceBook(card, at, at + timedelta(seconds=1)) if card else None
-    prices = {}
-    for row in subjects:
-        price = price_at(book.schedule(subject_of(row)), at) if book else None
-        if price is not None:
-            prices[row["subject"]] = price
-    rows = ask(
+    prices = {row["subject"]: price_at(book.schedule(subject_of(row)), at) for row in subjects} if book else {}
+    priced = {subject: price for subject, price in prices.items() if price is not None}
+    return ask(
         "held", at=at, most=most, **keys,
-        subjects=list(prices),
-        list_prices=[format(price.list_unit_price, "f") for price in prices.values()],
-        billed_prices=[format(price.contracted_unit_price, "f") for price in prices.values()],
+        subjects=list(priced),
+        list_prices=[format(price.list_unit_price, "f") for price in priced.values()],
+        billed_prices=[format(price.contracted_unit_price, "f") for price in priced.values()],
+        unpriced=[subject for subject in prices if subject not in priced],
         currency=card.currency if card else "", idle_below=IDLE_BELOW, by_idle=int(by_idle),
     )  # fmt: skip
-    return rows, card.currency if card else ""

@@ -8,12 +8,12 @@
 -- waste: idle cost at list price of its closed hours since it started, exact; NULL: none is closed and metered, or some
 -- have no price.
 -- alert_*: of its idle-holder alert, the most advanced one; ''.   all_*: sums over all rows, not only the first {most};
--- all_idle_rows: rows with idle GPUs.
+-- all_idle_rows: rows with idle GPUs; all_unasked: devices of whose subject the caller does not know whether it has a price.
 -- Samples used: the allocation's own on its partition, all of the partition's, its own on the device, all of the device's
 -- if it is alone there (docs/ledger.md). A reader who sees some tenants only cannot know whether a share is alone: then
 -- unknown.
 -- Params:  those of ({places}); by_queue, by_preemptible, by_cluster, priority_bounds; subjects Array(UInt64), list_prices and
---          billed_prices Array(String): what a GPU-hour costs each; currency; idle_below = part of 1; by_idle UInt8; most.
+--          billed_prices Array(String): what a GPU-hour costs each; unpriced Array(UInt64): those without a price; currency; idle_below = part of 1; by_idle UInt8; most.
 WITH
     (SELECT yes FROM sees_all) AS all_seen,
     {at:DateTime64(3,'UTC')} - INTERVAL 5 MINUTE AS last_5,
@@ -72,12 +72,14 @@ WITH
             arraySum(one -> one.2, hour) AS metered_hour,
             arraySum(one -> one.2, minutes) AS metered_minutes,
             notEmpty(minutes) AND arrayMax(one -> one.3, minutes) <= {idle_below:Float64} AS is_idle,
-            indexOf({subjects:Array(UInt64)}, cityHash64(
+            cityHash64(
                 toString(model), toString(pool), toString(partition_profile), tenant,
                 if({by_queue:UInt8}, toString(queue), ''),
                 toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
                 toUInt8(if({by_preemptible:UInt8}, preemptible, false)),
-                if({by_cluster:UInt8}, toString(cluster), ''))) AS number,
+                if({by_cluster:UInt8}, toString(cluster), '')) AS subject,
+            indexOf({subjects:Array(UInt64)}, subject) AS number,
+            number > 0 OR has({unpriced:Array(UInt64)}, subject) AS is_asked,
             if(number = 0, NULL, toDecimal128({list_prices:Array(String)}[number], 9)) AS list_price,
             if(number = 0, NULL, toDecimal128({billed_prices:Array(String)}[number], 9)) AS billed_price
         FROM by_device
@@ -99,11 +101,18 @@ WITH
             sumIf(share, metered_minutes > 0) AS seen_gpus,
             countIf(NOT is_known OR list_price IS NULL) AS unpriced,
             countIf(is_known AND NOT is_available) AS down,
+            countIf(is_known AND NOT is_asked) AS unasked,
             if(unpriced > 0, NULL, ifNull(sumIf(list_price * m.units / m.whole, is_known AND is_available), 0)) AS list_hour,
             if(unpriced > 0, NULL, ifNull(sumIf(billed_price * m.units / m.whole, is_known AND is_available), 0)) AS billed_hour,
             if(unpriced > 0, NULL, ifNull(sumIf(list_price * m.units / m.whole, is_known AND is_available AND is_idle), 0)) AS idle_hour
         FROM measured AS m
         GROUP BY cluster, allocation_id
+    ),
+    open AS
+    (
+        SELECT cluster, allocation_id, start_at
+        FROM allocations
+        WHERE start_at <= {at:DateTime64(3,'UTC')} AND ifNull(end_at > {at:DateTime64(3,'UTC')}, true)
     ),
     wasted AS
     (
@@ -120,11 +129,11 @@ WITH
                 claims[arrayLastIndex((claim, place) -> place = 1 OR claim.1 > arrayMax(one -> one.2, arraySlice(claims, 1, place - 1)),
                     claims, arrayEnumerate(claims))].1 AS since
             FROM allocations
-            WHERE start_at <= {at:DateTime64(3,'UTC')}
+            WHERE start_at <= {at:DateTime64(3,'UTC')} AND (cluster, allocation_id) IN (SELECT cluster, allocation_id FROM open)
             GROUP BY cluster, allocation_id
-            HAVING countIf(ifNull(end_at > {at:DateTime64(3,'UTC')}, true)) > 0
         ) AS books ON l.cluster = books.cluster AND l.allocation_id = books.allocation_id
-        WHERE l.hour > (SELECT min(start_at) FROM allocations WHERE start_at <= {at:DateTime64(3,'UTC')} AND ifNull(end_at > {at:DateTime64(3,'UTC')}, true)) - INTERVAL 1 HOUR
+        WHERE l.hour > (SELECT min(start_at) FROM open) - INTERVAL 1 HOUR
+            AND (l.cluster, l.allocation_id) IN (SELECT cluster, allocation_id FROM open)
             AND l.charge_period_start >= books.since AND l.charge_period_end <= {at:DateTime64(3,'UTC')} AND l.allocation_id != ''
         GROUP BY cluster, allocation_id
     ),
@@ -153,7 +162,8 @@ SELECT
     sum(h.billed_hour) OVER () AS all_billed_hour,
     sum(h.idle_hour) OVER () AS all_idle_hour,
     sum(w.waste) OVER () AS all_waste,
-    countIf(h.list_hour IS NULL) OVER () AS all_unpriced
+    countIf(h.list_hour IS NULL) OVER () AS all_unpriced,
+    sum(h.unasked) OVER () AS all_unasked
 FROM holdings AS h
 LEFT JOIN wasted AS w ON h.cluster = w.cluster AND h.allocation_id = w.allocation_id
 LEFT JOIN fires AS f ON h.cluster = f.cluster AND h.allocation_id = f.allocation_id

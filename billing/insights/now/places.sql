@@ -33,7 +33,7 @@ FROM
         (
             SELECT
                 cluster, allocation_id,
-                argMax((toString(tenant), toString(project), toString(cost_center)), start_at) AS payer,
+                (argMax(toString(tenant), start_at), argMax(toString(project), start_at), argMax(toString(cost_center), start_at)) AS payer,
                 groupArrayIf((toString(node), toString(device_id), toString(partition_id), toString(partition_profile), toNullable(units)),
                     is_open) AS places,
                 if(countIf(is_open) = 0, maxOrNull(end_at), NULL) AS ended_at
