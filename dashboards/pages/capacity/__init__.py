@@ -134,20 +134,21 @@ def drawn(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -
     if grain == "day":
         local = [at.replace(hour=0, minute=0) for at in local]
     at = figures.axis_times(local, grain)
-    figure = go.Figure()
-    for name, colour in (("allocated", HELD), ("waiting", WAITING)):
-        figure.add_bar(x=at, y=[row[name] for row in rows], name=words(f"capacity.{name}"),
-                       marker={"color": colour, "line": {"width": 0}}, hovertemplate="%{y:,.1f}")  # fmt: skip
+    traces: list[dict[str, Any]] = [
+        {"type": "bar", "x": at, "y": [row[name] for row in rows], "name": words(f"capacity.{name}"),
+         "marker": {"color": colour, "line": {"width": 0}}, "hovertemplate": "%{y:,.1f}"}
+        for name, colour in (("allocated", HELD), ("waiting", WAITING))
+    ]  # fmt: skip
     if any(row["available"] is not None for row in rows):
         x, y = with_gaps(at, [row["available"] for row in rows], timedelta(days=1 if grain == "day" else 0, hours=1))
-        line = {"color": AVAILABLE, "width": 2, "shape": "hvh"}
-        figure.add_scatter(x=x, y=y, name=words("capacity.available"), mode="lines", connectgaps=False, line=line,
-                           hovertemplate="%{y:,.1f}")  # fmt: skip
-    figures.styled(figure, words, grain, barmode="stack", bargap=0, showlegend=True)
-    return figure.update_layout(
-        legend={"orientation": "h", "y": 1.16, "x": 0, "traceorder": "normal"},
-        margin={"l": 44, "r": 8, "t": 30, "b": 40},
-    )
+        traces.append(
+            {"type": "scatter", "x": x, "y": y, "name": words("capacity.available"), "mode": "lines",
+             "connectgaps": False, "line": {"color": AVAILABLE, "width": 2, "shape": "hvh"},
+             "hovertemplate": "%{y:,.1f}"}
+        )  # fmt: skip
+    legend = {"orientation": "h", "y": 1.16, "x": 0, "traceorder": "normal"}
+    margin = {"l": 44, "r": 8, "t": 30, "b": 40}
+    return figures.made(traces, words, grain, barmode="stack", bargap=0, showlegend=True, legend=legend, margin=margin)
 
 
 def with_gaps(
