@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, quote_plus, urlencode
 from zoneinfo import ZoneInfo
 
 from billing.ledger_report import billing_timezone
@@ -130,6 +130,12 @@ class Filters:
 
     def href(self, path: str, **changes: str | Sequence[str] | None) -> str:
         return self.address.href(path, **changes)
+
+    def hrefs(self, path: str, name: str) -> Callable[[str], str]:
+        """As `href` with a value of one parameter, for pages with a thousand links."""
+        link = self.href(path)
+        begun = f"{link}{'&' if '?' in link else '?'}{name}="
+        return lambda value: begun + quote_plus(value)
 
     def params(self) -> dict[str, Any]:
         """Typed parameters of SQL: start, end, zone, and an array for each filter (tenants, projects, ...).

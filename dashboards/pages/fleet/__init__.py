@@ -63,7 +63,7 @@ def devices_of(store: Store, filters: Filters, until: datetime, device: str = ""
     )
     unreported = {"state": "", "errors": 0}
     unknown = {"memory": None, "temperature": None, "power": None}
-    devices = []
+    devices, href = [], filters.hrefs("/fleet", "device")
     for row in filters.rows(store, __file__, "devices", device=device):
         key = row["cluster"], row["device_id"]
         capacity = sum(row[kind] for kind in KINDS)
@@ -76,7 +76,7 @@ def devices_of(store: Store, filters: Filters, until: datetime, device: str = ""
                 "held": held,
                 "used_part": row["used"] / usable if usable else None,
                 "held_part": held / usable if usable else None,
-                "href": filters.href("/fleet", device=row["device_id"]),
+                "href": href(row["device_id"]),
                 **{name: reported.get(key, unreported)[name] for name in unreported},
                 **{name: latest.get(key, unknown)[name] for name in unknown},
             }
