@@ -46,24 +46,29 @@ WITH
         SELECT one.1 AS cluster, one.2 AS pool, one.3 AS model, one.4 AS bands
         FROM (SELECT arrayJoin(arrayZip({group_clusters:Array(String)}, {group_pools:Array(String)}, {group_models:Array(String)}, {group_bands:Array(String)})) AS one)
     ),
+    firsts AS
+    (
+        SELECT k.place AS place, k.kind.1 AS pool, k.kind.2 AS model, f.bands AS bands
+        FROM kinds AS k
+        LEFT JOIN free AS f ON f.cluster = k.cluster AND f.pool = k.kind.1 AND f.model = k.kind.2
+    ),
     jobs AS
     (
         SELECT
-            p.cluster AS cluster, k.kind.1 AS pool, k.kind.2 AS model, p.gpus AS gpus,
+            p.cluster AS cluster, k.pool AS pool, k.model AS model, p.gpus AS gpus,
             s.allocation_id != '' AND toUnixTimestamp64Milli(s.submitted_at) <= p.started_ms AS known,
             greatest(0, p.started_ms - toUnixTimestamp64Milli(s.submitted_at)) / 1000 AS wait_seconds,
             intDiv(toUnixTimestamp(toDateTime(s.submitted_at, 'UTC')), 3600) - intDiv(toUnixTimestamp(toDateTime({start:DateTime64(3,'UTC')}, 'UTC')), 3600) AS since,
-            indexOf(['0', '1', '2', '3', '4'], substring(f.bands, 1 + since, 1)) - 1 AS band
+            indexOf(['0', '1', '2', '3', '4'], substring(k.bands, 1 + since, 1)) - 1 AS band
         FROM placed AS p
-        LEFT JOIN kinds AS k ON k.place = p.first % 4194304
+        LEFT JOIN firsts AS k ON k.place = p.first % 4194304
         LEFT JOIN submitted AS s ON p.cluster = s.cluster AND p.allocation_id = s.allocation_id
-        LEFT JOIN free AS f ON f.cluster = p.cluster AND f.pool = k.kind.1 AND f.model = k.kind.2
         WHERE (s.allocation_id = '' OR s.submitted_at >= {start:DateTime64(3,'UTC')})
             AND (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, toString(p.tenant)))
             AND (empty({projects:Array(String)}) OR has({projects:Array(String)}, toString(p.project)))
             AND (empty({queues:Array(String)}) OR has({queues:Array(String)}, toString(p.queue)))
-            AND (empty({pools:Array(String)}) OR has({pools:Array(String)}, toString(k.kind.1)))
-            AND (empty({models:Array(String)}) OR has({models:Array(String)}, toString(k.kind.2)))
+            AND (empty({pools:Array(String)}) OR has({pools:Array(String)}, toString(k.pool)))
+            AND (empty({models:Array(String)}) OR has({models:Array(String)}, toString(k.model)))
             AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, toString(p.cluster)))
     )
 SELECT
