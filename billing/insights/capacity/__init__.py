@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from billing.periods import Period
+from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
 ASKED = __file__
@@ -23,6 +24,10 @@ FILTERS = ("tenants", "projects", "queues", "pools", "models", "clusters")
 HOURS = "hours"
 """The statement of which an answer about an hour and a run holds for good."""
 HOUR = 3600
+AT_ONCE = 8000
+"""Hours named by one statement, and"""
+MOST_BANDS = 700_000
+"""bands: to a server they travel in an address, which has at most a million characters."""
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 Row = Mapping[str, Any]
 Ask = Callable[..., Sequence[Row]]
@@ -101,8 +106,11 @@ class Question:
         return [*whole, *self._hours(cut, self.start, self.end)]
 
     def _hours(self, closed: Sequence[tuple[int, int]], since: datetime, until: datetime) -> Sequence[Row]:
-        hours, runs = zip(*closed, strict=True)
-        return self.ask(HOURS, hours=list(hours), runs=list(runs), since=since, until=until)
+        rows: list[Row] = []
+        for first in range(0, len(closed), AT_ONCE):
+            hours, runs = zip(*closed[first : first + AT_ONCE], strict=True)
+            rows += self.ask(HOURS, hours=list(hours), runs=list(runs), since=since, until=until)
+        return rows
 
     def part(self, hour: int) -> float:
         """How much of an hour is in the period, 0-1."""
@@ -208,6 +216,9 @@ def _bands(asked: Question) -> dict[str, list[str]]:
     """Parameters of waits.sql: the band of each group in each hour from the start's on. None for who may not know."""
     first, last = (int(at.timestamp()) // HOUR for at in (asked.start, asked.end))
     groups = _by_group(asked.whole_hours) if asked.sees_all else {}
+    if len(groups) * (last - first + 1) > MOST_BANDS:
+        what = f"has too many hours, for {len(groups):,} pools and models, to compare waits with what was free"
+        raise LedgerError("period", what, "Choose a shorter one")
     texts = []
     for rows in groups.values():
         bands = ["-"] * (last - first + 1)

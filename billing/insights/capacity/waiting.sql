@@ -19,10 +19,10 @@ WITH
     (
         SELECT
             a.cluster AS cluster, a.allocation_id AS allocation_id,
-            argMin(a.tenant, toUnixTimestamp64Milli(a.start_at) * 4194304 + d.place) AS tenant,
-            argMin(a.project, toUnixTimestamp64Milli(a.start_at) * 4194304 + d.place) AS project,
-            argMin(d.kind.1, toUnixTimestamp64Milli(a.start_at) * 4194304 + d.place) AS pool,
-            argMin(d.kind.2, toUnixTimestamp64Milli(a.start_at) * 4194304 + d.place) AS model
+            argMin(a.tenant, toUnixTimestamp64Milli(a.start_at) * 2097152 + d.place) AS tenant,
+            argMin(a.project, toUnixTimestamp64Milli(a.start_at) * 2097152 + d.place) AS project,
+            argMin(d.kind.1, toUnixTimestamp64Milli(a.start_at) * 2097152 + d.place) AS pool,
+            argMin(d.kind.2, toUnixTimestamp64Milli(a.start_at) * 2097152 + d.place) AS model
         FROM allocations AS a
         LEFT JOIN kinds AS d ON a.cluster = d.cluster AND a.device_id = d.device_id
         WHERE a.start_at < {end:DateTime64(3,'UTC')}

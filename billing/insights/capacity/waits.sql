@@ -20,11 +20,11 @@ WITH
     (
         SELECT
             a.cluster AS cluster, a.allocation_id AS allocation_id,
-            min(toUnixTimestamp64Milli(a.start_at) * 4194304 + k.place) AS first,
-            intDiv(first, 4194304) AS started_ms,
-            argMin(a.tenant, toUnixTimestamp64Milli(a.start_at) * 4194304 + k.place) AS tenant,
-            argMin(a.project, toUnixTimestamp64Milli(a.start_at) * 4194304 + k.place) AS project,
-            argMin(a.queue, toUnixTimestamp64Milli(a.start_at) * 4194304 + k.place) AS queue,
+            min(toUnixTimestamp64Milli(a.start_at) * 2097152 + k.place) AS first,
+            intDiv(first, 2097152) AS started_ms,
+            argMin(a.tenant, toUnixTimestamp64Milli(a.start_at) * 2097152 + k.place) AS tenant,
+            argMin(a.project, toUnixTimestamp64Milli(a.start_at) * 2097152 + k.place) AS project,
+            argMin(a.queue, toUnixTimestamp64Milli(a.start_at) * 2097152 + k.place) AS queue,
             groupArray(toUnixTimestamp64Milli(a.start_at)) AS starts,
             groupArray(a.units / greatest(1, k.kind.3)) AS shares,
             arraySum((share, start) -> if(start = started_ms, share, 0), shares, starts) AS gpus
@@ -61,7 +61,7 @@ WITH
             intDiv(toUnixTimestamp(toDateTime(s.submitted_at, 'UTC')), 3600) - intDiv(toUnixTimestamp(toDateTime({start:DateTime64(3,'UTC')}, 'UTC')), 3600) AS since,
             indexOf(['0', '1', '2', '3', '4'], substring(k.bands, 1 + since, 1)) - 1 AS band
         FROM placed AS p
-        LEFT JOIN firsts AS k ON k.place = p.first % 4194304
+        LEFT JOIN firsts AS k ON k.place = p.first % 2097152
         LEFT JOIN submitted AS s ON p.cluster = s.cluster AND p.allocation_id = s.allocation_id
         WHERE (s.allocation_id = '' OR s.submitted_at >= {start:DateTime64(3,'UTC')})
             AND (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, toString(p.tenant)))
