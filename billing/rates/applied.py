@@ -13,7 +13,7 @@ from billing.periods import Period, month_name
 from billing.rates.frozen import advice, changed_policy
 from billing.rates.prices import PriceBook, differences, shown_price
 from billing.rates.rate_card import MATCH_KEYS, RateCard, RateError
-from billing.rates.staging import subject_of, subject_params
+from billing.rates.staging import subject_keys, subject_of, subject_params
 from billing.rates.windows import window_json
 from warehouse.chain import head
 from warehouse.store import Store, read_sql
@@ -114,7 +114,8 @@ def _refuse_changed_invoices(store: Store, old: RateCard, new: RateCard) -> None
     for row in invoices:
         _refuse_changed_policy(old, new, row)
     books: dict[Period, tuple[PriceBook, PriceBook]] = {}
-    subjects = read_sql(__file__, "invoiced_subjects", invoiced_months=read_sql(__file__, "invoiced_months"))
+    parts = {"invoiced_months": read_sql(__file__, "invoiced_months"), "keys": subject_keys("ledger")}
+    subjects = read_sql(__file__, "invoiced_subjects", **parts)
     for row in store.rows(subjects, subject_params(old, new)):
         month = Period(row["period_start"], row["period_end"])
         if month not in books:

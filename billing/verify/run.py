@@ -140,7 +140,7 @@ def prices(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
         run = secrets.randbits(62)
         tables = {name: f"close_{run}_verify_{name}" for name in names}  # the next close drops what a kill leaves
         try:
-            subjects = store.rows(read_sql(__file__, "subjects"), asked)
+            subjects = store.rows(read_sql(__file__, "subjects", keys=subject_keys("ledger")), asked)
             stage_prices(store, tables, card, subjects, hours["start"], hours["end"])
             for wrong in store.rows(_with_cards("prices"), {**asked, **tables}):
                 whose = wrong["of_tenant"] or "nobody"

@@ -1,13 +1,11 @@
 -- One row: what a price can tell apart of what the books hold, the platform's own time included.
--- Params:  start, end = hours of [start, end); by_queue, by_preemptible, by_cluster, priority_bounds (see billing.rates.staging).
+-- Params:  start, end = hours of [start, end); by_cluster (see billing.rates.staging).   $$keys: billing/rates/subject_keys.sql.
 SELECT
     model,
     pool,
     partition_profile,
     tenant,
-    if({by_queue:UInt8}, ledger.queue, '') AS queue,
-    toUInt16(if(isNull(ledger.priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= ledger.priority, {priority_bounds:Array(Int64)}))) AS priority_level,
-    toUInt8(if({by_preemptible:UInt8}, ledger.preemptible, false)) AS preemptible,
+    $keys,
     if({by_cluster:UInt8}, ledger.cluster, '') AS cluster,
     min(ledger.priority) AS priority
 FROM ledger
