@@ -61,9 +61,9 @@ def chosen_grain(filters: Filters) -> figures.Grain:
 
 
 def by_tenant(rows: Sequence[Mapping[str, Any]]) -> Tenants:
-    """What each tenant held; the most expensive first."""
+    """What each tenant held; the most expensive first. The last digits of sums differ from one reading to the next."""
     listed = [(row["tenant"], amounts([row])) for row in rows if row["is_held"]]
-    return sorted(listed, key=lambda one: (-(one[1].list_cost or 0), -one[1].allocated, one[0]))
+    return sorted(listed, key=lambda one: (-(one[1].list_cost or 0), -round(one[1].allocated, 6), one[0]))
 
 
 def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
