@@ -3,7 +3,9 @@ for its jobs with a scaling policy (scheduler.live.scaled_jobs)."""
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +19,8 @@ from scheduler.live.scaled_jobs import Measured
 from scheduler.live.scaled_jobs import Reading as Use
 from warehouse.errors import LedgerError
 
-EVERY_SECONDS = 60.0
+EVERY_SECONDS, MOST_SECONDS = 60.0, 180.0
+"""How often it is asked, and how seldom at most: an answer counts for five minutes."""
 
 
 class IdleFeed:
@@ -98,9 +101,13 @@ def follow(
     receive_use: Callable[[float, Measured], None] = lambda seconds, found: None,
 ) -> None:
     """Passes the server's answers on, every `seconds`, until it is stopped. windows: seconds of those over which
-    somebody wants to know how used allocations were."""
+    somebody wants to know how used allocations were; about long ones it is asked less often."""
+    asked_at: dict[float, float] = {}
     while not stop.is_set():
         receive(feed.ask())
         for window in windows():
-            receive_use(window, feed.ask_use(window))
+            due = asked_at.get(window, -math.inf) + min(MOST_SECONDS, window / 20)
+            if time.monotonic() >= due and not stop.is_set():
+                asked_at[window] = time.monotonic()
+                receive_use(window, feed.ask_use(window))
         stop.wait(seconds)

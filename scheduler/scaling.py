@@ -21,8 +21,8 @@ from warehouse.durations import format_duration
 from warehouse.hours import clock, zone
 from warehouse.printable import counted
 
-SHORTEST, LONGEST = 300.0, 6 * 3600.0
-"""Seconds over which utilization can be measured."""
+MEASURED = (300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0)
+"""Seconds over which utilization can be measured: few, since each is a question to the server."""
 LEAST_COOL_DOWN, MOST_SECONDS = 60.0, 30 * 86_400.0
 MOST_WINDOWS = 50
 Why = Literal["QueueDepth", "Utilization", "TimeWindow", ""]
@@ -120,8 +120,8 @@ def problem(policy: ScalingPolicy) -> str:
         if not 0 <= use.shrink_below < use.grow_above <= 1:
             range_ = f"shrink_below {use.shrink_below:g}, grow_above {use.grow_above:g}"
             return f"scaling.utilization: {range_}: both are from 0 to 1, and the first is below the second"
-        if not SHORTEST <= use.window_seconds <= LONGEST:
-            return f"scaling.utilization.window_seconds is not from {SHORTEST:.0f} to {LONGEST:.0f}"
+        if use.window_seconds not in MEASURED:
+            return f"scaling.utilization.window_seconds is none of {', '.join(f'{one:.0f}' for one in MEASURED)}"
     if len(policy.windows) > MOST_WINDOWS:
         return f"scaling.windows are {len(policy.windows)}, of at most {MOST_WINDOWS}"
     return next(filter(None, map(_window_problem, policy.windows)), "")

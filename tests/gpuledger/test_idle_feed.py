@@ -161,7 +161,7 @@ def test_a_job_with_a_policy_is_scaled_by_the_utilization_that_a_server_measures
         in IdleFeed(served.url, served.tokens["speech"], "c", lambda: 0.0).ask_use(1800.0).problem
     )
     heard: dict[float, Measured] = {}
-    stop = threading.Event()
+    stop = threading.Event()  # after the first answer: a window of half an hour is asked about every 90 s
 
     def receive(seconds: float, found: Measured) -> None:
         heard[seconds] = found

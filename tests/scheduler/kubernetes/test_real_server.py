@@ -154,7 +154,7 @@ def test_the_schema_takes_what_fits_gives_defaults_and_refuses_the_rest(plane: C
         "queueDepth.waitedSeconds": {"queueDepth": queue | {"waitedSeconds": "60s"}},
         "shrinkBelowPercent": {"utilization": use | {"shrinkBelowPercent": 0.2}},
         "growAbovePercent": {"utilization": use | {"growAbovePercent": 101}},
-        "windowSeconds": {"utilization": use | {"windowSeconds": 60}},
+        "windowSeconds": {"utilization": use | {"windowSeconds": 1000}},
         "scaling.policy.windows": {"windows": []},
         "windows.start": {"windows": [window | {"start": 480}]},  # 08:00 without quotes, in YAML 1.1
         "windows.end": {"windows": [window | {"end": "6:00"}]},

@@ -174,7 +174,10 @@ def test_a_policy_is_changed_ended_and_refused(tmp_path: Path) -> None:
         ({"queue": {"grow_below": 1, "shrink_at": 2, "after_seconds": -1}}, "after_seconds is not from 0"),
         ({"utilization": {"shrink_below": 0.7, "grow_above": 0.2}}, "the first is below the second"),
         ({"utilization": {"shrink_below": 20, "grow_above": 70}}, "both are from 0 to 1"),
-        ({"utilization": {"shrink_below": 0.2, "grow_above": 0.7, "window_seconds": 60}}, "is not from 300"),
+        (
+            {"utilization": {"shrink_below": 0.2, "grow_above": 0.7, "window_seconds": 60}},
+            "is none of 300, 600, 900, 1800",
+        ),
         ({"windows": [{"timezone": "Mars/Olympus"}]}, "expected a time zone, like Europe/Berlin"),
         ({"windows": [{"timezone": "../../etc/passwd"}]}, "expected a time zone"),
         ({"windows": [{"timezone": "Europe"}]}, "expected a time zone"),
