@@ -86,11 +86,11 @@ class Refusal:
 
 @dataclass
 class Resolution:
-    """gave_way_at: when the next holder came, for claims (by number) whose end was lost."""
+    """lost_ends: claims, by number, that were ended at their last sign of life since the next holder came."""
 
     kept: list[Claim] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
-    gave_way_at: dict[int, int] = field(default_factory=dict)
+    lost_ends: set[int] = field(default_factory=set)
 
 
 LastSeen = Callable[[Claim, int], int | None]
@@ -209,7 +209,7 @@ def _admit(
         end_ms = min(max(rival.start_ms, seen if seen is not None else rival.start_ms), claim.start_ms)
         estimated = "end lost: last sign of life before the next holder"
         admitted[admitted.index(rival)] = replace(rival, end_ms=end_ms, estimated=estimated)
-        resolution.gave_way_at[rival.claim] = claim.start_ms
+        resolution.lost_ends.add(rival.claim)
     admitted.append(claim)
 
 

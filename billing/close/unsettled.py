@@ -7,9 +7,9 @@ lead to the same decisions again. Who was accepted as reported is so without the
 A dispute whose claims all ended before the horizon, of which some were refused and the others accepted as reported, is
 settled: the refusals stay published, and its claims are made again only if a fact from before the horizon arrives, or
 one about an allocation that was refused. All other disputes are decided again by each close, because later reports may
-change the decision: a claim whose end was lost or moved, and whatever is on a node where only the node of a claim is
-known (samples decide both, and they may come late). A claim whose end was lost is in nobody's way once the next holder
-came.
+change the decision. So is whatever is on a device on which somebody's end was lost, since that end may still be
+reported and be later than what came after was accepted; and whatever is on a node where only the node of a claim is
+known, where samples decide, which may come late.
 
 An allocation whose claims are made again may have been refused in another, settled dispute; then that is not settled
 either.
@@ -46,9 +46,10 @@ def unsettled_claims(
 ) -> set[int]:
     """The claims, by number, that the next close decides again.   claims, states: as `resolve` had them."""
     nodes = {(claim.cluster, claim.node) for claim in claims if not claim.device_id}
-    placed = {(state.cluster, state.device_id) for state in states if (state.cluster, state.node) in nodes}
-    again = [claim for claim in claims if not claim.device_id or claim.device in placed]
-    others = [claim for claim in claims if claim.device_id and claim.device not in placed]
+    open_to_change = {(state.cluster, state.device_id) for state in states if (state.cluster, state.node) in nodes}
+    open_to_change |= {claim.device for claim in claims if claim.claim in resolution.lost_ends}
+    again = [claim for claim in claims if not claim.device_id or claim.device in open_to_change]
+    others = [claim for claim in claims if claim.device_id and claim.device not in open_to_change]
     disputes = [*_disputes(others, resolution, horizon_ms)]
     again.extend(claim for dispute in disputes if not dispute.is_over for claim in dispute.claims)
     over = [dispute for dispute in disputes if dispute.is_over]
@@ -69,17 +70,15 @@ def _disputes(claims: Sequence[Claim], resolution: Resolution, horizon_ms: int) 
     for claim in claims:
         by_device[claim.device].append(claim)
     for on_device in by_device.values():
-        spans = {claim.claim: _span(claim, refused, resolution.gave_way_at) for claim in on_device}
+        spans = {claim.claim: _span(claim, refused) for claim in on_device}
         for together in _together(on_device, spans, moved | refused):
             is_over = all(claim.end_ms <= horizon_ms and claim.claim not in moved for claim in together)
             of_refused = frozenset(_allocation(claim) for claim in together if claim.claim in refused)
             yield _Dispute(together, of_refused, is_over)
 
 
-def _span(claim: Claim, refused: Collection[int], gave_way_at: Mapping[int, int]) -> tuple[int, int]:
+def _span(claim: Claim, refused: Collection[int]) -> tuple[int, int]:
     """When it was in others' way, or they in its, in ms: [start, end)."""
-    if claim.claim in gave_way_at:
-        return claim.start_ms, gave_way_at[claim.claim] + 1
     if claim.claim in refused and claim.end_ms >= FOREVER:
         return claim.start_ms, claim.start_ms + 1
     return claim.start_ms, claim.end_ms

@@ -39,9 +39,11 @@ def test_a_device_that_is_never_free_settles_what_was_refused_on_it() -> None:
     assert again(*shifts, claim(90, "d2", 1010, 1015)) == [19, 20, 90]
 
 
-def test_who_lost_their_end_is_decided_again_with_the_next_holder_and_nobody_after() -> None:
-    later = [claim(number, "d0", 100 * number, 100 * number + 50) for number in range(3, 8)]
-    assert again(claim(1, "d0", 10, FOREVER), claim(2, "d0", 200, 250), *later) == [1, 2]
+def test_whatever_is_on_a_device_on_which_an_end_was_lost_is_decided_again() -> None:
+    """The end may still be reported, and be so late that who came after never fitted."""
+    later = [claim(number, "d0", 100 * number, 100 * number + 50) for number in range(3, 6)]
+    elsewhere = claim(8, "d1", 10, 20), claim(9, "d1", 15, 18)
+    assert again(claim(1, "d0", 10, FOREVER), claim(2, "d0", 200, 250), *later, *elsewhere) == [1, 2, 3, 4, 5]
 
 
 def test_a_claim_whose_end_gave_way_by_a_second_is_decided_again() -> None:
