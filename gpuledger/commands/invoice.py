@@ -120,7 +120,7 @@ def list_(
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Issued invoices, in the order of their numbers."""
+    """Issued invoices, in the order of their numbers; a table has the newest first."""
     found = _issued(store, period, tenant)
     if not found and fmt is options.Format.table:
         say("no invoices yet. Next: gpuledger invoice issue --period MONTH")
@@ -137,7 +137,7 @@ def list_(
             if fmt is options.Format.table
             else one.document["issued_at"],
         }
-        for one in found
+        for one in (reversed(found) if fmt is options.Format.table else found)
     ]
     print_rows(rows, ("number", "tenant", "period", "total", "currency", "status", "issued_at"), fmt)
 

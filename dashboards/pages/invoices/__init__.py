@@ -170,6 +170,7 @@ def _issued_card(rows: Rows, month: Month, tenants: Sequence[str], filters: Filt
         {
             **{name: row[name] for name in ("number", "net", "tax", "amount", "due", "currency")},
             "tenant": row["tenant"] or words("no_name"),
+            **({"due": 0} if row["status"] == "void" else {}),
             "href": filters.href("/invoices", number=row["number"]),
             "type": words(f"invoices.{row['document_type']}"),
             "status": words(f"invoices.is_{row['status']}"),

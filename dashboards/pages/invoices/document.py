@@ -77,13 +77,12 @@ def _headline(one: Invoice, month: str, words: Language) -> Component:
         Figure(words("invoices.net"), exact(totals.get("net"), currency), "", words("invoices.net_is")),
         Figure(words("invoices.tax"), exact(totals.get("tax"), currency), "", ""),
         Figure(words("invoices.amount"), exact(totals["amount"], currency), "", words("invoices.amount_is")),
-        Figure(
-            words("invoices.due"),
-            exact(totals.get("due"), currency),
-            "",
-            " · ".join(filter(None, (_by(one, words), prepaid))),
-        ),
     ]
+    if one.is_void:
+        figures.append(Figure(words("invoices.due"), exact(Decimal(), currency), "", words("invoices.is_void")))
+        return parts.headline(figures)
+    due = " · ".join(filter(None, (_by(one, words), prepaid)))
+    figures.append(Figure(words("invoices.due"), exact(totals.get("due"), currency), "", due))
     payable = one.document.get("payable")
     if payable:
         said = words("invoices.payable_is", rate=payable["rate"] or UNKNOWN)
@@ -94,7 +93,7 @@ def _headline(one: Invoice, month: str, words: Language) -> Component:
 def _by(one: Invoice, words: Language) -> str:
     """Until when it is to be paid, where the document says so."""
     due = (one.document.get("parties") or {}).get("due_date")
-    return words("invoices.due_by", day=words.day(datetime.fromisoformat(due))) if due and not one.is_void else ""
+    return words("invoices.due_by", day=words.day(datetime.fromisoformat(due))) if due else ""
 
 
 def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Language) -> Component:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from access.principal import ANYBODY, ForbiddenError, Principal
 from access.roles import Role
 from access.scope import Stores
 from access.tokens import list_tokens
+from billing.invoicing.invoices import issued
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import explore, invoices
 from dashboards.pages.admin import applied_files
 from dashboards.pages.explore import answer
+from dashboards.pages.invoices.document import _headline
 from tests.conftest import REPO
 from tests.dashboards.browser import MARKS, picture, tab, taken
 from tests.draws import seldom
@@ -66,6 +69,14 @@ def test_the_page_opens_at_the_newest_month_with_closed_hours(house: Store, monk
     monkeypatch.setattr(invoices, "datetime", Later)
     assert "Invoices · October 2026" in page(house, ANYBODY, "/invoices")
     assert "its hours are closed until" in page(house, ANYBODY, "/invoices?month=2026-12")
+
+
+def test_nothing_of_a_void_invoice_is_due(house: Store) -> None:
+    one = next(one for one in issued(house) if not one.is_void)
+    assert "void" not in str(_headline(one, "", language("en")))
+    of_void = str(_headline(replace(one, document={**one.document, "status": "void"}), "", language("en")))
+    assert "void" in of_void
+    assert "€0.00" in of_void
 
 
 def test_a_line_is_explained_by_its_rule_and_allocations(house: Store) -> None:
