@@ -10,6 +10,7 @@ Words:     *store* = one database, embedded (`chdb:///path`, `chdb://memory`) or
     chained      SQL of the hash chains that reveal a changed row (`chain`)
     accounts     accounts of a ClickHouse server: roles, quotas, row policies
     clustered    SQL about the nodes of a ClickHouse cluster (`cluster`)
+    server_backups  SQL of backups that a ClickHouse server makes itself (`server_backup`)
 
 The modules beside `store` are small tools that every package needs: files that people write (`written_files`,
 `yaml_text`, `json_text`), private files, thread pools (`lanes`), locks between processes (`turns`), backups.

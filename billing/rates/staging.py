@@ -34,7 +34,8 @@ def subject_keys(of: str, prefix: str = "") -> str:
 
     of: the table whose rows have them.   prefix: of the names that they are given, if its own are in use.
     """
-    return read_sql(__file__, "subject_keys", of=of, prefix=prefix).strip()
+    text = read_sql(__file__, "subject_keys", of=of, prefix=prefix)
+    return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
 
 
 def subject_of(row: Mapping[str, Any]) -> Subject:

@@ -4,7 +4,7 @@ month's ends, devices of several units, prices that are not known, and quantitie
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import lcm
 from pathlib import Path
@@ -126,9 +126,9 @@ def books(shared_store: Store, drawn: tuple[Random, list[Entry]]) -> Store:
     return store
 
 
-def asked(store: Store, name: str, **params: Any) -> list[dict[str, Any]]:
+def asked(store: Store, name: str, /, parts: Mapping[str, str] | None = None, **params: Any) -> list[dict[str, Any]]:
     of_month = {"start": OCTOBER.start, "end": OCTOBER.end, "timezone": ZONE}
-    return store.rows(read_sql(str(Path(str(billing.__file__))), name), {**of_month, **params})
+    return store.rows(read_sql(str(Path(str(billing.__file__))), name, **(parts or {})), {**of_month, **params})
 
 
 def held(one: Entry) -> int:

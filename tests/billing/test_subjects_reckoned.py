@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from billing.rates.staging import subject_keys
 from tests.billing.test_close_statements import truth
 from tests.billing.test_reckoned import END, OCTOBER, START, Entry, asked, entry, fill, times
 from warehouse.instants import of_epoch_ms
@@ -57,7 +58,7 @@ def test_subjects_are_distinguished_as_far_as_the_card_needs(books: Store, dice:
         for one in entries:
             if one["allocation_id"] and START <= one["start"] < END:
                 expected[subject(one, by_queue, by_preemptible, by_cluster, bounds)].append(one)
-        rows = asked(books, "rates/held_subjects", **kept)
+        rows = asked(books, "rates/held_subjects", {"keys": subject_keys("ledger")}, **kept)
         found = {tuple(row[name] for name in NAMES): (row["priority"], row["first"]) for row in rows}
         assert len(found) == len(rows)
         assert found == {

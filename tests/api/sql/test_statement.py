@@ -416,7 +416,7 @@ def test_the_engine_reads_every_statement_of_ours_as_it_was_written(ground: Grou
             wrong[name] = str(refused)
             continue
         if not ground.agrees(text, statement):
-            wrong[name] = statement.asked
+            wrong[name] = f"{ground.ask(agreement_sql(text, statement), format='TSV')[:500]}: {statement.asked}"
     assert not wrong
 
 
