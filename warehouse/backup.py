@@ -29,6 +29,8 @@ from warehouse.sql import identifier, text_literal
 from warehouse.store import EmbeddedStore, Store, open_store, read_sql
 
 WHOLE, UNFINISHED = "whole-", ".unfinished"
+NAME = "%Y-%m-%dT%H-%M-%SZ"
+"""Of a backup: when it was made, UTC."""
 ENGINE, ACCESS, MANIFEST = "engine", "access.sqlite", "manifest.json"
 MOST_CHANGED = 0.5
 """Once a backup is larger than this fraction of its full copy, the next one begins with a new full copy."""
@@ -76,10 +78,11 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
             shutil.rmtree(left)
         made, whose = backups(folder), identity(store)
         refuse_mixed(made, whose, str(folder))
-        name = f"{now.astimezone(UTC):%Y-%m-%dT%H-%M-%SZ}"
+        name = f"{now.astimezone(UTC):{NAME}}"
         if (folder / name).exists():
             raise BackupError(str(folder / name), "is there already", "Wait a second")
-        base = made[-1].whole if made and not whole and not is_outgrown(made[-1]) else ""
+        last = last_to_extend(made, whole)
+        base = last.whole if last else ""
         if not base:
             base = f"{WHOLE}{name}"
             _copy(store, folder / f"{base}{UNFINISHED}")
@@ -96,8 +99,8 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
             bytes=_bytes(unfinished),
             whole_bytes=_bytes(folder / base),
             tables=tables,
-            migration=int(store.value("SELECT max(number) AS last FROM schema_migrations")),
-            software=f"gpuledger {importlib.metadata.version('gpuledger')}",
+            migration=newest_migration(store),
+            software=software(),
             store=whose,
         )
         (unfinished / MANIFEST).write_text(json.dumps(asdict(found), indent=2, default=str) + "\n", encoding="utf-8")
@@ -136,11 +139,11 @@ def backups(folder: Path) -> list[Backup]:
             text = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise BackupError(str(path), f"cannot be read ({error})", "Move that folder away") from error
-        found.append(parsed_manifest(text, str(path)))
+        found.append(parsed_manifest(text, str(path), Backup))
     return found
 
 
-def parsed_manifest(text: str, where: str, kind: type[Made] = Backup) -> Made:  # type: ignore[assignment]
+def parsed_manifest(text: str, where: str, kind: type[Made]) -> Made:
     """Errors: BackupError for a text that is no manifest."""
     try:
         told = json.loads(text)
@@ -238,8 +241,19 @@ def _copy_sqlite(source: Path, target: Path) -> None:
         one.backup(other)
 
 
-def is_outgrown(last: Backup) -> bool:
-    return last.bytes > MOST_CHANGED * last.whole_bytes
+def last_to_extend(made: Sequence[Made], whole: bool) -> Made | None:
+    """The newest backup, if another can be made on its full copy: none is asked for, and not much has changed."""
+    last = made[-1] if made and not whole else None
+    return None if last is None or last.bytes > MOST_CHANGED * last.whole_bytes else last
+
+
+def newest_migration(store: Store) -> int:
+    return int(store.value("SELECT max(number) AS last FROM schema_migrations"))
+
+
+def software() -> str:
+    """What makes a backup, with its version."""
+    return f"gpuledger {importlib.metadata.version('gpuledger')}"
 
 
 def _bytes(path: Path) -> int:

@@ -67,7 +67,7 @@ class Bucket:
             names = sorted(name for name in names if not name.startswith(WHOLE))
             texts = _at_once(self._manifest, names)
         return [
-            parsed_manifest(text, f"{self.root}/{name}/{MANIFEST}")
+            parsed_manifest(text, f"{self.root}/{name}/{MANIFEST}", Backup)
             for name, text in zip(names, texts, strict=True)
             if text is not None
         ]

@@ -17,7 +17,6 @@ refuses a place that is taken; nothing is ever written twice. No statement has a
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import json
 import re
 import time
@@ -29,14 +28,17 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from warehouse.backup import (
+    NAME,
     WHOLE,
     Backup,
     BackupError,
     identity,
-    is_outgrown,
+    last_to_extend,
+    newest_migration,
     parsed_manifest,
     permanent_tables,
     refuse_mixed,
+    software,
 )
 from warehouse.errors import LedgerError, StoreError
 from warehouse.sql import identifier, read_sql, text_literal
@@ -52,7 +54,6 @@ TRIES = 3
 DAYS_BACK = 100
 """How old the newest catalog may be, or a backup that is restored by its name when its catalog was made."""
 FORM = "As in disk://backups/gpuledger, collection://bucket/gpuledger or file:///backups/gpuledger"
-NAME = "%Y-%m-%dT%H-%M-%SZ"
 NOT_FOUND, TAKEN = "BACKUP_NOT_FOUND", "BACKUP_ALREADY_EXISTS"
 STACK = re.compile(r", Stack trace.*| \(for url .*", re.DOTALL)
 CODE = re.compile(r".*?Code: \d+\. DB::Exception: ", re.DOTALL)
@@ -120,7 +121,7 @@ def back_up(
         made, whose = backups(server, place, now), identity(server)
         refuse_mixed(made, whose, place.url)
         name = f"{now.astimezone(UTC):{NAME}}"
-        last = made[-1] if made and not whole and not is_outgrown(made[-1]) else None
+        last = last_to_extend(made, whole)
         base, whole_bytes = (last.whole, last.whole_bytes) if last else (f"{WHOLE}{name}", 0)
         if last is None:
             whole_bytes = _copy(server, place.at(base), "", tell)
@@ -134,8 +135,8 @@ def back_up(
             bytes=changed,
             whole_bytes=whole_bytes,
             tables=len(permanent_tables(server)),
-            migration=int(server.value("SELECT max(number) AS last FROM schema_migrations")),
-            software=f"gpuledger {importlib.metadata.version('gpuledger')}",
+            migration=newest_migration(server),
+            software=software(),
             store=whose,
             database=server.database,
             cluster=server.cluster,

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, items, text, written
-from scheduler.kubernetes.virtual import PROMISES, level_of
+from scheduler.kubernetes.levels import PROMISES
+from scheduler.kubernetes.virtual import level_of
 from scheduler.model import Node
 from scheduler.pools import PoolLine
 from scheduler.records.book import Live

@@ -70,9 +70,9 @@ def selects(pool: Object, node: Object) -> bool:
 
 def differs(node: Object, pool: Object) -> list[str]:
     """How a node that has the pool's labels is not as the pool says."""
-    found = _offered(node, pool) if selects(pool, node) else None
-    if found is None and not selects(pool, node):
+    if not selects(pool, node):
         return []
+    found = _offered(node, pool)
     resource, devices = ("", 0) if found is None else (found.resource, found.devices)
     return [one.text for one in virtual.differences(node, pool, resource, devices)]
 

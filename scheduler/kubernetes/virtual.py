@@ -15,7 +15,7 @@ from typing import Literal
 
 from collectors.kubernetes.objects import Object, child, items, text
 from collectors.kubernetes.resources import quantity
-from scheduler.kubernetes.elastic_jobs import LEVEL, NVIDIA
+from scheduler.kubernetes.elastic_jobs import NVIDIA
 from scheduler.kubernetes.levels import LEVELS, PROMISES, Level, Strategy
 from scheduler.placement.mig import Geometry, geometries
 from scheduler.settings import SettingsError
@@ -284,9 +284,3 @@ def weakest(levels: Sequence[str]) -> str:
     """Of all nodes that a workload is on; '': of one it is not known."""
     order = ("", "shared", "partitioned", "exclusive")
     return min(levels, key=lambda one: order.index(one) if one in order else 0, default="")
-
-
-__all__ = [
-    "LEVEL", "LEVELS", "PROMISES", "Difference", "Virtualization", "differences", "level_of", "made_resources",
-    "resource_names", "unfit", "virtualization_of", "weakest",
-]  # fmt: skip

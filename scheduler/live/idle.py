@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from scheduler.records.events import allocation_id, written
 from scheduler.records.ladder import Ladder
@@ -103,7 +103,17 @@ class Unknown:
 Evidence = Idle | Busy | Unknown
 
 
-def answer_problem(feed: Feed | None, now: float) -> str:
+class Answer(Protocol):
+    """What a server said.   heard_at: when, by the scheduler's clock.   problem: why there is no answer."""
+
+    @property
+    def heard_at(self) -> float: ...
+
+    @property
+    def problem(self) -> str: ...
+
+
+def answer_problem(feed: Answer | None, now: float) -> str:
     """Why nothing is known of any job; '' if the server's answer can be used."""
     if feed is None:
         return "the server was not asked yet"

@@ -20,7 +20,7 @@ from scheduler.cycle.reasons import (
     UNKNOWN_QUEUE,
 )
 from scheduler.cycle.state import State
-from scheduler.live.idle import ANSWER_SECONDS, FRESH_SECONDS, SLACK, Holders
+from scheduler.live.idle import FRESH_SECONDS, SLACK, Holders, answer_problem
 from scheduler.model import Node, Request
 from scheduler.placement.reasons import NEVER_FITS
 from scheduler.placement.shapes import suits
@@ -61,12 +61,9 @@ class Measured:
 def use_of(found: Measured | None, rule: UseRule, holders: Holders | None, since: float, now: float) -> Use | str:
     """How used a job is, or why that is unknown; '': it has not had its size for the window. found: the answer about
     that.   since: when the job got the size that it has."""
-    if found is None:
-        return "the server was not asked yet"
-    if found.problem:
-        return found.problem
-    if now - found.heard_at > ANSWER_SECONDS:
-        return f"the server has not answered since {written(found.heard_at)}"
+    problem = answer_problem(found, now)
+    if problem or found is None:
+        return problem
     if holders is None or not holders.allocations:
         return "not all of it runs"
     if found.at is None or now - found.at > FRESH_SECONDS:
