@@ -42,7 +42,7 @@ def backup(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="[FOLDER]", show_default=False,
+            metavar="FOLDER", show_default=False,
             help="Where backups go; of a ClickHouse server disk://DISK/PREFIX; of a gpuledger server: its --backups.",
         ),
     ] = "",
