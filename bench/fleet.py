@@ -17,13 +17,15 @@ MINUTES_A_DAY = 1440
 class BenchFleet:
     """`devices` GPUs for `days` days from 2026-10-01; each holds one job after the other, 7 h 13 min long.
 
-    jitter_ms: how far a sample may be from its minute.
+    jitter_ms: how far a sample may be from its minute.   says_minute: it gives a minute as its interval nevertheless; else
+    the time since the one before.
     """
 
     devices: int = 1000
     days: int = 30
     start: datetime = datetime(2026, 10, 1, tzinfo=UTC)
     jitter_ms: int = 0
+    says_minute: bool = False
 
     @property
     def samples(self) -> int:
@@ -39,8 +41,9 @@ def fill(store: Store, fleet: BenchFleet) -> None:
     params = {"devices": fleet.devices, "start": fleet.start}
     store.command(read_sql(__file__, "fleet_devices"), params)
     store.command(read_sql(__file__, "fleet_events"), {**params, "days": fleet.days})
+    clock = {"jitter_ms": fleet.jitter_ms, "says_minute": fleet.says_minute}
     for day in range(fleet.days):
-        store.command(read_sql(__file__, "fleet_samples"), {**params, "day": day, "jitter_ms": fleet.jitter_ms})
+        store.command(read_sql(__file__, "fleet_samples"), {**params, **clock, "day": day})
     store.command(read_sql(__file__, "fleet_acknowledged"))
 
 

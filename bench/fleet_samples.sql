@@ -1,8 +1,9 @@
 -- One row: a minute of one device, told of the job that holds it (of everybody between two jobs); one in twenty unusable.
--- Params:  jitter_ms: how far a sample may be from its minute; it measures since the one before.
+-- Params:  jitter_ms: how far a sample may be from its minute; it measures since the one before, or, if it says_minute, for a
+--          minute.
 INSERT INTO samples (ts, interval_seconds, cluster, node, device_id, partition_id, workload_id, state, utilization, utilization_source, memory_used_bytes, power_watts, batch)
 SELECT
-    {start:DateTime64(3, 'UTC')} + toIntervalMillisecond(offset_ms + late_ms), 60 + (late_ms - late_before_ms) / 1000, 'bench', concat('node-', toString(intDiv(device, 8))),
+    {start:DateTime64(3, 'UTC')} + toIntervalMillisecond(offset_ms + late_ms), 60 + if({says_minute:Bool}, 0, (late_ms - late_before_ms) / 1000), 'bench', concat('node-', toString(intDiv(device, 8))),
     concat('GPU-', leftPad(toString(device), 8, '0'), '-0000-4000-8000-000000000000'), '',
     if(within < 25980000, concat('uid-', toString(device), '-', toString(job)), ''),
     if(dice % 20 = 0, 'blank', 'ok'), if(dice % 20 = 0, NULL, round((dice % 10007) / 10007, 4)), 'bench',

@@ -5,4 +5,3 @@ SELECT DISTINCT way.2 AS stream, hour
 FROM {holdings:Identifier}
 ARRAY JOIN ways AS way
 WHERE (claim, start_ms) IN (SELECT claim, start_ms FROM {metered:Identifier} WHERE levels != 1)
-    AND hour NOT IN {incomplete:Array(UInt32)}

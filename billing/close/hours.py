@@ -177,16 +177,28 @@ def _run(store: Store, params: Params, *statements: str) -> None:
 def _meter(store: Store, params: Params) -> None:
     """Fills `metered` and `several`: from the streams' hourly sums, and from samples if those are not enough."""
     _run(store, params, "stage_samples", "stage_doubted", "stage_several", "reported")
-    incomplete = [row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)]
-    params = {**params, "incomplete": incomplete}
-    if incomplete:
-        store.command("ALTER TABLE {reported:Identifier} DELETE WHERE hour IN {incomplete:Array(UInt32)}", params)
-        _run(store, {**params, "whole_hours": incomplete}, "sample_hours", "reported_anew")
+    _report_anew(store, params)
     _run(store, params, "spilled", "metered")
     if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
-        _run(store, {**params, "whole_hours": []}, "doubted", "sample_hours", "measured")
+        _run(store, params, "doubted", "sample_hours", "measured")
     if store.value("SELECT countIf(levels > 1) AS disputes FROM {metered:Identifier}", params):
         _run(store, params, "several")
+
+
+def _report_anew(store: Store, params: Params) -> None:
+    """Replaces what `reported` has wrong by what the samples say."""
+    whole = {row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)}
+    inexact = {row["hour"]: row["is_most"] for row in store.rows(read_sql(__file__, "inexact_hours"), params)}
+    whole |= {hour for hour, is_most in inexact.items() if is_most}
+    if not whole | inexact.keys():
+        return
+    # To look for each sample's stream costs a quarter of reading it.
+    which = "hour IN {whole_hours:Array(UInt32)}"
+    if inexact.keys() - whole:
+        which = f"({which} OR (stream, hour) IN (SELECT stream, hour FROM {{reported:Identifier}} WHERE NOT adds_up))"
+    anew = {**params, "whole_hours": sorted(whole)}
+    store.command(read_sql(__file__, "reported_anew", which=which), anew)
+    store.command(read_sql(__file__, "replaced"), anew)
 
 
 def _uniform_interval(store: Store, run: Stage, first: int, last: int) -> int:

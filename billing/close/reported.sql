@@ -1,5 +1,5 @@
--- One row: what a stream reported in an hour, from the table stream_hours; incomplete hours are taken out again, and
--- computed by reported_anew.sql.
+-- One row: what a stream reported in an hour that is dirty or after one, from the table stream_hours; where that is incomplete, or its sums are not
+-- exact, reported_anew.sql replaces it.
 -- Units:   hour = hours since the epoch; *_at = ms within the hour (1..3,600,000); *_rate = utilization x 1e9, -1 for an
 --          unusable sample; shortest_ms, longest_ms, first_length = interval; usable = samples; *_ms of the usable, of
 --          those with power and of those with memory = covered; rates_ms, powers_ms, memories_ms = rate, microwatts,
@@ -9,7 +9,7 @@
 --          than slots can count, the sum of their hashes is that of all positions from the first to the last. Or
 --          is_seamless: each but the first begins where another ends, since the hashes of where they end and of where
 --          they begin differ by those of the last end and the first begin alone (origins; 0 in sums of before them).
---          power, memory: as in stream_hours.
+--          power, memory: as in stream_hours. power_since: where the first sample with power begins, if that is known.
 CREATE TABLE {reported:Identifier} ENGINE = Memory AS
 SELECT
     stream,
@@ -45,8 +45,16 @@ SELECT
     if(is_regular, toInt64(sum(stream_hours.memories)) * longest_ms, toInt64(sum(stream_hours.memories_ms))) AS memories_ms,
     min(first_power) AS first_power,
     max(last_power) AS last_power,
+    toInt32(bitShiftRight(first_power, 42)) AS power_at,
+    if(power_at = first_at, first_at - first_length, power_at - longest_ms) AS power_since,
+    is_regular OR power_at = first_at OR powered = 0 AS is_since_known,
     min(first_memory) AS first_memory,
-    max(last_memory) AS last_memory
+    max(last_memory) AS last_memory,
+    false AS is_anew
 FROM stream_hours
 WHERE stream_hours.hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND stream_hours.hour <= toDateTime({last:UInt32} * 3600, 'UTC')
+    AND intDiv(toUnixTimestamp(stream_hours.hour), 3600) IN
+    (
+        SELECT hour FROM {dirty:Identifier} UNION ALL SELECT hour + 1 FROM {dirty:Identifier}
+    )
 GROUP BY stream_hours.hour, stream

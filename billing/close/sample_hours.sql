@@ -3,7 +3,7 @@
 --          sample, else 1 + utilization x 1e9; lengths = 0xFFFFFFFF - interval in ms. Sorted by both together: of
 --          several records of one instant the usable, highest, longest comes first, and the others cover nothing.
 --          Where all intervals are equally long, {uniform_ms:UInt32} says so, and lengths stay empty.
--- Reads:   all samples of {whole_hours:Array(UInt32)}, and the streams and hours in doubted.
+-- Reads:   the streams and hours in doubted.
 INSERT INTO {sample_hours:Identifier}
 SELECT
     stream,
@@ -28,6 +28,6 @@ FROM
     FROM samples
     WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
         AND batch IN {batches:Identifier}
-        AND (hour IN {whole_hours:Array(UInt32)} OR (stream, hour) IN (SELECT stream, hour FROM {doubted:Identifier}))
+        AND (stream, hour) IN (SELECT stream, hour FROM {doubted:Identifier})
     GROUP BY stream, hour
 )

@@ -29,7 +29,7 @@ FROM
 (
     SELECT
         stream, state_id, claim, level, cap, of_power, ways.hour AS hour, start_ms, begin, stop,
-        adds_up AND first_at > begin AND last_at - shortest_ms < stop AND begins_known AS is_inside,
+        adds_up AND first_at > begin AND last_at - shortest_ms < stop AND is_since_known AS is_inside,
         adds_up AND first_at >= stop AS only_first,
         adds_up AND last_at - shortest_ms <= begin AS only_last,
         NOT (is_inside OR only_first OR only_last) AS unclear,
@@ -40,9 +40,7 @@ FROM
         if(is_inside, sized_ms, 0) + memory_at_first * of_first + memory_at_last * of_last AS covered_memory,
         if(is_inside, memories_ms, 0) + memory_at_first * of_first * memory_first
             + memory_at_last * of_last * memory_last AS held,
-        greatest(begin, multiIf(
-            only_last AND NOT is_inside, begin,
-            power_at_first, first_since, toInt32(bitShiftRight(first_power, 42)) - shortest_ms)) AS starts,
+        greatest(begin, if(only_last AND NOT is_inside, begin, power_since)) AS starts,
         least(stop, if(only_first AND NOT is_inside, stop, toInt32(bitShiftRight(last_power, 42)))) AS finishes
     FROM {ways:Identifier} AS ways
     INNER JOIN {speaking:Identifier} AS speaking ON ways.stream = speaking.stream AND ways.hour = speaking.hour

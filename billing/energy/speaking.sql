@@ -5,8 +5,7 @@ WITH 4398046511103 AS low_bits
 SELECT
     stream, hour, first_at, last_at, first_at - first_length AS first_since, 
     if(adds_up, first_since, first_at - longest_ms) AS earliest, shortest_ms, adds_up,
-    is_regular OR power_at_first OR powered = 0 AS begins_known,
-    powered, powered_ms, powers_ms, sized, sized_ms, memories_ms, first_power, last_power,
+    power_since, is_since_known, powered, powered_ms, powers_ms, sized, sized_ms, memories_ms, first_power, last_power,
     powered > 0 AND bitShiftRight(first_power, 42) = first_at AS power_at_first,
     powered > 0 AND bitShiftRight(last_power, 42) = last_at AS power_at_last,
     toInt64(bitAnd(first_power, low_bits)) AS power_first,

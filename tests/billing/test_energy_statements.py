@@ -167,14 +167,22 @@ def said(some: Sequence[Cover], begin: int, stop: int) -> Row:
     }
 
 
-def is_clear(samples: Sequence[Row], hour: int, begin: int, stop: int) -> bool:
-    """Whether the sums of the hours say it: begin, stop in ms after NOW."""
+def is_clear(samples: Sequence[Row], hour: int, begin: int, stop: int, anew: bool) -> bool:
+    """Whether the sums of the hours say it: begin, stop in ms after NOW.   anew: sums that the samples were read for,
+    which are exact."""
     for which in (hour, hour + 1):
         its = [one for one in samples if which * HOUR_MS < one["at"] <= (which + 1) * HOUR_MS]
         if not any(microwatts(one) is not None or bytes_of(one) is not None for one in its):
             continue
         lengths = {one["length"] for one in its}
         longest, first, last = max(lengths), its[0]["at"], its[-1]["at"]
+        if anew:
+            since = max([last - its[-1]["length"], *(one["at"] for one in its[:-1])])
+            reaches = first - its[0]["length"] < stop and last > begin
+            inside = first > begin and since < stop
+            if which == hour and reaches and not (inside or first >= stop or since <= begin):
+                return False
+            continue
         phases = {(one["at"] - which * HOUR_MS) % longest for one in its}
         slots = {min((one["at"] - which * HOUR_MS - 1) // longest, 63) for one in its}
         in_a_row = len(slots) == len(its) or last - first == (len(its) - 1) * longest
@@ -206,9 +214,10 @@ def stretches(dice: Random, streams: Sequence[Sequence[Row]]) -> Iterator[tuple[
             yield hour, begin, stop
 
 
+@pytest.mark.parametrize("anew", [False, True], ids=["summed at ingest", "summed anew"])
 @pytest.mark.parametrize("uniform", [0, 600_000], ids=["any", "equally long"])
 def test_streams_say_what_their_samples_cover_of_a_stretch(
-    books: Store, stage: Stage, dice: Random, uniform: int
+    books: Store, stage: Stage, dice: Random, uniform: int, anew: bool
 ) -> None:
     devices = [f"g{number}" for number in range(16)]
     ways_of = [("p", "x"), ("p", ""), ("", "x"), ("", "")]
@@ -218,14 +227,20 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
     (row,) = books.rows(f"SELECT [{', '.join(keys)}] AS found")
     hash_of = dict(zip([(device, *way) for device in devices for way in ways_of], row["found"], strict=True))
 
-    tables = ("batches", "reported", "segments", "holdings", "states", "ways", "speaking", "measured", "readings")
+    tables = ("batches", "dirty", "reported", "segments", "holdings", "states", "ways", "speaking", "measured", "readings")
     names = stage.names(*tables)
     books.command(f"CREATE TABLE {stage('batches')} (batch UInt64) ENGINE = Set SETTINGS persistent = 0")
     books.command(f"INSERT INTO {stage('batches')} SELECT 1 AS batch")
     push(books, streams, 1)
     params = {**names, "first": FIRST, "last": FIRST + 3, "from_ms": NOW, "to_ms": NOW + 4 * HOUR_MS,
               "uniform_ms": uniform}  # fmt: skip
+    books.command("CREATE TABLE {dirty:Identifier} (hour UInt32) ENGINE = Memory", names)
+    books.insert(stage("dirty"), pa.table({"hour": pa.array(range(FIRST, FIRST + 4), pa.uint32())}))
     books.command(read_sql(CLOSE, "reported"), params)
+    if anew:
+        whole = {**params, "whole_hours": list(range(FIRST, FIRST + 5))}
+        books.command(read_sql(CLOSE, "reported_anew", which="true"), whole)
+        books.command(read_sql(CLOSE, "replaced"), whole)
     # What the close does not read.
     push(books, {stream: [one | {"at": one["at"] + 1, "power_watts": 777.0} for one in samples[::2]]
                  for stream, samples in streams.items()}, 2)  # fmt: skip
@@ -251,7 +266,7 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
             for who, level, stream, cap, of_power in asked:
                 samples = streams.get(stream, [])
                 one = said(covers(samples), begin, stop)
-                clear = is_clear(samples, hour, begin, stop)
+                clear = is_clear(samples, hour, begin, stop, anew)
                 if one["power_ms"] or one["memory_ms"] or not clear:
                     shift = hour * HOUR_MS if one["power_ms"] else 0
                     expected[number, who, NOW + begin, level] = {

@@ -55,6 +55,16 @@ def rates(samples: Sequence[Row]) -> list[tuple[int, int, int]]:
     return found
 
 
+def told_twice(dice: Random, samples: Sequence[Row], uniform: int) -> list[Row]:
+    """With further records of some instants; what counts comes first: the usable, highest, longest."""
+    again = [one | {"utilization": dice.choice([None, 0.25, 1.0]), "state": dice.choice(["ok", "stale"]),
+                    "length": uniform or dice.choice([one["length"], 1, 3_600_000])}
+             for one in samples if truth(dice, 0.1)]  # fmt: skip
+    return sorted([*samples, *again], key=lambda one: (
+        one["at"], one["state"] not in ("ok", "idle"),
+        -(one["utilization"] or 0.0) if one["state"] in ("ok", "idle") else 0, -one["length"]))  # fmt: skip
+
+
 def used(levels: Sequence[tuple[list[tuple[int, int, int]], int, int]], begin: int, stop: int) -> tuple[int, Fraction]:
     """Covered ms, and the part of what is held that was used, in billionths x ms; at each instant the best level that
     speaks. Of each level: covers, scale, cap."""
@@ -78,7 +88,7 @@ def test_a_holding_is_used_as_the_best_stream_says_at_each_instant(
 ) -> None:
     devices = [f"g{number}" for number in range(12)]
     streams = {(device, *way): drawn_stream(dice, uniform) for device in devices for way in WAYS if truth(dice)}
-    streams = {stream: samples for stream, samples in streams.items() if samples}
+    streams = {stream: told_twice(dice, samples, uniform) for stream, samples in streams.items() if samples}
     keys = [f"cityHash64('c', '{device}', '{part}', '{who}')" for device in devices for part, who in WAYS]
     (row,) = books.rows(f"SELECT [{', '.join(keys)}] AS found")
     hash_of = dict(zip([(device, *way) for device in devices for way in WAYS], row["found"], strict=True))
