@@ -106,11 +106,13 @@ class Operator:
         self._touched |= self._executor.see(seen)
         if self._declarations is not None:
             self._declarations.configure(seen)
-        self._follow(seen)
         if self._admission is not None:
             self._admission.see(seen)
+        did = self._service.hear()
+        self._follow(seen)
+        if self._admission is not None:
             self._admission.follow(seen)
-        did = self._service.step()
+        did |= self._service.step()
         steps = self._executor.steps()
         answers = self._cluster.carry_out([_call(step) for step in steps])
         outcomes = [_outcome(step, answer) for step, answer in zip(steps, answers, strict=True)]

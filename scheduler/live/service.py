@@ -268,6 +268,7 @@ class Service:
         Errors: RefusedError if that is no range, or the job could not run so, is a service's replica or is ending.
         """
         with self._lock:
+            self.hear()
             live, where, asked = self._live(job_id), f"job {job_id}", (least, most)
             policy = live.job.scaling if scaling is AS_IT_IS else scaling
             if asked == live.asked and policy == live.job.scaling:
@@ -426,6 +427,7 @@ class Service:
         """
         with self._lock:
             self._expect_feed()
+            self.hear()
             self._expect(job_id, "running")
             live, where = self.book.jobs[job_id], f"job {job_id}"
             if live.idle is not None and live.idle.is_kept:
@@ -778,11 +780,7 @@ class Service:
         did anything."""
         with self._lock:
             before = self.log.last
-            for over in self.executor.poll():
-                self._over(over)
-            if isinstance(self.executor, VacatesRanks):
-                for vacated in self.executor.vacated():
-                    self._vacate(vacated)
+            self.hear()
             if isinstance(self.executor, SeesNodes):
                 for number in range(len(self.restored.setup.nodes)):
                     self._watch_node(number, self.executor)
@@ -798,6 +796,21 @@ class Service:
             did = self.log.last != before
         self.outbox.hand_over()
         return did
+
+    def hear(self) -> bool:
+        """Takes note of the jobs and ranks that have ended. Returns whether any has.
+
+        A round begins with it, and so does a request that changes a job: in the books a job does not end before it was
+        resized.
+        """
+        with self._lock:
+            before = self.log.last
+            for over in self.executor.poll():
+                self._over(over)
+            if isinstance(self.executor, VacatesRanks):
+                for vacated in self.executor.vacated():
+                    self._vacate(vacated)
+            return self.log.last != before
 
     def _cycle(self, now: float) -> None:
         now = max(now, round(self.restored.planned_at + 0.001, 3))  # see Book.decide

@@ -31,7 +31,7 @@ def main() -> int:
                 history.run()
             except FaultError as fault:
                 failed += 1
-                print(f"seed {history.seed!r}: {str(fault)[:6000]}", flush=True)
+                print(f"seed {history.seed!r}: {str(fault)[:20_000]}", flush=True)
                 if not given.keep_going:
                     break
             did += history.did + Counter(pods=len(history.lives), jobs=history.created, operators=len(history.ups))

@@ -10,9 +10,11 @@ that stops, and what is there is compared with what the log has, and the hours t
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import random
+import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -99,6 +101,7 @@ def operate(
     """The operator, until it is killed.   rounds: that it has done."""
     with said.open("a", buffering=1) as errors:
         os.dup2(errors.fileno(), 2)
+        faulthandler.register(signal.SIGUSR1, errors)
         log = Log(folder / "log", alone=True)
         executor = PodExecutor()
         service = Service(log, parse_settings(SETTINGS), "c", executor, time.time)
@@ -400,6 +403,8 @@ class History:
         done = {one.shown["metadata"]["name"] for one in self.lives.values() if one.ended is not None}
         wanted = Counter[tuple[str, str]]()
         for job, live in restored.book.jobs.items():
+            if live.status == "stopping":
+                return f"{job} is stopping"  # its end is not in the books yet
             if live.status in ("starting", "running"):
                 for rank in ranks_of(restored.setup.nodes, live.grants):
                     name = pods.pod_name(live.payload["name"], live.world, rank.number)
@@ -431,8 +436,17 @@ class History:
 
     def shown(self) -> str:
         statuses = [(one["metadata"]["name"], one["spec"], child(one, "status")) for one in self.jobs()]
-        there = [(one["metadata"]["name"], one["spec"].get("nodeName"), one["status"]) for one in self.pods()]
-        return f"{statuses}\n{there}\n{self.said.read_text()[-3000:]}"
+        there = [(one["metadata"]["name"], one["spec"].get("nodeName"), one["status"]["phase"]) for one in self.pods()]
+        return f"{statuses}\n{there}\n{self.where_it_is()}"
+
+    def where_it_is(self) -> str:
+        """What the operator said last, how many rounds it did in a second, and where its threads are."""
+        before = self.rounds.value
+        if self.process is not None and self.process.is_alive():
+            time.sleep(1)
+            os.kill(self.process.pid, signal.SIGUSR1)
+            time.sleep(0.5)
+        return f"{self.rounds.value - before} rounds\n{self.said.read_text()[-6000:]}"
 
     def check(self) -> None:
         there = self.pods()

@@ -20,6 +20,7 @@ from scheduler.live.idle import Feed, Reading
 from scheduler.live.scaled_jobs import Measured
 from scheduler.live.scaled_jobs import Reading as Use
 from scheduler.live.service import RefusedError
+from scheduler.records.restore import restore
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.hours import check_hours
 from tests.scheduler.kubernetes.site import NODES, Site, histories
@@ -196,6 +197,33 @@ def test_a_resized_job_restarts_with_its_size_and_one_that_finished_meanwhile_do
             env = {one["name"]: one["value"] for one in site.pods_of(wide)[1]["spec"]["containers"][0]["env"]}
             assert (env["RANK"], env["WORLD_SIZE"], env["GPULEDGER_ATTEMPT"]) == ("1", "2", "1")
             assert narrow["status"]["state"] == "Running"
+
+
+def test_what_ended_while_nobody_looked_ends_when_it_did_whatever_its_owner_changed_since(tmp_path: Path) -> None:
+    for change in ({"scaling": {"minReplicas": 1, "maxReplicas": 1}}, {"suspend": True}, None):
+        site = Site(tmp_path / str(change)[:9])
+        job = site.create("train", least=1, most=3)
+        site.settle()
+        if change is None:
+            site.run()
+            site.settle()
+        site.now += 2
+        site.run()
+        ended = site.now = site.now + 8
+        for pod in site.pods_of(job):
+            site.cluster.ends(pod, 0, when=ended)
+        site.now += 100
+        if change:
+            job["spec"].update(change)
+            site.cluster.put("elasticjobs", job, SPACE)
+        else:
+            site.cluster.delete("elasticjobs", "train")
+        site.restart()
+        site.settle()
+        told: list[Thing] = []
+        restore(site.log.entries(), site.log.of_kind("configured"), "c", lambda kind, rows, to=told: to.extend(rows))
+        last = [row for row in told if row.get("event") not in (None, "waits")][-1]
+        assert (last["event"], last["ts"].timestamp()) == ("finished", ended), change
 
 
 def test_a_change_of_scaling_is_followed_or_explained(tmp_path: Path) -> None:
