@@ -64,6 +64,8 @@ SETTINGS = {
 }  # fmt: skip
 SECOND = 1.2
 """A kubelet's times are whole seconds."""
+LOOK_SECONDS = 2.0
+"""What an operator needs to begin."""
 LATE_SECONDS = 20.0
 """So late an operator that runs may hear of a pod that is gone, on a machine with much else to do."""
 
@@ -115,12 +117,14 @@ def operate(
 
 @dataclass
 class Life:
-    """A pod, as its kubelet knows it. told: whether its kubelet told its end.   shown: the pod as it was seen first."""
+    """A pod, as its kubelet knows it. told: whether its kubelet told its end.   gone: when its object was.
+    shown: the pod as it was seen first."""
 
     shown: Thing
     began: float | None = None
     ended: float | None = None
     told: bool = False
+    gone: float = float("inf")
     until: float = 0.0
 
     @property
@@ -327,8 +331,10 @@ class History:
             self.lives.setdefault(pod["metadata"]["uid"], Life(pod))
         there = {pod["metadata"]["uid"] for pod in found}
         for uid, life in self.lives.items():
-            if uid not in there and life.began is not None and life.ended is None:
-                life.ended = now
+            if uid not in there:
+                life.gone = min(life.gone, now)
+                if life.began is not None and life.ended is None:
+                    life.ended = now
         return found
 
     def running(self) -> list[Thing]:
@@ -383,8 +389,9 @@ class History:
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         self.plane.api.request("DELETE", f"{PODS}/{pod['metadata']['name']}", json=options)
         life = self.lives[uid]
+        life.gone = time.time()
         if life.began is not None and life.ended is None:
-            life.ended = time.time()
+            life.ended = life.gone
         if life.ended is not None and not pods.is_over(pod):
             # Whether the operator has seen the end before, it alone knows.
             life.told = False
@@ -498,7 +505,7 @@ class History:
             last = max(one.ended for one in every if one.ended is not None)
             if end < last - SECOND:
                 raise FaultError(f"ended at {end}, the last pod at {last}. {where}")
-            if end > self.heard(last, all(one.told for one in every)) + SECOND:
+            if end > self.heard(last, all(map(self.was_to_be_seen, every))) + SECOND:
                 raise FaultError(f"ended at {end}, the last pod at {last}, and that was told. {where}")
 
     def log_of(self, allocation: str) -> str:
@@ -517,6 +524,11 @@ class History:
             if all(one.told for one in found) and first < min(one.ended or 0 for one in found):
                 return True
         return False
+
+    def was_to_be_seen(self, life: Life) -> bool:
+        """Whether an operator ran, and had time to look, while its end was told and the pod still there."""
+        ended = life.ended or 0.0
+        return life.told and any(max(up + LOOK_SECONDS, ended) < min(life.gone, down) for up, down in self.ups)
 
     def heard(self, when: float, told: bool) -> float:
         """When the operator can have heard at the latest of something that happened then."""
