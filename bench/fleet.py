@@ -17,8 +17,8 @@ MINUTES_A_DAY = 1440
 class BenchFleet:
     """`devices` GPUs for `days` days from 2026-10-01; each holds one job after the other, 7 h 13 min long.
 
-    jitter_ms: how far a sample may be from its minute.   says_minute: it gives a minute as its interval nevertheless; else
-    the time since the one before.
+    jitter_ms: how far a sample may be from its minute.   says_minute: its interval is a minute nevertheless; else the
+    time since the one before.
     """
 
     devices: int = 1000

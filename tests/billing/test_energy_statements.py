@@ -227,7 +227,8 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
     (row,) = books.rows(f"SELECT [{', '.join(keys)}] AS found")
     hash_of = dict(zip([(device, *way) for device in devices for way in ways_of], row["found"], strict=True))
 
-    tables = ("batches", "dirty", "reported", "segments", "holdings", "states", "ways", "speaking", "measured", "readings")
+    tables = ("batches", "dirty", "reported", "segments", "holdings", "states", "ways")
+    tables += ("speaking", "measured", "readings")
     names = stage.names(*tables)
     books.command(f"CREATE TABLE {stage('batches')} (batch UInt64) ENGINE = Set SETTINGS persistent = 0")
     books.command(f"INSERT INTO {stage('batches')} SELECT 1 AS batch")
