@@ -258,9 +258,10 @@ class Savings(Document):
 
 
 class NowDevice(Document):
-    """units: of the device's device_units that are held."""
+    """units: of the device's device_units that are held.   partition_id: '': no partition."""
 
     device_id: str
+    partition_id: str
     partition_profile: str
     units: int
     device_units: int
@@ -271,7 +272,8 @@ class NowAllocation(Document):
     minutes, 0-1; null: unmetered.   metered_60: the metered part of these.   idle_gpus: of those that did nothing for 5
     minutes.   list_hour, billed_hour: prices of an hour; null: some of it has no price.   waste: idle cost at list
     price of its closed hours since it started; null: none is known.   alert: fingerprint of the idle-holder alert that
-    fires.
+    fires.   isolation_level: exclusive, partitioned or shared, of several devices the weakest; null: what is recorded
+    does not say.   objectives: kinds of objectives that this level may promise; null: unknown, as the level is.
     """
 
     cluster: str
@@ -284,6 +286,8 @@ class NowAllocation(Document):
     since: Instant
     nodes: list[str]
     devices: list[NowDevice]
+    isolation_level: str | None
+    objectives: list[str] | None
     gpus: float
     used_5: float | None
     used_60: float | None

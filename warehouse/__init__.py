@@ -13,6 +13,7 @@ Words:     *store* = one database, embedded (`chdb:///path`, `chdb://memory`) or
     server_backups  SQL of backups that a ClickHouse server makes itself (`server_backup`)
 
 The modules beside `store` are small tools that every package needs: files that people write (`written_files`,
-`yaml_text`, `json_text`), private files, thread pools (`lanes`), locks between processes (`turns`), backups.
+`yaml_text`, `json_text`), private files, thread pools (`lanes`), locks between processes (`turns`), backups; and
+`isolation`, what a workload may have of a device.
 A new record column, table or migration: CONTRIBUTING.md.
 """

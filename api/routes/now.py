@@ -9,8 +9,9 @@ from fastapi import APIRouter, Query
 from api.caller import Caller, See, Tenant
 from api.paging import Limit
 from api.strict import StrictRoute
-from billing.insights.now import Ask, asking, held, moment, reported, waiting
+from billing.insights.now import Ask, asking, held, isolation, moment, reported, waiting
 from gpuledger import documents
+from warehouse.isolation import OBJECTIVES
 
 router = APIRouter(tags=["now"], route_class=StrictRoute)
 Queue = Annotated[str | None, Query(max_length=300, description="This queue alone.")]
@@ -57,9 +58,13 @@ def _asking(caller: Caller, tenant: str | None, queue: str | None) -> Ask:
 
 
 def _allocation(row: Any) -> documents.NowAllocation:
-    names = ("device_id", "partition_profile", "units", "device_units")
+    names = ("device_id", "partition_id", "partition_profile", "units", "device_units")
     devices = [dict(zip(names, one, strict=True)) for one in row["devices"]]
-    return documents.NowAllocation(**{**row, "devices": devices})
+    level = isolation(row)
+    promised = next((list(kinds) for one, kinds in OBJECTIVES.items() if one == level), None)
+    return documents.NowAllocation(
+        **{**row, "devices": devices, "isolation_level": level or None, "objectives": promised}
+    )
 
 
 def _job(row: Any) -> documents.WaitingJob:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.objects import Object, at, child, condition, created, items, name, namespace, text
-from scheduler.kubernetes.levels import promise
+from warehouse.isolation import promise
 
 WAITS = ("Pending", "Starting", "Suspended")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuledger.documents import Now, NowAllocation
+from gpuledger.documents import Now, NowAllocation, NowDevice
+from warehouse.isolation import level_of_share
 
-COLUMNS = ("device", "model", "share", "tenant", "namespace", "workload", "since", "used")
+COLUMNS = ("device", "model", "share", "isolation", "tenant", "namespace", "workload", "since", "used")
 
 
 def holders(
@@ -32,12 +33,12 @@ def holders(
         seen |= {(one.cluster, one.allocation_id) for one, _ in held}
         known = {"cluster": device["cluster"], "device": device["device_id"], "model": device["model"]}
         state = "" if device["state"] == "available" else str(device["state"])
-        rows += [{**known, "state": state, **_holder(one, part.units, part.device_units, pods)} for one, part in held]
+        rows += [{**known, "state": state, **_holder(one, part, pods)} for one, part in held]
         if not held:
             rows.append({**known, "state": state or "free"})
     # Kubernetes names a node before an agent names the device.
     rows += [
-        {"cluster": one.cluster, "device": None, **_holder(one, 0, 0, pods)}
+        {"cluster": one.cluster, "device": None, **_holder(one, None, pods)}
         for one in here
         if (one.cluster, one.allocation_id) not in seen and not _elsewhere(one, devices)
     ]
@@ -52,16 +53,20 @@ def _elsewhere(allocation: NowAllocation, devices: Sequence[Mapping[str, Any]]) 
 
 def _of_allocation(allocation: NowAllocation, pods: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     if len(allocation.nodes) > 1 or not allocation.devices:
-        yield {"cluster": allocation.cluster, "device": None, **_holder(allocation, 0, 0, pods)}
+        yield {"cluster": allocation.cluster, "device": None, **_holder(allocation, None, pods)}
         return
     for one in allocation.devices:
-        held = _holder(allocation, one.units, one.device_units, pods)
+        held = _holder(allocation, one, pods)
         yield {"cluster": allocation.cluster, "device": one.device_id, **held}
 
 
-def _holder(allocation: NowAllocation, units: int, of: int, pods: Mapping[str, str]) -> dict[str, Any]:
+def _holder(allocation: NowAllocation, part: NowDevice | None, pods: Mapping[str, str]) -> dict[str, Any]:
+    """part: what it holds of the row's device; None: that is not known."""
+    of = part.device_units if part else 0
+    level = part and level_of_share(part.partition_profile, part.partition_id, part.units >= of if of else None)
     return {
-        "share": f"{units}/{of}" if of else None,
+        "share": f"{part.units}/{of}" if part and of else None,
+        "isolation": level or None,
         "tenant": allocation.tenant,
         "namespace": allocation.project,
         "workload": pods.get(allocation.workload_id, allocation.workload_id),

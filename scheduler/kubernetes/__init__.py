@@ -16,7 +16,6 @@ Words:     a *world* is one placement of a job, as in scheduler.live; a pod is o
     cluster         the API: watches in the background, calls in the foreground
     calls           what is sent to it
     inventory       which node is in which ComputePool
-    levels          what a workload may have of a device, and what that may promise
     virtual         how a ComputePool's devices are given away, and which nodes contradict that
     declared        ComputePools, Queues and Tenants as settings, and which of their promises can be kept
     declarations    keeps the settings to them, and tells them; what their statuses say is in declared_status

@@ -11,12 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, items, text, written
-from scheduler.kubernetes.levels import PROMISES
 from scheduler.kubernetes.virtual import level_of
 from scheduler.model import Node
 from scheduler.pools import PoolLine
 from scheduler.records.book import Live
 from scheduler.records.events import gpus_held
+from warehouse.isolation import PROMISES
 
 MOST_WORDS = 1000
 """Characters of a message."""

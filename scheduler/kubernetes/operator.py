@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from collectors.kubernetes.api import Absent, Conflict, Interrupted
 from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import Object, at, child, name, namespace, text, uid
-from scheduler.kubernetes import gated_pods, pods, usage, virtual
+from scheduler.kubernetes import gated_pods, pods, usage
 from scheduler.kubernetes.admission import Admission, call_of
 from scheduler.kubernetes.calls import MERGE, Call, event_on
 from scheduler.kubernetes.declarations import Declarations
@@ -39,6 +39,7 @@ from scheduler.model import COMES_BACK, Reason
 from scheduler.records.book import Live
 from scheduler.records.ladder import RECLAIMED
 from warehouse.errors import LedgerError
+from warehouse.isolation import weakest
 
 log = logging.getLogger(__name__)
 
@@ -366,7 +367,7 @@ class Operator:
         """What it has of its devices; '': that is not known, or it has none."""
         nodes = service.restored.setup.nodes
         on = sorted({grant.node for grant in live.grants if grant.devices})
-        return virtual.weakest([nodes[number].labels.get(LEVEL, "") for number in on])
+        return weakest([nodes[number].labels.get(LEVEL, "") for number in on])
 
     def _limited(self, identity: str, live: Live, service: Service) -> Reason | None:
         """Why a job does not have the replicas that `spec.scaling` says."""

@@ -16,9 +16,9 @@ from typing import Literal
 from collectors.kubernetes.objects import Object, child, items, text
 from collectors.kubernetes.resources import quantity
 from scheduler.kubernetes.elastic_jobs import NVIDIA
-from scheduler.kubernetes.levels import LEVELS, PROMISES, Level, Strategy
 from scheduler.placement.mig import Geometry, geometries
 from scheduler.settings import SettingsError
+from warehouse.isolation import LEVELS, PROMISES, Level, Strategy
 
 MIG = "nvidia.com/mig-"
 MOST_REPLICAS, MOST_PARTS = 1024, 64
@@ -278,9 +278,3 @@ def level_of(pool: Object) -> Level | Literal[""]:
     except SettingsError:
         return ""
     return "" if said is None else LEVELS[said.strategy]
-
-
-def weakest(levels: Sequence[str]) -> str:
-    """Of all nodes that a workload is on; '': of one it is not known."""
-    order = ("", "shared", "partitioned", "exclusive")
-    return min(levels, key=lambda one: order.index(one) if one in order else 0, default="")

@@ -19,6 +19,7 @@ from dashboards.languages import NAMES, language
 from dashboards.registry import all_pages
 from ingest.held import Decision
 from ingest.permissions import HELD_FOR
+from warehouse.isolation import OBJECTIVES
 
 CODE = Path(dashboards.__file__).parent
 
@@ -66,6 +67,8 @@ def test_every_state_reason_and_role_is_said_in_each_language() -> None:
     made |= {f"severity.{severity}" for severity in get_args(Severity)} | {f"role.{role}" for role in Role}
     made |= {f"admin.held_{why}" for why in HELD_FOR} | {f"admin.was_{decision}" for decision in get_args(Decision)}
     made |= {f"slo.{one}" for one in ("met", "missed", "unknown", "fast", "medium", "slow", "aggressor", "candidate")}
+    levels = [*OBJECTIVES, "unknown"]
+    made |= {f"isolation.{one}" for one in levels} | {f"isolation.{one}_may" for one in levels}
     for code in NAMES:
         assert made <= language(code).words.keys(), code
 

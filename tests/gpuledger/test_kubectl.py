@@ -20,13 +20,13 @@ from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.contexts import namespace_of
 from gpuledger.kubectl.cli import app
 from gpuledger.kubectl.explain import explanation, lines
-from scheduler.kubernetes.levels import PROMISES
 from scheduler.kubernetes.status import Standing, status_of
 from scheduler.model import Reason
 from tests.collectors.kubernetes.reviewing import Scripted, reviewing
 from tests.conftest import REPO
 from tests.dashboards.site import Site
 from warehouse.errors import LedgerError
+from warehouse.isolation import PROMISES
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 JOB: dict[str, Any] = {

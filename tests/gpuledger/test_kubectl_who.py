@@ -83,19 +83,19 @@ def test_who_holds_which_gpu_of_a_node(
     api.pods = {NODES_PODS: (200, {"items": [pod]})}
     found = holders(url, tokens["admin"], monkeypatch)
     assert found["stopped"] is False
-    told = [(one["device"], one.get("state"), one.get("share"), one.get("workload")) for one in found["rows"]]
-    assert told == [
-        ("GPU-a", "", "1/1", "ns-vision/train-1-0"),
-        ("GPU-b", "", "1/2", "uid-half"),
-        ("GPU-c", "", "1/1", "uid-wide"),
-        ("GPU-d", "unavailable", None, None),
-        ("GPU-e", "free", None, None),
-        (None, None, None, "uid-unnamed"),
+    wanted = ("device", "state", "share", "isolation", "workload")
+    assert [tuple(map(one.get, wanted)) for one in found["rows"]] == [
+        ("GPU-a", "", "1/1", "exclusive", "ns-vision/train-1-0"),
+        ("GPU-b", "", "1/2", "shared", "uid-half"),
+        ("GPU-c", "", "1/1", "exclusive", "uid-wide"),
+        ("GPU-d", "unavailable", None, None, None),
+        ("GPU-e", "free", None, None, None),
+        (None, None, None, None, "uid-unnamed"),
     ]
     said = run("who", "n1", "--url", url).stdout
     assert "not known yet" in said
     (free,) = (line.split() for line in said.splitlines() if line.startswith("GPU-e"))
-    assert free == ["GPU-e", "H100", "free", "-", "-", "-", "-", "-"], "no tenant of that name"
+    assert free == ["GPU-e", "H100", "free", "-", "-", "-", "-", "-", "-"], "no tenant of that name"
     assert "ns-vision/train-1-0" in said
     assert holders(url, tokens["admin"], monkeypatch, "--cluster", "c1")["rows"] == found["rows"]
     assert "has no device in the books" in refused("who", "n1", "--url", url, "--cluster", "c9")

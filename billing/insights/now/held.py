@@ -13,6 +13,7 @@ from billing.rates import current_rate_card
 from billing.rates.prices import PriceBook, price_at
 from billing.rates.rate_card import RateCard
 from billing.rates.staging import subject_of, subject_params
+from warehouse.isolation import level_of_share, weakest
 from warehouse.store import Store, read_sql
 
 LATE = timedelta(minutes=15)
@@ -61,6 +62,16 @@ def moment(store: Store, clock: datetime) -> Moment | None:
         (row,) = store.rows(read_sql(__file__, "facts"), {**asked, "sampled_since": newest - DAY})
     facts = [at for at in (row["samples"], row["events"], row["devices"], evaluated) if at is not None]
     return Moment(clock, max(facts), row["samples"], closed) if facts else None
+
+
+def isolation(row: Row) -> str:
+    """The isolation level of an allocation in a row of held.sql: of several devices the weakest; '': not known."""
+    return weakest(
+        [
+            level_of_share(profile, partition_id, units >= of if of else None)
+            for _, partition_id, profile, units, of in row["devices"]
+        ]
+    )
 
 
 class Subjects:

@@ -91,7 +91,7 @@ WITH
             any(m.workload_id) AS workload_id, any(m.start_at) AS since, any(m.tenant) AS tenant, any(m.project) AS project,
             any(m.cost_center) AS cost_center, any(m.queue) AS queue,
             arraySort(groupUniqArray(toString(m.node))) AS nodes,
-            arraySort(groupUniqArrayIf((toString(m.device_id), toString(m.partition_profile), m.units, m.device_units), m.device_id != '')) AS devices,
+            arraySort(groupUniqArrayIf((toString(m.device_id), toString(m.partition_id), toString(m.partition_profile), m.units, m.device_units), m.device_id != '')) AS devices,
             if(countIf(is_known) > 0, sum(share), any(m.gpus)) AS gpus,
             sum(share * arraySum(one -> one.1 * one.2, minutes)) / nullIf(sum(share * metered_minutes), 0) AS used_5,
             sum(share * arraySum(one -> one.1 * one.2, hour)) / nullIf(sum(share * metered_hour), 0) AS used_60,

@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 from access.current import current
 from access.roles import Action
 from api.reach import Reach
-from billing.insights.now import Moment, moment
+from billing.insights.now import Moment, isolation, moment
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, money, percent
@@ -142,6 +142,7 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
         _used("used_60", words("now.used_60"), words("now.used_is"), words),
         grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.4~g", minimum=64),
         grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.2, to="device"),
+        grids.text("isolation", words("isolation.title"), words("isolation.is"), minimum=96, flex=0.7),
         grids.moment("since", words("now.since"), words("now.since_is")),
         grids.link("alert", words("now.alert"), words("now.alert_is"), minimum=96, flex=0.8, to="to_alert"),
         *([grids.link("silence", "", words("now.silence_is"), minimum=80, flex=0.5, to="to_silence")]
@@ -237,6 +238,7 @@ def _row(row: Row, filters: Filters, may_silence: bool, words: Language) -> dict
         **{name: row[name] for name in ("tenant", "project", "cost_center", "gpus", "used_5", "used_60")},
         "place": _place(row, words),
         "device": filters.href("/fleet", device=device) if device else "",
+        "isolation": words(f"isolation.{isolation(row) or 'unknown'}"),
         "since": filters.local(row["since"]),
         "metered": row["metered_60"],
         **{name: row[name] for name in ("list_hour", "billed_hour", "waste")},
@@ -254,7 +256,9 @@ def _place(row: Row, words: Language) -> str:
     """`n1`, `3g.40gb on n1`, `3/7 on n1`, `n1, n2, n3 and 5 more`."""
     nodes = [node for node in row["nodes"] if node]
     named = ", ".join(nodes[:2]) + (words("now.more_nodes", n=len(nodes) - 2) if len(nodes) > 2 else "")
-    shares = {profile or f"{units}/{whole}" for _, profile, units, whole in row["devices"] if profile or units < whole}
+    shares = {
+        profile or f"{units}/{whole}" for _, _, profile, units, whole in row["devices"] if profile or units < whole
+    }
     share = ", ".join(sorted(shares))
     return words("workload.at", devices=share, nodes=named) if share and named else share or named or UNKNOWN
 

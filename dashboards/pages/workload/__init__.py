@@ -24,6 +24,7 @@ from dashboards.pages.workload.waits import clock, wait_cards, waits_of
 from dashboards.parts import Figure
 from dashboards.periods import HOUR, span_key
 from dashboards.registry import Ask, Page
+from warehouse.isolation import level_of_share, weakest
 from warehouse.store import Store
 
 MOST = 500
@@ -204,28 +205,48 @@ def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Lan
 def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: Amounts, words: Language) -> Component:
     rows = filters.rows(store, __file__, "charges", workload=lifecycle.workload, **lifecycle.bounds())
     currency = filters.currency
+    levels = [_level(row, lifecycle) for row in rows]
     cells = [
         [
             html.Span([row["sku"] or words("workload.no_sku"), html.Small(_kind(row))]),
+            words(f"isolation.{level}"),
             hours(row["gpu_hours"]),
             UNKNOWN if row["unit_price"] is None else unit_price(row["unit_price"], currency),
             money(row["list_cost"], currency),
             money(row["billed_cost"], currency),
         ]
-        for row in rows
+        for row, level in zip(rows, levels, strict=True)
     ]
     heads = [words(f"workload.{name}") for name in ("sku", "quantity", "price", "list", "billed")]
-    cells.append([words("tenants.all"), hours(total.allocated), "", money(total.list_cost, currency),
+    heads.insert(1, words("isolation.title"))
+    cells.append([words("tenants.all"), "", hours(total.allocated), "", money(total.list_cost, currency),
                   money(total.billed_cost, currency)])  # fmt: skip
     fields = ("sku", "model", "partition_profile", "gpu_hours", "unit_price", "list_cost", "billed_cost")
-    reported = [[row[name] for name in fields] for row in rows]
+    reported = [
+        [*(row[name] for name in fields[:3]), words(f"isolation.{level}"), *(row[name] for name in fields[3:])]
+        for row, level in zip(rows, levels, strict=True)
+    ]
     named = [heads[0], words("filter.model"), words("workload.profile"), *heads[1:]]
     return parts.card(
         words("workload.charges"),
         words("workload.charges_is"),
         parts.table(heads, cells, "gl-with-sum"),
+        *[_promise(level, words) for level in dict.fromkeys(levels)],
         tool=exports.of_rows(f"{lifecycle.workload}-charges", named, reported, filters, words),
     )
+
+
+def _level(row: Mapping[str, Any], lifecycle: Lifecycle) -> str:
+    """The isolation level of a charge. It does not say of which partition it is: the workload's claims do, of several
+    the one that says least."""
+    ids = {one["partition_id"] for one in lifecycle.claims if one["partition_profile"] == row["partition_profile"]}
+    found = [level_of_share(row["partition_profile"], one, bool(row["is_whole"])) for one in ids or {""}]
+    return weakest(found) or "unknown"
+
+
+def _promise(level: str, words: Language) -> Component:
+    said = words("isolation.may", level=words(f"isolation.{level}"), what=words(f"isolation.{level}_may"))
+    return html.P(said, className="gl-note")
 
 
 def _kind(row: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from access.roles import Role
 from access.scope import Stores
 from access.settings import AccessSettings
 from billing.close import close
-from billing.insights.now import moment
+from billing.insights.now import isolation, moment
 from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.filters import filters_of
 from dashboards.languages import language
@@ -30,6 +30,7 @@ from gpuledger.documents import NowAllocation
 from tests.dashboards.site import serving
 from tests.draws import keep_seed
 from tests.stores import fresh_store
+from warehouse.isolation import OBJECTIVES
 from warehouse.store import Store
 
 pytestmark = pytest.mark.usefixtures("anybody")
@@ -438,9 +439,14 @@ def test_the_api_answers_what_the_page_shows(house: Store) -> None:
     with serving(house, AccessSettings()) as url, Client(url) as client:
         found, theirs = client.now(), client.now(tenant="vision")
     assert (found.at, found.stopped, found.currency, found.rows_in_all) == (AT, True, currency, len(rows))
-    assert [vars(one) | {"devices": len(one.devices)} for one in found.allocations] == [
-        {name: row[name] for name in NowAllocation.model_fields} | {"devices": len(row["devices"])} for row in rows
+    derived = {"devices", "isolation_level", "objectives"}
+    assert [{name: value for name, value in vars(one).items() if name not in derived} for one in found.allocations] == [
+        {name: row[name] for name in NowAllocation.model_fields if name not in derived} for row in rows
     ]
+    for one, row in zip(found.allocations, rows, strict=True):
+        assert (len(one.devices), one.isolation_level) == (len(row["devices"]), isolation(row) or None)
+        assert one.objectives == next((list(may) for level, may in OBJECTIVES.items() if level == isolation(row)), None)
+    assert {one.isolation_level for one in found.allocations} == {"exclusive", "shared", None}
     assert found.total.waste == rows[0]["all_waste"]
     assert [one.allocation_id for one in theirs.allocations] == [
         row["allocation_id"] for row in rows if row["tenant"] == "vision"

@@ -194,3 +194,15 @@ def test_a_tenant_sees_its_own_and_no_fleet(house: Store) -> None:
         assert "Neither the events nor the books" in str(
             show(store, who, "/workloads", f"{MONTH}&workload=w-speech").page
         )
+
+
+@pytest.mark.usefixtures("anybody")
+def test_a_workload_shows_its_isolation_with_its_price_and_what_that_may_promise(house: Store) -> None:
+    ways = [("w-mig-vision", ""), ("w-vision", ""), ("w-mig-vision", "&lang=zh")]
+    part, whole, chinese = (
+        str(show(house, ANYBODY, "/workloads", f"{MONTH}&workload={one}{more}").page) for one, more in ways
+    )
+    assert "Td('partition')" in part and "Td('exclusive')" not in part
+    assert EN("isolation.partitioned_may") in part and EN("isolation.exclusive_may") not in part
+    assert "Td('exclusive')" in whole and EN("isolation.exclusive_may") in whole
+    assert language("zh")("isolation.partitioned_may") in chinese

@@ -11,7 +11,7 @@ import pytest
 
 from collectors.kubernetes.objects import condition
 from scheduler.kubernetes.inventory import differs, offer_of
-from scheduler.kubernetes.virtual import level_of, unfit, virtualization_of, weakest
+from scheduler.kubernetes.virtual import level_of, unfit, virtualization_of
 from scheduler.placement.mig import geometries
 from scheduler.settings import SettingsError
 from tests.draws import keep_seed
@@ -229,9 +229,3 @@ def test_a_pool_that_only_says_more_goes_on_and_one_that_says_something_else_wai
     site.settle()
     assert own["status"]["nodes"] == 2, "the node of what asked for another level waits until it is empty"
     assert "is still used by jobs of pool p" in condition(own, "Ready")["message"]
-
-
-def test_the_weakest_level_counts_and_an_unknown_one_is_weaker() -> None:
-    assert weakest(["exclusive", "partitioned"]) == "partitioned"
-    assert weakest(["shared", "", "exclusive"]) == ""
-    assert weakest([]) == ""

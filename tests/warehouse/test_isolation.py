@@ -1,0 +1,63 @@
+"""What a recorded share of a device says of its isolation: in Python, and in the views as SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alerts.slo.objectives import KINDS
+from tests.stores import fresh_store
+from warehouse.isolation import ANY_LEVEL, OBJECTIVES, OWN_DEVICE, PROMISES, level_of_share, weakest
+
+CASES = (  # profile, partition, units held, units of the device, what that says
+    ("", "", 1, 1, "exclusive"),
+    ("", "", 7, 7, "exclusive"),
+    ("", "", 1, 4, "shared"),
+    ("1g.10gb", "", 1, 7, "partitioned"),
+    ("1g.10gb", "MIG-1", 1, 1, "partitioned"),
+    ("1g.10gb+me", "n1/gpu0/7", 1, 7, "partitioned"),
+    ("1c.3g.20gb", "", 3, 7, "partitioned"),
+    ("a100_3g.20gb", "n1/a100_3g.20gb/0", 3, 7, "partitioned"),
+    ("MIG 7G.80GB", "", 7, 7, "partitioned"),
+    ("", "MIG-1c0ffee", 1, 7, "partitioned"),
+    ("", "n1/gpu0/7", 7, 7, ""),
+    ("CPX", "", 1, 8, ""),
+    ("vir04", "0", 1, 2, ""),
+    ("A100-10C", "", 1, 8, ""),
+    ("GRID4g.x", "", 1, 8, ""),
+)
+
+
+@pytest.mark.parametrize("profile, partition, units, of, level", CASES)
+def test_a_share_says_its_level_or_nothing(profile: str, partition: str, units: int, of: int, level: str) -> None:
+    assert level_of_share(profile, partition, units >= of) == level
+    if not profile and not partition:
+        assert level_of_share(profile, partition, None) == "", "a device that is not in the inventory"
+
+
+def test_of_several_shares_the_weakest_counts_and_an_unknown_one_is_weaker() -> None:
+    assert weakest(["exclusive", "partitioned"]) == "partitioned"
+    assert weakest(["shared", "", "exclusive"]) == weakest([]) == ""
+
+
+def test_every_kind_of_objective_is_judged_and_a_shared_device_promises_the_fewest() -> None:
+    assert {*ANY_LEVEL, *OWN_DEVICE} == KINDS.keys()
+    assert OBJECTIVES.keys() == PROMISES.keys()
+    assert set(OBJECTIVES["exclusive"]) == set(OBJECTIVES["partitioned"]) == KINDS.keys()
+    assert not set(OBJECTIVES["shared"]) & {"latency", "completion_time", "error_rate", "job_success"}
+
+
+def test_the_views_say_the_same(tmp_path: Path) -> None:
+    with fresh_store(tmp_path / "store") as store:
+        store.command("INSERT INTO closed_hours (hour, run, checked_by) VALUES ('2026-10-01 00:00:00', 1, 1)")
+        for number, (profile, partition, units, of, _) in enumerate(CASES):
+            store.command(
+                "INSERT INTO ledger_entries (run, hour, allocation_id, device_id, partition_id, partition_profile, "
+                "units, device_units, used_unit_ms) VALUES (1, '2026-10-01 00:00:00', {a:String}, {a:String}, "
+                "{i:String}, {p:String}, {u:UInt32}, {d:UInt32}, 1)",
+                {"a": f"{number:02}", "i": partition, "p": profile, "u": units, "d": of},
+            )
+        for view in ("v_charges", "v_usage_hourly"):
+            rows = store.rows(f"SELECT allocation_id, isolation_level FROM {view} ORDER BY allocation_id")
+            assert [row["isolation_level"] for row in rows] == [level for *_, level in CASES], view
