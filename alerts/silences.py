@@ -56,8 +56,8 @@ def add_silence(
             "To exclude something permanently, use a rule's exclude",
         )
     silence = Silence(uuid.uuid4().hex[:12], match, starts_at, ends_at, author, reason)
-    _write(store, silence, 1, now)
     audit.record(store, now, author, "silence.add", silence.id, reason, {"matchers": match, "ends_at": ends_at})
+    _write(store, silence, 1, now)
     return silence
 
 
@@ -79,9 +79,9 @@ def acknowledge(
     matchers = {name: (literal(text),) for name, text in labels.items() if name not in ("severity", "owner")}
     silence = Silence(f"{ACKNOWLEDGED}{fingerprint}", matchers, now, now + lasts, author, reason)
     before = [row["revision"] for row in _rows(store, _NEVER) if row["id"] == silence.id]
-    _write(store, silence, max(before, default=0) + 1, now)
     about = {"rule": labels.get("alertname", ""), "ends_at": silence.ends_at}
     audit.record(store, now, author, "alert.acknowledge", fingerprint, reason, about)
+    _write(store, silence, max(before, default=0) + 1, now)
     return silence
 
 
@@ -93,8 +93,8 @@ def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Si
             ended = Silence(
                 silence.id, silence.matchers, min(silence.starts_at, now), now, silence.author, silence.reason
             )
-            _write(store, ended, row["revision"] + 1, now)
             audit.record(store, now, author, "silence.end", identifier)
+            _write(store, ended, row["revision"] + 1, now)
             return ended
     raise AlertError(f"silence {identifier}", "is not active", "gpuledger alerts silence list")
 

@@ -64,15 +64,17 @@ def tell(
     (shown,) = linked(
         [replace(alert, annotations={**alert.annotations, **_noted(alert, author, note)})], routing.address
     )
-    outcomes = []
-    for name in names:
-        for way, transport in routing.receivers[name].transports().items():
-            delivery = Delivery(f"{name}/{way}", transport, shown, 1)
-            outcomes.append(Outcome(delivery, *send([delivery], now)))
-    # A failure is the teller's to see; in the log it would be the automatic delivery's last attempt.
-    write_outcomes(store, [one for one in outcomes if one.outcome == "sent"], now)
-    told = {one.delivery.target: one.detail or one.outcome for one in outcomes}
-    audit.record(store, now, author, "alert.tell", alert.fingerprint, note, {"rule": alert.rule, "targets": told})
+    deliveries = [
+        Delivery(f"{name}/{way}", transport, shown, 1)
+        for name in names
+        for way, transport in routing.receivers[name].transports().items()
+    ]
+    inputs = {"rule": alert.rule, "targets": [one.target for one in deliveries]}
+    with audit.around(store, now, author, "alert.tell", alert.fingerprint, note, inputs) as outcome:
+        outcomes = [Outcome(one, *send([one], now)) for one in deliveries]
+        # A failure is the teller's to see; in the log it would be the automatic delivery's last attempt.
+        write_outcomes(store, [one for one in outcomes if one.outcome == "sent"], now)
+        outcome["targets"] = {one.delivery.target: one.detail or one.outcome for one in outcomes}
     return outcomes
 
 

@@ -1,16 +1,22 @@
 """The audit: who changed prices, tenants, credits, invoices and held pushes, when, and from which inputs; and what
 senders pushed.
+
+An action is noted before it is done, once it is certain that it may be: killed in between, the audit says more than
+was done, never less. Only actions that are rows of a chained table are noted afterwards, as each such row itself says
+who, when and why.
 """
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from warehouse.chain import append_anyway
+from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
 
@@ -23,8 +29,31 @@ def record(
     reason: str = "",
     inputs: Mapping[str, Any] | None = None,
 ) -> None:
-    """Notes an action after it was done. `action` is like `rates.apply`; `what` names what it was done to."""
+    """Notes an action. `action` is like `rates.apply`; `what` names what it is done to."""
     record_all(store, at, actor, action, [what], reason, [inputs or {}])
+
+
+@contextlib.contextmanager
+def around(
+    store: Store,
+    at: datetime,
+    actor: str,
+    action: str,
+    what: str,
+    reason: str = "",
+    inputs: Mapping[str, Any] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Notes an action that others carry out before it is asked of them, and what came of it: as `ACTION.done` with what
+    the caller puts into the dict, or as `ACTION.failed` with the error. Without either, this process was killed
+    meanwhile, and nobody knows."""
+    record(store, at, actor, action, what, reason, inputs)
+    outcome: dict[str, Any] = {}
+    try:
+        yield outcome
+    except LedgerError as error:
+        record(store, at, actor, f"{action}.failed", what, "", {"error": str(error)})
+        raise
+    record(store, at, actor, f"{action}.done", what, "", outcome)
 
 
 def record_all(

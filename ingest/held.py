@@ -10,7 +10,7 @@ import ctypes
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -154,8 +154,18 @@ def _batch(record: RecordType, source: str, raw: Iterable[str]) -> Batch:
     return assemble(record, source, 1, [clean])
 
 
-def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, author: str, why: str) -> HeldPush:
+def decide(
+    store: Store,
+    push: HeldPush,
+    decision: Decision,
+    now: datetime,
+    author: str,
+    why: str,
+    note: Callable[[], None] = lambda: None,
+) -> HeldPush:
     """Accepts or refuses a held push; accepting writes exactly its rows. Repeating a decision changes nothing.
+
+    note: is called before anything is written, once it is certain that the decision may be taken.
 
     Errors: IngestError if it was decided the other way, or has other rows by now.
     """
@@ -166,6 +176,7 @@ def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, auth
             f"held push {push.id}", f"was {push.state} by {push.decided_by}", "See: gpuledger held list --all"
         )
     rows = rows_of(store, push)
+    note()
     if decision == ACCEPTED:
         write_rows(store, push, rows)
     names = ("hash", "source", "reason", "subject", "detail", "ts", "raw", "held_at")

@@ -70,8 +70,10 @@ def _done(request: Request, caller: Caller, what: Literal["reclaim", "keep"], as
     if client is None:
         raise LedgerError("--scheduler", "this server was not given one", "Start it with --scheduler URL")
     evidence = [one.model_dump(mode="json") for one in listed(reach, actor).jobs if one.job_id == asked.job]
-    with client:
-        job = client.act(asked.job, what)
-    inputs = {"scheduler": reach.scheduler, "idle": evidence[0] if evidence else None, "status": job.get("status")}
-    audit.record(caller.store, caller.now, actor, f"job.{what}", asked.job, asked.reason, inputs)
-    return documents.IdleJobAct(job=asked.job, at=caller.now, by=actor, status=str(job.get("status", "")))
+    inputs = {"scheduler": reach.scheduler, "idle": evidence[0] if evidence else None}
+    with (
+        client,
+        audit.around(caller.store, caller.now, actor, f"job.{what}", asked.job, asked.reason, inputs) as outcome,
+    ):
+        outcome["status"] = str(client.act(asked.job, what).get("status", ""))
+    return documents.IdleJobAct(job=asked.job, at=caller.now, by=actor, status=outcome["status"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from billing import audit
-from ingest.held import ACCEPTED, DECISIONS, HELD, REFUSED, Decision, HeldPush, decide, held_push
+from ingest.held import ACCEPTED, DECISIONS, REFUSED, Decision, HeldPush, decide, held_push
 from warehouse.store import Store
 
 ACTIONS = {ACCEPTED: "held.accept", REFUSED: "held.refuse"}
@@ -27,8 +28,6 @@ def _decided(store: Store, id: str, decision: Decision, now: datetime, actor: st
     # Two people, each at another server, cannot both have it their way.
     with store.turn(DECISIONS):
         push = held_push(store, id)
-        done = decide(store, push, decision, now, actor, why)
-        if push.state == HELD:
-            inputs = {name: getattr(push, name) for name in ("sender", "record_type", "reason", "subject", "rows")}
-            audit.record(store, now, actor, ACTIONS[decision], push.id, why, inputs)
-    return done
+        inputs = {name: getattr(push, name) for name in ("sender", "record_type", "reason", "subject", "rows")}
+        note = partial(audit.record, store, now, actor, ACTIONS[decision], push.id, why, inputs)
+        return decide(store, push, decision, now, actor, why, note)

@@ -79,11 +79,11 @@ def set_days(store: Store, days: Mapping[str, int | None], author: str, reason: 
             raise RetentionError(f"--keep {name}", "the engine needs a number of days", f"Such as {name}={MOST_DAYS}")
         if kept is not None and not LEAST_DAYS <= kept <= MOST_DAYS:
             raise RetentionError(f"--keep {name}={kept}", f"is not {LEAST_DAYS} to {MOST_DAYS} days", "Give whole days")
+    audit.record(store, now, author, "retention.set", "retention", reason, {"days": {**_set(store), **days}})
     for name, table in BY_ENGINE.items():
         if name in days:
             statement = read_sql(__file__, "keep", table=identifier(table), days=str(days[name]))
             store.command(on_cluster(statement, store.cluster, store.database) if store.cluster else statement)
-    audit.record(store, now, author, "retention.set", "retention", reason, {"days": {**_set(store), **days}})
 
 
 def retention(store: Store, now: datetime, even_invoiced: bool = False) -> Retention:
@@ -141,13 +141,13 @@ def remove(store: Store, author: str, now: datetime, even_invoiced: bool = False
         held.check()
         written = _superseded(store, _set(store).get("superseded"), now)
         pairs = list(written)
+        if pairs:
+            inputs = {"rows": sum(written.values()), "hours": len(pairs)}
+            audit.record(store, now, author, "retention.superseded", "ledger_entries", reason, inputs)
         for first in range(0, len(pairs), AT_ONCE):
             for name in BY_COMMAND["superseded"]:
                 asked = {"table": name, "written": pairs[first : first + AT_ONCE]}
                 store.command(read_sql(__file__, "remove_superseded"), asked)
-        if pairs:
-            inputs = {"rows": sum(written.values()), "hours": len(pairs)}
-            audit.record(store, now, author, "retention.superseded", "ledger_entries", reason, inputs)
         return found
 
 

@@ -184,5 +184,6 @@ def test_an_owner_is_told_with_evidence_and_note(tmp_path: Path, served_site: Si
     assert message["attachments"][0]["title_link"] == f"https://ledger.example/alerts?rule=idle-holder&alert={of}"
     sent = [one["target"] for one in reading.attempts(served_site.store, "idle-holder", of)]
     assert sent == ["chat/slack"]
-    (done,) = audit.history(served_site.store, "alert.tell", of)
-    assert (done["reason"], "500" in str(done["inputs"])) == ("please stop it", True)
+    asked, done = audit.history(served_site.store, "alert.tell", of)
+    assert (asked["reason"], "chat/webhook" in asked["inputs"]) == ("please stop it", True)
+    assert (done["action"], done["actor"], "500" in done["inputs"]) == ("alert.tell.done", asked["actor"], True)

@@ -18,6 +18,7 @@ from gpuledger.client import ApiError, Client
 from scheduler.live.http import build_app as scheduler_app
 from tests.dashboards.site import Site, running
 from tests.scheduler.live.idling import Idling
+from warehouse.errors import LedgerError
 
 TOKEN = "a-token-of-the-tests"
 POLICY: dict[str, Any] = {"warn": "30m", "after": "2h", "then": "suspend", "approval": True}
@@ -64,9 +65,29 @@ def test_an_operator_reclaims_one_idle_job_and_keeps_the_other(fleet: Fleet) -> 
             client.reclaim_idle_job("nobody")
     assert fleet.scheduler.status("a") == "stopping"
     assert fleet.scheduler.status("b") == "running"
-    (done,) = audit.history(fleet.site.store, "job.reclaim", "a")
-    assert (done["actor"], done["reason"], "2700" in str(done["inputs"])) == ("operator", "its owner said so", True)
-    assert [one["object"] for one in audit.history(fleet.site.store, "job.keep")] == ["b"]
+    asked, done = audit.history(fleet.site.store, "job.reclaim", "a")
+    assert (asked["actor"], asked["reason"], "2700" in asked["inputs"]) == ("operator", "its owner said so", True)
+    assert (done["action"], done["actor"], done["inputs"]) == ("job.reclaim.done", "operator", '{"status": "stopping"}')
+    noted = [(one["action"], one["object"]) for one in audit.history(fleet.site.store, "job.keep")]
+    assert noted == [("job.keep", "b"), ("job.keep.done", "b")]
+    asked, failed = audit.history(fleet.site.store, "job.reclaim", "b")
+    assert (failed["action"], "is kept by operator" in failed["inputs"]) == ("job.reclaim.failed", True)
+
+
+def test_nothing_is_asked_of_the_scheduler_before_it_is_in_the_audit(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise LedgerError("audit", "cannot be written")
+
+    monkeypatch.setattr(audit, "record", away)
+    with fleet.client("operator") as client:
+        for act in (client.reclaim_idle_job, client.keep_idle_job):
+            with pytest.raises(ApiError, match="cannot be written"):
+                act("a")
+    assert fleet.scheduler.status("a") == "running"
+    with fleet.client("operator") as client:
+        assert {one.step for one in client.idle_jobs().jobs} == {"warned"}
 
 
 @pytest.mark.parametrize("who", ["finance", "analyst", "vision"])

@@ -143,7 +143,13 @@ def test_signs_of_life_stay_so_that_an_end_that_was_lost_stays_where_it_was(stor
     assert books(store) == before
 
 
-def test_superseded_entries_go_but_not_those_that_an_issued_document_saw(store: Store) -> None:
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_superseded_entries_go_but_not_those_that_an_issued_document_saw(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(store, "events", job("late", "bio", "g1", "2026-10-07 10:00", "2026-10-07 12:00"))
     close(store, at("2026-11-09 00:00"), at("2026-11-10 00:00"))  # October's entries, which the invoices saw
     put(store, "events", job("late2", "bio", "g1", "2026-11-06 10:00", "2026-11-06 12:00"))
@@ -153,6 +159,10 @@ def test_superseded_entries_go_but_not_those_that_an_issued_document_saw(store: 
     old = "SELECT count() AS n FROM ledger_entries WHERE (hour, run) NOT IN (SELECT hour, run FROM ledger)"
     of_november = f"{old} AND hour >= '2026-11-01 00:00:00'"
     assert (store.value(of_november), store.value(old) > store.value(of_november)) == (4, True)
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(audit, "record", interrupted)
+        remove(store, "ann", LATER)
+    assert store.value(of_november) == 4, "nothing goes before it is in the audit"
     found = remove(store, "ann", LATER)
     (superseded,) = [one for one in found.tables if one.name == "superseded"]
     assert superseded.goes_rows == 4
@@ -162,7 +172,11 @@ def test_superseded_entries_go_but_not_those_that_an_issued_document_saw(store: 
     assert rederive(store, "GL-2026-00001").same
 
 
-def test_metrics_and_sums_are_left_to_the_engine(store: Store) -> None:
+def test_metrics_and_sums_are_left_to_the_engine(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(audit, "record", interrupted)
+        set_to(store, metrics=40)
+    assert next(one.days for one in retention(store, LATER).tables if one.name == "metrics") != 40
     set_to(store, metrics=30, sums=60)
     kept = {one.name: one.days for one in retention(store, LATER).tables}
     assert kept == {"samples": None, "sums": 60, "metrics": 30, "findings": 400, "superseded": None}

@@ -140,10 +140,20 @@ def test_a_sender_whose_past_is_refused_has_nothing_held(fleet: Store, served: S
     assert len(held_pushes(fleet)) == waits
 
 
-def test_a_yes_does_what_was_promised_and_becomes_a_correction(fleet: Store, served: Served) -> None:
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_yes_does_what_was_promised_and_becomes_a_correction(
+    fleet: Store, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cheap = Forged("", WATCH, "devices", [device("g3", "n3", MID_OCTOBER, model="CHEAP")])
     assert push(served, cheap).json()["held"] == {"issued_month": 1}
     waits, before = only(fleet, "c1/g3"), costs(fleet)
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(audit, "record", interrupted)
+        accept(fleet, waits.id, NOW, "ada", "the card was wrong")
+    assert held_push(fleet, waits.id).state == "held", "nothing is decided before it is in the audit"
     done = accept(fleet, waits.id, NOW, "ada", "the card was wrong")
     assert (done.state, done.decided_by, done.why) == ("accepted", "ada", "the card was wrong")
     closed(fleet)
