@@ -2,8 +2,8 @@
 senders pushed.
 
 An action is noted before it is done, once it is certain that it may be: killed in between, the audit says more than
-was done, never less. Only actions that are rows of a chained table are noted afterwards, as each such row itself says
-who, when and why.
+was done, never less. Only actions that are rows of a chained table with an author are noted afterwards, as each such
+row itself says who, when and why.
 """
 
 from __future__ import annotations

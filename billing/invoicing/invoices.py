@@ -28,6 +28,7 @@ from billing.periods import Period, month_name, whole_hour
 from billing.rates import Subject, first_change, rate_card_of
 from billing.tenants import closed_with_another
 from warehouse.chain import Head, append, head
+from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql
 
@@ -302,8 +303,13 @@ def _store(
         "issued_at": pa.array([now] * count, moment),
         "document": pa.array([one.canonical() for one in invoices], pa.string()),
     }
-    append(store, "invoices", pa.table(columns), after)
+    numbers = [str(one.number) for one in invoices]
     names = ("tenant", "run", "books_run", "rate_card", "references")
     inputs = [{name: one.document.get(name) for name in names} for one in invoices]
-    audit.record_all(store, now, actor, action, [str(one.number) for one in invoices], reason, inputs)
+    audit.record_all(store, now, actor, action, numbers, reason, inputs)  # first: a document does not say who issued it
+    try:
+        append(store, "invoices", pa.table(columns), after)
+    except LedgerError as error:
+        audit.record_all(store, now, actor, f"{action}.failed", numbers, "", [{"error": str(error)}] * count)
+        raise
     return invoices

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from billing import audit
 from billing.invoicing import changes, invoices
 from billing.invoicing.changes import changed_entries, with_changes
 from billing.invoicing.credit_notes import Creditable, credit_note
@@ -204,7 +205,23 @@ def test_a_month_that_another_process_issues_meanwhile_is_issued_once(
         issue_all(october, OCTOBER, NOW)
     documents = issued(october)
     assert len({one.tenant for one in documents}) == len(documents)
+    noted, failed = (
+        {one["object"] for one in audit.history(october, "invoice") if one["action"] == action}
+        for action in ("invoice.issue", "invoice.issue.failed")
+    )
+    assert noted - failed == {one.number for one in documents}, "what the other one got there first with is said"
+    assert failed <= noted and failed
     assert issue_all(october, OCTOBER, NOW) == sorted(documents, key=lambda one: one.tenant)
+
+
+def test_nothing_is_issued_before_the_audit_says_who_did(october: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(audit, "record_all", killed)
+        issue_all(october, OCTOBER, NOW)
+    assert issued(october) == []
 
 
 def test_a_close_while_the_drafts_are_computed_is_refused(october: Store, monkeypatch: pytest.MonkeyPatch) -> None:
