@@ -88,7 +88,8 @@ class Simulation:
     def run(self, jobs: Iterable[Job], until: float = float("inf"), pauses: Sequence[Pause] = ()) -> Outcome:
         """Until every job is over, or nothing can happen any more, or that time.
 
-        jobs: in the order of submission.   Errors: ValueError if one is out of order.
+        jobs: in the order of submission.   Errors: ValueError if one is out of order, or has a scaling policy, which
+        would not be followed.
         """
         arrivals, wakes = iter(jobs), deque(sorted(self.clock.wakes))
         changes = [(pause.at, True, pause.job_id) for pause in pauses]
@@ -119,6 +120,8 @@ class Simulation:
         return Outcome(self.jobs, self.cycles, self.now, self.book.by_status()["pending"])
 
     def _submit(self, job: Job) -> None:
+        if job.scaling is not None:
+            raise ValueError(f"job {job.job_id} has a scaling policy, which simulations do not follow")
         self.book.submit(job, self.now, self._number())
         work = (job.run_time or 0.0) * job.min_replicas
         self._work[job.job_id] = _Work(work, work)

@@ -75,7 +75,10 @@ _OPTIONAL = (
     "preemptible",
     "suspended_at",
     "resumed_at",
+    "scaling",
 )
+NAMED = 10
+"""Jobs that a note names."""
 LAYOUTS = (
     Layout(
         "philly",
@@ -175,6 +178,7 @@ def _listed(path: Path, layout: Layout, nodes: Sequence[Node], limits: _Limits) 
     largest = max((len(node.devices) for node in nodes), default=LARGEST)
     number = 0
     pauses: list[Pause] = []
+    scaled: list[str] = []
 
     def parse(row: dict[str, str]) -> Job:
         nonlocal number
@@ -182,6 +186,8 @@ def _listed(path: Path, layout: Layout, nodes: Sequence[Node], limits: _Limits) 
         ours = {name: row[column].strip() for name, column in layout.columns.items()}
         ours |= {name: (row.get(column) or "").strip() for name, column in layout.optional.items()}
         job = _job(ours, layout, number, largest, limits)
+        if ours.get("scaling") and job.run_time:
+            scaled.append(job.job_id)
         if ours.get("suspended_at"):
             until = layout.zero + _seconds(ours["resumed_at"]) if ours.get("resumed_at") else math.inf
             pauses.append(Pause(layout.zero + _seconds(ours["suspended_at"]), until, job.job_id))
@@ -191,7 +197,15 @@ def _listed(path: Path, layout: Layout, nodes: Sequence[Node], limits: _Limits) 
     jobs = [job for job in found if job.run_time]
     empty = len(found) - len(jobs)
     notes = (*layout.notes, f"left out: {empty:,} jobs that ran no time at all") if empty else layout.notes
-    return Trace(layout.name, jobs, nodes, notes, tuple(pauses))
+    return Trace(layout.name, jobs, nodes, (*notes, *_unscaled(scaled)), tuple(pauses))
+
+
+def _unscaled(jobs: Sequence[str]) -> list[str]:
+    """Their policies are not followed: a trace does not say how used they were with another size."""
+    if not jobs:
+        return []
+    named = f"{', '.join(jobs[:NAMED])}{f' and {len(jobs) - NAMED:,} more' if len(jobs) > NAMED else ''}"
+    return [f"scaling policies are not simulated: {named} may have all of max_replicas wherever there is room"]
 
 
 def _job(row: Mapping[str, str], layout: Layout, number: int, largest: int, limits: _Limits) -> Job:

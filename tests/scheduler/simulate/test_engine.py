@@ -15,6 +15,7 @@ from scheduler.metrics import Meter
 from scheduler.model import Job, Plan, Preempt, Request, Resize, Start
 from scheduler.records.book import Book
 from scheduler.records.events import Writer
+from scheduler.scaling import QueueRule, ScalingPolicy
 from scheduler.simulate.engine import Clock, Outcome, Simulation
 from scheduler.simulate.traces import regular_nodes
 from tests.scheduler.first_come import FirstCome
@@ -125,6 +126,11 @@ def test_with_spacing_cycles_wait_for_each_other_as_in_a_live_loop() -> None:
 def test_jobs_out_of_order_are_refused() -> None:
     with pytest.raises(ValueError, match="job b is submitted before a"):
         Ran([job("a", 5, 1), job("b", 4, 1)])
+
+
+def test_a_job_with_a_scaling_policy_is_refused_rather_than_run_without_it() -> None:
+    with pytest.raises(ValueError, match="job a has a scaling policy"):
+        Ran([job("a", 0, 10, scaling=ScalingPolicy(queue=QueueRule(1, 4)))])
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30), st.integers(1, 8), st.integers(0, 2)), max_size=12))

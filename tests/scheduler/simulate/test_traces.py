@@ -37,6 +37,15 @@ def file(folder: Path, name: str, text: str) -> Path:
     return path
 
 
+def test_jobs_whose_scaling_policy_is_not_followed_are_named(tmp_path: Path) -> None:
+    head = "job_id,submitted_at,run_seconds,gpus,replicas,max_replicas,scaling\n"
+    policies = ['"{""queue"": {""grow_below"": 1, ""shrink_at"": 4}}"', "", *["{}"] * 11]
+    rows = "".join(f"j{n},{n},60,1,1,4,{policy}\n" for n, policy in enumerate(policies))
+    (note,) = [one for one in read(file(tmp_path, "jobs.csv", head + rows)).notes if "scaling" in one]
+    assert note.startswith("scaling policies are not simulated: j0, j2, j3,") and " and 2 more may have" in note
+    assert not any("scaling" in one for one in read(file(tmp_path, "none.csv", head + "a,0,60,1,1,4,\n")).notes)
+
+
 def test_philly_jobs_come_in_order_with_gangs_of_equal_parts(tmp_path: Path) -> None:
     machines = str(file(tmp_path, "m.csv.gz", MACHINES))
     trace = read(file(tmp_path, "p.csv.gz", PHILLY), machines, limit_factor=3.0)
