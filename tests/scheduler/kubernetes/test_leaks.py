@@ -6,15 +6,21 @@ Each is a fault that users of Kueue or KAI reported; those of scheduling are in 
 from __future__ import annotations
 
 import math
+import random
+import tempfile
 from fractions import Fraction
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.kubernetes import gated_pods
-from tests.scheduler.kubernetes.site import Site
-from tests.scheduler.kubernetes.standin import Thing, gated_pod
+from scheduler.kubernetes.pods import is_over, phase
+from tests.scheduler.kubernetes.site import DEVICES, SETTINGS, GatedSite, Site
+from tests.scheduler.kubernetes.standin import SPACE, Thing, gated_pod
+
+CPU = 8000
+"""Of a node, in thousandths."""
 
 SUFFIXES = {
     "n": Fraction(1, 10**9),
@@ -94,3 +100,42 @@ def test_a_manifest_that_asks_for_less_than_nothing_is_rejected_and_gives_no_roo
     assert [(line["allocated"], line["available"]) for line in site.service.pools()] == before
     states = {job["metadata"]["name"]: job["status"]["state"] for job in site.cluster.jobs()}
     assert (states["runs"], states["waits"]) == ("Starting", "Pending")
+
+
+def asking(pod: Thing, milli: int) -> Thing:
+    """Also once it is there, as by the subresource `resize`: it changes CPU and memory alone."""
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": f"{milli}m"}
+    return pod
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=6, deadline=None)
+def test_a_resize_in_place_gives_no_room_takes_none_and_leaves_nothing_behind(seed: int) -> None:
+    """A pod counts for what it asked for when it was submitted, until it is over, however it was resized since."""
+    dice = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        pools = [{**SETTINGS["pools"][0], "nodes": 1, "cpu_milli": CPU}]
+        site = GatedSite(Path(folder), pools=pools, tenants=[])
+        counted = dict[str, int]()
+        for number in range(15):
+            milli = dice.choice([500, 1000, 3000])
+            pod = asking(site.submit(f"g{number}", gpus=dice.randint(0, 1)), milli)
+            counted[pod["metadata"]["name"]] = milli
+            site.settle()
+            site.run()
+            of = dice.choice(site.cluster.pods())
+            site.cluster.put("pods", asking(of, dice.choice([1, 4000, 10**6])), SPACE)
+            if dice.random() < 0.3 and (running := [one for one in site.cluster.pods() if phase(one) == "Running"]):
+                site.cluster.ends(dice.choice(running), 0)
+            site.settle()
+            on = [one for one in site.cluster.pods() if not gated_pods.is_gated(one) and not is_over(one)]
+            assert sum(counted[one["metadata"]["name"]] for one in on) <= CPU
+            waiting = [one for one in site.cluster.pods() if gated_pods.is_waiting(one)]
+            assert not waiting or on, "nobody waits for room that nobody has"
+        for pod in site.cluster.pods():
+            site.cluster.forget(pod["metadata"]["name"])
+        site.settle()
+        whole = [asking(site.submit(f"whole{number}"), CPU // DEVICES) for number in range(DEVICES)]
+        site.settle()
+        assert not any(map(gated_pods.is_gated, whole)), "all of the node is free again"
+        site.log.close()
