@@ -10,6 +10,8 @@ from collectors.kubernetes.objects import Object, at, child, condition, created,
 from warehouse.isolation import promise
 
 WAITS = ("Pending", "Starting", "Suspended")
+WORLD = "gpuledger.io/world"
+"""The label of its pods (scheduler.kubernetes.pods, which needs more than a client has)."""
 
 
 def explanation(job: Object, pods: Sequence[Object]) -> dict[str, Any]:
@@ -52,7 +54,8 @@ def _since(job: Object) -> datetime | None:
 
 
 def _pod(pod: Object) -> dict[str, Any]:
-    """waits: why it has not started, in the words of the scheduler or the kubelet."""
+    """world: which placement of the job it is of.   waits: why it has not started, in the words of the scheduler or the
+    kubelet."""
     unscheduled = condition(pod, "PodScheduled")
     waits = text(unscheduled, "message") if text(unscheduled, "status") == "False" else ""
     for container in items(child(pod, "status"), "containerStatuses"):
@@ -60,6 +63,7 @@ def _pod(pod: Object) -> dict[str, Any]:
         waits = waits or ": ".join(one for one in (text(waiting, "reason"), text(waiting, "message")) if one)
     return {
         "name": name(pod),
+        "world": text(child(pod, "metadata", "labels"), WORLD),
         "phase": text(child(pod, "status"), "phase") or "Unknown",
         "node": text(child(pod, "spec"), "nodeName"),
         "waits": waits,
@@ -93,7 +97,9 @@ def lines(job: Mapping[str, Any], now: datetime) -> list[str]:
         found.append(f"  so far: {job['gpu_hours']} GPU-hours{cost}")
     if expected := job["expected_start"]:
         found.append(f"  expected start: {_clock(expected['from'])} to {_clock(expected['to'])}")
-    waiting = [one for one in job["pods"] if one["phase"] not in ("Running", "Succeeded")]
+    worlds = [int(one["world"]) for one in job["pods"] if one["world"].isascii() and one["world"].isdigit()]
+    newest = str(max(worlds, default=""))  # of former placements, pods that have ended are kept for their logs
+    waiting = [one for one in job["pods"] if one["phase"] not in ("Running", "Succeeded") and one["world"] == newest]
     return [*found, *(f"  pod {_pod_line(one)}" for one in waiting)]
 
 

@@ -20,6 +20,7 @@ from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.contexts import namespace_of
 from gpuledger.kubectl.cli import app
 from gpuledger.kubectl.explain import explanation, lines
+from scheduler.kubernetes import pods as pods_of
 from scheduler.kubernetes.status import Standing, status_of
 from scheduler.model import Reason
 from tests.collectors.kubernetes.reviewing import Scripted, reviewing
@@ -118,10 +119,15 @@ def test_a_job_that_starts_says_what_its_pods_wait_for() -> None:
     ]  # fmt: skip
     said = lines(explanation(job, pods), NOW)
     assert "  1 of 2 pods are ready, on n1, n2" in said
-    assert said[-2:] == [
+    waits = [
         "  pod train-1-1: Pending on n2, ImagePullBackOff: no such image",
         "  pod train-1-2: Pending, 0/2 nodes are available",
     ]
+    assert said[-2:] == waits
+    for pod in pods:
+        pod["metadata"]["labels"] = {pods_of.WORLD: "10"}
+    former = {"metadata": {"name": "train-9-0", "labels": {pods_of.WORLD: "9"}}, "status": {"phase": "Failed"}}
+    assert lines(explanation(job, [*pods, former]), NOW)[-2:] == waits, "what a former attempt left waits for nothing"
 
 
 def test_one_that_runs_says_its_isolation_what_its_policy_made_of_it_and_what_it_cost() -> None:
