@@ -230,6 +230,10 @@ def serve(
     declared = pools_from is PoolsFrom.cluster
     if declared and executor is not ExecutorKind.kubernetes:
         raise LedgerError("--pools-from cluster", "is for --executor kubernetes", "See docs/operator.md")
+    if declared:
+        from scheduler.kubernetes.declared import check_file
+
+        check_file(settings, str(config))  # at once: one that waits for the lease would only fail when it takes over
     if gated_pods and executor is not ExecutorKind.kubernetes:
         raise LedgerError("--gated-pods", "is for --executor kubernetes", "See docs/operator.md")
     feed = _idle_feed(idle_from, idle_token_file, cluster, settings)

@@ -169,6 +169,8 @@ def test_who_may_run_commands_needs_a_token_and_a_user(tmp_path: Path, monkeypat
         ask(*there, "--kubeconfig", tmp_path / "token")
     with pytest.raises(LedgerError, match="--pools-from cluster: is for --executor kubernetes"):
         ask(*there, "--pools-from", "cluster")
+    with pytest.raises(LedgerError, match="pools: come from ComputePools in the cluster"):
+        ask(*there, "--executor", "kubernetes", "--pools-from", "cluster", "--kubeconfig", tmp_path / "token")
     with pytest.raises(LedgerError, match="--gated-pods: is for --executor kubernetes"):
         ask(*there, "--gated-pods")
     with pytest.raises(LedgerError, match=r"--idle-token-file: is for --idle-from\. Give --idle-from URL"):
