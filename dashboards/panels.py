@@ -76,6 +76,7 @@ class Panels:
             name = self._name(number)
             self._layout[f"xaxis{name}"] = {
                 "anchor": f"y{name}",
+                "type": "date",  # also of a panel in which nothing was measured
                 "showgrid": False,
                 "zeroline": False,
                 "tickformat": words(f"time.{grain}_ticks"),

@@ -142,12 +142,12 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
         _used("used_60", words("now.used_60"), words("now.used_is"), words),
         grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.4~g", minimum=64),
         grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.2, to="device"),
-        grids.text("isolation", words("isolation.title"), words("isolation.is"), minimum=96, flex=0.7),
         grids.moment("since", words("now.since"), words("now.since_is")),
         grids.link("alert", words("now.alert"), words("now.alert_is"), minimum=96, flex=0.8, to="to_alert"),
         *([grids.link("silence", "", words("now.silence_is"), minimum=80, flex=0.5, to="to_silence")]
           if may_silence and _any(rows, "alert") else []),
         grids.text("project", words("filter.project"), minimum=84),
+        grids.text("isolation", words("isolation.title"), words("isolation.is"), minimum=96, flex=0.7),
         *([grids.text("cost_center", words("now.cost_center"), minimum=88)] if _any(rows, "cost_center") else []),
         _money("billed_hour", words("now.billed_hour"), currency, words("now.billed_hour_is"), 84),
         grids.percent("metered", words("now.metered"), words("now.metered_is"), minimum=84),

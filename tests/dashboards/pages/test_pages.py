@@ -18,7 +18,7 @@ from dashboards.pages import fleet, overview, tenants, workload
 from dashboards.pages.fleet.cells import MEASURES
 from dashboards.pages.overview import activity
 from dashboards.pages.workload.lifecycle import lifecycle_of, plain
-from dashboards.pages.workload.timeline import _gapped
+from dashboards.pages.workload.timeline import _gapped, draw
 from tests.dashboards.pages.conftest import DAY
 from warehouse.store import Store
 
@@ -152,6 +152,15 @@ def test_measurements_that_do_not_touch_are_not_joined() -> None:
     x, y = _gapped([start, start + hour, start + 3 * hour], [1.0, 2.0, 3.0], hour)
     assert y == [1.0, 1.0, 2.0, 2.0, None, 3.0, 3.0]
     assert x[-1] == start + 4 * hour
+
+
+def test_the_timeline_of_a_workload_that_nobody_measured_has_dates(house: Store) -> None:
+    filters = filters_of(house, f"{MONTH}&workload=w-mig-vision")
+    lifecycle = lifecycle_of(house, filters, "w-mig-vision")
+    assert lifecycle is not None
+    figure, _ = draw(lifecycle, filters, [], [], [], EN)
+    axes = [axis for name, axis in figure.to_plotly_json()["layout"].items() if name.startswith("xaxis")]
+    assert [axis["type"] for axis in axes] == ["date"] * 3, "one without data is of numbers otherwise"
 
 
 def test_the_fleet_is_every_device_with_what_is_known_of_it(house: Store) -> None:
