@@ -29,6 +29,7 @@ def apply_objectives(store: Store, file: ObjectivesFile, author: str, reason: st
     before = current_objectives(store)
     if before is not None and before.version == file.version:
         return file.version
+    audit.record(store, now, author, "slo.apply", file.version, reason, {"before": before and before.version})
     rows = [{"version": file.version, **objective.row()} for objective in file.objectives]
     if rows:
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -57,7 +58,6 @@ def apply_objectives(store: Store, file: ObjectivesFile, author: str, reason: st
             }
         ),
     )
-    audit.record(store, now, author, "slo.apply", file.version, reason, {"before": before and before.version})
     return file.version
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from alerts.routing import Notification, Routing
 from alerts.silences import acknowledge, add_silence, end_silence, silences
+from alerts.slo.applied import apply_objectives, current_objectives
+from alerts.slo.objectives import parse_objectives
 from alerts.state import State
 from alerts.telling import tell
 from billing import audit
@@ -17,6 +19,9 @@ from warehouse.store import Store
 
 LABELS = {"alertname": "idle-holder", "tenant": "physics"}
 ALERT = Notification("idle-holder", "f1", State.firing, ago(30), None, None, LABELS, {}, NOON)
+
+
+OBJECTIVES = {"objectives": [{"name": "wait", "kind": "queue_wait", "within": "30m", "target": "0.95"}]}
 
 
 class KilledError(BaseException):
@@ -31,8 +36,8 @@ def routed(file: Path) -> Routing:
     return Routing.model_validate({"receivers": {"log": {"file": {"path": file}}}, "routes": [{"receivers": ["log"]}]})
 
 
-def done(store: Store, file: Path) -> tuple[object, bool]:
-    return silences(store, NOON, past=True), file.exists()
+def done(store: Store, file: Path) -> tuple[object, ...]:
+    return silences(store, NOON, past=True), current_objectives(store), file.exists()
 
 
 def test_what_is_not_in_the_audit_is_not_done(facts: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +48,7 @@ def test_what_is_not_in_the_audit_is_not_done(facts: Store, tmp_path: Path, monk
         lambda: acknowledge(facts, "f1", LABELS, "ann", "on it", NOON),
         lambda: end_silence(facts, there.id, "bob", NOON),
         lambda: tell(facts, ALERT, routed(file), [], "ann", "stop it", NOON),
+        lambda: apply_objectives(facts, parse_objectives(OBJECTIVES), "ann", "promised", NOON),
     ]
     before = done(facts, file)
     for act in acts:
