@@ -121,6 +121,14 @@ By = Annotated[
         "by commas.",
     ),
 ]
+LedgerBy = Annotated[
+    str,
+    Query(
+        max_length=200,
+        description="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour, "
+        "isolation; separated by commas.",
+    ),
+]
 
 
 def dimensions(text: str) -> list[str]:

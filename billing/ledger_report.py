@@ -21,6 +21,8 @@ DIMENSIONS = (
     "tenant", "project", "queue", "workload", "cluster", "node", "device", "model", "pool", "day", "hour",
 )  # fmt: skip
 """What a report can be cut by. A day is local to the billing zone, an hour UTC."""
+WITH_ISOLATION = (*DIMENSIONS, "isolation")
+"""The same for reports from the ledger itself, which knows what was had of a device: see warehouse.isolation."""
 MEASURES = (
     "allocated_gpu_hours",
     "used_gpu_hours",
@@ -65,12 +67,12 @@ def billing_timezone(store: Store) -> str:
     return str(found[0]["timezone"]) if found and found[0]["timezone"] else "UTC"
 
 
-def check_dimensions(by: Iterable[str]) -> tuple[str, ...]:
+def check_dimensions(by: Iterable[str], among: Sequence[str] = DIMENSIONS) -> tuple[str, ...]:
     """The dimensions, each once. Errors: LedgerError naming the one that does not exist."""
     asked = tuple(dict.fromkeys(by))
     for name in asked:
-        if name not in DIMENSIONS:
-            raise LedgerError("--by", f"{name!r} is not a dimension", f"Choose from {', '.join(DIMENSIONS)}")
+        if name not in among:
+            raise LedgerError("--by", f"{name!r} is not a dimension", f"Choose from {', '.join(among)}")
     return asked
 
 
@@ -79,7 +81,7 @@ def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> Led
 
     Errors: LedgerError if `by` names no dimension, or if amounts of two currencies would be added.
     """
-    dimensions = check_dimensions(by)
+    dimensions = check_dimensions(by, WITH_ISOLATION)
     closed = closed_part(store, period)
     found = entries_by(store, closed, dimensions)
     currency = one_currency(found)

@@ -58,7 +58,8 @@ class ClosedSpan(Span):
 
 
 class Dimensions(Document):
-    """The dimensions of a row that were asked for. A day is in the billing time zone, an hour in UTC."""
+    """The dimensions of a row that were asked for. A day is in the billing time zone, an hour in UTC.   isolation:
+    exclusive, partitioned, shared or unknown; of the ledger and the efficiency alone."""
 
     tenant: str | None = None
     project: str | None = None
@@ -71,6 +72,7 @@ class Dimensions(Document):
     pool: str | None = None
     day: str | None = None
     hour: str | None = None
+    isolation: str | None = None
 
 
 class LedgerRow(Dimensions):

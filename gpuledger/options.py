@@ -68,6 +68,12 @@ Period = Annotated[
 Dimensions = Annotated[
     str, typer.Option(help="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour.")
 ]
+LedgerDimensions = Annotated[
+    str,
+    typer.Option(
+        help="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour, isolation."
+    ),
+]
 
 Rules = Annotated[
     Path | None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from api.caller import By, PeriodText, See, Tenant, dimensions
+from api.caller import By, LedgerBy, PeriodText, See, Tenant, dimensions
 from api.paging import Limit, Offset, next_page, part
 from api.strict import StrictRoute
 from api.values import closed_span
@@ -29,7 +29,12 @@ router = APIRouter(tags=["ledger"], route_class=StrictRoute)
 
 @router.get("/ledger", response_model_exclude_unset=True)
 def ledger(
-    request: Request, caller: See, period: PeriodText = None, by: By = "tenant", limit: Limit = 1000, offset: Offset = 0
+    request: Request,
+    caller: See,
+    period: PeriodText = None,
+    by: LedgerBy = "tenant",
+    limit: Limit = 1000,
+    offset: Offset = 0,
 ) -> documents.Ledger:
     """GPU-hours and cost of the closed hours, by any dimensions."""
     report = ledger_report(caller.store, caller.period(period), dimensions(by))
@@ -49,7 +54,12 @@ def ledger(
 
 @router.get("/efficiency", response_model_exclude_unset=True)
 def efficiency_(
-    request: Request, caller: See, period: PeriodText = None, by: By = "tenant", limit: Limit = 1000, offset: Offset = 0
+    request: Request,
+    caller: See,
+    period: PeriodText = None,
+    by: LedgerBy = "tenant",
+    limit: Limit = 1000,
+    offset: Offset = 0,
 ) -> documents.Efficiency:
     """How well what was held was used, and what idle and unmetered time cost."""
     report = efficiency(caller.store, caller.period(period), dimensions(by))

@@ -12,7 +12,7 @@ from typing import Any
 
 from billing.closed import Closed, closed_part, if_closed, period_document
 from billing.exact import Scale, quotient
-from billing.ledger_report import check_dimensions, entries_by
+from billing.ledger_report import WITH_ISOLATION, check_dimensions, entries_by
 from billing.periods import Period
 from billing.sums import KINDS, LedgerSum, one_currency
 from warehouse.store import Store
@@ -84,7 +84,7 @@ def efficiency(store: Store, period: Period | None, by: Sequence[str]) -> Effici
     Unit:   efficiency and coverage are parts of 1: an 8-GPU job at 100 % is 1, not 8 and not 1/8.
     Errors: LedgerError if `by` names no dimension, or if amounts of two currencies would be added.
     """
-    dimensions = check_dimensions(by)
+    dimensions = check_dimensions(by, WITH_ISOLATION)
     closed = closed_part(store, period)
     found = [row for row in entries_by(store, closed, dimensions) if row["held"]]
     currency = one_currency(found)

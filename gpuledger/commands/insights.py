@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def efficiency(
     store: options.Store = "",
     period: options.Period = "",
-    by: options.Dimensions = "tenant",
+    by: options.LedgerDimensions = "tenant",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """How well allocated time was used, and the cost of idle and unmetered time, by tenant or any other dimension."""

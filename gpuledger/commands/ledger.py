@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 def ledger(
     store: options.Store = "",
     period: options.Period = "",
-    by: options.Dimensions = "tenant",
+    by: options.LedgerDimensions = "tenant",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """GPU-hours and cost of the closed hours, by tenant or any other dimension (comma-separated)."""

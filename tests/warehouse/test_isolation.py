@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from alerts.slo.objectives import KINDS
+from billing.insights.efficiency import efficiency
+from billing.ledger_report import ledger_report
 from tests.stores import fresh_store
 from warehouse.isolation import ANY_LEVEL, OBJECTIVES, OWN_DEVICE, PROMISES, level_of_share, weakest
 
@@ -54,10 +56,15 @@ def test_the_views_say_the_same(tmp_path: Path) -> None:
         for number, (profile, partition, units, of, _) in enumerate(CASES):
             store.command(
                 "INSERT INTO ledger_entries (run, hour, allocation_id, device_id, partition_id, partition_profile, "
-                "units, device_units, used_unit_ms) VALUES (1, '2026-10-01 00:00:00', {a:String}, {a:String}, "
-                "{i:String}, {p:String}, {u:UInt32}, {d:UInt32}, 1)",
+                "units, device_units, used_unit_ms, charge_period_start) VALUES (1, '2026-10-01 00:00:00', {a:String}, "
+                "{a:String}, {i:String}, {p:String}, {u:UInt32}, {d:UInt32}, 1, '2026-10-01 00:00:00')",
                 {"a": f"{number:02}", "i": partition, "p": profile, "u": units, "d": of},
             )
         for view in ("v_charges", "v_usage_hourly"):
             rows = store.rows(f"SELECT allocation_id, isolation_level FROM {view} ORDER BY allocation_id")
             assert [row["isolation_level"] for row in rows] == [level for *_, level in CASES], view
+        report = ledger_report(store, None, ["device", "isolation"])
+        assert {row["device"]: row["isolation"] for row in report.rows} == {
+            f"{number:02}": level or "unknown" for number, (*_, level) in enumerate(CASES)
+        }
+        assert {row["isolation"] for row in efficiency(store, None, ["isolation"]).rows} == {*OBJECTIVES, "unknown"}
