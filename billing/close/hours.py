@@ -187,18 +187,9 @@ def _meter(store: Store, params: Params) -> None:
 
 def _report_anew(store: Store, params: Params) -> None:
     """Replaces what `reported` has wrong by what the samples say."""
-    whole = {row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)}
-    inexact = {row["hour"]: row["is_most"] for row in store.rows(read_sql(__file__, "inexact_hours"), params)}
-    whole |= {hour for hour, is_most in inexact.items() if is_most}
-    if not whole | inexact.keys():
-        return
-    # To look for each sample's stream costs a quarter of reading it.
-    which = "hour IN {whole_hours:Array(UInt32)}"
-    if inexact.keys() - whole:
-        which = f"({which} OR (stream, hour) IN (SELECT stream, hour FROM {{reported:Identifier}} WHERE NOT adds_up))"
-    anew = {**params, "whole_hours": sorted(whole)}
-    store.command(read_sql(__file__, "reported_anew", which=which), anew)
-    store.command(read_sql(__file__, "replaced"), anew)
+    incomplete = [row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)]
+    if incomplete or store.value("SELECT countIf(NOT adds_up) AS inexact FROM {reported:Identifier}", params):
+        _run(store, {**params, "incomplete": incomplete}, "reported_anew", "replaced")
 
 
 def _uniform_interval(store: Store, run: Stage, first: int, last: int) -> int:

@@ -1,5 +1,5 @@
 -- One row: what a stream reported in an hour, from its samples: in hours that stream_hours does not have in full, and where
--- its sums are not exact. It replaces the row that is there (replaced.sql).   $$which: of which streams and hours.
+-- its sums are not exact. It replaces the row that is there (replaced.sql).
 -- Shape:   columns as in reported.sql, but each sample covers from the later of ts - interval and the sample before it, and
 --          shortest_ms is what the last one covers. Of several records of one instant the usable, highest, longest comes
 --          first, of power and memory the greatest, and the others cover nothing.
@@ -40,7 +40,7 @@ WITH
         FROM samples
         WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
             AND batch IN {batches:Identifier}
-            AND $which
+            AND (hour IN {incomplete:Array(UInt32)} OR (stream, hour) IN (SELECT stream, hour FROM {reported:Identifier} WHERE NOT adds_up))
         GROUP BY stream, hour
     ),
     placed AS

@@ -239,8 +239,8 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
     books.insert(stage("dirty"), pa.table({"hour": pa.array(range(FIRST, FIRST + 4), pa.uint32())}))
     books.command(read_sql(CLOSE, "reported"), params)
     if anew:
-        whole = {**params, "whole_hours": list(range(FIRST, FIRST + 5))}
-        books.command(read_sql(CLOSE, "reported_anew", which="true"), whole)
+        whole = {**params, "incomplete": list(range(FIRST, FIRST + 5))}
+        books.command(read_sql(CLOSE, "reported_anew"), whole)
         books.command(read_sql(CLOSE, "replaced"), whole)
     # What the close does not read.
     push(books, {stream: [one | {"at": one["at"] + 1, "power_watts": 777.0} for one in samples[::2]]
