@@ -562,12 +562,15 @@ class Explanation(Document):
 
 
 class Month(Document):
+    """invoices: issued and not void.   tenants: how many have one or owe one; null until the month is over."""
+
     month: str
     start: Instant
     end: Instant
     state: str
     closes_at: Instant
     invoices: int
+    tenants: int | None = None
 
 
 class PoolCost(Document):

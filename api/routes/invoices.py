@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -153,14 +152,13 @@ def credit(caller: Issue, number: str, note: CreditNote) -> documents.InvoiceDoc
 
 @router.get("/months")
 def months(caller: See) -> list[documents.Month]:
-    """Where each month stands: open, closing, closed or issued. invoices: of those that you see."""
-    own = Counter(one.month for one in invoices.standing(caller.store) if not one.is_credit_note)
+    """Where each month stands: open, closing, closed, partly_issued or issued, for the tenants that you see."""
     with caller.whole_store() as store:
-        found = month_states(store, caller.now)
+        found = month_states(store, caller.now, caller.principal.sees)
     return [
         documents.Month(
             month=one.name, start=one.period.start, end=one.period.end, state=one.state.value, closes_at=one.closes_at,
-            invoices=own[one.name],
+            invoices=one.invoices, tenants=one.tenants,
         )
         for one in found
     ]  # fmt: skip

@@ -172,8 +172,8 @@ def page_of(invoice: Invoice) -> Page:
         tenant_address=_buyer_lines(buyer),
         month=month_in_words(period["month"]),
         facts=_facts(document, day_in_words(issued) if issued else None),
-        hero_label=_hero_label(look, credit),
-        hero_amount=money(-Decimal(due) if credit else due),
+        hero_label=_hero_label(look, credit) + (", incomplete" if invoice.is_incomplete else ""),
+        hero_amount=UNKNOWN if invoice.known_amount is None else money(-Decimal(due) if credit else due),
         hero_more=_payable(document.get("payable"), invoice.currency, credit),
         currency=invoice.currency,
         issued=(issued.year, issued.month, issued.day) if issued else None,
@@ -352,11 +352,21 @@ def _sums(
         sums += [Sum(_row_title(line), _amount_of([line])) for line in taxes]
     elif (invoice.document.get("parties") or {}).get("seller"):
         sums.append(Sum("Tax", "none"))
-    sums.append(Sum("Total", money(totals["amount"]), "total"))
+    total, amount = ("Total, incomplete" if invoice.is_incomplete else "Total"), invoice.known_amount
+    sums.append(Sum(total, UNKNOWN if amount is None else money(amount), "total", _without(invoice)))
     if Decimal(totals.get("prepaid") or 0):
         sums.append(Sum("Paid from the prepaid balance", money(-Decimal(totals["prepaid"]))))
         sums.append(Sum("Due", money(totals["due"]), "total"))
     return sums
+
+
+def _without(invoice: Invoice) -> str:
+    """What the total of a draft lacks."""
+    if not invoice.is_incomplete:
+        return ""
+    if not invoice.unpriced_gpu_hours:
+        return "GPU-hours of a corrected month have no price"
+    return f"{hours(invoice.unpriced_gpu_hours)} GPU-hours have no price"
 
 
 def _usage_sums(usage: Sequence[Mapping[str, Any]], currency: str) -> list[Sum]:

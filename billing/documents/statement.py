@@ -111,7 +111,7 @@ def platform_statement(store: Store, period: Period) -> Statement:
             "pools": pools,
             "totals": {name: _total(pool[name] for pool in pools) for name in names},
             "days": days_of(store, period, None),
-            "notes": _missing(period, books.closed_until),
+            "notes": [*_missing(period, books.closed_until), *_unpriced(pools)],
         }
     )
 
@@ -219,6 +219,11 @@ def _local_days(period: Period, timezone: str) -> list[tuple[datetime, datetime]
     zone = ZoneInfo(timezone)
     first, last = (at.astimezone(zone).date() for at in (period.start, period.end - timedelta(milliseconds=1)))
     return list(pairwise(midnight(first + timedelta(days=n), zone) for n in range((last - first).days + 2)))
+
+
+def _unpriced(pools: Sequence[Mapping[str, Any]]) -> list[str]:
+    hours = sum((Decimal(pool["unpriced_gpu_hours"]) for pool in pools), Decimal(0))
+    return [f"{hours:,.2f} GPU-hours have no price and are in no amount."] if hours else []
 
 
 def _missing(period: Period, closed_until: datetime) -> list[str]:

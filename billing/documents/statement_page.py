@@ -80,7 +80,7 @@ def tenant_page(statement: Statement) -> Page:
     document = statement.document
     page = page_of(Invoice(document))
     invoice = Fact("Invoice", page.number or "not issued", page.facts[0].text if page.number else "")
-    label = "Amount" if page.number else "Amount so far"
+    label = "Amount" if page.number else page.hero_label
     return replace(
         page,
         title="Statement",
@@ -108,6 +108,7 @@ def platform_page(statement: Statement) -> Page:
     ]
     shared = Decimal(totals["shared"] or 0)
     known = [Decimal(cost) for cost in spare if cost is not None]
+    incomplete = ", incomplete" if Decimal(totals["unpriced_gpu_hours"] or 0) else ""
     left = _money(str(sum(known, -shared)), currency) if known else UNKNOWN
     return Page(
         title="Platform statement",
@@ -125,7 +126,7 @@ def platform_page(statement: Statement) -> Page:
             Fact("Period", month, f"{days_in_words(period)}, {period['timezone']}"),
             Fact("Rate card", str(document["rate_card"] or "none")[:16]),
         ],
-        hero_label="Borne by the platform, at list prices",
+        hero_label=f"Borne by the platform, at list prices{incomplete}",
         hero_amount=left,
         hero_more="",
         currency=currency,
@@ -135,7 +136,7 @@ def platform_page(statement: Statement) -> Page:
         small_print="Capacity is what the devices could have given in the closed hours. Unallocated time was held by "
         "nobody; unavailable time is of devices that were down or drained, and is nobody's charge.",
         notes=list(document["notes"]),
-        sums=[*sums, Sum("Left to the platform", left, "total")],
+        sums=[*sums, Sum(f"Left to the platform{incomplete}", left, "total")],
     )
 
 

@@ -222,7 +222,7 @@ def _owed(store: Store, period: Period, check: Check) -> dict[str | None, _Owed]
         cost, hours, busy = used.get(tenant, (Decimal(0), Decimal(0), Decimal(0)))
         if tenant:
             document = document_of(tenant, month, books)
-            found[tenant] = _Owed(document.amount, hours, busy, document)
+            found[tenant] = _Owed(document.known_amount, hours, busy, document)
         else:
             found[tenant] = _Owed(cost, hours, busy)
     return found

@@ -63,6 +63,17 @@ class Invoice:
         return Decimal(self.totals["amount"])
 
     @property
+    def is_incomplete(self) -> bool:
+        """Of a draft: whether its amount lacks something that has no price."""
+        return bool(self.totals.get("incomplete"))
+
+    @property
+    def known_amount(self) -> Decimal | None:
+        """The amount, of what has a price; None: nothing has one, which is not a price of zero."""
+        nothing = self.is_incomplete and all(line["amount"] is None for line in self.lines)
+        return None if nothing else self.amount
+
+    @property
     def is_void(self) -> bool:
         return bool(self.document["status"] == "void")
 

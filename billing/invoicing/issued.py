@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,8 +32,13 @@ def standing(store: Store, period: Period | None = None, tenant: str | None = No
 
 def billed_later(store: Store, period: Period, tenant: str | None = None) -> dict[str, str]:
     """The tenants that owe something for a month, had no invoice of it, and were billed by a later one: its number."""
+    return later_bills(standing(store, Period(period.end, ALWAYS.end), tenant), period)
+
+
+def later_bills(documents: Iterable[Invoice], period: Period) -> dict[str, str]:
+    """The same of documents that were read before."""
     found: dict[str, str] = {}
-    for one in standing(store, Period(period.end, ALWAYS.end), tenant):
+    for one in documents:
         for line in one.lines:
             reference = line.get("reference") or {}
             if is_correction(line) and reference["invoice"] is None and _covers(period, reference["month"], one):

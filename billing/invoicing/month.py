@@ -347,6 +347,7 @@ def document_of(tenant: str, month: Month, books: Books, corrected: Corrections 
                 "net": text(net),
                 "tax": text(tax),
                 "amount": text(net + tax),
+                **({"incomplete": True} if total.unpriced or unpriced else {}),
             },
             "payable": payable,
             "notes": notes,

@@ -1,64 +1,81 @@
-"""The state of each month: open, closing (in its grace period, or with open hours), closed, or issued."""
+"""The state of each month: open, closing (in its grace, or with open hours), closed, partly issued, or issued."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from billing.closed import closed_period
 from billing.invoicing.invoices import standing
-from billing.invoicing.month import books_of
+from billing.invoicing.issued import later_bills
+from billing.invoicing.month import Books, books_of
+from billing.params import period_params
 from billing.periods import Period, month_name, parse_month
-from warehouse.store import Store
+from billing.rates.policies import in_force
+from warehouse.store import Store, read_sql
 
 
 class MonthState(StrEnum):
-    """open: not over; closing: late records still change its drafts; closed: it can be issued; issued: it was, and late
-    records become corrections in the next month."""
+    """open: not over; closing: late records still change its drafts; closed: it can be issued; partly_issued: some
+    tenants have no invoice yet; issued: all have one, and late records become corrections in the next month."""
 
     open = "open"
     closing = "closing"
     closed = "closed"
+    partly_issued = "partly_issued"
     issued = "issued"
 
 
 @dataclass(frozen=True)
 class Month:
-    """A month of the billing zone. `closes_at`: when its grace ends. `invoices`: issued and not void."""
+    """A month of the billing zone. `closes_at`: when its grace ends. `invoices`: issued and not void. `tenants`: how
+    many have one or owe one, other than on a later month's invoice; None until the month is over."""
 
     name: str
     period: Period
     state: MonthState
     closes_at: datetime
     invoices: int
+    tenants: int | None = None
 
 
-def month_states(store: Store, now: datetime) -> list[Month]:
-    """From the first closed hour's month until the current one, in order; none before anything was closed."""
+def month_states(store: Store, now: datetime, sees: Callable[[str], bool] = lambda tenant: True) -> list[Month]:
+    """From the first closed hour's month until the current one, in order; none before anything was closed.
+
+    sees: which tenants count.
+    """
     books = books_of(store)
     known = closed_period(store)
     if known is None:
         return []
     grace = timedelta(days=books.card.grace_days if books.card else 0)
-    issued: dict[str, int] = {}
-    for invoice in standing(store):
-        if not invoice.is_credit_note:
-            issued[invoice.month] = issued.get(invoice.month, 0) + 1
+    documents = [one for one in standing(store) if not one.is_credit_note and sees(one.tenant)]
     months = []
     for period in _months(known, now, books.timezone):
         name = month_name(period, books.timezone)
+        done = {one.tenant for one in documents if one.month == name}
         if now < period.end:
-            state = MonthState.open
-        elif issued.get(name):
+            months.append(Month(name, period, MonthState.open, period.end + grace, len(done)))
+            continue
+        owing = {tenant for tenant in _owing(store, period, name, books) if sees(tenant)}
+        owing -= done | later_bills(documents, period).keys()
+        if done and not owing:
             state = MonthState.issued
         elif now < period.end + grace or books.closed_until < period.end:
             state = MonthState.closing
         else:
-            state = MonthState.closed
-        months.append(Month(name, period, state, period.end + grace, issued.get(name, 0)))
+            state = MonthState.partly_issued if done else MonthState.closed
+        months.append(Month(name, period, state, period.end + grace, len(done), len(done) + len(owing)))
     return months
+
+
+def _owing(store: Store, period: Period, name: str, books: Books) -> set[str]:
+    """The tenants of the month's drafts; one with a correction of another month alone is not among them."""
+    rows = store.rows(read_sql(__file__, "month_tenants"), {**period_params(period), "month": name})
+    committed = in_force(books.card.commitments, name) if books.card else []
+    return {row["tenant"] for row in rows} | {one.tenant for one in committed}
 
 
 def _months(known: Period, now: datetime, timezone: str) -> Iterator[Period]:

@@ -104,10 +104,13 @@
         var amount = function (text) { return text == null ? null : Number(text); };
         var shown = rows.map(function (one) {
           var totals = one.totals;
+          // An amount lacks what has no price; if nothing has one, it is unknown.
+          var unknown = totals.incomplete && one.lines.every(function (line) { return line.amount == null; });
           return {
             tenant: one.tenant || asked.nobody, lines: one.lines.length, hours: amount(totals.allocated_gpu_hours),
-            unpriced: amount(totals.unpriced_gpu_hours), net: amount(totals.net), tax: amount(totals.tax),
-            amount: amount(totals.amount), currency: one.currency,
+            unpriced: amount(totals.unpriced_gpu_hours), tax: unknown ? null : amount(totals.tax),
+            amount: unknown ? null : amount(totals.amount), currency: one.currency,
+            state: totals.incomplete ? asked.incomplete : "",
           };
         });
         return [shown, "", !shown.length];

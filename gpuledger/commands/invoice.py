@@ -221,7 +221,7 @@ def _answer(invoices: Sequence[Invoice], fmt: InvoiceFormat, out: Path | None) -
         print_rows([row for one in invoices for row in line_rows(one)], COLUMNS, options.Format.csv)
     elif fmt is InvoiceFormat.table:
         for one in invoices:
-            _print_table(one, len(invoices) > 1)
+            print_table(one, len(invoices) > 1)
 
 
 _WORKLOAD = {
@@ -262,7 +262,7 @@ def _figure(value: str | None) -> Decimal | None:
     return None if value is None else round(Decimal(value), 2)
 
 
-def _print_table(one: Invoice, among_others: bool) -> None:
+def print_table(one: Invoice, among_others: bool) -> None:
     from billing.documents.page import page_of, validity
 
     head = one.number or "draft"
@@ -280,6 +280,9 @@ def _print_table(one: Invoice, among_others: bool) -> None:
         sums.append({"what": "due", "amount": Decimal(one.totals["due"])})
     if payable := one.document.get("payable"):
         sums.append({"what": f"payable in {payable['currency']}", "amount": _decimal(payable["amount"])})
+    if one.is_incomplete:  # its notes say what has no price
+        amounts = {} if one.known_amount is not None else {"amount": None}
+        sums = [{**row, "what": f"{row['what']} (incomplete)", **amounts} for row in sums]
     columns = ("#", "project", "what", "GPU-hours", "used", "idle", "unmetered", "price", "amount")
     print_rows(rows, columns, options.Format.table, title, totals=sums)
     _say_notes(one.document["notes"], name if among_others else "")

@@ -155,19 +155,20 @@ def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat
 
 
 def months(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """The state of each month: open, closing, closed or issued."""
+    """The state of each month: open, closing, closed, partly issued or issued; and to how many tenants of how many."""
     from billing.invoicing.month_states import month_states
 
     with opened_store(store) as opened:
         found = month_states(opened, datetime.now(UTC))
     rows = [
-        {"month": one.name, "state": one.state.value, "closes_at": one.closes_at, "invoices": one.invoices}
+        {"month": one.name, "state": one.state.value, "closes_at": one.closes_at, "invoices": one.invoices,
+         "tenants": one.tenants}
         for one in found
-    ]
+    ]  # fmt: skip
     if not rows and fmt is options.Format.table:
         say("nothing is closed yet. Next: gpuledger close")
         return
-    print_rows(rows, ("month", "state", "closes_at", "invoices"), fmt)
+    print_rows(rows, ("month", "state", "closes_at", "invoices", "tenants"), fmt)
 
 
 def audit(

@@ -493,6 +493,7 @@ def test_late_time_without_a_price_keeps_the_next_invoices_back(billed: Store) -
     assert (late.lines, late.document["notes"][-1]) == (
         [], "1.00 GPU-hours of 2026-10 have no price and are in no amount.",
     )  # fmt: skip
+    assert (late.is_incomplete, late.known_amount) == (True, None)
     with pytest.raises(InvoiceError, match=r"allocated GPU-hours have no price \(late 1.00 of 2026-10\)"):
         issue_all(books, NOVEMBER, IN_DECEMBER)
 
@@ -537,3 +538,27 @@ def test_grace_keeps_a_month_open_for_late_records_and_it_goes_from_open_to_clos
     (invoice,) = issue_all(books, OCTOBER, at("2026-11-04 00:00"))
     assert (lines(invoice, "usage", "amount"), corrections(invoice, "amount")) == ([["4.00"]], [])
     assert states("2026-12-02 00:00")[:2] == [("2026-10", "issued", 1), ("2026-11", "closing", 0)]
+
+
+def test_a_month_is_partly_issued_until_every_tenant_that_owes_something_has_an_invoice(books: Store) -> None:
+    """bio only has a credit, and phys only a commitment; a void invoice does not count. Grace that begins anew closes
+    what is not issued yet."""
+
+    def states(*sees: str) -> list[tuple[str, int, int | None]]:
+        found = month_states(books, IN_NOVEMBER, lambda tenant: not sees or tenant in sees)
+        return [(one.state.value, one.invoices, one.tenants) for one in found]
+
+    promise = {"name": "c", "tenant": "phys", "sku": "*", "gpus": "1", "price_per_gpu_hour": "1.00"}
+    apply(books, commitments=[promise])
+    fill(books, hours("chem", 3), closed=LAST)
+    add_credit(books, Credit("bio", "2026-10", Decimal(1), "EUR", "goodwill"), IN_NOVEMBER)
+    assert states() == [("closed", 0, 3), ("open", 0, None)]
+    (chem,) = issue_all(books, OCTOBER, IN_NOVEMBER, "chem")
+    assert states() == [("partly_issued", 1, 3), ("open", 0, None)]
+    assert (states("chem")[0], states("bio", "phys")[0]) == (("issued", 1, 1), ("closed", 0, 2))
+    assert len(issue_all(books, OCTOBER, IN_NOVEMBER)) == 3
+    assert states()[0] == ("issued", 3, 3)
+    void(books, str(chem.number), IN_NOVEMBER, "sam", "wrong buyer")
+    assert states()[0] == ("partly_issued", 2, 3)
+    apply(books, commitments=[promise], grace_days=9)
+    assert states()[0] == ("closing", 2, 3)

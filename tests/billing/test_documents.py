@@ -29,6 +29,7 @@ from billing.documents.invoice_files import COLUMNS, FORMATS, as_csv, as_html, a
 from billing.documents.page import Page, page_of, validity
 from billing.documents.pdf import LATIN, SHIPPED, compiled, faces
 from billing.invoicing.documents import Invoice, text
+from gpuledger.commands.invoice import print_table
 from tests.billing.sample_documents import PARTIES, credit_note, every_kind, invoice_of, many_lines, other, usage
 
 VOID = {"at": "2026-11-05T08:00:00.000Z", "author": "kim", "reason": "sent to the wrong cost centre"}
@@ -153,6 +154,26 @@ def test_unpriced_time_is_unknown_and_never_zero() -> None:
     (row,) = page.projects[0].rows
     assert (row.title, row.price, row.amount, page.projects[0].amount) == ("(no rate)", "unknown", "unknown", "unknown")
     assert ("GPU time", "unknown") in [(step.label, step.amount) for step in page.sums]
+
+
+def test_the_total_of_a_draft_with_unpriced_time_says_that_it_is_incomplete(capsys: pytest.CaptureFixture[str]) -> None:
+    known = usage("p", "a100", ("1", "1", "0"), "2", "2", "4.00")
+    line = usage("p", "", ("1", "1", "0"), "1", "1", "0.00")
+    line |= dict.fromkeys(("list_unit_price", "contracted_unit_price", "list_cost", "billed_cost", "amount"))
+    draft: dict[str, Any] = {"number": None, "status": "draft", "issued_at": None, "payable": None}
+    for rows, amount in (([known, line], "4.00"), ([line], "unknown")):
+        whole = invoice_of(rows, **draft)
+        totals = {**whole.totals, "unpriced_gpu_hours": "2.5", "amount": "4.00", "incomplete": True}
+        invoice = invoice_of(rows, **draft, totals=totals)
+        page = page_of(invoice)
+        total = next(step for step in page.sums if step.style == "total")
+        assert (page.hero_label, page.hero_amount, total.label) == (
+            "Amount so far, incomplete", amount, "Total, incomplete",
+        )  # fmt: skip
+        assert (total.amount, total.more) == (amount, "2.50 GPU-hours have no price")
+        print_table(invoice, among_others=False)
+        (printed,) = [row for row in capsys.readouterr().out.splitlines() if "total (incomplete)" in row]
+        assert ("4.00" in printed) == (amount == "4.00")
 
 
 def test_a_credit_note_refers_to_its_invoice_and_credits_a_positive_amount() -> None:

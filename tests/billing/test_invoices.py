@@ -156,6 +156,7 @@ def test_hours_without_a_price_are_refused_before_anything_is_issued(october: St
     (unpriced,) = [line for line in draft.lines if line["sku"] == ""]
     assert (unpriced["contracted_unit_price"], unpriced["billed_cost"], unpriced["amount"]) == (None, None, None)
     assert "1.00 GPU-hours have no price" in " ".join(draft.document["notes"])
+    assert (draft.is_incomplete, draft.known_amount) == (True, draft.amount)
     assert draft.amount == Decimal("3.71")
 
 

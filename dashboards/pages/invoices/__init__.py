@@ -31,7 +31,8 @@ from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
 from warehouse.store import Store, read_sql
 
-DOTS = {"open": "gl-info", "closing": "gl-warn", "closed": "gl-good", "issued": "gl-good"}
+DOTS = {"open": "gl-info", "closing": "gl-warn", "closed": "gl-good", "partly_issued": "gl-warn", "issued": "gl-good"}
+ISSUABLE = (MonthState.closed, MonthState.partly_issued, MonthState.issued)
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -41,12 +42,13 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         return document_page(store, untimed, words, number)
     title = words("invoices.title")
     now = datetime.now(UTC)
-    months, closed = month_states(store, now), closed_period(store)
+    chosen = filters.address.chosen.get("tenant", ())
+    months, closed = month_states(store, now, lambda one: not chosen or one in chosen), closed_period(store)
     if not months or closed is None:
         return parts.page(parts.titles(untimed, words, title), states.nothing_here(words("invoices.no_month")))
     over = [one for one in months if one.state is not MonthState.open and one.period.start < closed.end] or months
     month = next((one for one in months if one.name == filters.more.get("month")), over[-1])
-    tenants = {"tenants": list(filters.address.chosen.get("tenant", ()))}
+    tenants = {"tenants": list(chosen)}
     sums = store.rows(read_sql(__file__, "by_month"), tenants)
     issued = store.rows(read_sql(__file__, "issued"), {"month": month.name, **tenants})
     name = words.month(datetime.fromisoformat(f"{month.name}-01"))
@@ -85,7 +87,9 @@ def _headline(month: Month, until: str, sums: Rows, words: Language) -> Componen
     return parts.headline(
         [
             Figure(words("invoices.state"), words(f"month_state.{month.state}"), "", until),
-            Figure(words("invoices.issued"), f"{count:,}", "", words.count("invoices.notes", notes)),
+            Figure(
+                words("invoices.issued"), _of_tenants(month, count, words), "", words.count("invoices.notes", notes)
+            ),
             Figure(words("invoices.net"), _sum(sums, "net"), "", words("invoices.net_is")),
             Figure(words("invoices.tax"), _sum(sums, "tax"), "", ""),
             Figure(words("invoices.amount"), _sum(sums, "amount"), "", words("invoices.amount_is")),
@@ -103,12 +107,19 @@ def _months_card(months: Sequence[Month], here: Month, sums: Rows, filters: Filt
                 html.Span(dcc.Link(words.month(datetime.fromisoformat(f"{month.name}-01")),
                                    href=filters.href("/invoices", month=month.name)), **link),
                 state_chip(month.state, words),
-                f"{sum(row['invoices'] for row in of_month):,}",
+                _of_tenants(month, sum(row["invoices"] for row in of_month), words),
                 _sum(of_month, "amount"),
             ]
         )  # fmt: skip
     heads = [words(f"invoices.{name}") for name in ("month", "state", "count", "amount")]
     return parts.card(words("invoices.months"), words("invoices.months_is"), parts.table(heads, rows))
+
+
+def _of_tenants(month: Month, invoices: int, words: Language) -> str:
+    """`2 of 3` where others of the month's tenants have no invoice yet."""
+    if not month.tenants or invoices == month.tenants:
+        return f"{invoices:,}"
+    return words("invoices.of_tenants", n=f"{invoices:,}", all=f"{month.tenants:,}")
 
 
 def state_chip(state: str, words: Language) -> Component:
@@ -122,7 +133,8 @@ def _drafts_card(
     month: Month, issued: Rows, tenants: Sequence[str], name: str, filters: Filters, words: Language
 ) -> Component:
     done = [row["tenant"] for row in issued if row["document_type"] == "invoice" and row["status"] == "issued"]
-    asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name")}
+    asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name"),
+             "incomplete": words("invoices.incomplete")}  # fmt: skip
     columns = [
         grids.text("tenant", words("filter.tenant"), minimum=110),
         grids.number("lines", words("invoices.lines"), shape=",d", minimum=70),
@@ -133,8 +145,9 @@ def _drafts_card(
             grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f", minimum=104)
         ),
         grids.text("currency", words("invoices.currency"), minimum=70),
+        grids.text("state", words("invoices.total_is"), words("invoices.incomplete_is"), minimum=96),
     ]
-    may = month.state in (MonthState.closed, MonthState.issued) and current().may(Action.issue)
+    may = month.state in ISSUABLE and current().may(Action.issue)
     issue = forms.form(
         "POST /invoices", words("invoices.issue", month=name), words, body={"month": month.name},
         sure=words("invoices.issue_sure", month=name),
