@@ -12,6 +12,7 @@ from dash.development.base_component import Component
 
 from billing.insights.savings import Recommendation, SavingsReport, savings
 from billing.insights.sentences import Sentence
+from billing.insights.waste import Waste
 from billing.periods import Period
 from dashboards import grids, states
 from dashboards.filters import Filters
@@ -100,9 +101,16 @@ def waste_summary(report: SavingsReport, words: Language, shown: Callable[[Decim
     if waste.unpriced_gpu_hours:
         sentences.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
     if waste.unmetered_gpu_hours:
-        amount = shown(waste.unmetered_cost, currency)
-        sentences.append(words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount))
+        sentences += unmetered_time(waste, words, shown(waste.unmetered_cost, currency))
     return " ".join(sentences)
+
+
+def unmetered_time(waste: Waste, words: Language, amount: str) -> list[str]:
+    """What it cost, and how much of it has no price."""
+    found = [words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount)]
+    if lacking := waste.unpriced_unmetered_gpu_hours:
+        found.append(words("waste.unpriced_unmetered", hours=f"{lacking:,.0f}"))
+    return found
 
 
 def _item(one: Recommendation, words: Language) -> list[Component]:

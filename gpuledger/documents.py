@@ -237,6 +237,7 @@ class IdleTime(Document):
     unpriced_gpu_hours: Amount
     unmetered_gpu_hours: Amount
     unmetered_cost: Amount | None
+    unpriced_unmetered_gpu_hours: Amount = Decimal(0)
 
 
 class TenantWaste(IdleTime):
@@ -246,6 +247,7 @@ class TenantWaste(IdleTime):
 class Waste(IdleTime):
     unallocated_gpu_hours: Amount | None
     unallocated_cost: Amount | None
+    unpriced_unallocated_gpu_hours: Amount | None = None
     by_tenant: list[TenantWaste]
 
 

@@ -253,7 +253,7 @@ def summary(report: SavingsReport) -> str:
         return ""
     waste, currency = report.waste.total, report.currency
     if currency is None or waste.idle_cost is None:
-        return f"Idle time of the period: {waste.idle_gpu_hours:,} GPU-hours, without a price."
+        return f"Idle time of the period: {waste.idle_gpu_hours:,.2f} GPU-hours, without a price."
     words = [
         f"Advised: {report.monthly_amount:,} {currency} a month.",
         f"Idle time cost {waste.idle_cost:,} in the period: {waste.covered:,} of it is covered by that",
@@ -261,14 +261,23 @@ def summary(report: SavingsReport) -> str:
     parts = "; ".join(f"{amount:,} {REASONS[reason]}" for reason, amount in waste.not_covered.items())
     words[-1] += f"; not covered: {parts}." if parts else "."
     if waste.unpriced_gpu_hours:
-        words.append(f"{waste.unpriced_gpu_hours:,} idle GPU-hours have no price and are in no amount.")
+        words.append(f"{waste.unpriced_gpu_hours:,.2f} idle GPU-hours have no price and are in no amount.")
     if waste.unmetered_gpu_hours:
-        hours = f"{waste.unmetered_gpu_hours:,} GPU-hours"
-        words.append(f"Unmetered time cost {waste.unmetered_cost:,} ({hours}): whether it was used is not known.")
-    if report.waste.unallocated_gpu_hours:
-        cost = f"{report.waste.unallocated_cost:,} at list price"
+        cost = _cost_of(waste.unmetered_gpu_hours, waste.unpriced_unmetered_gpu_hours, waste.unmetered_cost)
+        words.append(f"Unmetered time cost {cost}: whether it was used is not known.")
+    whole = report.waste
+    if whole.unallocated_gpu_hours:
+        cost = _cost_of(
+            whole.unallocated_gpu_hours, whole.unpriced_unallocated_gpu_hours, whole.unallocated_cost, " at list price"
+        )
         words.append(f"Unallocated time cost {cost}: it is the platform's, and nothing is advised of it here.")
     return " ".join(words)
+
+
+def _cost_of(hours: Decimal, unpriced: Decimal | None, cost: Decimal | None, price: str = "") -> str:
+    """Like `12.00 at list price (40.00 GPU-hours, 5.00 of which have no price)`."""
+    lacking = f", {unpriced:,.2f} of which have no price" if unpriced else ""
+    return f"{'an unknown amount' if cost is None else f'{cost:,}{price}'} ({hours:,.2f} GPU-hours{lacking})"
 
 
 def _allocations(holders: Sequence[Holder]) -> list[tuple[Holder, ...]]:

@@ -45,7 +45,8 @@ class Waste:
     """What idle time cost a tenant, or all of them; None: nothing has a price.
 
     idle_cost: of what has a price, `covered` and all of `not_covered` together; unpriced_gpu_hours: of what has none.
-    not_covered: by reason, what is 0 left out.   unmetered_*: of time without telemetry.
+    not_covered: by reason, what is 0 left out.   unmetered_*: of time without telemetry; the cost is of what
+    has a price.
     """
 
     idle_gpu_hours: Decimal
@@ -55,6 +56,7 @@ class Waste:
     unpriced_gpu_hours: Decimal
     unmetered_gpu_hours: Decimal
     unmetered_cost: Decimal | None
+    unpriced_unmetered_gpu_hours: Decimal
 
     def document(self) -> dict[str, Any]:
         parts = [{"reason": key, "what": REASONS[key], "amount": amount} for key, amount in self.not_covered.items()]
@@ -65,19 +67,21 @@ class Waste:
 class WasteReport:
     """Of all that was asked for, and by tenant, the costliest first.
 
-    unallocated_*: the platform's, at list price; None: not asked for, or without a price.
+    unallocated_*: the platform's, at list price; None: not asked for, or without a price. The cost is of what has one.
     """
 
     total: Waste
     by_tenant: tuple[tuple[str, Waste], ...]
     unallocated_gpu_hours: Decimal | None
     unallocated_cost: Decimal | None
+    unpriced_unallocated_gpu_hours: Decimal | None
 
     def document(self) -> dict[str, Any]:
         return {
             **self.total.document(),
             "unallocated_gpu_hours": self.unallocated_gpu_hours,
             "unallocated_cost": self.unallocated_cost,
+            "unpriced_unallocated_gpu_hours": self.unpriced_unallocated_gpu_hours,
             "by_tenant": [{"tenant": tenant, **waste.document()} for tenant, waste in self.by_tenant],
         }
 
@@ -91,14 +95,17 @@ class _Sums:
     unpriced: Fraction = Fraction(0)
     unmetered: Fraction = Fraction(0)
     unmetered_cost: Fraction = Fraction(0)
+    unpriced_unmetered: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True)
 class IdleTime:
-    """The engine's sums of tenants before any recommendation; unallocated hours and their cost."""
+    """The engine's sums of tenants before any recommendation; unallocated hours, those without a price, and their
+    cost."""
 
     tenants: Mapping[str, _Sums]
     unallocated: Fraction
+    unpriced_unallocated: Fraction
     unallocated_cost: Fraction
     currencies: frozenset[str]
 
@@ -118,11 +125,12 @@ def read_idle_time(store: Store, period: Period, rules: Rules, tenant: str = "",
     }
     rows = store.rows(read_sql(__file__, "waste"), params)
     sums: dict[str, _Sums] = defaultdict(lambda: _Sums(defaultdict(Fraction)))
-    unallocated, unallocated_cost = Fraction(0), Fraction(0)
+    unallocated = unpriced = unallocated_cost = Fraction(0)
     for row in rows:
         scale = Scale.of([row["device_units"]])
         if row["is_platform"]:
             unallocated += Fraction(row["unallocated_micro_ms"], scale.hour)
+            unpriced += Fraction(row["unpriced_unallocated_micro_ms"], scale.hour)
             unallocated_cost += scale.money(row["unallocated_cost"])
             continue
         own = sums[row["tenant"]]
@@ -134,8 +142,9 @@ def read_idle_time(store: Store, period: Period, rules: Rules, tenant: str = "",
         own.unpriced += Fraction(row["unpriced_idle_micro_ms"], scale.hour)
         own.unmetered += Fraction(row["unmetered_micro_ms"], scale.hour)
         own.unmetered_cost += scale.money(row["unmetered_cost"])
+        own.unpriced_unmetered += Fraction(row["unpriced_unmetered_micro_ms"], scale.hour)
     currencies = frozenset(row[name] for row in rows for name in ("currency", "other_currency") if row[name])
-    return IdleTime(sums, unallocated, unallocated_cost, currencies)
+    return IdleTime(sums, unallocated, unpriced, unallocated_cost, currencies)
 
 
 def waste_report(
@@ -163,7 +172,10 @@ def waste_report(
         total=_total([waste for _, waste in tenants], currency),
         by_tenant=tuple(tenants),
         unallocated_gpu_hours=rounded(idle.unallocated, HOURS_DIGITS) if whole else None,
-        unallocated_cost=_money(idle.unallocated_cost, currency) if whole else None,
+        unallocated_cost=(
+            _known(idle.unallocated_cost, idle.unallocated, idle.unpriced_unallocated, currency) if whole else None
+        ),
+        unpriced_unallocated_gpu_hours=rounded(idle.unpriced_unallocated, HOURS_DIGITS) if whole else None,
     )
 
 
@@ -200,7 +212,7 @@ def _take(idle: IdleTime, holder: Holder) -> None:
 def _waste(sums: _Sums, currency: str | None) -> Waste:
     amounts: list[Decimal] = []
     covered = total = None
-    if currency is not None:
+    if currency is not None and (not sums.unpriced or sums.unpriced != sums.idle):
         # Rounded by itself, as what is advised is; the reasons share what is left.
         covered = _money(sums.parts[COVERED], currency)
         total = _money(sums.parts[COVERED] + sum(sums.parts[name] for name in REASONS), currency)
@@ -215,8 +227,14 @@ def _waste(sums: _Sums, currency: str | None) -> Waste:
         not_covered={name: amount for name, amount in parts.items() if amount},
         unpriced_gpu_hours=rounded(sums.unpriced, HOURS_DIGITS),
         unmetered_gpu_hours=rounded(sums.unmetered, HOURS_DIGITS),
-        unmetered_cost=_money(sums.unmetered_cost, currency),
+        unmetered_cost=_known(sums.unmetered_cost, sums.unmetered, sums.unpriced_unmetered, currency),
+        unpriced_unmetered_gpu_hours=rounded(sums.unpriced_unmetered, HOURS_DIGITS),
     )
+
+
+def _known(cost: Fraction, hours: Fraction, unpriced: Fraction, currency: str | None) -> Decimal | None:
+    """The cost of hours; None where none of them has a price."""
+    return None if unpriced and unpriced == hours else _money(cost, currency)
 
 
 def _total(wastes: Sequence[Waste], currency: str | None) -> Waste:
@@ -226,8 +244,10 @@ def _total(wastes: Sequence[Waste], currency: str | None) -> Waste:
         return sum((getattr(one, name) for one in wastes), Decimal(0))
 
     def amount(name: str) -> Decimal | None:
-        return None if currency is None else added(name)
+        known = [value for one in wastes if (value := getattr(one, name)) is not None]
+        return None if currency is None or (wastes and not known) else sum(known, Decimal(0))
 
+    lacking = added("unpriced_unmetered_gpu_hours")
     found = {name: sum((one.not_covered.get(name, Decimal(0)) for one in wastes), Decimal(0)) for name in REASONS}
     return Waste(
         idle_gpu_hours=added("idle_gpu_hours"),
@@ -236,7 +256,8 @@ def _total(wastes: Sequence[Waste], currency: str | None) -> Waste:
         not_covered={name: part for name, part in found.items() if part},
         unpriced_gpu_hours=added("unpriced_gpu_hours"),
         unmetered_gpu_hours=added("unmetered_gpu_hours"),
-        unmetered_cost=amount("unmetered_cost"),
+        unmetered_cost=None if lacking and lacking == added("unmetered_gpu_hours") else amount("unmetered_cost"),
+        unpriced_unmetered_gpu_hours=lacking,
     )
 
 

@@ -17,8 +17,10 @@ SELECT
     sumIf(by_hour.idle_cost, is_own AND is_quiet) AS quiet_cost,
     sumIf(by_hour.idle_cost, is_own AND NOT is_dim AND NOT is_quiet) AS in_use_cost,
     sum(unmetered) AS unmetered_micro_ms,
+    sum(unpriced_unmetered) AS unpriced_unmetered_micro_ms,
     sum(by_hour.unmetered_cost) AS unmetered_cost,
     sum(unallocated) AS unallocated_micro_ms,
+    sum(unpriced_unallocated) AS unpriced_unallocated_micro_ms,
     sum(by_hour.unallocated_cost) AS unallocated_cost
 FROM
 (
@@ -31,6 +33,8 @@ FROM
         toInt128(sum(unmetered_unit_ms)) * 1000000 AS unmetered,
         toInt128(sum(unallocated_unit_ms)) * 1000000 AS unallocated,
         toInt128(sumIf(idle_unit_ms, contracted_unit_price IS NULL) * 1000000) AS unpriced_idle,
+        toInt128(sumIf(unmetered_unit_ms, contracted_unit_price IS NULL)) * 1000000 AS unpriced_unmetered,
+        toInt128(sumIf(unallocated_unit_ms, list_unit_price IS NULL)) * 1000000 AS unpriced_unallocated,
         sum(toInt128(toDecimal128(idle_unit_ms, 6) * 1000000)
             * toInt128(toDecimal128(ifNull(contracted_unit_price, 0), 9) * 1000000000)) AS idle_cost,
         sum(toInt128(unmetered_unit_ms) * 1000000

@@ -243,12 +243,12 @@ def _print_savings(report: SavingsReport) -> None:
     print_rows(sums, ("tenant", "a month", "so far", "n"), options.Format.table)
     say(summary(report))
     if unpriced := sum(one.unpriced for one in report.by_tenant):
-        say(f"{unpriced} recommendations have no price and are in no sum above")
+        say(f"{unpriced} recommendation{' has' if unpriced == 1 else 's have'} no price: not in any sum above")
     if report.not_judged:
         hours = sum((one.hours for one in report.not_judged), Decimal(0))
         say(
-            f"not judged: {len(report.not_judged)} allocations with {hours:.0f} GPU-hours, of which too little is "
-            "known (--format json lists them with the reason)"
+            f"not judged: {len(report.not_judged)} allocation{'' if len(report.not_judged) == 1 else 's'} with "
+            f"{hours:,.2f} GPU-hours, of which too little is known (--format json lists them with the reason)"
         )
 
 

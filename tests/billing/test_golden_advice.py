@@ -184,8 +184,10 @@ def idle_time(dice: random.Random, holders: list[Holder], currencies: set[str]) 
         own.idle += holder.idle + more
         own.unpriced += holder.idle if holder.price is None else Fraction(0)
         own.unmetered += holder.unmetered
+        own.unpriced_unmetered += holder.unmetered if holder.price is None else Fraction(0)
         own.unmetered_cost += holder.unmetered * Fraction(holder.price or 0)
-    return IdleTime(tenants, Fraction(dice.randrange(99), 7), Fraction(dice.randrange(99), 9), frozenset(currencies))
+    free, cost = Fraction(dice.randrange(99), 7), Fraction(dice.randrange(99), 9)
+    return IdleTime(tenants, free, Fraction(0), cost, frozenset(currencies))
 
 
 def advised(monkeypatch: pytest.MonkeyPatch, world: int) -> SavingsReport:

@@ -353,7 +353,7 @@ def test_an_ended_workload_gets_no_advice_but_its_waste_is_reported(saved: Saved
 
 def test_a_missing_price_leaves_the_amounts_and_not_the_hours(saved: Saved) -> None:
     waste = saved.waste("free")
-    assert as_json((waste.idle_gpu_hours, waste.idle_cost, waste.unpriced_gpu_hours)) == ["100.000", "0.00", "100.000"]
+    assert as_json((waste.idle_gpu_hours, waste.idle_cost, waste.unpriced_gpu_hours)) == ["100.000", None, "100.000"]
 
 
 def test_unmetered_time_is_beside_the_waste_and_never_in_it(saved: Saved) -> None:

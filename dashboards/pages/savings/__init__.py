@@ -16,7 +16,7 @@ from access.current import current
 from access.roles import Action
 from billing.insights.savings import READS, Recommendation, SavingsReport, savings
 from dashboards import exports, grids, parts, states
-from dashboards.advice import examined_period, recommendation_row
+from dashboards.advice import examined_period, recommendation_row, unmetered_time
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent
 from dashboards.languages import Language
@@ -148,14 +148,15 @@ def _waste_card(report: SavingsReport, filters: Filters, words: Language) -> Com
     if waste.unpriced_gpu_hours:
         notes.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
     if waste.unmetered_gpu_hours:
-        amount = money(waste.unmetered_cost, currency)
-        notes.append(words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount))
+        notes += unmetered_time(waste, words, money(waste.unmetered_cost, currency))
     unallocated = report.waste.unallocated_gpu_hours if current().may(Action.see_fleet) else None
     if unallocated:
         cost = report.waste.unallocated_cost
         notes.append(
             words("savings.unallocated", hours=f"{unallocated:,.0f}", amount=money(cost, currency) if cost else UNKNOWN)
         )
+        if lacking := report.waste.unpriced_unallocated_gpu_hours:
+            notes.append(words("savings.unpriced_unallocated", hours=f"{lacking:,.0f}"))
     if report.not_judged:
         notes.append(words.count("savings.not_judged", len(report.not_judged)))
     return parts.card(
