@@ -12,15 +12,18 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from alerts.refusals import report_refused
 from alerts.routing import Attempt, Delivery, Log, Notification, Routing, deliveries, linked, next_attempt
 from alerts.silences import silences
+from alerts.speaking import Rules, rules_by_name, spoken
 from alerts.state import State
 from alerts.transports import SendError
+from billing.ledger_report import billing_timezone
 from warehouse.errors import LedgerError
 from warehouse.leads import ALONE, Leads
 from warehouse.store import Store, read_sql
@@ -48,8 +51,9 @@ class SentReminders:
     sent: dict[tuple[str, str], Attempt] = field(default_factory=dict)
 
 
-def notified_alerts(store: Store, now: datetime) -> list[Notification]:
+def notified_alerts(store: Store, now: datetime, with_evidence: bool = False) -> list[Notification]:
     """Alerts that fire, and those resolved recently; the most severe first."""
+    params = {"now": now, "hours": RESOLVED_HOURS, "with_evidence": int(with_evidence)}
     return [
         Notification(
             rule=row["rule"],
@@ -61,8 +65,10 @@ def notified_alerts(store: Store, now: datetime) -> list[Notification]:
             labels=json.loads(row["labels"]),
             annotations=json.loads(row["annotations"]),
             run_at=row["run_at"],
+            at=row["at"],
+            evidence=json.loads(row["evidence"]),
         )
-        for row in store.rows(read_sql(__file__, "notified_alerts"), {"now": now, "hours": RESOLVED_HOURS})
+        for row in store.rows(read_sql(__file__, "notified_alerts"), params)
     ]
 
 
@@ -73,6 +79,7 @@ def deliver(
     sent_reminders: SentReminders | None = None,
     patience: float = math.inf,
     leads: Leads = ALONE,
+    rules: Path | None = None,
 ) -> list[Outcome]:
     """Sends what is due at `now` and returns the outcomes. A failing target does not delay the others, and each call
     uses the time at which it is sent.
@@ -80,12 +87,13 @@ def deliver(
     patience: seconds after which a target gets no further call (three times as long while other targets are still
     busy); the rest stays due.
     leads: whether this server still leads; once it does not, the rest stays due for the new leader.
+    rules: the site's own, for receivers with another language.
     Errors: StoreError only; a target's failure is an outcome.
     """
     if not routing.routes:
         return []
     round_ = _Round(now, patience, leads)
-    alerts = notified_alerts(store, now)
+    alerts = notified_alerts(store, now, with_evidence=any(one.language != "en" for one in routing.receivers.values()))
     if not alerts:
         return []
     sent_reminders = sent_reminders or SentReminders()
@@ -94,11 +102,14 @@ def deliver(
         if key not in log or attempt.at > log[key].at:
             log[key] = attempt
     due = deliveries(linked(alerts, routing.address), routing, silences(store, now), log, now)
+    if not due:
+        return []
+    zone, known_rules = billing_timezone(store), rules_by_name(rules)
     by_target: dict[str, list[Delivery]] = defaultdict(list)
     for delivery in due:
-        by_target[delivery.target].append(delivery)
-    if not by_target:
-        return []
+        language = routing.receivers[delivery.target.partition("/")[0]].language
+        shown = in_language(delivery.alert, known_rules, language, zone)
+        by_target[delivery.target].append(replace(delivery, alert=shown))
     healthy_first = sorted(by_target.values(), key=lambda some: max(one.attempt for one in some))
     with ThreadPoolExecutor(min(AT_ONCE, len(by_target)), "alert-delivery") as pool:
         round_.busy.update(by_target)
@@ -113,6 +124,14 @@ def deliver(
             alert = one.delivery.alert
             sent_reminders.sent[key] = Attempt(now, alert.active_at, alert.kind, 1, "sent", reported=True)
     return results
+
+
+def in_language(alert: Notification, rules: Rules, language: str, zone: str) -> Notification:
+    """The alert as a receiver reads it."""
+    texts = alert.annotations
+    if language != "en":
+        texts = spoken({**vars(alert), "at": alert.at or alert.active_at}, rules, language, zone)
+    return replace(alert, annotations=texts, language=language, zone=zone)
 
 
 def _report_refusing_targets(store: Store, results: Sequence[Outcome], now: datetime) -> None:

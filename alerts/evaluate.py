@@ -17,12 +17,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from alerts import journal
 from alerts.journal import Run, Transition
 from alerts.rule import Rule
 from alerts.rule_files import version_of
 from alerts.sources import ENGINE, SOURCES
+from alerts.speaking import facts_of
 from alerts.state import Alert, Instance, State, changes_nothing, fingerprint, missing_row, step
 from alerts.templates import render
 from billing.ledger_report import billing_timezone
@@ -188,7 +190,7 @@ class _Engine:
             if not never.isdisjoint(rule.needs):
                 self.step_builtin(FAILED, {"rule": rule.name}, False, at, {"problem": "over"})
         due = [rule for rule in due if never.isdisjoint(rule.needs)]
-        blind = {rule.name: problem for rule in due if (problem := _missing_data(rule, newest, at))}
+        blind = {rule.name: problem for rule in due if (problem := _missing_data(rule, newest, at, self.zone))}
         asked = _questions([rule for rule in due if rule.name not in blind], at)
         answers = self.queries.all(asked.values())
         for rule in due:
@@ -331,18 +333,7 @@ def instants(rules: Sequence[Rule], since: datetime | None, until: datetime) -> 
 
 def _transition(rule: Rule, alert: Alert, zone: str) -> Transition:
     """The alert with its rendered texts; labels without a value are left out."""
-    names = (*rule.identity, *rule.labels)
-    facts = {
-        "labels": {**dict.fromkeys(names, ""), **alert.labels},
-        "value": alert.value,
-        "evidence": alert.evidence,
-        "parameters": rule.parameters,
-        "rule": rule.name,
-        "threshold": rule.threshold(alert.labels),
-        "at": alert.at,
-        "active_at": alert.active_at,
-        "zone": zone,
-    }
+    facts = facts_of(rule, alert.labels, alert.value, alert.evidence, alert.at, alert.active_at, zone)
     owner, *texts = render((rule.owner, rule.summary, rule.description, rule.action), facts)
     labels = {"alertname": rule.name, "severity": rule.severity, **rule.tags, **alert.labels, "owner": owner}
     notes = dict(zip(("summary", "description", "action", "runbook"), (*texts, rule.runbook), strict=True))
@@ -479,12 +470,13 @@ def _never_reported(store: Store, newest: Mapping[str, datetime | None], at: dat
     return frozenset(table for table in missing if not ever[table])
 
 
-def _missing_data(rule: Rule, newest: Mapping[str, datetime | None], at: datetime) -> str:
-    """Kinds of facts that the rule needs and that are missing or too old."""
+def _missing_data(rule: Rule, newest: Mapping[str, datetime | None], at: datetime, zone: str) -> str:
+    """Kinds of facts that the rule needs and that are missing or too old; scheduler.words translates it."""
     for table, oldest in rule.needs.items():
         found = newest[table]
         if found is None:
             return f"no {table} in {FACT_DAYS} days"
         if at - found > span(oldest):
-            return f"no {table} since {found:%F %T}Z, {format_duration((at - found).total_seconds())} ago"
+            since = f"{found.astimezone(ZoneInfo(zone)):%F %H:%M %Z}"
+            return f"no {table} since {since}, {format_duration((at - found).total_seconds())} ago"
     return ""

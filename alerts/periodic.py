@@ -78,7 +78,9 @@ class Alerting:
 
     def deliver_due(self, store: Store, now: datetime) -> list[Outcome]:
         """Delivers what is due. Errors: StoreError."""
-        outcomes = deliver(store, self._routing, now, self._sent_reminders, TARGET_SECONDS, self._leads)
+        outcomes = deliver(
+            store, self._routing, now, self._sent_reminders, TARGET_SECONDS, self._leads, self._settings.rules
+        )
         for one in outcomes:
             if one.outcome != "sent":
                 alert = one.delivery.alert

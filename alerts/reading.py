@@ -21,13 +21,13 @@ def alerts(
     """Current alerts; labels, evidence and annotations are dicts. held_back: why it is not sent; empty: it is."""
     quiet = held_back(notified_alerts(store, now), routing or Routing(), silences(store, now), now)
     rows = store.rows(read_sql(__file__, "alert_rows"), {"states": list(states), "rule": rule})
-    return [{**_parsed(row), "held_back": quiet.get(row["fingerprint"], "")} for row in rows]
+    return [{**parsed(row), "held_back": quiet.get(row["fingerprint"], "")} for row in rows]
 
 
 def history(store: Store, rule: str = "", fingerprint: str = "", most: int = 100) -> list[dict[str, Any]]:
     """Changes of state, the newest first."""
     params = {"rule": rule, "fingerprint": fingerprint, "most": most}
-    return [_parsed(row) for row in store.rows(read_sql(__file__, "history_rows"), params)]
+    return [parsed(row) for row in store.rows(read_sql(__file__, "history_rows"), params)]
 
 
 def attempts(store: Store, rule: str = "", fingerprint: str = "", most: int = 100) -> list[dict[str, Any]]:
@@ -36,5 +36,6 @@ def attempts(store: Store, rule: str = "", fingerprint: str = "", most: int = 10
     return store.rows(read_sql(__file__, "delivery_rows"), params)
 
 
-def _parsed(row: Mapping[str, Any]) -> dict[str, Any]:
+def parsed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its labels, evidence and annotations as dicts."""
     return {**row, **{name: json.loads(row[name]) for name in ("labels", "evidence", "annotations")}}

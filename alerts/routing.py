@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote
 
 from pydantic import Field, ValidationError, model_validator
@@ -50,7 +50,7 @@ FALLBACK_ATTEMPTS = 3
 
 
 class Receiver(Part):
-    """Somebody who can be notified, by one transport or several."""
+    """Somebody who can be notified, by one transport or several.   language: of the texts that they get."""
 
     alertmanager: Alertmanager | None = None
     webhook: Webhook | None = None
@@ -58,17 +58,18 @@ class Receiver(Part):
     pagerduty: PagerDuty | None = None
     email: Email | None = None
     file: File | None = None
+    language: Literal["en", "zh"] = "en"
 
     @model_validator(mode="after")
     def _some_way(self) -> Self:
         if not self.transports():
-            raise ValueError(f"a receiver needs one of {', '.join(Receiver.model_fields)}")
+            raise ValueError(f"a receiver needs one of {', '.join(WAYS)}")
         return self
 
     def transports(self) -> dict[str, Transport]:
         """By name, one for each endpoint: `alertmanager/0`, `alertmanager/1`, `email/ops@example.org`, `slack`."""
         found: dict[str, Transport] = {}
-        for name in Receiver.model_fields:
+        for name in WAYS:
             transport = getattr(self, name)
             if transport is not None:
                 parts = transport.endpoints()
@@ -79,6 +80,9 @@ class Receiver(Part):
                     else {f"{name}/{way}": one for way, one in zip(ways, parts, strict=True)}
                 )
         return found
+
+
+WAYS = tuple(name for name in Receiver.model_fields if name != "language")
 
 
 class Route(Part):
@@ -170,7 +174,8 @@ def load_routing(path: Path) -> Routing:
 @dataclass(frozen=True)
 class Notification:
     """An alert as receivers see it, firing or resolved. run_at: start of the evaluation that found it so.   link: the
-    page about it; empty: gpuledger's address is not configured."""
+    page about it; empty: gpuledger's address is not configured.   evidence: empty where nobody needs it for
+    texts in another language.   language, zone: of what a transport writes itself."""
 
     rule: str
     fingerprint: str
@@ -182,6 +187,10 @@ class Notification:
     annotations: Mapping[str, str]
     run_at: datetime
     link: str = ""
+    at: datetime | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    language: str = "en"
+    zone: str = "UTC"
 
     @property
     def kind(self) -> Kind:

@@ -108,12 +108,21 @@ class PrometheusRule(Part):
         return self
 
 
+class Texts(Part):
+    """A rule's texts in another language, as templates; empty: that of the rule is shown."""
+
+    summary: str = ""
+    description: str = ""
+    action: str = ""
+
+
 class Rule(Part):
     """One rule. Durations are in whole seconds here.
 
     identity:  columns that tell instances apart.     labels: columns that become labels.   tags: fixed labels.
     owner:     template: who has to act.              action: template: what to do; nothing is done automatically.
     exclude:   instances that never alert.            needs: facts, and how old their newest may be.
+    languages: its texts in other languages; a receiver or a page has them in its own.
     sql:       the query's text (from the file), empty where `source` names a function of alerts.sources.
     unit:      of the value, for people: s where the condition is a duration; % where a value of 1 is 100 %; or a word.
 
@@ -140,6 +149,7 @@ class Rule(Part):
     description: str = ""
     action: str = ""
     runbook: str = ""
+    languages: Mapping[Literal["zh"], Texts] = Field(default_factory=dict)
     exclude: tuple[Match, ...] = ()
     overrides: tuple[Override, ...] = ()
     needs: Mapping[str, Seconds] = Field(default_factory=dict)
@@ -167,9 +177,13 @@ class Rule(Part):
             _number_of(self.parameters, self.condition.threshold)
         if self.sql:
             self._check_placeholders()
-        for text in (self.owner, self.summary, self.description, self.action):
+        texts = [("en", text) for text in (self.owner, self.summary, self.description, self.action)]
+        texts += [
+            (code, text) for code, one in self.languages.items() for text in (one.summary, one.description, one.action)
+        ]
+        for code, text in texts:
             try:
-                compiled(text)
+                compiled(text, code)
             except TemplateError as error:
                 raise ValueError(f"template {text!r}: {error}") from error
         return self

@@ -20,6 +20,9 @@ from alerts.sources import ENGINE, SOURCES
 from warehouse.written_files import first_error, read_yaml
 
 SHIPPED = Path(__file__).parent / "rules"
+LANGUAGES = Path(__file__).parent / "languages"
+"""The shipped rules' texts in other languages, a file each."""
+TEXTS = ("summary", "description", "action")
 
 
 def load_rules(folder: Path | None = None) -> list[Rule]:
@@ -53,7 +56,12 @@ def version_of(rules: Iterable[Rule]) -> str:
 @functools.cache
 def _shipped() -> Mapping[str, tuple[Path, dict[str, Any]]]:
     """Read once: some fifty files of YAML take half a second."""
-    return {name: (path, content) for path, name, content in _read(SHIPPED)}
+    found = {name: (path, content) for path, name, content in _read(SHIPPED)}
+    for path in LANGUAGES.glob("*.yaml"):
+        texts = read_yaml(path, "texts of alert rules", "It has a key for each rule", AlertError)
+        for name, (_, content) in found.items():
+            content.setdefault("languages", {})[path.stem] = texts[name]
+    return found
 
 
 def _read(folder: Path) -> Iterable[tuple[Path, str, dict[str, Any]]]:
@@ -70,6 +78,11 @@ def _merged(shipped: tuple[Path, dict[str, Any]], changes: dict[str, Any], path:
     merged = {**content, **changes}
     if "parameters" in changes and isinstance(changes["parameters"], dict):
         merged["parameters"] = {**content.get("parameters", {}), **changes["parameters"]}
+    if changed := {*TEXTS} & changes.keys():  # what was translated is no longer said
+        merged["languages"] = {
+            code: {name: text for name, text in texts.items() if name not in changed}
+            for code, texts in content.get("languages", {}).items()
+        } | changes.get("languages", {})
     if "query" in content:
         merged["query"] = str(path.parent / changes["query"] if "query" in changes else home.parent / content["query"])
     return merged

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
-from alerts.deliver import Outcome, notified_alerts, send, write_outcomes
+from alerts.deliver import Outcome, in_language, notified_alerts, send, write_outcomes
 from alerts.errors import AlertError
 from alerts.matchers import fits
 from alerts.routing import Delivery, Notification, Routing, linked
+from alerts.speaking import rules_by_name
 from alerts.state import State
+from alerts.transports import WORDS
 from billing import audit
+from billing.ledger_report import billing_timezone
 from warehouse.store import Store
 
 
@@ -32,7 +36,7 @@ def receivers_of(alert: Notification, routing: Routing) -> list[str]:
 
 def firing(store: Store, fingerprint: str, now: datetime) -> Notification:
     """The alert, as it fires. Errors: AlertError if it does not."""
-    for alert in notified_alerts(store, now):
+    for alert in notified_alerts(store, now, with_evidence=True):
         if alert.fingerprint == fingerprint and alert.state is State.firing:
             return alert
     raise AlertError(f"alert {fingerprint!r}", "is not firing", "gpuledger alerts list")
@@ -46,10 +50,11 @@ def tell(
     author: str,
     note: str,
     now: datetime,
+    rules: Path | None = None,
 ) -> list[Outcome]:
     """Sends the alert to receivers at once, silenced or not; each attempt is logged, and audited as the author's.
 
-    receivers: [] = those of `receivers_of`.
+    receivers: [] = those of `receivers_of`.   rules: the site's own, for receivers with another language.
     Errors: AlertError if there are none, or one is not in the routing file. A target that fails is an outcome.
     """
     unknown = [name for name in receivers if name not in routing.receivers]
@@ -61,14 +66,13 @@ def tell(
         raise AlertError(
             f"alert {alert.rule}", "has no receiver", "Name one, or route it in the file of --routing (docs/alerts.md)"
         )
-    (shown,) = linked(
-        [replace(alert, annotations={**alert.annotations, **_noted(alert, author, note)})], routing.address
-    )
-    deliveries = [
-        Delivery(f"{name}/{way}", transport, shown, 1)
-        for name in names
-        for way, transport in routing.receivers[name].transports().items()
-    ]
+    zone, known_rules, deliveries = billing_timezone(store), rules_by_name(rules), []
+    for name in names:
+        translated = in_language(alert, known_rules, routing.receivers[name].language, zone)
+        notes = {**translated.annotations, **_noted(translated, author, note)}
+        (shown,) = linked([replace(translated, annotations=notes)], routing.address)
+        transports = routing.receivers[name].transports()
+        deliveries += [Delivery(f"{name}/{way}", transport, shown, 1) for way, transport in transports.items()]
     inputs = {"rule": alert.rule, "targets": [one.target for one in deliveries]}
     with audit.around(store, now, author, "alert.tell", alert.fingerprint, note, inputs) as outcome:
         outcomes = [Outcome(one, *send([one], now)) for one in deliveries]
@@ -80,5 +84,6 @@ def tell(
 
 def _noted(alert: Notification, author: str, note: str) -> dict[str, str]:
     """The note, before what the rule says."""
-    said = f"{author}: {note}" if note else f"sent by {author}"
+    words = WORDS[alert.language]
+    said = f"{author}: {note}" if note else words.sent_by.format(author)
     return {"description": "\n".join(filter(None, (said, alert.annotations.get("description", ""))))}

@@ -7,6 +7,7 @@ A rule comes from a file that a site may edit, its values from anybody's workloa
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -19,6 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from alerts.xid_advice import advice
 from billing.money import minor_digits
+from scheduler.words import said
 from warehouse.durations import format_duration, parse_if_duration
 
 
@@ -70,26 +72,57 @@ def _local_time(context: Context, value: Any) -> Any:
     return value
 
 
-_ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, finalize=_local_time)
-_ENVIRONMENT.filters.update(
-    duration=_duration,
-    or_longer=_or_longer,
-    seconds=parse_if_duration,
-    bytes=_bytes,
-    percent=_percent,
-    number=_number,
-    gpus=_gpus,
-    money=_money,
-)
-_ENVIRONMENT.globals.clear()
-_FUNCTIONS: Mapping[str, Any] = {"xid_advice": advice}
+def _environment(**filters: Any) -> ImmutableSandboxedEnvironment:
+    made = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, finalize=_local_time)
+    made.filters.update(seconds=parse_if_duration, bytes=_bytes, percent=_percent, number=_number, **filters)
+    made.globals.clear()
+    return made
+
+
+_ENVIRONMENTS = {
+    "en": _environment(
+        duration=_duration, or_longer=_or_longer, gpus=_gpus, money=_money, said=functools.partial(said, code="en")
+    ),
+    "zh": _environment(
+        duration=lambda value, window=None: (
+            f"{'至少 ' if _fills_window(value, window) else ''}{format_duration(value)}"
+        ),
+        or_longer=lambda value, window: "或更早" if _fills_window(value, window) else "",
+        gpus=lambda value: "数量未知的 GPU" if value is None else f"{_number(value)} 个 GPU",
+        money=lambda value, currency: "未知金额" if value is None else _money(value, currency),
+        said=functools.partial(said, code="zh"),
+    ),
+}
+"""By language; `said` translates what the scheduler or the engine says."""
+_FUNCTIONS: Mapping[str, Mapping[str, Any]] = {
+    code: {"xid_advice": functools.partial(advice, language=code)} for code in _ENVIRONMENTS
+}
 _SEPARATOR = "\x1f"
 
 
 @functools.lru_cache(maxsize=4096)
-def compiled(text: str) -> Template:
+def compiled(text: str, language: str = "en") -> Template:
     """Errors: jinja2.TemplateError, which names the line."""
-    return _ENVIRONMENT.from_string(text)
+    return _ENVIRONMENTS[language].from_string(text)
+
+
+def translated(text: str, facts: Mapping[str, Any], language: str) -> str | None:
+    """A template in a language with the facts filled in, on one line; None if it cannot be."""
+    try:
+        return " ".join(_filled(text, facts, language).split())
+    except _TEMPLATE_ERRORS:
+        return None
+
+
+_STORED_INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00:00")
+
+
+def with_instants(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Evidence whose instants are such, also where it was stored and they are text."""
+    return {
+        name: datetime.fromisoformat(value) if isinstance(value, str) and _STORED_INSTANT.fullmatch(value) else value
+        for name, value in evidence.items()
+    }
 
 
 def render(texts: Sequence[str], facts: Mapping[str, Any]) -> list[str]:
@@ -117,7 +150,7 @@ def _filled_or_error(text: str, facts: Mapping[str, Any]) -> str:
         return f"{text} (cannot be filled in: {error})"
 
 
-def _filled(text: str, facts: Mapping[str, Any]) -> str:
+def _filled(text: str, facts: Mapping[str, Any], language: str = "en") -> str:
     # As Template.render, but without copying globals for each of a hundred thousand alerts.
-    template = compiled(text)
-    return "".join(template.root_render_func(template.new_context({**_FUNCTIONS, **facts}, shared=True)))
+    template = compiled(text, language)
+    return "".join(template.root_render_func(template.new_context({**_FUNCTIONS[language], **facts}, shared=True)))

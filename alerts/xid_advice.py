@@ -56,10 +56,26 @@ ACTIONS: Mapping[int, str] = {
 """By code; one that is not listed is for the vendor."""
 
 
-def advice(code: int) -> str:
-    """What the code means and what to do first."""
+_CHINESE: Mapping[str, str] = {
+    "RESTART_APP": "重启应用；若在其他 GPU 上也再现，在应用中查找故障",
+    "RESET_GPU": "排空该 GPU 并复位（nvidia-smi --gpu-reset，或重启节点）；若再现，运行现场诊断并申请更换",
+    "RESTART_NODE": "排空节点并重启；若再现，重新插拔或更换该 GPU",
+    "CHECK_NVLINK": "查看 nvidia-smi nvlink -e 和 fabric manager 的日志；复位该链路的 GPU，若再现则检查线缆和交换机",
+    "CHECK_ECC": "排空该 GPU 并复位：错误未被隔离；若同时有 XID 63 或 64，查看行重映射"
+    "（nvidia-smi -q -d ROW_REMAPPER）",
+    "FOLLOW_MESSAGE": "按消息所述处理（无、排空、复位或重启）：由驱动选定",
+    "CONTACT_SUPPORT": "排空该 GPU，保存 nvidia-bug-report.sh 的输出并联系厂商支持",
+    "IGNORE": "目前无需处理；查看紧接其前的日志",
+}
+assert _CHINESE.keys() == ADVICE.keys()
+
+
+def advice(code: int, language: str = "en") -> str:
+    """What the code means, in the driver's English, and what to do first."""
     code = int(code)
-    return f"{meaning(code)[0]}; {ADVICE[ACTIONS.get(code, 'CONTACT_SUPPORT')]}"
+    action = ACTIONS.get(code, "CONTACT_SUPPORT")
+    said = f"；{_CHINESE[action]}" if language == "zh" else f"; {ADVICE[action]}"
+    return meaning(code)[0] + said
 
 
 def codes(*actions: str) -> list[int]:

@@ -15,12 +15,14 @@ ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Reach:
-    """routing: the routing file, read anew each time.   scheduler: address of a live scheduler or operator, '' = none.
+    """routing: the routing file, read anew each time.   rules: the site's own alert rules, whose texts alerts are shown
+    with in another language; None: the shipped ones.   scheduler: address of a live scheduler or operator, '' = none.
     scheduler_token_file: holds its token."""
 
     routing: Path | None = None
     scheduler: str = ""
     scheduler_token_file: Path | None = None
+    rules: Path | None = None
 
     def receivers(self) -> Routing:
         """Who can be notified; nobody without a file. Errors: AlertError if the file is not valid."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qs, quote_plus, urlencode
 from zoneinfo import ZoneInfo
@@ -86,7 +87,7 @@ class Choices:
 class Filters:
     """What a page shows. period: None if nothing of the requested one is closed.   months: those with closed hours.
     example: the provider whose example prices are in force; empty: the prices are the site's own.
-    closed: all closed hours of the store; sums: of the period."""
+    closed: all closed hours of the store; sums: of the period.   rules: the site's own alert rules (api.reach)."""
 
     address: Address
     zone: str
@@ -97,6 +98,7 @@ class Filters:
     data_version: DataVersion = UNCACHED
     example: str = ""
     closed: ClosedHours = field(default_factory=ClosedHours)
+    rules: Path | None = None
 
     @property
     def more(self) -> Mapping[str, str]:
@@ -216,17 +218,21 @@ class Filters:
         )
 
 
-def filters_of(store: Store, search: str | None, data_version: DataVersion = UNCACHED) -> Filters:
+def filters_of(
+    store: Store, search: str | None, data_version: DataVersion = UNCACHED, rules: Path | None = None
+) -> Filters:
     """The filters in a URL, for this store."""
     address = Address.of(search)
     address.check()
     zone, example, months, closed = data_version.cached(store, "closed", PERIODS_READ, lambda: _closed(store))
     period = choose(closed, address.period, months, zone)
     if period is None:
-        return Filters(address, zone, months, None, data_version=data_version, example=example, closed=closed)
+        return Filters(
+            address, zone, months, None, data_version=data_version, example=example, closed=closed, rules=rules
+        )
     sums = closed.sums(period.start, period.end)
     choices = _choices(store, period, sums, data_version)
-    return Filters(address, zone, months, period, choices, sums, data_version, example, closed)
+    return Filters(address, zone, months, period, choices, sums, data_version, example, closed, rules)
 
 
 def _closed(store: Store) -> tuple[str, str, list[ClosedMonth], ClosedHours]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dash
@@ -41,7 +42,12 @@ class RenderedPage:
 
 
 def show(
-    store: Store, principal: Principal, path: str | None, search: str | None, cache: AnswerCache | None = None
+    store: Store,
+    principal: Principal,
+    path: str | None,
+    search: str | None,
+    cache: AnswerCache | None = None,
+    rules: Path | None = None,
 ) -> RenderedPage:
     """The page at a URL; an error of the store is shown as a page, too."""
     path = path or "/"
@@ -53,7 +59,7 @@ def show(
     data_version = UNCACHED
     try:
         data_version = DataVersion.of(store, _scope(principal), cache)
-        filters = filters_of(store, search, data_version)
+        filters = filters_of(store, search, data_version, rules)
         content = _content(store, page, page in pages, filters, path, words)
     except LedgerError as error:
         content = states.error(str(error), words)
@@ -114,9 +120,10 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
             return answer(store, *arguments)
 
     cache = AnswerCache()
+    rules: Path | None = app.server.state.reach.rules
 
     def filtered(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-        filters = filters_of(store, search, DataVersion.of(store, _scope(current()), cache))
+        filters = filters_of(store, search, DataVersion.of(store, _scope(current()), cache), rules)
         return answer(store, filters, language(filters.address.language), *arguments)
 
     def asking(page: Page) -> Ask:
@@ -128,7 +135,9 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         return ask
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
-        shown: RenderedPage = await asyncio.to_thread(with_store, Action.see, show, current(), path, search, cache)
+        shown: RenderedPage = await asyncio.to_thread(
+            with_store, Action.see, show, current(), path, search, cache, rules
+        )
         dash.set_props("failed", {"children": None})
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.tour, shown.foot, shown.meta
 
@@ -136,7 +145,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         is_live = any(page.live for page in all_pages() if page.path == path)
         if not is_live and str(DataVersion.of(store, _scope(current()), cache).books) == meta["books"]:
             return dash.no_update, dash.no_update
-        shown = show(store, current(), path, search, cache)
+        shown = show(store, current(), path, search, cache, rules)
         return shown.page, shown.meta
 
     async def refresh(_: int, path: str, search: str, meta: dict[str, Any] | None) -> tuple[Any, Any]:

@@ -81,10 +81,12 @@ def dashboard(
     routing: Path | None = None,
     scheduler: str = "",
     scheduler_token_file: Path | None = None,
+    rules: Path | None = None,
 ) -> FastAPI:
     """The dashboard with the API and SQL, under the listener's address.
 
-    routing: whom people may tell of an alert.   scheduler: address of the one whose idle jobs they may reclaim.
+    routing: whom people may tell of an alert.   rules: the site's own, of alerts.
+      scheduler: address of the one whose idle jobs they may reclaim.
     Errors: LedgerError if the token's file cannot be used.
     """
     from api.reach import Reach
@@ -92,7 +94,7 @@ def dashboard(
     from scheduler.live.client import read_token
 
     read_token(scheduler_token_file)
-    reach = Reach(routing, scheduler, scheduler_token_file)
+    reach = Reach(routing, scheduler, scheduler_token_file, rules)
 
     own_machine = listener.getsockname()[0] == "127.0.0.1" and not access.sign_in
     allowed = ("localhost", "127.0.0.1") if own_machine else ("*",)

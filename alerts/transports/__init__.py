@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 import httpx
 
@@ -50,6 +52,39 @@ class AlertLike(Protocol):
     def annotations(self) -> Mapping[str, str]: ...
     @property
     def link(self) -> str: ...
+    @property
+    def language(self) -> str: ...
+    @property
+    def zone(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Words:
+    """What mails and messages say beside an alert's own texts."""
+
+    severities: Mapping[str, str]
+    resolved: str
+    action: str
+    owner: str
+    nobody: str
+    since: str
+    until: str
+    alerts: str
+    more: str
+    not_shown: str
+    sent_by: str
+
+
+WORDS: Mapping[str, Words] = {
+    "en": Words(
+        {"critical": "CRITICAL", "warning": "WARNING", "info": "INFO"}, "RESOLVED", "Proposed action: {}", "owner {}",
+        "nobody", "since {}", "since {} until {}", "{} alerts", "... and {} more.", "{} not shown", "sent by {}",
+    ),
+    "zh": Words(
+        {"critical": "严重", "warning": "警告", "info": "提示"}, "已恢复", "建议措施：{}", "负责人 {}", "无",
+        "自 {} 起", "{} 至 {}", "{} 条告警", "……另有 {} 条。", "{} 条未显示", "由 {} 发送",
+    ),
+}  # fmt: skip
 
 
 class Transport(Protocol):
@@ -117,8 +152,13 @@ def _start_of(answer: httpx.Response) -> bytes:
     return beginning[:SHOWN_BYTES]
 
 
+def moment(at: datetime, zone: str) -> str:
+    """An instant by the books' clock, as in the alerts' texts."""
+    return f"{at.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
+
+
 def headline(alert: AlertLike) -> str:
     """An alert in one line."""
-    severity = alert.labels.get("severity", "")
-    head = "RESOLVED" if alert.kind == "resolved" else severity.upper()
+    words, severity = WORDS[alert.language], alert.labels.get("severity", "")
+    head = words.resolved if alert.kind == "resolved" else words.severities.get(severity, severity.upper())
     return f"[{head}] {alert.annotations.get('summary') or alert.rule}"

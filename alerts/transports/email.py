@@ -16,9 +16,8 @@ from pydantic import Field
 
 from alerts.rule import Part
 from alerts.secrets import Secret, hidden
-from alerts.transports import TIMEOUT_SECONDS, AlertLike, SendError, headline
+from alerts.transports import TIMEOUT_SECONDS, WORDS, AlertLike, SendError, headline, moment
 from ingest.answer_time import ended_in_time, hang_up
-from warehouse.instants import rfc3339
 
 log = logging.getLogger(__name__)
 SHOWN = 100
@@ -117,26 +116,28 @@ class Refusal:
 
 def message(alerts: Sequence[AlertLike], sender: str, to: Sequence[str], now: datetime) -> EmailMessage:
     """One mail for all; the reader's program threads those about one alert."""
-    mail = EmailMessage()
+    mail, words = EmailMessage(), WORDS[alerts[0].language]
     mail["From"], mail["To"], mail["Date"] = sender, ", ".join(to), format_datetime(now)
     mail["Message-ID"] = make_msgid("gpuledger", sender.rpartition("@")[2].rstrip(">") or "localhost")
-    subject = headline(alerts[0]) if len(alerts) == 1 else f"[gpuledger] {len(alerts)} alerts"
+    subject = headline(alerts[0]) if len(alerts) == 1 else f"[gpuledger] {words.alerts.format(len(alerts))}"
     mail["Subject"] = " ".join(subject.split())[:200]
     mail["Auto-Submitted"] = "auto-generated"
     if len(alerts) == 1:
         mail["References"] = f"<{alerts[0].fingerprint}.{int(alerts[0].active_at.timestamp())}@gpuledger>"
     parts = [_paragraph(alert) for alert in alerts[:SHOWN]]
     if len(alerts) > SHOWN:
-        parts.append(f"... and {len(alerts) - SHOWN} more.")
+        parts.append(words.more.format(len(alerts) - SHOWN))
     mail.set_content("\n\n".join(parts) + "\n")
     return mail
 
 
 def _paragraph(alert: AlertLike) -> str:
-    notes = alert.annotations
+    notes, words = alert.annotations, WORDS[alert.language]
     lines = [headline(alert), notes.get("description", "")]
-    lines += [f"Proposed action: {notes['action']}" if "action" in notes else "", notes.get("runbook", "")]
+    lines += [words.action.format(notes["action"]) if "action" in notes else "", notes.get("runbook", "")]
     labels = ", ".join(f"{name}={text}" for name, text in sorted(alert.labels.items()))
-    since = f"since {rfc3339(alert.active_at)}" + (f" until {rfc3339(alert.resolved_at)}" if alert.resolved_at else "")
+    began = moment(alert.active_at, alert.zone)
+    ended = alert.resolved_at and moment(alert.resolved_at, alert.zone)
+    since = words.until.format(began, ended) if ended else words.since.format(began)
     lines += [f"{since}; {alert.fingerprint}; {labels}"]
     return "\n".join(line for line in lines if line)

@@ -8,7 +8,7 @@ from typing import Any
 
 from alerts.rule import Part
 from alerts.secrets import Secret
-from alerts.transports import AlertLike, headline, post
+from alerts.transports import WORDS, AlertLike, headline, post
 
 SHOWN = 20
 """Alerts shown in one message, with the number of the others."""
@@ -35,13 +35,14 @@ class Slack(Part):
 def message(alerts: Sequence[AlertLike]) -> dict[str, Any]:
     shown = [_attachment(alert) for alert in alerts[:SHOWN]]
     more = len(alerts) - len(shown)
-    text = escaped(headline(alerts[0])) if len(alerts) == 1 else f"{len(alerts)} alerts"
-    return {"text": text + (f" ({more} not shown)" if more else ""), "attachments": shown}
+    words = WORDS[alerts[0].language]
+    text = escaped(headline(alerts[0])) if len(alerts) == 1 else words.alerts.format(len(alerts))
+    return {"text": text + (f" ({words.not_shown.format(more)})" if more else ""), "attachments": shown}
 
 
 def _attachment(alert: AlertLike) -> dict[str, Any]:
-    notes = alert.annotations
-    action = notes.get("action") and f"Proposed action: {notes['action']}"
+    notes, words = alert.annotations, WORDS[alert.language]
+    action = notes.get("action") and words.action.format(notes["action"])
     parts = (notes.get("description"), action, notes.get("runbook"))
     text = "\n".join(part for part in parts if part)
     color = "#2e7d32" if alert.kind == "resolved" else _COLORS.get(alert.labels.get("severity", ""), "#666666")
@@ -51,7 +52,7 @@ def _attachment(alert: AlertLike) -> dict[str, Any]:
         "title": escaped(headline(alert)),
         "text": escaped(text),
         **({"title_link": alert.link} if alert.link else {}),
-        "footer": f"{alert.fingerprint} · owner {escaped(alert.labels.get('owner', 'nobody'))}",
+        "footer": f"{alert.fingerprint} · {words.owner.format(escaped(alert.labels.get('owner', words.nobody)))}",
         "ts": int(alert.active_at.timestamp()),
     }
 

@@ -145,7 +145,7 @@ def tell_alert(request: Request, caller: SilenceAlerts, fingerprint: str, new: N
     alert = firing(caller.store, fingerprint, caller.now)
     actor = caller.principal.actor
     # Not while `writing`: nobody else's change should wait for a mail server.
-    outcomes = tell(caller.store, alert, reach.receivers(), new.receivers, actor, new.note, caller.now)
+    outcomes = tell(caller.store, alert, reach.receivers(), new.receivers, actor, new.note, caller.now, reach.rules)
     failed = {one.delivery.target: one.detail for one in outcomes if one.outcome != "sent"}
     if len(failed) == len(outcomes):
         raise AlertError("nobody was told", "; ".join(f"{target}: {why}" for target, why in failed.items()))

@@ -85,7 +85,7 @@ def check(
     with opened_store(store) as opened:
         measure(opened, now - DELAY, now)
         report = evaluate(opened, loaded, now, live=not at)
-        outcomes = deliver(opened, route, now) if route else []
+        outcomes = deliver(opened, route, now, rules=rules) if route else []
         found = current(opened, now, route)
     _print_alerts(found, fmt)
     _say_report(report, len(loaded))

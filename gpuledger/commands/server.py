@@ -84,7 +84,7 @@ def server(
         with _receiving(opened, senders, profiles) as routes, leading(opened, access) as leads:
             pages = None
             if not no_dashboard:
-                pages = dashboard(opened, listener, access, leads, routing, scheduler, scheduler_token_file)
+                pages = dashboard(opened, listener, access, leads, routing, scheduler, scheduler_token_file, rules)
             app = _app(opened, routes, pages, access.trusted_proxies, leads)
             url = url_of(listener, tls is not None)
             say(f"  Store             {opened.url}")

@@ -136,7 +136,7 @@ def up(
             _print_address(opened, url_of(listener), has_tour=made is not None)
             access = access_settings(sign_in, trusted_proxy)
             leads = stack.enter_context(leading(opened, access))
-            app = dashboard(opened, listener, access, leads, routing, scheduler, scheduler_token_file)
+            app = dashboard(opened, listener, access, leads, routing, scheduler, scheduler_token_file, rules)
             alerts = AlertSettings(rules, routing, not no_interference)
             serve(
                 opened, listener, close_hourly=True, app=app, alerts=alerts, reports=reports,

@@ -22,9 +22,10 @@ from alerts.periodic import Alerting, AlertSettings
 from alerts.reading import attempts
 from alerts.routing import Routing
 from alerts.silences import add_silence
+from alerts.transports.email import message
 from tests.alerts.facts import NOON, ago
 from tests.alerts.receivers import Received, http_receiver, smtp_receiver
-from tests.alerts.rules import evaluate_at, put_value, rule
+from tests.alerts.rules import NEWEST, evaluate_at, put_value, rule
 from warehouse.store import Store
 
 SECRET = "s3cr3t-value"
@@ -318,3 +319,26 @@ def test_silenced_alerts_are_told_when_the_silence_is_over(facts: Store, receive
 def test_nothing_is_sent_without_a_route(facts: Store) -> None:
     fire(facts)
     assert deliver(facts, Routing(), ago(9)) == []
+
+
+def test_a_receiver_has_the_texts_in_its_language_and_what_no_rule_says_in_it_stays(
+    facts: Store, receiver: Received, tmp_path: Path
+) -> None:
+    fire(facts)
+    texts = {"zh": {"summary": "{{ labels.gpu }} 为 {{ value | number }}，{{ 'no events in 35 days' | said }}"}}
+    written = rule(action="look", languages=texts).model_dump(mode="json", by_alias=True, exclude={"sql"})
+    written["condition"], written["query"] = "> 10", "newest.sql"
+    (tmp_path / "too-high.yaml").write_text(json.dumps(written), encoding="utf-8")
+    (tmp_path / "newest.sql").write_text(NEWEST, encoding="utf-8")
+    (tmp_path / "hook").write_text(receiver.url)
+    slack = {"slack": {"url": {"file": str(tmp_path / "hook")}}}
+    asked = {"receivers": {"en": slack, "zh": {**slack, "language": "zh"}}, "routes": [{"receivers": ["en", "zh"]}]}
+    found = deliver(facts, Routing.model_validate(asked), ago(9), rules=tmp_path)
+    assert sorted((one.delivery.target, one.outcome) for one in found) == [("en/slack", "sent"), ("zh/slack", "sent")]
+    ((english,), (chinese,)) = sorted((one["attachments"] for one in receiver.documents()), key=str)
+    assert (english["title"], chinese["title"]) == ("[CRITICAL] g0 is at 11", "[严重] g0 为 11，35 天内没有事件")
+    assert (english["text"], chinese["text"]) == (
+        "Proposed action: look at g0", "建议措施：look at g0",
+    )  # fmt: skip
+    mail = message([one.delivery.alert for one in found if one.delivery.target == "zh/slack"], "a@b.c", ["d@e.f"], NOON)
+    assert "自 2026-10-06 11:51 UTC 起" in mail.get_content()

@@ -198,7 +198,7 @@ def test_facts_that_stopped_are_an_alert_of_each_rule_that_needs_them(facts: Sto
     evaluate_at(facts, 9, needy, *own_rules())
     put(facts, [alive(3)])
     report = evaluate_at(facts, 3, needy, *own_rules())
-    assert report.problems["too-high"].startswith("no service_levels since 2026-10-06 11:51:00Z")
+    assert report.problems["too-high"].startswith("no service_levels since 2026-10-06 11:51 UTC")
     assert {row["rule"] for row in alerts(facts, NOON)} == {"too-high", "alert-evaluation-failed"}
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from alerts.evaluate import evaluate
+from alerts.journal import Transition
+from alerts.rule import Rule
 from alerts.rule_files import load_rules
+from alerts.speaking import spoken
 from tests.alerts.cases import CASES, Case
 from tests.alerts.facts import NOON, put
 from tests.stores import fresh_store
@@ -33,6 +38,22 @@ OF_THE_WHOLE_STORE = {
 """Rules whose cases are in test_store_rules.py: they look at more than one cluster, or need more than facts."""
 
 
+def check_the_chinese(one: Transition, rules: Mapping[str, Rule]) -> None:
+    """Every text in Chinese, with the values that the English one has, as from a stored alert: instants are text."""
+    stored = {"labels": one.labels, "annotations": one.annotations, "evidence": json.loads(as_text(one.alert.evidence))}
+    alert = {**stored, **{name: getattr(one.alert, name) for name in ("rule", "value", "at", "active_at")}}
+    texts = spoken(alert, rules, "zh", "UTC")
+    assert texts.keys() == one.annotations.keys()
+    for name, text in texts.items():
+        if name != "runbook":
+            assert not text.isascii() and "+00:00" not in text, text
+            values = re.findall(r"[A-Za-z0-9.]*[0-9][A-Za-z0-9.]*", one.annotations[name])
+            assert {*values} <= {*re.findall(r"[A-Za-z0-9.]+", text)}, text
+
+
+as_text = json.JSONEncoder(default=str).encode
+
+
 @pytest.fixture(scope="module")
 def firing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], set[tuple[str, ...]]]]:
     """(rule, cluster): the identities that fire at noon, all cases evaluated at once."""
@@ -48,6 +69,8 @@ def firing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str,
                 names = [name for name in rules[one.alert.rule].identity if name != "cluster"]
                 words = tuple(sorted(f"{name}={one.labels.get(name, '')}" for name in names))
                 found[one.alert.rule, one.labels["cluster"]].add(words)
+            if one.alert.state == "firing":
+                check_the_chinese(one, rules)
         yield found
 
 

@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from alerts.reading import alerts
+from alerts.reading import alerts, parsed
 from alerts.silences import silences
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
@@ -23,6 +23,7 @@ from dashboards.pages.alerts.active import OPENS, WHY, active_card, why
 from dashboards.pages.overview.activity import is_evaluated
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
+from dashboards.said import texts_of
 from warehouse.store import Store
 
 MOST = 400
@@ -100,7 +101,8 @@ def _history(store: Store, filters: Filters, words: Language) -> tuple[Component
     assert filters.period is not None
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
     rule = filters.more.get("rule", "")
-    rows = filters.rows(store, __file__, "fired", rule=rule, most=MOST)
+    foreign = int(words.code != "en")
+    rows = filters.rows(store, __file__, "fired", rule=rule, most=MOST, with_evidence=foreign)
     if not rows:
         return (parts.card(words("alerts.history"), words("alerts.history_is"),
                            states.nothing_here(words("alerts.none_fired"))),)  # fmt: skip
@@ -159,7 +161,7 @@ def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str,
         "severity": words(f"severity.{row['severity']}"),
         "name": row["rule"],
         "href": filters.href("/alerts", rule=row["rule"]),
-        "summary": row["summary"],
+        "summary": texts_of(parsed(row), filters, words).get("summary", ""),
         "owner": row["owner"],
         "lasted": (ended - row["since"]).total_seconds() if ended else None,
         "lasted_text": "" if ended else words.of(f"alerts.{row['state']}", ""),

@@ -16,6 +16,7 @@ from dashboards import forms, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
+from dashboards.said import held_back, texts_of
 
 MOST = 60
 """Alerts shown; filters and ?rule= show the others."""
@@ -62,7 +63,7 @@ def _rules(filters: Filters, words: Language) -> Component | None:
 
 def _alert(one: Alert, filters: Filters, now: datetime, of: str, may_silence: bool, words: Language) -> Component:
     is_open = one["fingerprint"] == of
-    labels, notes = one["labels"], one["annotations"]
+    labels, notes = one["labels"], texts_of(one, filters, words)
     pending = one["state"] == "pending"
     return html.Details(
         [
@@ -71,7 +72,7 @@ def _alert(one: Alert, filters: Filters, now: datetime, of: str, may_silence: bo
                     html.Span(className=f"gl-dot gl-{one['severity']}", title=words(f"severity.{one['severity']}")),
                     html.Span([html.Strong(one["rule"]), html.Small(notes.get("summary", ""))]),
                     _badge(words("alerts.pending")) if pending else None,
-                    _badge(_held_back(one["held_back"], words), one["held_back"])
+                    _badge(_held_back(one["held_back"], words), held_back(one["held_back"], words))
                     if one["held_back"] and not pending
                     else None,
                     html.Span(labels.get("owner") or UNKNOWN, className="gl-alert-owner", title=words("alerts.owner")),
@@ -107,7 +108,7 @@ def why(one: Alert | None, filters: Filters, may_silence: bool, words: Language)
 
 
 def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> Iterable[Component]:
-    notes = one["annotations"]
+    notes = texts_of(one, filters, words)
     if notes.get("description"):
         yield html.P(notes["description"])
     if notes.get("action"):
@@ -127,7 +128,7 @@ def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> It
     if text := runbooks().get(notes.get("runbook", "")):
         yield html.Details([html.Summary(words("alerts.runbook")), dcc.Markdown(text)], className="gl-runbook")
     if one["held_back"]:
-        yield html.P(words("alerts.held_back_is", why=one["held_back"]), className="gl-reasons")
+        yield html.P(words("alerts.held_back_is", why=held_back(one["held_back"], words)), className="gl-reasons")
     if may_silence:
         yield html.Div(list(_acts(one, words)), className="gl-acts")
     yield html.Div(list(_links(one, filters, may_silence, words)), className="gl-alert-links")

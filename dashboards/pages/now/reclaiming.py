@@ -13,6 +13,7 @@ from dashboards import forms, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
+from dashboards.said import said
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -35,7 +36,11 @@ def part(store: Store, filters: Filters, words: Language, reach: Reach) -> Compo
         )
     ]
     if not jobs:
-        empty = words("now.jobs_unknown", why=found.problem) if found.problem else words("now.no_jobs")
+        empty = (
+            words("now.jobs_unknown", why=said(found.problem, filters, words))
+            if found.problem
+            else words("now.no_jobs")
+        )
         return _card(words, states.nothing_here(empty))
     jobs.sort(key=lambda one: (-one.gpus * (one.idle_seconds or 0.0), one.job_id))
     heads = [words("now.job"), words("now.job_act")]
@@ -50,15 +55,15 @@ def _card(words: Language, content: Component) -> Component:
 def _cells(one: IdleJob, filters: Filters, may: bool, words: Language) -> list[Component | str]:
     """Two columns, so that a phone shows the buttons."""
     whose = f"{one.tenant} · {one.queue} · {one.gpus:,.4g} {words('unit.gpus')}"
-    idle = one.problem or words(
+    idle = said(one.problem, filters, words) or words(
         "now.job_idle", span=UNKNOWN if one.idle_seconds is None else duration(one.idle_seconds)
     )
     step = words.of(f"now.step_{one.step}", one.step)
     then = words("now.job_next", what=words.of(f"now.next_{one.next}", one.next))
     at = "" if one.next_at is None else words.moment(filters.local(one.next_at))
-    said = " · ".join(filter(None, (idle, step, f"{then} {at}".rstrip())))
+    details = " · ".join(filter(None, (idle, step, f"{then} {at}".rstrip())))
     return [
-        html.Span([html.Strong(one.job_id), html.Span(whose), html.Span(said)], className="gl-idle-job"),
+        html.Span([html.Strong(one.job_id), html.Span(whose), html.Span(details)], className="gl-idle-job"),
         html.Div(_acts(one, words), className="gl-acts") if may else "",
     ]
 

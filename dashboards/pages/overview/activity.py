@@ -5,11 +5,13 @@ from __future__ import annotations
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from alerts.reading import parsed
 from dashboards import parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
 from dashboards.registry import has_page
+from dashboards.said import texts_of
 from warehouse.store import Store
 
 MOST = 6
@@ -52,7 +54,7 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
         return parts.card(
             words("fires.title"), words("fires.is"), states.nothing_here(words("fires.not_evaluated")), id="alerts"
         )
-    found = filters.rows_now(store, __file__, "firing")
+    found = filters.rows_now(store, __file__, "firing", with_evidence=int(words.code != "en"))
     counted = {name: sum(alert["severity"] == name for alert in found) for name in SEVERITIES}
     content = (
         html.Ul(
@@ -63,7 +65,7 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
                         html.Span(
                             [
                                 html.Strong(_rule(alert["rule"], filters)),
-                                html.Small(alert["summary"]),
+                                html.Small(texts_of(parsed(alert), filters, words).get("summary", "")),
                             ]
                         ),
                         html.Small(words.moment(filters.local(alert["active_at"])), className="gl-since"),

@@ -24,6 +24,7 @@ from dashboards.pages.queues.matrix import preemptions_card
 from dashboards.pages.queues.waiters import known_until, waiters_card, waiting
 from dashboards.parts import Figure
 from dashboards.registry import Page
+from scheduler.words import said
 from warehouse.store import Store
 
 SHAPE = re.compile(r"(?P<n>\d+) GPUs?( of (?P<models>.+))?")
@@ -228,13 +229,13 @@ def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
     figure = go.Figure()
     for number, (cause, counts) in enumerate(series.items()):
         colour = figures.PALETTE[number] if cause else figures.GRID
-        said = cause or words("queues.no_reason")
+        name = said(cause, words.code) or words("queues.no_reason")
         figure.add_bar(
             x=counts[::-1],
             y=names[::-1],
             orientation="h",
             width=0.5,
-            name=said,
+            name=name,
             hovertemplate="%{x:,d} %{fullData.name}<extra></extra>",
             marker={"color": colour, "line": {"width": 0}},
         )

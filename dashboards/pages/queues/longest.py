@@ -10,6 +10,7 @@ from dash.development.base_component import Component
 from dashboards import exports, grids, parts
 from dashboards.filters import Filters
 from dashboards.languages import Language
+from dashboards.said import said
 from warehouse.store import Store
 
 EACH, MOST = 3, 18
@@ -48,7 +49,7 @@ def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
         "name": row["workload_id"] or row["allocation_id"],
         "href": filters.href("/workloads", workload=row["workload_id"]) if row["workload_id"] else "",
         "waited": row["wait_seconds"],
-        "reason": row["reason"] or words("queues.no_reason"),
+        "reason": said(row["reason"], filters, words) or words("queues.no_reason"),
         "gpus": row["gpus"],
         "queue": row["queue"] or words("no_name"),
         "since": filters.local(row["submitted_at"]),

@@ -14,6 +14,7 @@ from billing.insights.now import waiting as waiting_at
 from dashboards import exports, grids, parts
 from dashboards.filters import Filters
 from dashboards.languages import Language
+from dashboards.said import said
 from warehouse.store import Store
 
 MOST = 500
@@ -92,7 +93,7 @@ def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
         "queue": row["queue"] or words("no_name"),
         "rank": words("queues.rank_of", n=row["rank"], all=f"{row['queued']:,}"),
         "reason": row["reason"] or words("queues.no_reason"),
-        "details": reported(row).text,
+        "details": said(reported(row).text, filters, words),
         "waited": row["waited_seconds"],
         "expected": _interval(row),
         "expected_text": expected(row, filters, words),

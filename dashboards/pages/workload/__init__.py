@@ -24,6 +24,7 @@ from dashboards.pages.workload.waits import clock, wait_cards, waits_of
 from dashboards.parts import Figure
 from dashboards.periods import HOUR, span_key
 from dashboards.registry import Ask, Page
+from dashboards.said import said
 from warehouse.isolation import level_of_share, weakest
 from warehouse.store import Store
 
@@ -261,7 +262,7 @@ def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Com
                 html.Span(
                     [
                         html.Strong(words.of(f"event.{event['event']}", event["event"])),
-                        html.Small(_event_details(event, words)),
+                        html.Small(_event_details(event, filters, words)),
                     ]
                 ),
                 html.Small(words.moment(filters.local(event["ts"])), className="gl-since"),
@@ -278,11 +279,13 @@ def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Com
     )
 
 
-def _event_details(event: Mapping[str, Any], words: Language) -> str:
+def _event_details(event: Mapping[str, Any], filters: Filters, words: Language) -> str:
     """Reason, message and place of an event, as far as they are reported."""
     place = ", ".join(event["nodes"])
     where = words("workload.at", devices=words.count("workload.gpus", event["devices"]), nodes=place) if place else ""
-    reported = (event["reason"], plain(event["message"]), event["actor"], where)
+    reported = (
+        said(event["reason"], filters, words), said(plain(event["message"]), filters, words), event["actor"], where,
+    )  # fmt: skip
     return " · ".join(part for part in reported if part)
 
 

@@ -15,6 +15,7 @@ from dashboards.kinds import IDLE, UNMETERED, USED
 from dashboards.languages import Language
 from dashboards.pages.workload.lifecycle import HOUR_SECONDS, Lifecycle, plain, step_seconds
 from dashboards.panels import Panels
+from dashboards.said import said
 from warehouse.store import Store
 
 LANES = 16
@@ -74,10 +75,10 @@ def draw(
         "power": (figures.PALETTE[1], [row["power_watts"] for row in measured], "%{y:,.0f} W"),
     }
     step = timedelta(seconds=step_seconds(lifecycle.window))
-    for name, (colour, values, said) in series.items():
+    for name, (colour, values, hover) in series.items():
         if name in place:
             x, y = _gapped([at(row["step"]) for row in measured], values, step)
-            panels.add(place[name], _line(x, y, colour, said, words(f"timeline.{name}")))
+            panels.add(place[name], _line(x, y, colour, hover, words(f"timeline.{name}")))
     panels.y(place["utilization"], range=[0, 105], ticksuffix=" %")
     if slowed:
         x, y = _gapped([at(row["step"]) for row in slowed], [row["slowdown"] for row in slowed], step)
@@ -104,7 +105,7 @@ def _held(
     number = {lane: place for place, lane in enumerate(shown, 1)}
     x: list[datetime | None] = []
     y: list[int | None] = []
-    said: list[list[str] | None] = []
+    texts: list[list[str] | None] = []
     for claim in lifecycle.claims:
         lane = number.get(_lane(claim))
         if lane is None:
@@ -114,7 +115,7 @@ def _held(
         text = [claim["device_id"], claim["partition_profile"] or claim["model"], start, end]
         x += [at(claim["start_at"]), at(ends), None]
         y += [lane, lane, None]
-        said += [text, text, None]
+        texts += [text, text, None]
     held = {
         "type": "scatter",
         "x": x,
@@ -122,7 +123,7 @@ def _held(
         "mode": "lines",
         "line": {"color": PLAIN, "width": 13},
         "opacity": 0.8,
-        "customdata": said,
+        "customdata": texts,
         "hovertemplate": "%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]} – %{customdata[3]}<extra></extra>",
     }
     happened = {
@@ -139,7 +140,7 @@ def _held(
         "customdata": [
             [
                 words.of(f"event.{event['event']}", event["event"]),
-                " ".join(part for part in (event["reason"], plain(event["message"])) if part),
+                " ".join(said(part, filters, words) for part in (event["reason"], plain(event["message"])) if part),
                 words.moment(filters.local(event["ts"])),
             ]
             for event in lifecycle.events
@@ -170,7 +171,7 @@ def _use(panels: Panels, used: Rows, number: int, at: Any, words: Language) -> N
         panels.add(number, bars)
 
 
-def _line(at: Sequence[datetime], values: Sequence[float | None], colour: str, said: str, name: str) -> dict[str, Any]:
+def _line(at: Sequence[datetime], values: Sequence[float | None], colour: str, hover: str, name: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "x": list(at),
@@ -179,7 +180,7 @@ def _line(at: Sequence[datetime], values: Sequence[float | None], colour: str, s
         "line": {"color": colour, "width": 1.6},
         "connectgaps": False,
         "name": name,
-        "hovertemplate": said,
+        "hovertemplate": hover,
     }
 
 

@@ -17,6 +17,7 @@ from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.pages.queues.waiters import expected
 from dashboards.pages.workload.lifecycle import Lifecycle
+from dashboards.said import said
 from warehouse.store import Store, read_sql
 
 MOST = 100
@@ -86,9 +87,9 @@ def _reasons_card(spells: Sequence[Spell], filters: Filters, words: Language) ->
         {
             "since": filters.local(one.start),
             "lasted": (one.end - one.start).total_seconds(),
-            "reason": one.event["reason"] or words("queues.no_reason"),
+            "reason": said(one.event["reason"], filters, words) or words("queues.no_reason"),
             "expected": expected(one.event, filters, words),
-            "details": reported(one.event).text,
+            "details": said(reported(one.event).text, filters, words),
         }
         for one in spells
     ]

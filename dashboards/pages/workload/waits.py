@@ -18,6 +18,7 @@ from dashboards.languages import Language
 from dashboards.pages.now.allocated import held
 from dashboards.pages.queues.waiters import expected, waiting
 from dashboards.parts import Figure
+from dashboards.said import said
 from warehouse.store import Store
 
 MOST = 200
@@ -88,12 +89,12 @@ def _moment(at: datetime, filters: Filters, words: Language) -> str:
 
 
 def _reason_card(wait: Wait, filters: Filters, words: Language) -> Component:
-    row, text = wait.row, reported(wait.row).text
+    row, text = wait.row, said(reported(wait.row).text, filters, words)
     if not row["reason"] and not text:
         content = [states.nothing_here(words("wait.no_reason"))]
     else:
         content = [
-            html.P(html.Strong(row["reason"])) if row["reason"] else None,
+            html.P(html.Strong(said(row["reason"], filters, words))) if row["reason"] else None,
             html.P(text, className="gl-reason-text") if text else None,
             html.P(words("wait.reported", at=_moment(row["reported_at"], filters, words)), className="gl-note"),
         ]

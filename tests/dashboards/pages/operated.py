@@ -36,9 +36,9 @@ def fires(store: Store) -> None:
     }
     texts = ", ".join(f"'{json.dumps(one)}'" for one in (labels, evidence, notes))
     store.command(
-        "INSERT INTO alert_transitions (run, rule, fingerprint, at, state, severity, active_at, fired_at, labels, "
-        "evidence, annotations) VALUES (1, 'long-queue', 'f2', '2026-10-02 14:00:00', 'firing', 'critical', "
-        f"'2026-10-02 13:00:00', '2026-10-02 14:00:00', {texts})"
+        "INSERT INTO alert_transitions (run, rule, fingerprint, at, state, severity, active_at, fired_at, value, "
+        "labels, evidence, annotations) VALUES (1, 'long-queue', 'f2', '2026-10-02 14:00:00', 'firing', 'critical', "
+        f"'2026-10-02 13:00:00', '2026-10-02 14:00:00', 43200, {texts})"
     )
     store.command(
         "INSERT INTO alert_deliveries (at, target, rule, fingerprint, active_at, kind, attempt, outcome, detail) "

@@ -149,11 +149,18 @@ def test_alerts_stand_with_their_evidence_and_what_is_proposed(house: Store) -> 
 
 def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
     filters = filters_of(house, f"?{DAY}")
-    rows = filters.rows(house, alerts.__file__, "fired", rule="", most=10)
+    rows = filters.rows(house, alerts.__file__, "fired", rule="", most=10, with_evidence=0)
     steps = filters.rows(house, alerts.__file__, "fired_over_time", rule="", grain="hour")
     assert [row["rule"] for row in rows] == ["long-queue"]
     assert sum(row["fired"] for row in steps) == rows[0]["in_all"] == 1
     assert "No alerts started firing" in str(show(house, ANYBODY, "/alerts", "?period=2026-10-05").page)
+
+
+def test_alerts_are_shown_in_the_readers_language(house: Store) -> None:
+    for path in ("/alerts", "/"):
+        english, chinese = (str(show(house, ANYBODY, path, f"?{DAY}{lang}").page) for lang in ("", "&lang=zh"))
+        assert "in queue" in english and "has waited" in english
+        assert "个等待者里最久的已等待" in chinese and "has waited" not in chinese, path
 
 
 def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:

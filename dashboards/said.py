@@ -1,0 +1,40 @@
+"""Texts that the store holds in English, as a page shows them: in its language, with the reader's clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from alerts.speaking import rules_by_name, spoken
+from dashboards.filters import Filters
+from dashboards.languages import Language
+from scheduler import words as scheduler_words
+
+
+def said(text: str, filters: Filters, words: Language) -> str:
+    """What a scheduler says of a job: a reason's code or its text."""
+    return scheduler_words.said(text, words.code, lambda at: words.moment(filters.local(at)))
+
+
+_HELD_BACK = (
+    ("acknowledged", re.compile(r"acknowledged by (?P<who>.+)", re.DOTALL)),
+    ("silenced", re.compile(r"silenced by (?P<id>\S+) \((?P<who>.*)\)", re.DOTALL)),
+    ("inhibited", re.compile(r"inhibited by (?P<rule>\S+)")),
+)
+
+
+def held_back(why: str, words: Language) -> str:
+    """Why an alert is not sent, as `alerts.routing.held_back` says it."""
+    for name, pattern in _HELD_BACK:
+        if found := pattern.fullmatch(why):
+            return words(f"alerts.why_{name}", **found.groupdict())
+    return why
+
+
+def texts_of(alert: Mapping[str, Any], filters: Filters, words: Language) -> Mapping[str, str]:
+    """An alert's summary, description and action. alert: as `alerts.speaking.spoken` takes it."""
+    if words.code == "en":
+        stored: Mapping[str, str] = alert["annotations"]
+        return stored
+    return spoken(alert, rules_by_name(filters.rules), words.code, filters.zone)
