@@ -312,7 +312,8 @@ def document_of(tenant: str, month: Month, books: Books, corrected: Corrections 
     net = sum((amount_of.get(id(line), Decimal(0)) for line in untaxed), Decimal(0)).quantize(own_net)
     tax = sum((amount_of[id(line)] for line in taxes), Decimal(0)).quantize(net)
     total = month.usage.totals.get(tenant, LedgerSum(month.usage.scale))
-    notes = _notes(total, month.usage.estimated.get(tenant, 0), month.period, books)
+    estimated, assumed = (by.get(tenant, 0) for by in (month.usage.estimated, month.usage.assumed))
+    notes = _notes(total, estimated, assumed, month.period, books)
     notes += [f"{hours:.2f} GPU-hours of {of} have no price and are in no amount." for of, hours in unpriced.items()]
     months: dict[str, Decimal] = {}
     for line in corrections:
@@ -469,7 +470,7 @@ def _measures(line: LedgerSum) -> dict[str, str | None]:
     return {name: text(value) for name, value in measures.items()}
 
 
-def _notes(total: LedgerSum, estimated: int, period: Period, books: Books) -> list[str]:
+def _notes(total: LedgerSum, estimated: int, assumed: int, period: Period, books: Books) -> list[str]:
     notes = (
         [f"The prices are an example, not yours: {books.card.example}."] if books.card and books.card.example else []
     )
@@ -481,7 +482,11 @@ def _notes(total: LedgerSum, estimated: int, period: Period, books: Books) -> li
         hours = total.scale.hours(total.kinds["unmetered"], 2)
         notes.append(f"{hours} GPU-hours were held while no telemetry said whether they were used.")
     if estimated:
-        notes.append(
-            f"{total.scale.hours(estimated, 2)} GPU-hours are estimated: the end of the allocation was never reported."
-        )
+        notes.append(f"{total.scale.hours(estimated, 2)}{ESTIMATED}")
+    if assumed:
+        notes.append(f"{total.scale.hours(assumed, 2)}{ASSUMED}")
     return notes
+
+
+ESTIMATED = " GPU-hours are estimated: the end of the allocation was never reported."
+ASSUMED = " GPU-hours were held on devices that are assumed: only the node was reported."

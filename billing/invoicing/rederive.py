@@ -10,9 +10,11 @@ tenants. For documents from before they recorded the close they saw (`as_of_run`
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from billing.close import batches_read, close
@@ -20,7 +22,7 @@ from billing.invoicing.corrections import reach_hours
 from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import drafts_of
 from billing.invoicing.invoices import issued
-from billing.invoicing.month import VALIDITIES, books_of
+from billing.invoicing.month import ASSUMED, ESTIMATED, VALIDITIES, books_of
 from billing.params import period_params
 from billing.periods import Period, parse_month
 from billing.rates import ALWAYS_HOURS, rate_card_of
@@ -244,6 +246,23 @@ def _is_of_before(invoice: Invoice) -> bool:
     return "as_of_run" not in invoice.document
 
 
+def as_then(stored: Sequence[str], computed: Sequence[str]) -> Sequence[str]:
+    """The computed notes as a document has them that does not tell an estimated end from an assumed device."""
+    found = {end: _hours_of(computed, end) for end in (ESTIMATED, ASSUMED)}
+    before = _hours_of(stored, ESTIMATED)
+    if found[ASSUMED] is None or before is None or _hours_of(stored, ASSUMED) is not None:
+        return computed
+    together = sum((hours for hours in found.values() if hours is not None), Decimal(0))
+    if abs(together - before) > Decimal("0.01"):  # each is rounded by itself
+        return computed
+    return [*(note for note in computed if not note.endswith((ESTIMATED, ASSUMED))), f"{before}{ESTIMATED}"]
+
+
+def _hours_of(notes: Sequence[str], end: str) -> Decimal | None:
+    found = [re.fullmatch(rf"(\d+\.\d\d){re.escape(end)}", note) for note in notes]
+    return next((Decimal(one[1]) for one in found if one), None)
+
+
 WORDS = ("description", "notes", "rule")
 """What a document says beside its figures."""
 
@@ -256,7 +275,10 @@ def _differences(stored: Any, computed: Any, where: str, figures: bool = False) 
                 continue  # a document of before lines said when their prices hold
             if figures and (name not in stored or name in WORDS):
                 continue
-            yield from _differences(stored.get(name), computed.get(name), f"{where}.{name}" if where else name, figures)
+            now = computed.get(name)
+            if name == "notes" and stored.get(name) and now:
+                now = as_then(stored[name], now)
+            yield from _differences(stored.get(name), now, f"{where}.{name}" if where else name, figures)
     elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         for number, (one, other) in enumerate(zip(stored, computed, strict=True)):
             yield from _differences(one, other, f"{where}[{number}]", figures)

@@ -62,13 +62,14 @@ class Usage:
 @dataclass(frozen=True)
 class MonthUsage:
     """All usage of a month (or of one tenant in it), its lines, and each tenant's figures that apply to the whole
-    invoice."""
+    invoice. estimated: held until an end that is estimated; assumed: on a device that was."""
 
     scale: Scale
     by_tenant: Mapping[str, list[Usage]]
     lines: Sequence[Line]
     totals: Mapping[str, LedgerSum]
     estimated: Mapping[str, int]
+    assumed: Mapping[str, int]
     last_run: Mapping[str, int]
 
 
@@ -94,6 +95,7 @@ def month_usage(rows: Sequence[Mapping[str, Any]], scale: Scale) -> MonthUsage:
     sums: dict[tuple[Any, ...], LedgerSum] = {}
     totals: dict[str, LedgerSum] = {}
     estimated: dict[str, int] = {}
+    assumed: dict[str, int] = {}
     last_run: dict[str, int] = {}
     for row in rows:
         tenant, units = row["tenant"], row["device_units"]
@@ -105,13 +107,16 @@ def month_usage(rows: Sequence[Mapping[str, Any]], scale: Scale) -> MonthUsage:
         line = tuple(row[name] for name in _LINE)
         sums.setdefault(line, LedgerSum(scale)).add(row, *KINDS)
         totals.setdefault(tenant, LedgerSum(scale)).add(row, *KINDS)
-        estimated[tenant] = estimated.get(tenant, 0) + scale.quantity(row["estimated_micro_ms"], units)
+        on_assumed = scale.quantity(row["assumed_micro_ms"], units)
+        assumed[tenant] = assumed.get(tenant, 0) + on_assumed
+        ended = scale.quantity(row["estimated_micro_ms"], units) - on_assumed
+        estimated[tenant] = estimated.get(tenant, 0) + ended
         last_run[tenant] = max(last_run.get(tenant, 0), row["last_run"])
     by_tenant: dict[str, list[Usage]] = {}
     for usage in usages.values():
         by_tenant.setdefault(usage.tenant, []).append(usage)
     lines = [_line(key, line) for key, line in sums.items() if line.quantity]
-    return MonthUsage(scale, by_tenant, lines, totals, estimated, last_run)
+    return MonthUsage(scale, by_tenant, lines, totals, estimated, assumed, last_run)
 
 
 _LINE = ("tenant", "project", "sku", "list_unit_price", "contracted_unit_price")

@@ -190,6 +190,8 @@ def test_usage_of_a_month_is_what_each_holder_held_in_it(books: Store, drawn: Dr
             row = found[key]
             assert [row[f"{name}_micro_ms"] for name in QUANTITIES[:3]] == [of(some, name) for name in QUANTITIES[:3]]
             assert row["estimated_micro_ms"] == of([one for one in some if one["estimated"]], "held")
+            assumed = [one for one in some if one["estimated"].startswith("device unknown")]
+            assert row["assumed_micro_ms"] == of(assumed, "held")
             assert (row["billing_currency"], row["last_run"]) == (some[0]["currency"], max(one["run"] for one in some))
         assert [row["tenant"] for row in rows] == sorted(row["tenant"] for row in rows)
     subjects = ("tenant", "model", "pool", "cluster", "partition_profile", "queue", "priority", "preemptible")

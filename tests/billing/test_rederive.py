@@ -14,7 +14,8 @@ from billing.documents.page import page_of
 from billing.invoicing.documents import Invoice
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import InvoiceError, issue_all, issued
-from billing.invoicing.rederive import rederive
+from billing.invoicing.month import ASSUMED, ESTIMATED
+from billing.invoicing.rederive import as_then, rederive
 from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from tests.billing.facts import devices, job, put, samples
@@ -225,3 +226,10 @@ def test_a_line_is_explained_to_the_hour(store: Store) -> None:
     assert explain(store, chem, 3).rules == [{"name": "tenth", "percent": "10"}]
     with pytest.raises(InvoiceError, match="lines 1 to 4"):
         explain(store, chem, 5)
+
+
+def test_a_document_of_before_assumed_devices_were_told_apart_is_the_same() -> None:
+    ended, assumed, other = "2.00" + ESTIMATED, "3.33" + ASSUMED, "another"
+    assert as_then(["5.34" + ESTIMATED, other], [other, ended, assumed]) == [other, "5.34" + ESTIMATED]
+    assert as_then([assumed, other], [other, assumed]) == [other, assumed]
+    assert as_then(["6.00" + ESTIMATED], [assumed]) == [assumed]
