@@ -71,10 +71,14 @@ def suffix(path: Path) -> str:
     """The suffix that says how to read the file, without .gz."""
     last = Path(path.name.removesuffix(".gz")).suffix.lower()
     if last not in READERS or (last == ".parquet" and path.suffix == ".gz"):
-        raise IngestError(
-            str(path), f"cannot read {path.suffix or 'a file without suffix'}", "Use .parquet, .csv(.gz) or .jsonl(.gz)"
-        )
+        raise IngestError(str(path), f"cannot read {path.suffix or 'a file without suffix'}", _next_step(path))
     return last
+
+
+def _next_step(path: Path) -> str:
+    if path.suffix in (".prom", ".metrics"):
+        return "For an exporter's metrics: gpuledger exporter URL shows what they say, gpuledger agent reads them"
+    return "Use .parquet, .csv(.gz) or .jsonl(.gz)"
 
 
 def estimated_rows(path: Path) -> int:

@@ -88,10 +88,12 @@ def check_columns(record: RecordType, source: str, names: Sequence[str], utiliza
     found = ", ".join(names) or "none"
     missing = [name for name in needed if name not in names]
     if missing:
+        several = len(missing) > 1
+        listed = f"{', '.join(missing[:-1])} and {missing[-1]}" if several else missing[0]
         raise IngestError(
             source,
-            f"no column {' and '.join(missing)}, which {record.name} need; columns found: {found}",
-            f"Rename or add it; {record.name} need {', '.join(needed)}",
+            f"no column{'s' if several else ''} {listed}, which {record.name} need; columns found: {found}",
+            f"Rename or add {'them' if several else 'it'}; {record.name} need {', '.join(needed)}",
         )
     for column in record.columns:
         if list(names).count(column.name) > 1:

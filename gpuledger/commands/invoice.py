@@ -299,7 +299,8 @@ def _for_people(line: Mapping[str, Any], price_holds: str = "") -> dict[str, Any
     if not usage and line.get("unit") == "GPU-hours" and line["quantity"] is not None:
         hours = {"allocated": round(Decimal(line["quantity"]), 2)}
     price = _decimal(line.get("contracted_unit_price"))
-    what = ", ".join(filter(None, (line.get("description") or line.get("sku"), price_holds)))
+    named = line.get("description") or line.get("sku") or ("(no rate)" if "line" in line else "")
+    what = ", ".join(filter(None, (named, price_holds)))
     return {
         "#": line.get("line"),
         "project": line.get("project"),

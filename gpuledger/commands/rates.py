@@ -180,7 +180,8 @@ def _compared(server: Client, file: str, other: str, period: str) -> tuple[RateC
 
 def _print_diff(old: RateCard, new: RateCard, changes: list[Any], effect: list[dict[str, Any]]) -> None:
     if not changes:
-        say(f"cards {old.version} and {new.version} say the same")
+        same = f"the file says the same as the rate card in force, {old.version}"
+        say(same if old.version == new.version else f"{same}, in other words: {new.version}")
         return
     for change in changes:
         print_lines(f"{change.what:<8} {change.of}: {change.words}")

@@ -193,7 +193,9 @@ def slurm(
     rest_version: Annotated[
         str, typer.Option("--rest-version", help="Of its data parser.", show_default="the newest that it offers")
     ] = "",
-    zone: Annotated[str, typer.Option("--zone", help="Time zone of a --file's times.")] = "UTC",
+    zone: Annotated[
+        str, typer.Option("--zone", help="Time zone of the times in a --file of text.", show_default="UTC")
+    ] = "",
     tenant: Annotated[str, typer.Option("--tenant", help="Slurm's word for who pays.")] = "account",
     project: Annotated[str, typer.Option("--project", help="And for the project.")] = "account",
     inventory: Annotated[
@@ -216,7 +218,7 @@ def slurm(
     from collectors.slurm.inventory import read_inventory
     from collectors.slurm.jobs import Site
 
-    site = Site(zone=_zone(zone), cluster=_named(cluster), tenant=_word(tenant), project=_word(project))
+    site = Site(zone=_zone(zone or "UTC"), cluster=_named(cluster), tenant=_word(tenant), project=_word(project))
     places = read_inventory(inventory) if inventory is not None else {}
     with destination(cluster, "slurm", out, url, token_file, ca_file, store) as to:
         if file is not None:
@@ -226,6 +228,8 @@ def slurm(
             to.put(collected)
             empty = not (collected.rows or collected.dropped)
             say(f"slurm: {'no record in this file' if empty else to.closing_line(collected.dropped)}")
+            if not zone and collected.rows and _is_text(file):
+                say("slurm: its times were read as UTC; if they are local, read it into a new store with --zone NAME")
             return
         where = state_file(state, "slurm", cluster, out, url, store)
         if where is None:
@@ -265,6 +269,12 @@ def _slurm_source(
     if token_file is None and not rest.startswith("unix:"):
         raise LedgerError("--rest", "needs a token", "Next: scontrol token > FILE, and --rest-token-file FILE")
     return Rest(rest, token_file, version, user)
+
+
+def _is_text(file: Path) -> bool:
+    """Whether it is text of sacct, with times as clocks show them; JSON has seconds since 1970."""
+    with file.open("rb") as opened:
+        return not opened.read(64).lstrip().startswith((b"{", b"["))
 
 
 def _word(given: str) -> Word:

@@ -130,7 +130,7 @@ def test_a_file_without_rows_is_no_mistake(store: Store, tmp_path: Path, text: s
 
 def test_a_file_of_the_wrong_record_type_is_refused(store: Store, tmp_path: Path) -> None:
     path = save(samples(3), tmp_path / "s.csv")
-    assert "no column allocation_id and event, which events need" in refused(store, path, EVENTS)
+    assert "no columns allocation_id and event, which events need" in refused(store, path, EVENTS)
 
 
 def test_lines_with_any_keys_in_any_order_are_the_same_rows() -> None:
@@ -150,3 +150,15 @@ def test_lines_with_any_keys_in_any_order_are_the_same_rows() -> None:
         if columns:
             assert piece.table.to_pylist() == [{name: row.get(name) for name in columns} for row in rows]
         assert piece.table.num_rows == len(rows)
+
+
+def test_files_as_spreadsheets_write_them_are_named(store: Store, tmp_path: Path) -> None:
+    path, header = tmp_path / "e.csv", "ts,allocation_id,event\n2026-10-01T00:00:00Z,a,started\n"
+    for encoding, old, new, said in (
+        ("utf-8", ",", ";", "its columns are apart by semicolons. Save it as CSV with commas"),
+        ("utf-8-sig", ",", "\t", "its columns are apart by tabs"),
+        ("utf-16", "", "", "is UTF-16 text. Save it as CSV in UTF-8"),
+    ):
+        path.write_bytes((header.replace(old, new) if old else header).encode(encoding))
+        assert said in refused(store, path, EVENTS)
+    assert "gpuledger exporter URL" in refused(store, tmp_path / "scrape.prom")
