@@ -90,7 +90,7 @@ def trace(
 
     if into_store:
         refuse_records(store)
-    read = _trace(path, machines, limit_factor, first)
+    read = _trace(path, machines, limit_factor, first, [] if machines else config or [])
     setups = _setups(config or [], read)
     prices = _prices(rates, [node for setup in setups for node in setup.nodes], price_at)
     reports = []
@@ -231,10 +231,15 @@ def _first(jobs: Sequence[Any], first: int) -> Sequence[Any]:
     return jobs[:first] if first else jobs
 
 
-def _trace(path: Path, machines: str, limit_factor: float, first: int) -> Trace:
-    from scheduler.simulate.traces import read
+def _trace(path: Path, machines: str, limit_factor: float, first: int, configs: Sequence[Path]) -> Trace:
+    """configs: with the nodes of the runs; a job is split into a gang that fits on those of each. Empty: machines."""
+    from scheduler.settings import load_settings
+    from scheduler.setup import setup_of
+    from scheduler.simulate.traces import LARGEST, read
 
-    found = read(path, machines, limit_factor)
+    nodes = [setup_of(one.stem, load_settings(one)).nodes for one in configs]
+    largest = [max(len(node.devices) for node in some) for some in nodes if some]
+    found = read(path, machines, limit_factor, min(largest, default=LARGEST))
     return replace(found, jobs=_first(found.jobs, first))
 
 

@@ -101,10 +101,11 @@ LAYOUTS = (
 )
 
 
-def read(path: Path, machines: str = "", limit_factor: float = LIMIT_FACTOR) -> Trace:
+def read(path: Path, machines: str = "", limit_factor: float = LIMIT_FACTOR, largest: int = LARGEST) -> Trace:
     """The trace in the file.
 
     machines: its list of machines, or NODESxGPUS[:MODEL], e.g. 776x8:V100; '' = none.
+    largest:  GPUs of the largest node, where there are no machines.
     Errors:   CollectorError naming file, row and what fits.
     """
     columns = _columns(path)
@@ -117,7 +118,7 @@ def read(path: Path, machines: str = "", limit_factor: float = LIMIT_FACTOR) -> 
         if layout is None:
             fits = "; or ".join(", ".join(found.columns.values()) for found in LAYOUTS)
             raise CollectorError(str(path), "not a known trace format", f"Known columns: {fits}")
-        trace = _listed(path, layout, nodes, limits)
+        trace = _listed(path, layout, nodes, limits, largest)
     jobs = sorted(trace.jobs, key=lambda job: job.submitted_at)
     note = f"time limits: {limits.assumed:,} jobs name none and are allowed {limit_factor:g} x their run time"
     return replace(trace, jobs=jobs, notes=(*trace.notes, note) if limits.assumed else trace.notes)
@@ -174,8 +175,8 @@ class _Limits:
         return run_seconds * self.factor
 
 
-def _listed(path: Path, layout: Layout, nodes: Sequence[Node], limits: _Limits) -> Trace:
-    largest = max((len(node.devices) for node in nodes), default=LARGEST)
+def _listed(path: Path, layout: Layout, nodes: Sequence[Node], limits: _Limits, largest: int) -> Trace:
+    largest = max((len(node.devices) for node in nodes), default=largest)
     number = 0
     pauses: list[Pause] = []
     scaled: list[str] = []

@@ -167,3 +167,13 @@ def test_what_cannot_be_asked_says_why(app: typer.Typer, books: str, more: tuple
     found = CliRunner().invoke(app, words)
     assert isinstance(found.exception, LedgerError)
     assert said in str(found.exception)
+
+
+def test_a_job_larger_than_the_nodes_of_the_configuration_is_a_gang(app: typer.Typer, tmp_path: Path) -> None:
+    trace, site = tmp_path / "jobs.csv", tmp_path / "site.yaml"
+    trace.write_text("job_id,submitted_at,run_seconds,gpus\na,0,60,16\n")
+    site.write_text("pools: [{name: p, model: V100, nodes: 2, devices: 8}]\n")
+    found = CliRunner().invoke(app, ["simulate", str(trace), "--config", str(site), "--format", "json"])
+    assert found.exit_code == 0, found.output
+    (run,) = json.loads(found.stdout)["runs"]
+    assert (run["measures"]["finished"], run["measures"]["never_started"]) == (1, 0)

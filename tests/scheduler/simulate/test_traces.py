@@ -79,6 +79,13 @@ def test_any_list_of_jobs_will_do(tmp_path: Path) -> None:
     assert len(trace.nodes) == 3
 
 
+def test_without_machines_gangs_fit_on_the_largest_node_that_is_known(tmp_path: Path) -> None:
+    jobs = file(tmp_path, "jobs.csv", "job_id,submitted_at,run_seconds,gpus\na,0,1,12\n")
+    for largest, parts in ((8, (2, 6)), (16, (1, 12))):
+        (job,) = read(jobs, largest=largest).jobs
+        assert (job.min_replicas, job.request.devices) == parts
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [
