@@ -16,3 +16,8 @@ def printable(text: str) -> str:
 def counted(number: int, what: str) -> str:
     """ "1 device", "2 devices"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def grouped(number: int, what: str) -> str:
+    """The same for people, with digits in groups of three: "1 row", "1,728 rows"."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

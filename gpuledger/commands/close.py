@@ -13,6 +13,7 @@ from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
+from warehouse.printable import grouped
 
 if TYPE_CHECKING:
     from gpuledger import documents
@@ -84,10 +85,11 @@ def close(
     if report.closed_until is None:
         say("nothing to close: no facts yet. Next: gpuledger ingest devices FILE, then events and samples")
         return
+    computed = f"{grouped(report.checked, 'hour')} computed, {report.changed:,} changed"
     say(
-        f"closed until {rfc3339(report.closed_until)}: {report.checked:,} hours computed, {report.changed:,} changed"
-        + (f", {report.refused:,} claims refused (gpuledger doctor shows them)" if report.refused else "")
-        + (f", {report.held:,} pushed rows held (gpuledger held list)" if report.held else "")
+        f"closed until {rfc3339(report.closed_until)}: {computed}"
+        + (f", {grouped(report.refused, 'claim')} refused (gpuledger doctor shows them)" if report.refused else "")
+        + (f", {grouped(report.held, 'pushed row')} held (gpuledger held list)" if report.held else "")
         + ("" if report.rate_card else "; no rate card yet, so prices are unknown (gpuledger rates apply FILE)")
     )
 
@@ -100,14 +102,14 @@ def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format
     elif proof["failures"] or fmt is options.Format.csv:
         print_rows(proof["failures"], ("table", "where", "what", "step"), fmt)
     if proof["waiting"]:
-        say(f"{proof['waiting']:,} device-hours had device rows since their close. Next: gpuledger close")
+        say(f"{grouped(proof['waiting'], 'device-hour')} had device rows since their close. Next: gpuledger close")
     if proof["balanced"]:
-        say(
-            f"the books balance: {proof['hours']:,} hours, {proof['device_hours']:,} device-hours, to the millisecond; "
-            f"{proof['documents']:,} documents fit their chain"
-        )
+        hours, device_hours = grouped(proof["hours"], "hour"), grouped(proof["device_hours"], "device-hour")
+        fit = "fits its" if proof["documents"] == 1 else "fit their"
+        documents = f"{grouped(proof['documents'], 'document')} {fit} chain"
+        say(f"the books balance: {hours}, {device_hours}, to the millisecond; {documents}")
         return
-    say(f"the books do not balance: {len(proof['failures']):,} checks failed")
+    say(f"the books do not balance: {grouped(len(proof['failures']), 'check')} failed")
     raise typer.Exit(1)
 
 

@@ -13,7 +13,7 @@ from gpuledger import __version__, options
 from gpuledger.output import Lines, print_json, print_lines, print_rows
 from warehouse.cluster import nodes
 from warehouse.errors import LedgerError
-from warehouse.printable import counted
+from warehouse.printable import counted, grouped
 from warehouse.records import RECORD_TYPES
 from warehouse.store import EmbeddedStore, ServedStore, Store, identifier, migrations, open_store, read_sql
 
@@ -171,7 +171,7 @@ def _print(findings: Mapping[str, Any]) -> None:
         {"": "leader", "is": findings["leader"]},
         *([{"": "sql isolation", "is": findings["sql_isolation"]}] if findings["sql_isolation"] else []),
         {"": "schema", "is": f"{schema['version']} of {schema['newest']} ({state})"},
-        *({"": name, "is": f"{count:,} rows"} for name, count in findings["rows"].items()),
+        *({"": name, "is": grouped(count, "row")} for name, count in findings["rows"].items()),
         {"": "last close", "is": _last_close(last)},
         *([{"": "retention", "is": _kept(findings["retention"])}] if findings["retention"] else []),
     ]
@@ -209,7 +209,7 @@ def _kept(found: Mapping[str, Any]) -> str:
     if "unknown" in found:
         return f"unknown: {found['unknown']}"
     days = ", ".join(f"{name} {'always' if kept is None else kept}" for name, kept in found["days"].items())
-    due = ", ".join(f"{rows:,} rows of {name}" for name, rows in found["due"].items())
+    due = ", ".join(f"{grouped(rows, 'row')} of {name}" for name, rows in found["due"].items())
     held = (
         f"; {counted(found['held_back_days'], 'old day')} kept for issued invoices" if found["held_back_days"] else ""
     )

@@ -11,6 +11,7 @@ import typer
 from gpuledger import options
 from gpuledger.books import client, opened_store, served
 from gpuledger.output import say
+from warehouse.printable import grouped
 from warehouse.private_files import whole_file
 from warehouse.store import open_store
 
@@ -99,8 +100,8 @@ def check_file(
 
 
 def _print_report(report: FocusReport, out: Path) -> None:
-    invoices = f", {len(report.invoices)} invoices" if report.invoices else ""
-    say(f"{out}: {report.rows:,} rows{invoices}")
+    invoices = f", {grouped(len(report.invoices), 'invoice')}" if report.invoices else ""
+    say(f"{out}: {grouped(report.rows, 'row')}{invoices}")
     if report.unpriced_hours:
         say(f"{report.unpriced_hours:.2f} GPU-hours have no price and are left out")
     if report.by_line:

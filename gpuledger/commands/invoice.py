@@ -14,6 +14,7 @@ from gpuledger import options
 from gpuledger.books import open_books, opened_store
 from gpuledger.output import percent, print_json, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.printable import grouped
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def statement(
             found.append(platform_statement(opened, month))
     if out is not None:
         formats = STATEMENT_FORMATS if fmt is InvoiceFormat.table else (fmt.value,)
-        say(f"{sum(len(write_statement(one, out, formats)) for one in found)} files in {out}")
+        say(f"{grouped(sum(len(write_statement(one, out, formats)) for one in found), 'file')} in {out}")
     elif fmt is InvoiceFormat.json:
         print_json([one.document for one in found])
     elif fmt is InvoiceFormat.table:
@@ -207,7 +208,7 @@ def _answer(invoices: Sequence[Invoice], fmt: InvoiceFormat, out: Path | None) -
     if out is not None:
         formats = FORMATS if fmt is InvoiceFormat.table else (fmt.value,)
         paths = [path for one in invoices for path in write_invoice(one, out, formats)]
-        say(f"{len(paths)} files in {out}")
+        say(f"{grouped(len(paths), 'file')} in {out}")
     elif fmt in (InvoiceFormat.html, InvoiceFormat.pdf):
         if len(invoices) != 1:
             raise LedgerError(

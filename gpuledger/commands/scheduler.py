@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import signal
 import socket
 import threading
@@ -253,7 +254,7 @@ def serve(
         stack.enter_context(_calling_back(service, interval))
         stack.enter_context(_watching_idleness(service, feed))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
-        say(f"  Log         {journal.path}, {journal.last:,} entries")
+        say(f"  Log         {journal.path}, {journal.last:,} {'entry' if journal.last == 1 else 'entries'}")
         apply = service.configure if declarations is None else partial(declarations.read_file, where=str(config))
         _loop(service, step, lambda: _reload(apply, config, changes), interval, deliver)
     say("stopped; whatever runs goes on, and a later start finds it")
@@ -594,7 +595,11 @@ def list_jobs(
     if output is options.Format.json:
         print_json(rows)
         return
-    print_rows([row | {"nodes": " ".join(row["nodes"])} for row in rows], columns, output)
+    for row in rows:
+        row["nodes"] = " ".join(row["nodes"])
+        if output is options.Format.table:
+            row |= {name: _to_the_second(row[name]) for name in ("submitted_at", "since")}
+    print_rows(rows, columns, output)
 
 
 def explain(
@@ -845,12 +850,20 @@ def _client(url: str, token_file: Path | None) -> Client:
     return Client(url, read_token(token_file), whoever())
 
 
+def _to_the_second(value: Any) -> Any:
+    """An instant of the scheduler's answers, as a table has room for it; anything else as it is."""
+    return f"{value[:19]}Z" if isinstance(value, str) and _INSTANT.fullmatch(value) else value
+
+
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
 def _print_document(row: dict[str, Any], output: options.Format) -> None:
     if output is options.Format.json:
         print_json(row)
     else:
         shown = {
-            key: " ".join(map(str, value)) if isinstance(value, list) else value
+            key: " ".join(map(str, value)) if isinstance(value, list) else _to_the_second(value)
             for key, value in row.items()
             if key not in ("ranks", "payload")
         }

@@ -11,6 +11,7 @@ from gpuledger.books import opened_store
 from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
+from warehouse.printable import grouped
 
 if TYPE_CHECKING:
     from api.capacity import WhatIf
@@ -146,7 +147,7 @@ def _fewest(asked: WhatIf, quantile: float, seconds: float, output: options.Form
         }
         for tried in sorted(answer.tried, key=lambda tried: tried.nodes)
     ]
-    say(f"{there:,} GPUs are there; nodes have {each:,} each")
+    say(f"{grouped(there, 'GPU')} {'is' if there == 1 else 'are'} there; nodes have {each:,} each")
     print_rows(rows, [*rows[0]], output)
 
 

@@ -18,6 +18,7 @@ from gpuledger.books import recording_store, refuse_records
 from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
+from warehouse.printable import grouped
 from warehouse.private_files import users_file, users_folder
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def trace(
             _write_files(tables.tables(), out)
         if tables is not None and into_store:
             _into_store(tables.tables(), store, f"simulated:{read.name}:{setup.name}")
-        say(f"{setup.name}: {found.measures['jobs']:,} jobs in {found.measures['wall_seconds']:.1f} s")
+        say(f"{setup.name}: {grouped(len(read.jobs), 'job')} in {found.measures['wall_seconds']:.1f} s")
     for note in read.notes:
         say(f"{read.name}: {note}")
     if plot is not None:
@@ -204,7 +205,10 @@ def _of_trace(
             ended = partial(_show, show, show.add_task(f"{nodes:,} nodes", total=len(jobs)))
             run = simulate(jobs, setup, curves=False, on_progress=ended)
         wait = run.waits.at(quantile)
-        say(f"{nodes:,} nodes: wait p{quantile * 100:g} " + (f"{wait:,.0f} s" if wait is not None else "unbounded"))
+        say(
+            f"{grouped(nodes, 'node')}: wait p{quantile * 100:g} "
+            + (f"{wait:,.0f} s" if wait is not None else "unbounded")
+        )
         return None if run.measures["never_started"] else wait
 
     largest = max(job.request.devices * job.min_replicas for job in jobs)

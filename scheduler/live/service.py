@@ -1078,7 +1078,7 @@ class Service:
     def _live(self, job_id: str) -> Live:
         live = self.book.jobs.get(job_id)
         if live is None:
-            raise RefusedError(f"job {job_id}", "is neither pending nor running", "`list` shows those that do", 404)
+            raise RefusedError(f"job {job_id}", "is neither pending nor running", "`list` shows those that are", 404)
         return live
 
     def _expect(self, job_id: str, status: Status) -> None:
