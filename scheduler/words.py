@@ -32,7 +32,7 @@ CAUSES = {
     "would do": "可用",
 }
 """Of nodes and devices (placement.reasons)."""
-FACTS = {"samples": "样本", "events": "事件", "devices": "设备", "service_levels": "服务水平", "metrics": "指标",
+FACTS = {"samples": "采样", "events": "事件", "devices": "设备", "service_levels": "服务水平", "metrics": "指标",
          "findings": "发现", "ledger": "账本"}  # fmt: skip
 
 CODES = {

@@ -540,10 +540,10 @@ def submit(
         Path | None, typer.Argument(metavar="[FILE]", help="A job as JSON or YAML, fields of docs/scheduler-live.md.")
     ] = None,
     tenant: Annotated[str, typer.Option("--tenant", help="Who pays.")] = "",
-    queue: Annotated[str, typer.Option("--queue")] = "",
+    queue: Annotated[str, typer.Option("--queue", help="One of the settings' queues.")] = "",
     gpus: Annotated[int | None, typer.Option("--gpus", min=0, help="Of each replica.")] = None,
-    replicas: Annotated[int | None, typer.Option("--replicas", min=1)] = None,
-    priority: Annotated[int | None, typer.Option("--priority")] = None,
+    replicas: Annotated[int | None, typer.Option("--replicas", min=1, help="Started together.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="The higher goes first.")] = None,
     time_limit: Annotated[float | None, typer.Option("--time-limit", min=1, help="Seconds.")] = None,
     job_id: Annotated[
         str, typer.Option("--job-id", help="An id of your own; submitting the same job again changes nothing.")
@@ -584,7 +584,7 @@ def _document(path: Path | None) -> dict[str, Any]:
 
 def list_jobs(
     status: Annotated[str, typer.Option("--status", help="pending, running, held, suspended, ...")] = "",
-    queue: Annotated[str, typer.Option("--queue")] = "",
+    queue: Annotated[str, typer.Option("--queue", help="Only this queue.")] = "",
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
@@ -701,7 +701,9 @@ def finish(
 
 def room(
     job_id: JobId,
-    most_moves: Annotated[int, typer.Option("--most-moves", min=1, max=32, help="For each of its replicas.")] = 4,
+    most_moves: Annotated[
+        int, typer.Option("--most-moves", min=1, max=32, help="At most so many for each of its replicas.")
+    ] = 4,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,

@@ -44,7 +44,9 @@ def fragmentation(
     workload: Annotated[
         str, typer.Option("--workload", help="Pod list, e.g. default, cpu100, gpushare60.")
     ] = "default",
-    policy: Annotated[FragmentationPolicy, typer.Option("--policy")] = FragmentationPolicy.fgd,
+    policy: Annotated[
+        FragmentationPolicy, typer.Option("--policy", help="How nodes are chosen.")
+    ] = FragmentationPolicy.fgd,
     seeds: Annotated[str, typer.Option("--seeds", help="Of the arrival orders: 42-51, or 42,44.")] = "42-51",
     metric: Annotated[
         FragmentationMetric,
