@@ -12,13 +12,15 @@ from dashboards.kinds import ALLOCATED, KINDS
 
 @dataclass(frozen=True)
 class Amounts:
-    """GPU-hours of each kind; `costs`: of each kind at list price, None if nothing has a price."""
+    """GPU-hours of each kind; `costs`: of each kind at list price, None if nothing has a price; `unknown`: kinds
+    of which nothing has one, as far as rows tell."""
 
     hours: Mapping[str, float]
     costs: Mapping[str, float] | None = None
     unpriced: float = 0.0
     list_cost: Decimal | None = None
     billed_cost: Decimal | None = None
+    unknown: frozenset[str] = frozenset()
 
     @property
     def capacity(self) -> float:
@@ -59,7 +61,12 @@ def amounts(rows: Sequence[Mapping[str, Any]]) -> Amounts:
         float(sum(row["unpriced"] for row in rows)),
         _exact(row["list_cost"] for row in rows),
         _exact(row["billed_cost"] for row in rows),
+        frozenset(name for name, held in hours.items() if 0 < held <= _unpriced(rows, name) * (1 + 1e-9)),
     )
+
+
+def _unpriced(rows: Sequence[Mapping[str, Any]], kind: str) -> float:
+    return float(sum(row.get(f"{kind}_unpriced", 0) for row in rows))
 
 
 def _exact(values: Any) -> Decimal | None:

@@ -11,7 +11,7 @@ from dash.development.base_component import Component
 
 from dashboards.figures import without_markup
 from dashboards.filters import Filters
-from dashboards.format import percent
+from dashboards.format import hours, percent
 from dashboards.kinds import Kind
 from dashboards.languages import Language
 
@@ -29,19 +29,23 @@ def titles(
     title: str,
     *notes: Content,
     coverage: float | None = None,
+    unpriced: float = 0.0,
     trail: Sequence[tuple[str, str]] = (),
 ) -> Component:
     """The page's heading: what, over which time, and, where the numbers do not know everything, how much they do.
 
-    coverage: metered part of what was held.   trail: (name, link) of what lies above, the topmost first.
+    coverage: metered part of what was held.   unpriced: GPU-hours that no cost here contains.
+    trail: (name, link) of what lies above, the topmost first.
     """
     period = filters.period
     chips: list[Content] = []
     if period is not None and period.hours_closed < period.hours:
-        hours = {"closed": f"{period.hours_closed:,}", "all": f"{period.hours:,}"}
-        chips.append(chip(words("part.hours_closed", **hours), words("part.hours_closed_why")))
+        closed = {"closed": f"{period.hours_closed:,}", "all": f"{period.hours:,}"}
+        chips.append(chip(words("part.hours_closed", **closed), words("part.hours_closed_why")))
     if coverage is not None and coverage < 0.995:
         chips.append(chip(words("part.coverage", share=percent(coverage)), words("part.coverage_why")))
+    if unpriced > 0:
+        chips.append(chip(words("quality.unpriced", n=hours(unpriced)), words("quality.unpriced_why")))
     said = [period.label(words), filters.zone.replace("_", " ")] if period else []
     crumbs = [html.Li(dcc.Link(name, href=href)) for name, href in trail]
     return html.Div(

@@ -8,9 +8,12 @@ from types import ModuleType
 
 import pytest
 
+from access.current import set_current
+from access.principal import ANYBODY
 from dashboards import figures
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import filters_of
+from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import overview
 from warehouse.store import Store
@@ -52,6 +55,22 @@ def test_hours_without_a_price_have_an_unknown_cost_not_zero(store: Store, make_
     assert total.costs is None
     assert total.unpriced == 2
     assert total.list_cost is None
+
+
+def test_a_kind_without_any_price_is_unknown_beside_others_and_the_page_says_how_much(
+    store: Store, make_books: ModuleType
+) -> None:
+    hour = datetime(2026, 10, 1, tzinfo=UTC)
+    rows = [
+        make_books.entry(hour, "a", tenant="t", allocation_id="1", unmetered=1.0, price=None),
+        make_books.entry(hour, "b", tenant="u", allocation_id="2", used=0.5, idle=0.5),
+    ]
+    make_books.fill(store, rows)
+    set_current(ANYBODY)
+    total = totals(store)
+    assert (total.unknown, total.costs and total.costs["idle"]) == ({"unmetered"}, 1.0)
+    for path in ("/", "/tenants"):
+        assert "1.0 GPU-hours unpriced" in str(show(store, ANYBODY, path, "?period=2026-10").page)
 
 
 def over_time(store: Store, search: str, grain: figures.Grain) -> list[figures.Bucket]:

@@ -79,7 +79,7 @@ def _headline(rows: Rows, found: Capacity, filters: Filters, words: Language) ->
             Figure(words("capacity.peak"), _gpus(_requested(peak) if peak else None), words("unit.gpus"),
                    words.moment(filters.local(peak["step"])) if peak else ""),
             Figure(words("capacity.waited"), percent(waits.waited, waits.jobs), words("capacity.of_jobs"),
-                   words("capacity.jobs_counted", n=f"{waits.jobs:,}")),
+                   words.count("capacity.jobs_counted", waits.jobs)),
             Figure(words("capacity.p95"), duration(waits.p95_seconds), "",
                    words("capacity.median", wait=duration(waits.median_seconds))),
             Figure(words("capacity.gpu_hours_waited"), hours(waits.waited_gpu_hours if waits.jobs else None),

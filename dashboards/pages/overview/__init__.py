@@ -41,6 +41,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             words("overview.title"),
             parts.chip(words.count("overview.not_counted", notes), href="#quality") if notes else None,
             coverage=total.coverage,
+            unpriced=total.unpriced,
         ),
         _headline(filters, total, words),
         parts.split(
@@ -212,7 +213,7 @@ def _bar_row(
     words: Language,
 ) -> Component:
     value = sum(part for _, part in split_by)
-    cost = sum(total.costs[kind.key] for kind, _ in split_by) if total.costs else None
+    known = [total.costs[kind.key] for kind, _ in split_by if kind.key not in total.unknown] if total.costs else []
     bar = parts.stack(split_by, whole, words)
     offset = f"{100 * start / whole:.3f}%" if whole else "0"
     return html.Tr(
@@ -221,7 +222,7 @@ def _bar_row(
             html.Td(html.Div(bar, style={"transform": f"translateX({offset})"}), className="gl-bar-cell"),
             html.Td(hours(value)),
             html.Td(percent(value, whole)),
-            html.Td(money(cost, currency)),
+            html.Td(money(sum(known) if known else None, currency)),
         ],
         className=class_name,
     )

@@ -1,7 +1,7 @@
 -- One row: what a tenant ('' has no name) held in the period, or the platform's own time (not is_held), which is nobody's
 -- charge.
--- Units: GPU-hours; <kind>_cost: GPU-hours x list price, for charts; unpriced: GPU-hours without a price; list_cost and
---        billed_cost: exact.
+-- Units: GPU-hours; <kind>_cost: GPU-hours x list price, for charts; unpriced, <kind>_unpriced: GPU-hours without a price;
+--        list_cost and billed_cost: exact.
 -- Parameters: those of ({days})
 SELECT
     tenant,
@@ -17,6 +17,11 @@ SELECT
     sum(l.unallocated * price) AS unallocated_cost,
     sum(l.unavailable * price) AS unavailable_cost,
     sumIf(l.allocated + l.unallocated + l.unavailable, price IS NULL) AS unpriced,
+    sumIf(l.used, price IS NULL) AS used_unpriced,
+    sumIf(l.idle, price IS NULL) AS idle_unpriced,
+    sumIf(l.unmetered, price IS NULL) AS unmetered_unpriced,
+    sumIf(l.unallocated, price IS NULL) AS unallocated_unpriced,
+    sumIf(l.unavailable, price IS NULL) AS unavailable_unpriced,
     sumIf(l.list_cost, is_held) AS list_cost,
     sumIf(l.billed_cost, is_held) AS billed_cost
 FROM ({days}) AS l

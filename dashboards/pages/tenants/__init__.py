@@ -66,7 +66,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     budgets = budgets_of(store, filters, level)
     in_all = rows[0]["in_all"]
     return parts.page(
-        parts.titles(filters, words, title, coverage=total.coverage, trail=trail),
+        parts.titles(filters, words, title, coverage=total.coverage, unpriced=total.unpriced, trail=trail),
         _headline(filters, total, in_all, level, budgets, words),
         _chart(store, filters, rows, level, words),
         parts.card(

@@ -115,7 +115,7 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
     waited = waited_cards(store, filters, lifecycle, words)
     waited_longer = (lifecycle.waited_seconds or 0) > (lifecycle.ran_seconds or 0)  # then that comes first
     return parts.page(
-        parts.titles(filters, words, workload, coverage=total.coverage, trail=trail),
+        parts.titles(filters, words, workload, coverage=total.coverage, unpriced=total.unpriced, trail=trail),
         *waits,
         _headline(lifecycle, total, filters, words),
         waited if waited_longer else None,
