@@ -20,6 +20,7 @@ from dashboards.registry import all_pages
 from ingest.held import Decision
 from ingest.permissions import HELD_FOR
 from warehouse.isolation import OBJECTIVES
+from warehouse.records import RECORD_TYPES
 
 CODE = Path(dashboards.__file__).parent
 
@@ -66,6 +67,8 @@ def test_every_state_reason_and_role_is_said_in_each_language() -> None:
     made |= {f"month_state.{state}{end}" for state in MonthState for end in ("", "_is")}
     made |= {f"severity.{severity}" for severity in get_args(Severity)} | {f"role.{role}" for role in Role}
     made |= {f"admin.held_{why}" for why in HELD_FOR} | {f"admin.was_{decision}" for decision in get_args(Decision)}
+    made |= {f"records.{record}" for record in RECORD_TYPES}
+    made |= {f"quarantine.{why}" for why in ("bad_time", "not_a_number", "missing", "unknown", "out_of_range")}
     made |= {f"slo.{one}" for one in ("met", "missed", "unknown", "fast", "medium", "slow", "aggressor", "candidate")}
     levels = [*OBJECTIVES, "unknown"]
     made |= {f"isolation.{one}" for one in levels} | {f"isolation.{one}_may" for one in levels}

@@ -95,8 +95,21 @@ def _quarantined(quality: Quality, words: Language) -> Component:
         NOTE,
         words.count("quality.quarantined", quality.quarantined_count),
         words("quality.quarantined_why"),
-        [f"{fact}, {_words(reason)}: {records:,}" for fact, reason, records in quality.quarantined],
+        [
+            f"{words.of(f'records.{fact}', fact)}{words('quality.comma')}{_mistake(reason, words)}: {records:,}"
+            for fact, reason, records in quality.quarantined
+        ],
     )
+
+
+def _mistake(reason: str, words: Language) -> str:
+    """Why a row was quarantined; some reasons end in the name of a column."""
+    if known := words.of(f"quarantine.{reason}", ""):
+        return known
+    for kind in ("missing", "unknown", "out_of_range"):
+        if reason.startswith(f"{kind}_"):
+            return words(f"quarantine.{kind}", name=reason.removeprefix(f"{kind}_"))
+    return _words(reason)
 
 
 def _closed(filters: Filters, words: Language) -> Component:
