@@ -21,7 +21,7 @@ from collectors.slurm.rows import lifecycle_rows, placement_rows, problem_rows
 def read_file(path: Path, site: Site, inventory: Inventory, now: datetime) -> tuple[Collected, list[Problem]]:
     """The content of a file: text of sacct or of scontrol show node, or JSON of sacct, squeue, sinfo or slurmrestd."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as mistake:
         raise CollectorError(str(path), f"cannot be read: {mistake}", "Give a file of sacct's or squeue's") from None
     return read_text(text, site, inventory, now, str(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import shlex
 import signal
@@ -274,7 +275,7 @@ def _slurm_source(
 def _is_text(file: Path) -> bool:
     """Whether it is text of sacct, with times as clocks show them; JSON has seconds since 1970."""
     with file.open("rb") as opened:
-        return not opened.read(64).lstrip().startswith((b"{", b"["))
+        return not opened.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
 
 
 def _word(given: str) -> Word:

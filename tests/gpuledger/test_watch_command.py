@@ -444,3 +444,16 @@ def test_a_watch_that_is_told_to_stop_remembers_where_it_was(
     assert second.returncode == 0
     assert [row["event"] for row in lines(out)] == ["submitted", "started", "cancelled"]
     assert server.lists() == 1
+
+
+def test_a_file_that_windows_saved_is_read_and_says_that_its_times_were_taken_for_utc(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "jobs.txt", tmp_path / "rows.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + sacct_text().replace("\n", "\r\n").encode())
+    asked = ["slurm", "--cluster", "s1", "--file", str(file), "--out", str(out)]
+    assert command(*asked) == 0
+    assert "were read as UTC" in capsys.readouterr().err
+    assert command(*asked, "--zone", "UTC") == 0
+    assert "were read as UTC" not in capsys.readouterr().err
+    assert [row["event"] for row in lines(out)] == 2 * ["submitted", "started", "finished"]
