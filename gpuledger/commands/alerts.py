@@ -13,6 +13,7 @@ from gpuledger import options
 from gpuledger.books import open_books, opened_store, refuse_served
 from gpuledger.output import ROWS, print_json, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.printable import grouped
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def rules_(
     shown = (
         ("rule", "severity", "condition", "for", "interval", "category") if fmt is RuleFormat.table else RULE_COLUMNS
     )
-    print_rows(rows, shown, options.Format(fmt.value), f"{len(rows)} rules")
+    print_rows(rows, shown, options.Format(fmt.value), grouped(len(rows), "rule"))
 
 
 @alerts.command("history")
@@ -315,6 +316,7 @@ def _say_report(report: Report, rules: int) -> None:
     if report.until is None:
         say("there is no fact yet, so nothing could be evaluated. Next: gpuledger ingest")
         return
-    say(f"{rules} rules, {report.instants} instants, evaluated until {report.until:%F %T}Z (time of the data)")
+    evaluated = f"{grouped(rules, 'rule')}, {grouped(report.instants, 'instant')}"
+    say(f"{evaluated}, evaluated until {report.until:%F %T}Z (time of the data)")
     for name, problem in report.problems.items():
         say(f"rule {name} could not be evaluated: {problem}")

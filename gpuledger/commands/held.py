@@ -12,6 +12,7 @@ import typer
 from gpuledger import options
 from gpuledger.books import Books, open_books
 from gpuledger.output import print_json, print_rows, say
+from warehouse.printable import grouped
 
 if TYPE_CHECKING:
     from gpuledger.client import Client
@@ -107,7 +108,8 @@ def _decide(id: str, why: str, author: str, store: str, yes: bool) -> None:
         else:
             decision = deciding.accept if yes else deciding.refuse
             done = decision(books.store, id, books.now, books.author, why)
-    say(f"{done.id}: {done.rows} rows of {done.record_type} from {done.sender} {done.state} by {done.decided_by}")
+    rows = f"{grouped(done.rows, 'row')} of {done.record_type}"
+    say(f"{done.id}: {rows} from {done.sender} {done.state} by {done.decided_by}")
     if yes:
         say("next: gpuledger close")
 

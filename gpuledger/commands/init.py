@@ -15,6 +15,7 @@ from warehouse.accounts.declaration import TenantUser, tenant_users
 from warehouse.accounts.statements import statements
 from warehouse.cluster import on_cluster
 from warehouse.errors import LedgerError
+from warehouse.printable import grouped
 from warehouse.store import (
     DATABASE,
     ServedStore,
@@ -80,7 +81,7 @@ def init(
         given = f"; passwords set: {', '.join(known)}" if known else ""
         say(
             f"{opened.url}: "
-            + (f"{len(changes)} changes of accounts" if changes else "accounts are up to date")
+            + (f"{grouped(len(changes), 'change')} of accounts" if changes else "accounts are up to date")
             + given
         )
 

@@ -15,6 +15,7 @@ from gpuledger.books import open_books, opened_store
 from gpuledger.commands.invoice import Month, Tenant, invoice, month_of
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.printable import grouped
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat 
         shown = [{name: _abridged(value) for name, value in row.items()} for row in rows]
         print_rows(shown, ("where", "stored", "computed"), fmt, f"{number} differs from the facts")
     for failure in failures[:1]:
-        say(f"{failure} ({len(failures)} checks failed)")
+        say(f"{failure} ({grouped(len(failures), 'check')} failed)")
     if rows:
         say("the facts say otherwise: issue a correction with the next month, or void it and issue it again")
     elif answer.unknown:
@@ -117,7 +118,8 @@ def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat 
     elif answer.is_credit_note:
         say(f"{number} is a credit note, given by hand; see: gpuledger audit")
     else:
-        say(f"{number} follows from the facts ingested until {answer.cutoff:%Y-%m-%d %H:%M:%S}Z ({answer.hours} hours)")
+        hours = grouped(answer.hours, "hour")
+        say(f"{number} follows from the facts ingested until {answer.cutoff:%Y-%m-%d %H:%M:%S}Z ({hours})")
     if not rows and not failures:
         say(f"the documents' chain is whole; {number} has the digest {answer.digest}")
     if not answer.same:

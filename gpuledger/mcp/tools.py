@@ -15,6 +15,7 @@ from gpuledger.client import Client
 from gpuledger.mcp import queries
 from warehouse.errors import LedgerError
 from warehouse.json_values import as_json
+from warehouse.printable import grouped
 
 MOST = 20
 """Maximum rows of evidence in an answer."""
@@ -94,13 +95,13 @@ def right_sizing(client: Client, period: Period = "", tenant: Tenant = "", workl
     found = client.savings(period, tenant or None, workload)
     advised = sorted(found.recommendations, key=lambda one: one.monthly_amount or 0, reverse=True)
     monthly = sum((one.monthly_amount for one in advised if one.monthly_amount is not None), Decimal(0))
-    notes = [f"{len(found.not_judged)} allocations could not be judged, for lack of measurements."]
+    notes = [f"{grouped(len(found.not_judged), 'allocation')} could not be judged, for lack of measurements."]
     waste, figures = found.waste, {"monthly_amount": monthly, "currency": found.currency}
     if waste is not None:
         figures |= {"idle_cost": waste.idle_cost, "covered": waste.covered}
         notes += [f"Not covered: {_money(one.amount, found.currency)}: {one.what}." for one in waste.not_covered]
     return Answer(
-        answer=f"{len(advised)} recommendations for {_name(tenant)} {_in(found.period)}, worth"
+        answer=f"{grouped(len(advised), 'recommendation')} for {_name(tenant)} {_in(found.period)}, worth"
         f" {_money(monthly, found.currency)} a month." + (f" The largest: {advised[0].what}." if advised else ""),
         figures=as_json(figures),
         evidence=[as_json(one.model_dump()) for one in advised[:MOST]],
@@ -230,7 +231,7 @@ def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
     )
     span = next(((one.start, one.end) for one in client.months() if one.month == month), None)
     return Answer(
-        answer=f"{len(found)} budgets in {month}, {len(over)} of them expected to be exceeded"
+        answer=f"{grouped(len(found), 'budget')} in {month}, {len(over)} of them expected to be exceeded"
         f"{': ' if listed else ''}{listed}.",
         figures={"budgets": len(found), "expected_over": len(over)},
         evidence=[as_json(one.model_dump(mode="json")) for one in found[:MOST]],
@@ -262,7 +263,7 @@ def firing_alerts(client: Client, rule: str = "") -> Answer:
         by_rule[one.rule] += 1
     listed = ", ".join(f"{count} {name}" for name, count in sorted(by_rule.items(), key=lambda item: -item[1]))
     return Answer(
-        answer=f"{len(found)} alerts fire{': ' if listed else ''}{listed}.",
+        answer=f"{len(found)} {'alert fires' if len(found) == 1 else 'alerts fire'}{': ' if listed else ''}{listed}.",
         figures={"firing": len(found), "by_rule": dict(by_rule)},
         evidence=[as_json(one.model_dump(mode="json")) for one in found[:MOST]],
         evidence_in_all=len(found),
