@@ -90,6 +90,8 @@ def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
     held = sums["used"] + sums["idle"] + sums["unmetered"]
     down = sum(row["state"] == "unavailable" for row in devices)
     free = [row["unallocated_cost"] for row in devices if row["unallocated_cost"] is not None]
+    unpriced = sum(row["unallocated_unpriced"] for row in devices)
+    lacking = words("quality.unpriced", n=hours(unpriced)) if unpriced else ""
     nodes = len({(row["cluster"], row["node"]) for row in devices})
     return parts.headline(
         [
@@ -100,7 +102,7 @@ def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
                 words("kind.unallocated"),
                 money(sum(free) if free else None, filters.currency),
                 "",
-                words("overview.gpu_hours", n=hours(sums["unallocated"])),
+                " · ".join(filter(None, (words("overview.gpu_hours", n=hours(sums["unallocated"])), lacking))),
                 "unallocated",
             ),
             Figure(words("fleet.down"), f"{down:,}", "", words("fleet.down_is"), "unavailable"),

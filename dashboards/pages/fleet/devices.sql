@@ -12,7 +12,8 @@ SELECT
     sum((l.allocated + l.unallocated + l.unavailable) * l.price)
         / nullIf(sumIf(l.allocated + l.unallocated + l.unavailable, l.price IS NOT NULL), 0) AS price,
     sum(l.list_cost) AS list_cost,
-    sum(l.unallocated * l.price) AS unallocated_cost
+    sum(l.unallocated * l.price) AS unallocated_cost,
+    sumIf(l.unallocated, l.price IS NULL) AS unallocated_unpriced
 FROM ({days}) AS l
 WHERE {device:String} = '' OR device_id = {device:String}
 GROUP BY cluster, device_id
