@@ -13,6 +13,7 @@ Traps:     unknown (a null value, no data, a failed query) neither starts nor re
            an alert of its own.
 
     rules          the shipped rules, with their queries
+    languages      the shipped rules' texts in other languages
     transports     ways to notify, one file each
     slo            service level objectives: what is left of each error budget
     interference   which workloads slow down others on a shared GPU

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,21 @@ def test_a_value_that_is_no_number_is_unknown() -> None:
     assert rule().holds(float("nan"), {}) is None
     assert rule().holds(None, {}) is None
     assert rule().holds(0.0, {}) is False
+
+
+VALUES = re.compile(r"\b(?:labels|evidence|parameters)\.\w+|\bvalue\b")
+
+
+def test_every_shipped_rule_has_its_texts_in_chinese_with_the_same_values_and_an_override_drops_what_it_changes(
+    tmp_path: Path,
+) -> None:
+    for one in load_rules():
+        chinese = one.languages["zh"]
+        for name in ("summary", "description", "action"):
+            english, translated = getattr(one, name), getattr(chinese, name)
+            used, known = ({*VALUES.findall(text)} for text in (translated, english))
+            assert bool(english) == bool(translated) and used == known, (one.name, name)
+            assert not english or not translated.isascii() or "xid_advice" in translated
+    (tmp_path / "overheating.yaml").write_text("name: overheating\nextends: true\nsummary: hot\n")
+    (own,) = [one for one in load_rules(tmp_path) if one.name == "overheating"]
+    assert (own.summary, own.languages["zh"].summary, own.languages["zh"].action.isascii()) == ("hot", "", False)
