@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -59,8 +59,8 @@ def month_states(store: Store, now: datetime, sees: Callable[[str], bool] = lamb
         if now < period.end:
             months.append(Month(name, period, MonthState.open, period.end + grace, len(done)))
             continue
-        owing = {tenant for tenant in _owing(store, period, name, books) if sees(tenant)}
-        owing -= done | later_bills(documents, period).keys()
+        billed = done | later_bills(documents, period).keys()
+        owing = {tenant for tenant in _owing(store, period, name, books, billed) if sees(tenant)}
         if done and not owing:
             state = MonthState.issued
         elif now < period.end + grace or books.closed_until < period.end:
@@ -71,11 +71,13 @@ def month_states(store: Store, now: datetime, sees: Callable[[str], bool] = lamb
     return months
 
 
-def _owing(store: Store, period: Period, name: str, books: Books) -> set[str]:
-    """The tenants of the month's drafts; one with a correction of another month alone is not among them."""
-    rows = store.rows(read_sql(__file__, "month_tenants"), {**period_params(period), "month": name})
+def _owing(store: Store, period: Period, name: str, books: Books, billed: Set[str]) -> set[str]:
+    """The tenants of the month's drafts that are not billed; one with a correction of another month alone is not among
+    them."""
+    params = {**period_params(period), "month": name, "billed": sorted(billed)}
+    rows = store.rows(read_sql(__file__, "month_tenants"), params)
     committed = in_force(books.card.commitments, name) if books.card else []
-    return {row["tenant"] for row in rows} | {one.tenant for one in committed}
+    return ({row["tenant"] for row in rows} | {one.tenant for one in committed}) - billed
 
 
 def _months(known: Period, now: datetime, timezone: str) -> Iterator[Period]:
