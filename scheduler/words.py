@@ -43,7 +43,14 @@ CODES = {
     "WaitBoundExceeded": "超过等待上限", "ExpectedStart": "预计开始", "NearestFit": "最接近的可行申请",
     "NeverFits": "永远放不下", "InsufficientCapacity": "容量不足", "TopologyPlacementFailed": "拓扑放置失败",
     "PendingEvaluation": "等待评估", "Held": "已保留", "Suspended": "已暂停", "CannotRun": "无法运行",
-    "Misconfigured": "配置有误",
+    "Misconfigured": "配置有误", "Requeued": "重新排队", "Resumed": "已恢复运行", "Retried": "已重试",
+    # By which right somebody was preempted, and why an attempt ended or changed its size.
+    "ReclaimLentQuota": "回收借出的配额", "ReclaimQueueGuarantee": "回收队列的保障", "FairShare": "公平份额",
+    "QueueFairShare": "队列的公平份额", "ElasticSurplus": "弹性作业的多余部分", "PriorityInQueue": "队列内优先级",
+    "PriorityInTenant": "租户内优先级", "PriorityAcrossQueues": "跨队列优先级", "NodeLost": "节点丢失",
+    "Cancelled": "已取消", "TimeLimit": "达到时限", "ScaledDown": "已缩减", "ExitStatus": "退出状态",
+    "StartFailed": "启动失败", "LeaseExpired": "租约到期", "IdleReclaimed": "闲置被回收", "Rescaled": "已调整副本数",
+    "ScaledByPolicy": "按策略伸缩",
 }  # fmt: skip
 """Of reasons; Slurm's and Kubernetes' own stay as they are, but for those that are called alike."""
 

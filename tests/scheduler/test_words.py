@@ -91,7 +91,11 @@ def test_every_cause_and_code_of_the_scheduler_has_a_word() -> None:
     folder = Path(scheduler.__file__).parent
     named = {
         code
-        for path in (folder / "cycle" / "reasons.py", folder / "placement" / "reasons.py")
+        for path in (
+            folder / "cycle" / "reasons.py",
+            folder / "placement" / "reasons.py",
+            folder / "cycle" / "rights.py",
+        )
         for names, codes in re.findall(r"^([A-Z_, ]+) = ((?:\"[A-Za-z]+\"(?:, )?)+)$", path.read_text(), re.MULTILINE)
         for code in re.findall(r"[A-Za-z]+", codes)
         if names
