@@ -180,8 +180,10 @@ def _compared(server: Client, file: str, other: str, period: str) -> tuple[RateC
 
 def _print_diff(old: RateCard, new: RateCard, changes: list[Any], effect: list[dict[str, Any]]) -> None:
     if not changes:
-        same = f"the file says the same as the rate card in force, {old.version}"
-        say(same if old.version == new.version else f"{same}, in other words: {new.version}")
+        if old.version == new.version:
+            say(f"both are rate card {old.version}: nothing would change")
+        else:
+            say(f"rate cards {old.version} and {new.version} say the same")
         return
     for change in changes:
         print_lines(f"{change.what:<8} {change.of}: {change.words}")

@@ -97,7 +97,7 @@ def test_a_rate_card_is_compared_alike_here_and_over_http(tmp_path: Path, monkey
         "2.000000000",
         "2.250000000",
     ]
-    assert "say the same" in said[1][2] and "from 2.00 to 2.25" in said[1][5]
+    assert "nothing would change" in said[1][2] and "from 2.00 to 2.25" in said[1][5]
 
 
 @pytest.fixture(scope="module")
