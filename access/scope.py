@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from access.principal import Principal
+from warehouse.cluster import LOCAL, SHARDED
 from warehouse.errors import LedgerError, StoreError
 from warehouse.store import ServerStore, Store, identifier, read_sql
 
@@ -73,7 +74,7 @@ class ScopedStore(Store):
 
     def __init__(self, inner: Store, tenants: frozenset[str]) -> None:
         super().__init__(inner.url, inner._client, inner.database)
-        self._inner, self._tenants, self.cluster = inner, tenants, inner.cluster
+        self._inner, self._tenants, self.nodes = inner, tenants, inner.nodes
         setting = table_filters(inner, tenants)
         if isinstance(inner, ServerStore):
             # Not SET: a session that the server has forgotten would have forgotten it, too.
@@ -111,10 +112,21 @@ def table_filters(store: Store, tenants: frozenset[str]) -> str:
         table = identifier(row["name"])
         if table in UNSCOPED_TABLES:
             continue
-        rule = FILTERS.get(table) or (_MINE if row["has_tenant"] else "0")
+        rule = _rule_of(store, table) or (_MINE if row["has_tenant"] else "0")
         filters[table] = rule.replace("{tenants}", names)
     texts = (f"'{table}': '{rule.replace(chr(39), chr(92) + chr(39))}'" for table, rule in filters.items())
     return "{" + ", ".join(texts) + "}"
+
+
+def _rule_of(store: Store, table: str) -> str | None:
+    """Of a sharded table the tables that its rule reads have their database: a shard reads them with no other."""
+    if not store.in_shards:
+        return FILTERS.get(table)
+    whole = table.removesuffix(LOCAL)
+    rule = FILTERS.get(whole)
+    return (
+        rule.replace("FROM allocations ", f"FROM {store.database}.allocations ") if rule and whole in SHARDED else rule
+    )
 
 
 class Stores:

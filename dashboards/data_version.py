@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from access.scope import RULES
+from warehouse.cluster import LOCAL
 from warehouse.errors import StoreError
 from warehouse.store import Store, read_sql
 
@@ -81,7 +82,12 @@ class AnswerCache:
         if not self._sees_parts:
             return None
         try:
-            return {row["table"]: row["partitions"] for row in store.rows(read_sql(__file__, "parts_in_force"))}
+            found = store.rows(read_sql(__file__, "parts_in_force"))
+            if store.in_shards:
+                asked = {"database": store.database, "suffix": LOCAL}
+                parts = store.of_shards("system.parts")
+                found += store.rows(read_sql(__file__, "parts_of_shards", parts=parts), asked)
+            return {row["table"]: row["partitions"] for row in found}
         except StoreError as error:
             if "ACCESS_DENIED" not in str(error):
                 raise

@@ -12,4 +12,4 @@ SELECT
 FROM $table
 WHERE ts >= {first_at:DateTime64(3, 'UTC')} AND ts <= {last_at:DateTime64(3, 'UTC')}
     AND batch != {batch:UInt64}
-    AND $subject IN (SELECT $subject FROM $staged)
+    AND $subject GLOBAL IN (SELECT $subject FROM $staged)

@@ -9,9 +9,9 @@ FROM
     FROM $table
     WHERE ts >= {first_at:DateTime64(3, 'UTC')} AND ts <= {last_at:DateTime64(3, 'UTC')}
         AND ({own:Bool} OR batch != {batch:UInt64})
-        AND $subject IN (SELECT $subject FROM $staged)
+        AND $subject GLOBAL IN (SELECT $subject FROM $staged)
 )
-WHERE hash IN
+WHERE hash GLOBAL IN
 (
     SELECT assumeNotNull(cityHash64(tuple($key)))
     FROM $staged

@@ -30,7 +30,7 @@ INNER JOIN
 (
     SELECT cluster, device_id, workload_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
     FROM samples
-    WHERE ts >= {until:DateTime64(3, 'UTC')} AND workload_id IN (SELECT workload_id FROM open) AND device_id IN (SELECT device_id FROM open)
+    WHERE ts >= {until:DateTime64(3, 'UTC')} AND workload_id GLOBAL IN (SELECT workload_id FROM open) AND device_id GLOBAL IN (SELECT device_id FROM open)
     GROUP BY cluster, device_id, workload_id
 ) AS seen ON open.cluster = seen.cluster AND open.device_id = seen.device_id AND open.workload_id = seen.workload_id
 WHERE seen.last_ms > open.start_ms

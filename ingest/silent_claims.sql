@@ -12,7 +12,7 @@ WITH
     (
         SELECT DISTINCT cluster, device_id, workload_id
         FROM samples
-        WHERE ts >= {until:DateTime64(3, 'UTC')} AND workload_id IN (SELECT workload_id FROM open)
+        WHERE ts >= {until:DateTime64(3, 'UTC')} AND workload_id GLOBAL IN (SELECT workload_id FROM open)
     ),
     silent AS
     (
@@ -20,6 +20,6 @@ WITH
     )
 SELECT cluster, device_id, workload_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
 FROM samples
-WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM silent) AND workload_id IN (SELECT workload_id FROM silent)
-    AND (cluster, device_id, workload_id) IN (SELECT cluster, device_id, workload_id FROM silent)
+WHERE (cluster, device_id) GLOBAL IN (SELECT cluster, device_id FROM silent) AND workload_id GLOBAL IN (SELECT workload_id FROM silent)
+    AND (cluster, device_id, workload_id) GLOBAL IN (SELECT cluster, device_id, workload_id FROM silent)
 GROUP BY cluster, device_id, workload_id

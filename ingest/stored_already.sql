@@ -10,8 +10,8 @@ WHERE hash IN
     SELECT cityHash64([$stored]) AS hash
     FROM $table
     WHERE ts >= {first_at:DateTime64(3, 'UTC')} AND ts <= {last_at:DateTime64(3, 'UTC')}
-        AND $subject IN (SELECT $subject FROM $staged)
-        AND (NOT {acknowledged:Bool} OR batch IN
+        AND $subject GLOBAL IN (SELECT $subject FROM $staged)
+        AND (NOT {acknowledged:Bool} OR batch GLOBAL IN
         (
             SELECT batch
             FROM ingest_batches

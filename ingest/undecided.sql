@@ -26,7 +26,7 @@ WITH
     (
         SELECT cluster, device_id, workload_id, toUnixTimestamp64Milli(min(ts)) AS first_ms
         FROM samples
-        WHERE ts >= until AND workload_id IN (SELECT workload_id FROM open) AND workload_id != ''
+        WHERE ts >= until AND workload_id GLOBAL IN (SELECT workload_id FROM open) AND workload_id != ''
         GROUP BY cluster, device_id, workload_id
     )
 SELECT cluster, node, device_id, max(decided_ms) AS decided_ms

@@ -145,7 +145,7 @@ def _insert_anew(
 def forget(store: Store, record: RecordType, batch: int) -> None:
     """Removes a batch from its table and from the tables derived from it."""
     for table in (record.name, *(["touched_hours"] if record.name == "samples" else [])):
-        store.command(read_sql(__file__, "forget_batch", table=identifier(table)), {"batch": batch})
+        store.command(read_sql(__file__, "forget_batch", table=store.altered(table)), {"batch": batch})
 
 
 def unacknowledge(store: Store, record: RecordType, batch: int) -> None:

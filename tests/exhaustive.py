@@ -128,7 +128,9 @@ EXHAUSTIVE = (
     "tests/warehouse/test_backup.py",
     "tests/warehouse/test_bucket.py",
     "tests/warehouse/test_cluster.py",
+    "tests/warehouse/test_empty_shard.py",
     "tests/warehouse/test_server_backup.py",
+    "tests/warehouse/test_shards.py",
     "tests/warehouse/test_leftovers.py::test_what_a_killed_process",
 )
 """How the names of such tests begin."""

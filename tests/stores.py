@@ -19,7 +19,7 @@ import clickhouse_connect
 import pytest
 
 from warehouse.chain import CHAINED, adopt
-from warehouse.cluster import cluster_name
+from warehouse.cluster import SHARDED, cluster_name
 from warehouse.store import EmbeddedStore, ServerStore, Store, identifier, migrate, open_store
 
 
@@ -118,10 +118,13 @@ class ReusedOnCluster:
             self._store = opened
         store = self._store
         sql = "SELECT name FROM system.tables WHERE database = currentDatabase() AND total_rows > 0 ORDER BY name"
-        filled = [str(row["name"]) for row in store.rows(sql)]
-        for name in filled:
-            if name != "schema_migrations":
-                store.command(f"TRUNCATE TABLE {identifier(name)} SETTINGS alter_sync = 2")
+        filled = {str(row["name"]) for row in store.rows(sql)} - {"schema_migrations"}
+        if store.in_shards:
+            for name in SHARDED:
+                store.command(f"TRUNCATE TABLE {store.altered(name)} SETTINGS alter_sync = 2")
+            filled -= {each for name in SHARDED for each in (name, store.stored_as(name))}
+        for name in sorted(filled):
+            store.command(f"TRUNCATE TABLE {identifier(name)} SETTINGS alter_sync = 2")
         adopt(store)
         return store
 

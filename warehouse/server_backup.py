@@ -117,6 +117,9 @@ def back_up(
     Errors: BackupError, StoreError; TurnLostError if others may have written meanwhile, and then it is no backup.
     """
     server = _server(store)
+    if server.in_shards:
+        step = "BACKUP DATABASE ... ON CLUSTER, while nobody writes (docs/backups.md)"
+        raise BackupError(server.url, "is on several shards, which this does not back up", step)
     with server.turn(f"backup {place.url}"):
         made, whose = backups(server, place, now), identity(server)
         refuse_mixed(made, whose, place.url)

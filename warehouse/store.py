@@ -110,8 +110,8 @@ class Store:
     Columns of times come back as aware UTC datetimes, decimals as Decimal, NULL as None.
     """
 
-    cluster = ""
-    """The ClickHouse cluster on all nodes of which the store is; empty: it is in one place."""
+    nodes: clustered.Nodes | None = None
+    """The nodes of a ClickHouse cluster that the store is on; None: it is in one place."""
 
     def __init__(self, url: str, client: Any, database: str = DATABASE, turns: Turns | None = None) -> None:
         self.url = _without_password(url)
@@ -119,6 +119,45 @@ class Store:
         self._client = client
         self._turns = turns or Turns()
         self._lock = threading.RLock()
+
+    @property
+    def cluster(self) -> str:
+        """The ClickHouse cluster on all nodes of which the store is; empty: it is in one place."""
+        return self.nodes.cluster if self.nodes else ""
+
+    @property
+    def in_shards(self) -> bool:
+        """Whether what grows with samples is spread over several shards of a cluster (warehouse.cluster.SHARDED)."""
+        return self.nodes is not None and self.nodes.in_shards
+
+    @property
+    def reads_shards(self) -> bool:
+        """Whether the same is true of tables that it reads: a scratch store's may be views of another's."""
+        return self.in_shards
+
+    @property
+    def set_engine(self) -> str:
+        """The engine of a working table of keys by which tables are read: shards cannot be sent a Set."""
+        return "Memory" if self.reads_shards else "Set SETTINGS persistent = 0"
+
+    def stored_as(self, table: str) -> str:
+        """The table that holds the rows; of a sharded one, that of a shard."""
+        return identifier(table) + (clustered.LOCAL if self.in_shards and table in clustered.SHARDED else "")
+
+    def stored_like(self, made: str, table: str) -> str:
+        """The same of a table that was made as another is (`create_like`)."""
+        return identifier(made) + self.stored_as(table).removeprefix(table)
+
+    def altered(self, table: str) -> str:
+        """What to put after ALTER TABLE or DELETE FROM, where a Distributed table does not do."""
+        on = self.nodes.on if self.nodes and self.stored_as(table) != table else ""
+        return f"{self.stored_as(table)}{on}"
+
+    def of_shards(self, system_table: str) -> str:
+        """What to put after FROM for what a table of the engine's says of sharded tables: of one node of each shard."""
+        if self.nodes is None or not self.nodes.in_shards:
+            return system_table
+        return f"cluster({clustered.cluster_name(self.nodes.cluster)}, {system_table})"
 
     def __enter__(self) -> Store:
         return self
@@ -151,6 +190,13 @@ class Store:
         """Runs one statement that answers nothing (DDL, INSERT ... SELECT)."""
         with self._lock, _store_errors(self.url):
             self._client.command(sql + _settings_clause(sql, settings), parameters=_encode(params))
+
+    def script_everywhere(self, text: str) -> None:
+        """Runs the statements of a migration, or ones of its kinds, on a cluster as they have to be there."""
+        for statement in split_statements(text):
+            made = clustered.on_cluster(statement, self.nodes, self.database) if self.nodes else [statement]
+            for one in made:
+                self.command(one)
 
     def script(self, text: str, params: Params | None = None) -> None:
         """Runs the statements of a .sql file, separated by semicolons, in order."""
@@ -407,6 +453,8 @@ class ServerStore(Store):
     user: who asks.   http_url: where, now.   cluster: of whose nodes all have the store; empty: it is on one server.
     """
 
+    _reads_shards = False
+
     def __init__(self, url: str, database: str = "", turns: Turns | None = None, node: str = "") -> None:
         """node: which of the URL's is asked first."""
         parts = urlsplit(url)
@@ -425,14 +473,42 @@ class ServerStore(Store):
         super().__init__(url, client, database, turns or TurnsBetween(lambda: ServerStore(url, database, Turns())))
         found = self.rows(read_sql(__file__, "clustered/store_of"))
         if found:
-            self._belongs_to(clustered.cluster_of(found[0]["comment"]))
+            self._belongs_to(clustered.nodes_of(found[0]["comment"]))
 
     @property
     def http_url(self) -> str:
         return f"{'https' if self._secure else 'http'}://{self._at.node}/"
 
-    def another(self, database: str = "") -> Store:
-        return ServerStore(self._full_url, database or self.database, self._turns, self._at.node)
+    def another(self, database: str = "") -> ServerStore:
+        other = ServerStore(self._full_url, database or self.database, self._turns, self._at.node)
+        if (
+            self.reads_shards and not other.in_shards
+        ):  # a scratch store, whose views read the sharded tables of this one
+            other.set(clustered.BY_SHARD)
+            other._reads_shards = True
+        return other
+
+    @property
+    def reads_shards(self) -> bool:
+        return self.in_shards or self._reads_shards
+
+    def rows(self, sql: str, params: Params | None = None, settings: Params | None = None) -> list[dict[str, Any]]:
+        return super().rows(self._selecting(sql), params, settings)
+
+    def arrow(self, sql: str, params: Params | None = None, settings: Params | None = None) -> pa.Table:
+        return super().arrow(self._selecting(sql), params, settings)
+
+    def command(self, sql: str, params: Params | None = None, settings: Params | None = None) -> None:
+        super().command(self._selecting(sql), params, settings)
+
+    def _selecting(self, sql: str) -> str:
+        """Shards are sent what is selected from a working table of keys, where one server looks into its Set."""
+        return clustered.selected_keys(sql) if self.reads_shards else sql
+
+    def set(self, settings: Params) -> None:
+        """Lets all further statements have these settings."""
+        for name, value in settings.items():
+            self._client.set_client_setting(name, value)
 
     @contextlib.contextmanager
     def turn(self, at: str = "writing", together: bool = False) -> Iterator[Held]:
@@ -441,30 +517,40 @@ class ServerStore(Store):
             yield held
 
     def catch_up(self, *tables: str) -> None:
-        if not self.cluster:
+        if self.nodes is None:
             return
         behind = tables or [row["table"] for row in self.rows(read_sql(__file__, "clustered/behind"))]
         for table in behind:
-            self.command(f"SYSTEM SYNC REPLICA {identifier(table)} LIGHTWEIGHT")
+            self.command(f"SYSTEM SYNC REPLICA {identifier(self.stored_as(table))} LIGHTWEIGHT")
+        if self.nodes.in_shards and (not tables or not clustered.SHARDED.keys().isdisjoint(tables)):
+            clustered.catch_up_shards(self, self.nodes)
 
     def create_like(self, new: str, table: str) -> None:
-        if engine := self._replicated_engine(table):
-            like = clustered.like(identifier(new), engine, self.cluster, self.database)
-            self._publish(f"CREATE TABLE {new}{self._on_cluster()} AS {identifier(table)} ENGINE = {like}")
-        else:
+        engine = self._replicated_engine(self.stored_as(table))
+        if not self.nodes or not engine:
             super().create_like(new, table)
+            return
+        of_shard = self.stored_as(table) != table
+        local = f"{new}{clustered.LOCAL}" if of_shard else new
+        like = clustered.like(identifier(local), engine, self.nodes, self.database, of_shard)
+        self._publish(f"CREATE TABLE {local}{self.nodes.on} AS {self.stored_as(table)} ENGINE = {like}")
+        if of_shard:
+            stands_for_all = clustered.distributed(table, local, self.nodes, self.database)
+            super().command(f"CREATE TABLE {identifier(new)} AS {identifier(table)} ENGINE = {stands_for_all}")
 
     def exchange(self, one: str, other: str) -> None:
-        if self._replicated_engine(one):
-            self._publish(f"EXCHANGE TABLES {identifier(one)} AND {identifier(other)}{self._on_cluster()}")
+        if self.nodes and self._replicated_engine(one):
+            self._publish(f"EXCHANGE TABLES {identifier(one)} AND {identifier(other)}{self.nodes.on}")
         else:
             super().exchange(one, other)
 
     def drop(self, table: str) -> None:
-        if self._replicated_engine(table):
-            self._publish(f"DROP TABLE IF EXISTS {identifier(table)}{self._on_cluster()} SYNC")
+        if self.nodes and self._replicated_engine(table):
+            self._publish(f"DROP TABLE IF EXISTS {identifier(table)}{self.nodes.on} SYNC")
         else:
             super().drop(table)
+        if self.nodes and self.nodes.in_shards and self._replicated_engine(f"{table}{clustered.LOCAL}"):
+            self._publish(f"DROP TABLE IF EXISTS {identifier(table)}{clustered.LOCAL}{self.nodes.on} SYNC")
 
     def names_nodes(self) -> bool:
         """Whether the URL names several nodes, and this is its database."""
@@ -472,27 +558,25 @@ class ServerStore(Store):
 
     def begin_cluster(self, cluster: str) -> None:
         """Lets the store, which has no schema yet, be on all nodes of the cluster. Errors: LedgerError if it cannot."""
-        clustered.check_cluster(self, cluster)
-        self._belongs_to(cluster)
-        self.command(f"CREATE DATABASE IF NOT EXISTS {identifier(self.database)}{self._on_cluster()}")
+        nodes = clustered.check_cluster(self, cluster)
+        self._belongs_to(nodes)
+        self.command(f"CREATE DATABASE IF NOT EXISTS {identifier(self.database)}{nodes.on}")
 
     def complete_cluster(self) -> None:
         """Creates what a node of the cluster lacks, such as one that was added."""
-        for statement in clustered.everywhere(self, self.cluster):
-            self.command(statement)
+        if self.nodes:
+            for statement in clustered.everywhere(self, self.nodes):
+                self.command(statement)
 
     def close(self) -> None:
         if self._is_first:
             self._turns.close()
         super().close()
 
-    def _belongs_to(self, cluster: str) -> None:
-        self.cluster = cluster
-        for name, value in (clustered.SETTINGS if cluster else {}).items():
-            self._client.set_client_setting(name, value)
-
-    def _on_cluster(self) -> str:
-        return f" ON CLUSTER {clustered.cluster_name(self.cluster)}"
+    def _belongs_to(self, nodes: clustered.Nodes | None) -> None:
+        self.nodes = nodes
+        if nodes:
+            self.set({**clustered.SETTINGS, **(clustered.BY_SHARD if nodes.in_shards else {})})
 
     def _replicated_engine(self, table: str) -> str:
         """The engine of a table that all nodes have; empty: it is on this one alone, or not there."""
@@ -547,7 +631,7 @@ class ServedStore(ServerStore):
         self._is_first = True
         Store.__init__(self, url, client)
 
-    def another(self, database: str = "") -> Store:
+    def another(self, database: str = "") -> ServedStore:
         if database:
             raise self._refused()
         return ServedStore(self.url)
@@ -646,7 +730,7 @@ def _begin(store: Store, cluster: str) -> bool:
     define(
         store,
         read_sql(__file__, "schema_migrations").rstrip()
-        + (f"\nCOMMENT {text_literal(clustered.schema_comment(cluster))}" if cluster else ""),
+        + (f"\nCOMMENT {text_literal(clustered.schema_comment(store.nodes))}" if store.nodes else ""),
     )
     store.catch_up("schema_migrations")
     return True
@@ -654,8 +738,7 @@ def _begin(store: Store, cluster: str) -> bool:
 
 def define(store: Store, text: str) -> None:
     """Runs the statements of a migration, on a cluster as they have to be there."""
-    for statement in split_statements(text):
-        store.command(clustered.on_cluster(statement, store.cluster, store.database) if store.cluster else statement)
+    store.script_everywhere(text)
 
 
 def _upgrade(store: Store, done: set[int]) -> None:

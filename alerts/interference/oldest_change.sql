@@ -5,8 +5,8 @@ WITH
     toDateTime64('2200-01-01', 3, 'UTC') AS never
 SELECT
     least(
-        ifNull((SELECT minOrNull(ts) FROM samples WHERE batch IN batches), never),
-        ifNull((SELECT minOrNull(ts) FROM metrics WHERE batch IN batches), never),
+        ifNull((SELECT minOrNull(ts) FROM samples WHERE batch GLOBAL IN (SELECT batch FROM batches)), never),
+        ifNull((SELECT minOrNull(ts) FROM metrics WHERE batch GLOBAL IN (SELECT batch FROM batches)), never),
         ifNull((SELECT minOrNull(ts - toIntervalMillisecond(toInt64(interval_seconds * 1000))) FROM service_levels WHERE batch IN batches), never))
         AS facts_since,
     ifNull((SELECT toDateTime64(minOrNull(hour), 3, 'UTC') FROM closed_hours WHERE run > {books_run:UInt64}), never) AS books_since

@@ -2,18 +2,24 @@
 -- Units:   value: seconds from a sample to its arrival, the median of what arrived in the window.
 -- Shape:   by the clock of arrival; a replay of the past arrives outside of the window.
 -- Params:  at; window_seconds; reach_seconds = how old samples are looked for.
-SELECT
-    s.cluster AS cluster, s.node AS node,
-    count() AS samples,
-    quantileExact(0.5)(dateDiff('second', s.ts, b.ingested_at)) AS value,
-    max(b.ingested_at) AS last_arrival_at
-FROM samples AS s
-INNER JOIN
+WITH arrived AS
 (
     SELECT batch, max(i.ingested_at) AS ingested_at FROM ingest_batches AS i
     WHERE record_type = 'samples'
         AND i.ingested_at > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND i.ingested_at <= {at:DateTime64(3, 'UTC')} + INTERVAL 10 MINUTE
     GROUP BY batch
-) AS b ON s.batch = b.batch
-WHERE s.ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({reach_seconds:UInt32}) AND s.ts <= {at:DateTime64(3, 'UTC')}
+)
+SELECT
+    s.cluster AS cluster, s.node AS node,
+    count() AS samples,
+    quantileExact(0.5)(dateDiff('second', s.ts, b.ingested_at)) AS value,
+    max(b.ingested_at) AS last_arrival_at
+FROM
+(
+    SELECT cluster, node, ts, batch
+    FROM samples
+    WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({reach_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')}
+        AND batch GLOBAL IN (SELECT batch FROM arrived)
+) AS s
+INNER JOIN arrived AS b ON s.batch = b.batch
 GROUP BY s.cluster, s.node

@@ -13,7 +13,7 @@ WITH
     (
         SELECT cluster, device_id, max(ts) AS last_at
         FROM samples
-        WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND state <= 'idle' AND (cluster, device_id) IN (SELECT cluster, device_id FROM lost)
+        WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND state <= 'idle' AND (cluster, device_id) GLOBAL IN (SELECT cluster, device_id FROM lost)
         GROUP BY cluster, device_id
     ),
     held AS (SELECT cluster, device_id, groupUniqArray(workload_id) AS workloads FROM holders(at = {at:DateTime64(3, 'UTC')}) GROUP BY cluster, device_id)

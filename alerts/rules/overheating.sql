@@ -6,7 +6,11 @@ SELECT
     countIf(temperature_celsius IS NOT NULL) AS samples,
     max(temperature_celsius) AS highest_celsius,
     if(samples >= {least:UInt32}, avg(temperature_celsius), NULL) AS value
-FROM samples AS s
+FROM
+(
+    SELECT cluster, node, device_id, temperature_celsius
+    FROM samples
+    WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND partition_id = ''
+) AS s
 LEFT JOIN devices_at(at = {at:DateTime64(3, 'UTC')}) AS d ON s.cluster = d.cluster AND s.device_id = d.device_id
-WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND partition_id = ''
 GROUP BY cluster, device_id

@@ -19,8 +19,8 @@ WITH
         FROM samples
         WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND state <= 'idle'
             AND utilization > {used_above:Float64}
-            AND (cluster, device_id) NOT IN (SELECT cluster, device_id FROM held)
-            AND (workload_id = '' OR (cluster, workload_id) NOT IN (SELECT cluster, workload_id FROM held))
+            AND (cluster, device_id) GLOBAL NOT IN (SELECT cluster, device_id FROM held)
+            AND (workload_id = '' OR (cluster, workload_id) GLOBAL NOT IN (SELECT cluster, workload_id FROM held))
         GROUP BY cluster, node, device_id
         UNION ALL
         SELECT cluster, node, device_id, sum(interval_seconds * ifNull(value, 0)) AS seconds, max(value) AS most, 'unattributed activity' AS reported_by

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from billing.rates import AppliedCard
     from billing.tenants import AppliedMapping
 
+TABLES_OF_FACTS = ("events", "devices", "samples", "touched_hours", "ingest_batches", "recent_batches")
 HORIZON = timedelta(days=1)
 """How long after its end an allocation is carried on. Facts that come later bring all that their devices ever had."""
 HOUR_MS = 3_600_000
@@ -228,7 +229,9 @@ def carry(
 
 
 def _facts(store: Store) -> int:
-    return int(store.value(read_sql(__file__, "carried_facts")))
+    asked = {"database": store.database, "tables": [store.stored_as(table) for table in TABLES_OF_FACTS]}
+    sql = read_sql(__file__, "carried_facts", mutations=store.of_shards("system.mutations"))
+    return int(store.value(sql, asked))
 
 
 def _hours(store: Store) -> int:

@@ -64,7 +64,7 @@ def _all_are_recent(store: Store, stage: Stage) -> bool:
     params["since_ms"] = stage.fresh_ms - epoch_span(MARGIN)
     unread = int(store.value(read_sql(__file__, "unread", read=READ_BY), params))  # first: others are written meanwhile
     store.command(read_sql(__file__, "stage_fresh"), params)
-    store.command(read_sql(__file__, "stage_recently_read"), params)
+    store.command(read_sql(__file__, "stage_recently_read", engine=store.set_engine), params)
     store.command(read_sql(__file__, "recently_read", read=READ_BY), params)
     store.command(read_sql(__file__, "fresh_not_read"), params)
     return unread <= int(store.value("SELECT count() AS batches FROM {fresh:Identifier}", params))
@@ -145,5 +145,5 @@ def _others(follows: Mapping[int, int], run: int) -> list[int]:
 
 def _stage(store: Store, stage: Stage, insert: str, params: Params) -> None:
     names = stage.names("batches")
-    store.command("CREATE TABLE {batches:Identifier} (batch UInt64) ENGINE = Set SETTINGS persistent = 0", names)
+    store.command(read_sql(__file__, "stage_batches", engine=store.set_engine), names)
     store.command(insert, {**params, **names})

@@ -2,5 +2,5 @@
 -- $$touching: see touching.sql.
 SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows) AS samples
 FROM touched_hours
-WHERE batch IN {batches:Identifier} AND $touching
+WHERE batch GLOBAL IN {batches:Identifier} AND $touching
 GROUP BY hour

@@ -11,14 +11,14 @@ FROM
 (
     SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows * batch) AS batches
     FROM touched_hours
-    WHERE batch IN {batches:Identifier}
+    WHERE batch GLOBAL IN {batches:Identifier}
     GROUP BY hour
     UNION ALL
     SELECT hour, bitNot(sum(reported.batches)) + 1 AS batches
     FROM {reported:Identifier} AS reported
     GROUP BY hour
 )
-WHERE hour IN (SELECT hour FROM asked)
+WHERE hour GLOBAL IN (SELECT hour FROM asked)
 GROUP BY hour
 HAVING sum(toUInt64(batches)) != 0
 ORDER BY hour

@@ -72,7 +72,7 @@ WITH
         SELECT batch, toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS ends_in,
             reach_ms > 0 OR first_ms <= max(if(reach_ms > 0, longest_ms, 0)) OVER (PARTITION BY hour) AS reaches_back
         FROM touched_hours
-        WHERE batch IN {batches:Identifier} AND $touching
+        WHERE batch GLOBAL IN {batches:Identifier} AND $touching
     ),
     touches AS
     (

@@ -3,4 +3,4 @@
 SELECT minOrNull(shortest_ms) AS shortest, maxOrNull(longest_ms) AS longest
 FROM touched_hours
 WHERE hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND hour <= toDateTime({last:UInt32} * 3600, 'UTC')
-    AND batch IN {batches:Identifier}
+    AND batch GLOBAL IN {batches:Identifier}

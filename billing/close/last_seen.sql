@@ -2,5 +2,5 @@
 SELECT toUnixTimestamp64Milli(maxOrNull(ts)) AS seen
 FROM samples
 WHERE cluster = {cluster:String} AND device_id = {device:String} AND workload_id = {workload:String}
-    AND batch IN {batches:Identifier}
+    AND batch GLOBAL IN {batches:Identifier}
     AND ts <= fromUnixTimestamp64Milli({before:Int64}, 'UTC')

@@ -6,16 +6,16 @@ WITH
     (
         SELECT cluster, device_id, workload_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
         FROM samples
-        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {silent:Identifier}) AND batch IN {batches:Identifier}
+        WHERE (cluster, device_id) GLOBAL IN (SELECT cluster, device_id FROM {silent:Identifier}) AND batch GLOBAL IN {batches:Identifier}
             AND ts > since
-            AND workload_id IN (SELECT workload_id FROM {silent:Identifier}) AND workload_id != ''
+            AND workload_id GLOBAL IN (SELECT workload_id FROM {silent:Identifier}) AND workload_id != ''
         GROUP BY cluster, device_id, workload_id
     ),
     device AS
     (
         SELECT cluster, device_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
         FROM samples
-        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {silent:Identifier}) AND batch IN {batches:Identifier}
+        WHERE (cluster, device_id) GLOBAL IN (SELECT cluster, device_id FROM {silent:Identifier}) AND batch GLOBAL IN {batches:Identifier}
             AND ts > since
         GROUP BY cluster, device_id
     )

@@ -3,10 +3,10 @@
 -- $$wanted: a SELECT of batches, with its params.
 INSERT INTO {batches:Identifier}
 WITH
-    wanted AS (SELECT DISTINCT batch FROM ($wanted) WHERE batch NOT IN {batches:Identifier})
-SELECT batch FROM wanted WHERE batch IN {recently_read:Identifier}
+    wanted AS (SELECT DISTINCT batch FROM ($wanted) WHERE batch GLOBAL NOT IN {batches:Identifier})
+SELECT batch FROM wanted WHERE batch GLOBAL IN {recently_read:Identifier}
 UNION ALL
 SELECT DISTINCT batch
 FROM ingest_batches
-WHERE batch IN (SELECT batch FROM wanted WHERE batch NOT IN {recently_read:Identifier})
+WHERE batch IN (SELECT batch FROM wanted WHERE batch GLOBAL NOT IN {recently_read:Identifier})
     AND ingested_at < fromUnixTimestamp64Milli({fresh_ms:Int64}, 'UTC')

@@ -39,8 +39,8 @@ WITH
             if({uniform_ms:UInt32} > 0, toUInt128(0), min(bitOr(bitShiftLeft(toUInt128(point), 32), toUInt128(shortness)))) AS first_sample
         FROM samples
         WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
-            AND batch IN {batches:Identifier}
-            AND (hour IN {incomplete:Array(UInt32)} OR (stream, hour) IN (SELECT stream, hour FROM {reported:Identifier} WHERE NOT adds_up))
+            AND batch GLOBAL IN {batches:Identifier}
+            AND (hour IN {incomplete:Array(UInt32)} OR (stream, hour) GLOBAL IN (SELECT stream, hour FROM {reported:Identifier} WHERE NOT adds_up))
         GROUP BY stream, hour
     ),
     placed AS

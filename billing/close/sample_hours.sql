@@ -27,7 +27,7 @@ FROM
                 toUInt128(4294967295 - toUInt64(round(interval_seconds * 1000))))))) AS long
     FROM samples
     WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
-        AND batch IN {batches:Identifier}
-        AND (stream, hour) IN (SELECT stream, hour FROM {doubted:Identifier})
+        AND batch GLOBAL IN {batches:Identifier}
+        AND (stream, hour) GLOBAL IN (SELECT stream, hour FROM {doubted:Identifier})
     GROUP BY stream, hour
 )

@@ -12,7 +12,7 @@ WHERE end_ms >= {forever:Int64}
     (
         SELECT cluster, device_id, workload_id
         FROM samples
-        WHERE ts > newest - toIntervalMillisecond({silence_ms:Int64}) AND batch IN {batches:Identifier}
-            AND workload_id IN (SELECT workload_id FROM {settled:Identifier} WHERE end_ms >= {forever:Int64})
+        WHERE ts > newest - toIntervalMillisecond({silence_ms:Int64}) AND batch GLOBAL IN {batches:Identifier}
+            AND workload_id GLOBAL IN (SELECT workload_id FROM {settled:Identifier} WHERE end_ms >= {forever:Int64})
         GROUP BY cluster, device_id, workload_id
     )

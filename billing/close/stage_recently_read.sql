@@ -1,2 +1,3 @@
 -- Batches that closes of the last days read, besides older ones.
-CREATE TABLE {recently_read:Identifier} (batch UInt64) ENGINE = Set SETTINGS persistent = 0
+-- $$engine: as in stage_batches.sql.
+CREATE TABLE {recently_read:Identifier} (batch UInt64) ENGINE = $engine

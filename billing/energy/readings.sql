@@ -26,8 +26,8 @@ SELECT
     if({uniform_ms:UInt32} > 0, emptyArrayUInt64(), arraySort(groupArray(bitOr(at, toUInt64(4398046511103 - interval_ms))))) AS lengths
 FROM samples
 WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
-    AND batch IN {batches:Identifier}
-    AND (stream, hour) IN
+    AND batch GLOBAL IN {batches:Identifier}
+    AND (stream, hour) GLOBAL IN
     (
         SELECT stream, hour FROM {measured:Identifier} WHERE is_unclear
         UNION ALL

@@ -51,7 +51,13 @@ LEFT JOIN
             samples.workload_id AS workload_id, memory_used_bytes,
             toUInt16(ceil(ifNull(utilization, 0) * 1000 - 0.000001)) AS per_mille,
             toUInt32(least(toInt64(round(interval_seconds * 1000)), dateDiff('millisecond', since, ts))) AS weight
-        FROM samples
+        FROM
+        (
+            SELECT device_id, partition_id, workload_id, memory_used_bytes, utilization, interval_seconds, ts
+            FROM samples
+            WHERE samples.cluster = {cluster:String} AND state <= 'idle' AND ts > {start:DateTime64(3, 'UTC')}
+                AND ts <= {end:DateTime64(3, 'UTC')}
+        ) AS samples
         INNER JOIN
         (
             SELECT
@@ -62,8 +68,7 @@ LEFT JOIN
             WHERE cluster = {cluster:String} AND allocation_id IN {allocations:Array(String)}
         ) AS claims
             ON samples.device_id = claims.device_id AND samples.partition_id = claims.partition_id
-        WHERE samples.cluster = {cluster:String} AND state <= 'idle' AND ts > since AND ts <= until
-            AND samples.workload_id IN ('', claims.workload_id)
+        WHERE ts > since AND ts <= until AND samples.workload_id IN ('', claims.workload_id)
     ) AS samples
     GROUP BY allocation_id, device_id, partition_id, measured_as
 ) AS measured

@@ -41,7 +41,7 @@ WITH
             SELECT stream, ts, interval_seconds, utilization, memory_used_bytes, memory_total_bytes, utilization_source
             FROM samples
             WHERE ts > {start:DateTime64(3, 'UTC')} AND ts <= {end:DateTime64(3, 'UTC')} AND state <= 'idle'
-                AND device_id IN (SELECT device_id FROM spoken) AND stream IN (SELECT stream FROM spoken)
+                AND device_id GLOBAL IN (SELECT device_id FROM spoken) AND stream GLOBAL IN (SELECT stream FROM spoken)
         ) AS samples
         ASOF INNER JOIN spoken ON samples.stream = spoken.stream AND samples.ts > spoken.since
         WHERE ts <= spoken.until

@@ -7,9 +7,9 @@ FROM samples
 WHERE toYYYYMMDD(ts) = toYYYYMMDD({day:DateTime64(3, 'UTC')})
     AND
     (
-        (stream, ts) IN
+        (stream, ts) GLOBAL IN
         (
             SELECT stream, max(ts) FROM samples WHERE toYYYYMMDD(ts) = toYYYYMMDD({day:DateTime64(3, 'UTC')}) GROUP BY stream
         )
-        OR (cluster, device_id, workload_id) IN (SELECT cluster, device_id, workload_id FROM allocations WHERE estimated != '')
+        OR (cluster, device_id, workload_id) GLOBAL IN (SELECT cluster, device_id, workload_id FROM allocations WHERE estimated != '')
     )

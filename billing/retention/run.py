@@ -8,12 +8,12 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from billing import audit
 from billing.invoicing.issued import issued
 from billing.invoicing.rederive import needed, seen_run
 from billing.removed import DAY, REACH, Removed, removed_days
-from warehouse.cluster import on_cluster
 from warehouse.errors import LedgerError
 from warehouse.sql import identifier
 from warehouse.store import Store, read_sql
@@ -82,8 +82,7 @@ def set_days(store: Store, days: Mapping[str, int | None], author: str, reason: 
     audit.record(store, now, author, "retention.set", "retention", reason, {"days": {**_set(store), **days}})
     for name, table in BY_ENGINE.items():
         if name in days:
-            statement = read_sql(__file__, "keep", table=identifier(table), days=str(days[name]))
-            store.command(on_cluster(statement, store.cluster, store.database) if store.cluster else statement)
+            store.script_everywhere(read_sql(__file__, "keep", table=identifier(table), days=str(days[name])))
 
 
 def retention(store: Store, now: datetime, even_invoiced: bool = False) -> Retention:
@@ -92,10 +91,11 @@ def retention(store: Store, now: datetime, even_invoiced: bool = False) -> Reten
     removed = removed_days(store)
     days, held_back, invoices, unread = _due(store, kept.get("samples"), removed, now, even_invoiced)
     superseded = _superseded(store, kept.get("superseded"), now)
-    by_engine = store.rows(read_sql(__file__, "ttl"), {"tables": list(BY_ENGINE.values())})
-    ttl = {row["name"]: row["days"] for row in by_engine}
+    by_engine = {store.stored_as(table): table for table in BY_ENGINE.values()}
+    kept_by_engine = store.rows(read_sql(__file__, "ttl"), {"tables": list(by_engine)})
+    ttl = {by_engine[row["name"]]: row["days"] for row in kept_by_engine}
     tables = [table for kind in BY_COMMAND.values() for table in kind] + list(BY_ENGINE.values())
-    sizes = {row["name"]: row for row in store.rows(read_sql(__file__, "sizes"), {"tables": tables})}
+    sizes = _sizes(store, tables)
     found = []
     for name in NAMES:
         there = BY_COMMAND.get(name) or (BY_ENGINE[name],)
@@ -117,7 +117,7 @@ def remove(store: Store, author: str, now: datetime, even_invoiced: bool = False
     """
     with store.turn(f"close {store.database}") as held:
         found = retention(store, now, even_invoiced)
-        sizes = {row["day"]: _Day(**row) for row in store.rows(read_sql(__file__, "days"))}
+        sizes = {day.day: day for day in _days(store)}
         documents = -1
         needs: dict[str, list[tuple[datetime, datetime]]] = {}
         for day in found.days:
@@ -137,7 +137,7 @@ def remove(store: Store, author: str, now: datetime, even_invoiced: bool = False
                     "invoices": sorted(number for number, spans in needs.items() if _is_needed(day, spans)),
                 }
                 audit.record(store, now, author, "retention.remove", f"samples {day:%Y-%m-%d}", reason, inputs)
-                store.command(_removal(day, table if kept else ""))
+                store.command(_removal(store, day, table if kept else ""))
         held.check()
         written = _superseded(store, _set(store).get("superseded"), now)
         pairs = list(written)
@@ -171,11 +171,7 @@ def _due(
     asked = {"until": f"{(now - timedelta(days=kept)).astimezone(UTC):%Y-%m-%d}"}
     old = {row["day"] for row in store.rows(read_sql(__file__, "arrived"), asked)}
     until = min(closed, unread - DAY if unread else closed) - REACH
-    due = [
-        day
-        for day in (_Day(**row) for row in store.rows(read_sql(__file__, "days")))
-        if day.day in old and day.day + DAY <= until and day.rows > gone.get(day.day, 0)
-    ]
+    due = [day for day in _days(store) if day.day in old and day.day + DAY <= until and day.rows > gone.get(day.day, 0)]
     needs = _needs(store)
     free = [day for day in due if not any(_is_needed(day.day, spans) for spans in needs.values())]
     chosen = due if even_invoiced else free
@@ -207,12 +203,33 @@ def _superseded(store: Store, kept: int | None, now: datetime) -> dict[str, int]
     return {row["written_by"]: row["rows"] for row in store.rows(read_sql(__file__, "superseded"), asked)}
 
 
-def _removal(day: datetime, kept: str) -> str:
+def _days(store: Store) -> list[_Day]:
+    """The days of samples that are there."""
+    asked = {"database": store.database, "samples": store.stored_as("samples")}
+    return [_Day(**row) for row in store.rows(read_sql(__file__, "days", parts=store.of_shards("system.parts")), asked)]
+
+
+def _sizes(store: Store, tables: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By name, those of them that hold rows."""
+    found = {}
+    for shards in (False, True):
+        names = {store.stored_as(table): table for table in tables if (store.stored_as(table) != table) is shards}
+        parts = store.of_shards("system.parts") if shards else "system.parts"
+        asked = {"database": store.database, "tables": list(names)}
+        for row in store.rows(read_sql(__file__, "sizes", parts=parts), asked) if names else ():
+            found[names[row["name"]]] = row
+    return found
+
+
+def _removal(store: Store, day: datetime, kept: str) -> str:
     """The statement that puts what is kept of a day, if anything is, in the place of its samples."""
-    partition = f"{day:%Y%m%d}"
+    parts = {"samples": store.altered("samples"), "partition": f"{day:%Y%m%d}"}
     if kept:
-        return read_sql(__file__, "replace_day", partition=partition, kept=identifier(kept))
-    return read_sql(__file__, "empty_day", partition=partition)
+        setting = "allow_replace_partition_from_empty_source"
+        known = "SELECT count() AS n FROM system.settings WHERE name = {name:String}"
+        besides = f", {setting} = 1" if store.in_shards and store.value(known, {"name": setting}) else ""
+        return read_sql(__file__, "replace_day", **parts, kept=store.stored_like(kept, "samples"), besides=besides)
+    return read_sql(__file__, "empty_day", **parts)
 
 
 @contextlib.contextmanager

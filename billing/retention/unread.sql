@@ -7,7 +7,7 @@ WITH
 SELECT min(first) AS first
 FROM
 (
-    SELECT toDateTime64(minOrNull(hour), 3, 'UTC') AS first FROM touched_hours WHERE batch IN (SELECT batch FROM unread)
+    SELECT toDateTime64(minOrNull(hour), 3, 'UTC') AS first FROM touched_hours WHERE batch GLOBAL IN (SELECT batch FROM unread)
     UNION ALL
     SELECT minOrNull(ts) AS first FROM events WHERE batch IN (SELECT batch FROM unread)
     UNION ALL

@@ -15,8 +15,8 @@ WHERE device_id IN {devices:Array(String)} AND batch NOT IN (SELECT batch FROM m
     (
         SELECT cluster, device_id
         FROM samples
-        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM devices WHERE device_id IN {devices:Array(String)})
-            AND batch NOT IN (SELECT batch FROM metrics)
+        WHERE (cluster, device_id) GLOBAL IN (SELECT cluster, device_id FROM devices WHERE device_id IN {devices:Array(String)})
+            AND batch GLOBAL NOT IN (SELECT batch FROM metrics)
         GROUP BY cluster, device_id
         HAVING max(ts) < {since:DateTime64(3, 'UTC')}
     )

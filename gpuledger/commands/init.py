@@ -13,7 +13,7 @@ from gpuledger.output import print_lines, say
 from warehouse.accounts.apply import apply_accounts, read_passwords
 from warehouse.accounts.declaration import TenantUser, tenant_users
 from warehouse.accounts.statements import statements
-from warehouse.cluster import on_cluster
+from warehouse.cluster import Nodes, on_cluster
 from warehouse.errors import LedgerError
 from warehouse.printable import grouped
 from warehouse.store import (
@@ -52,16 +52,22 @@ def init(
     cluster: Annotated[
         str, typer.Option(help="Create the store, and the accounts, on all nodes of this ClickHouse cluster.")
     ] = "",
+    shards: Annotated[
+        bool, typer.Option("--shards", help="With --dry-run: as on a cluster of several shards.")
+    ] = False,
 ) -> None:  # fmt: skip
     """Create the store, or upgrade its schema; a second run changes nothing."""
+    if shards and not (dry_run and cluster):
+        step = "Leave it out: init sees how many shards the cluster has"
+        raise LedgerError("init", "--shards is about --dry-run with --cluster", step)
     if (passwords or tenant) and not accounts:
         raise LedgerError("init", "--passwords and --tenant are about accounts", "Give --accounts, too")
     users = tenant_users(tenant or ())
     if dry_run:
         database = database_of(store) if urlsplit(store).scheme.startswith("clickhouse") else DATABASE
-        _print_migrations(database, cluster)
+        _print_migrations(database, Nodes(cluster, shards) if cluster else None)
         if accounts:
-            _print_accounts(database, users, cluster)
+            _print_accounts(database, users, cluster, shards)
         return
     with open_store(store) as opened:
         applied = migrate(opened, cluster)
@@ -75,7 +81,7 @@ def init(
         if not isinstance(opened, ServerStore) or isinstance(opened, ServedStore):
             raise LedgerError(opened.url, "is no ClickHouse server, and has no accounts", "Leave out --accounts")
         known = read_passwords(passwords, opened.database, users)
-        changes = apply_accounts(opened, list(statements(opened.database, known, users, cluster)))
+        changes = apply_accounts(opened, list(statements(opened.database, known, users, cluster, opened.in_shards)))
         for line in changes:
             print_lines(line)
         given = f"; passwords set: {', '.join(known)}" if known else ""
@@ -86,18 +92,19 @@ def init(
         )
 
 
-def _print_migrations(database: str, cluster: str) -> None:
+def _print_migrations(database: str, nodes: Nodes | None) -> None:
     for _, name, text in migrations():
         print_lines(f"-- {name}")
-        if cluster:
+        if nodes:
             for statement in split_statements(text):
-                print_lines(*f"{on_cluster(statement, cluster, database)};".split("\n"), "")
+                for made in on_cluster(statement, nodes, database):
+                    print_lines(*f"{made};".split("\n"), "")
         else:
             print_lines(*text.split("\n"))
 
 
-def _print_accounts(database: str, users: tuple[TenantUser, ...], cluster: str) -> None:
+def _print_accounts(database: str, users: tuple[TenantUser, ...], cluster: str, in_shards: bool) -> None:
     """Prints SQL for someone who may manage accounts; each password is a placeholder that ClickHouse refuses."""
     print_lines("-- accounts")
-    for statement in statements(database, None, users, cluster):
+    for statement in statements(database, None, users, cluster, in_shards):
         print_lines(*f"{statement};".split("\n"))

@@ -269,7 +269,8 @@ def test_what_is_acknowledged_and_not_among_the_recent_is_read_by_the_next_close
         late = store.value("SELECT batch FROM events WHERE allocation_id = 'late' LIMIT 1")
         for table in ("ingest_batches", "recent_batches"):
             store.command(
-                f"ALTER TABLE {table} DELETE WHERE batch = {{late:UInt64}} SETTINGS mutations_sync = 2", {"late": late}
+                f"ALTER TABLE {store.altered(table)} DELETE WHERE batch = {{late:UInt64}} SETTINGS mutations_sync = 2",
+                {"late": late},
             )
         close(store, END, AFTER)
         ago = {"at": datetime.now(UTC) - timedelta(days=9), "late": late}
@@ -449,6 +450,6 @@ def test_facts_that_come_bit_by_bit_are_carried_from_close_to_close(
     assert quick
     bit_by_bit = closed_books(store)
     for table in ("closed_hours", "close_carried", "ledger_entries", "energy_entries"):
-        store.command(f"TRUNCATE TABLE {table}")
+        store.command(f"TRUNCATE TABLE {store.altered(table)}")
     close(store, END, AFTER)
     assert closed_books(store) == bit_by_bit

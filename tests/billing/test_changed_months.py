@@ -108,7 +108,7 @@ def drawn(dice: Random, kind: str, periods: Sequence[Period], months: Sequence[s
 
 def fill(store: Store, world: World, periods: Sequence[Period], months: Sequence[str]) -> None:
     for table in ("invoices", "voided_invoices", "closed_hours", "ledger_entries", "allocations", "credits"):
-        store.command(f"TRUNCATE TABLE {table}")
+        store.command(f"TRUNCATE TABLE {store.altered(table)}")
 
     def insert(table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
         if rows:

@@ -88,7 +88,7 @@ def test_sums_alone_tell_of_regular_samples_their_power_and_memory(store: Store)
     held(store, *(span for span, *_ in cases))
     more = {"power_watts": 100.0, "memory_used_bytes": 1000}
     put_samples(store, *([{**row, **more} for row in samples] for _, samples, _, _ in cases))
-    store.command("TRUNCATE TABLE samples")
+    store.command(f"TRUNCATE TABLE {store.altered('samples')}")
 
     assert books(store) == [expected for _, _, expected, _ in cases]
     assert energy(store) == [
@@ -119,7 +119,7 @@ def test_sums_alone_tell_of_samples_of_any_length_that_follow_each_other(store: 
     spans = [(0.0, 120.0), (0.5, 119.9), (0.25, 60.1)]
     held(store, *spans)
     put_samples(store, *[rows] * len(spans))
-    store.command("TRUNCATE TABLE samples")
+    store.command(f"TRUNCATE TABLE {store.altered('samples')}")
 
     def covered(since: float, until: float, hour: int, of: tuple[float, float]) -> float:
         """Minutes x what a sample tells, by whether it is one of the long ones."""
@@ -159,7 +159,8 @@ def test_what_sums_tell_is_what_samples_tell(store: Store, dice: Random) -> None
         store, *([{**row, "ts": row["ts"] + 12 * again} for row in rows] for again in range(2) for rows in drawn)
     )
     store.command(
-        "ALTER TABLE stream_hours DELETE WHERE hour >= {noon:DateTime64(3)} SETTINGS mutations_sync = 2",
+        f"ALTER TABLE {store.altered('stream_hours')} DELETE WHERE hour >= {{noon:DateTime64(3)}} "
+        "SETTINGS mutations_sync = 2",
         {"noon": at(12)},
     )
 
@@ -224,7 +225,7 @@ def test_power_that_two_streams_tell_of_one_after_the_other_adds_up(store: Store
 def test_sums_tell_of_more_samples_than_there_are_slots_if_none_is_missing(store: Store) -> None:
     held(store, (0, 120))
     put_samples(store, [*every_ten_seconds(1, 360), *every_ten_seconds(361, 540, 1.0)])
-    store.command("TRUNCATE TABLE samples")
+    store.command(f"TRUNCATE TABLE {store.altered('samples')}")
 
     assert books(store) == [[(30, 0), (30, 30)]]
     assert [row["energy"] for row in energy(store)] == [360_000 * 5400]
@@ -260,7 +261,7 @@ def test_hours_without_their_sums_are_computed_from_samples(store: Store) -> Non
     """The store is older than the sums, or a kill came between two tables: all are lost, or those of one batch."""
     held(store, (0, 120), (0, 120))
     put_samples(store, minutes(1, 120), minutes(1, 70))
-    store.command("TRUNCATE TABLE stream_hours")
+    store.command(f"TRUNCATE TABLE {store.altered('stream_hours')}")
     put_samples(store, [], minutes(71, 120), batch=2)
 
     assert books(store) == [[(30, 0), (30, 0)]] * 2

@@ -252,6 +252,7 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/billing.md", "PREVIOUS"): "tests/warehouse/test_chain.py",
     ("docs/deploy.md", "agents (a node"): SKETCH,
     ("docs/deploy.md", "printf"): "sha256sum, which senders.yaml of every test is made with",
+    ("docs/backups.md", "BACKUP DATABASE"): "needs a ClickHouse cluster of several shards",
     ("docs/deploy.md", "python3 -m venv"): NO_SYSTEMD,
     ("docs/deploy.md", "systemctl"): NO_SYSTEMD,
     ("docs/deploy.md", "docker"): NO_ENGINE,
@@ -288,6 +289,10 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
         "docs/storage.md",
         "make cluster-test",
     ): "needs a ClickHouse cluster; of one node: tests/warehouse/test_cluster.py",
+    (
+        "docs/storage.md",
+        "<remote_servers>",
+    ): "a part of a server's own file; tests/warehouse/test_shards.py has another",
     ("docs/sql.md", "GPULEDGER_SQL_USER"): "tests/api/sql/test_server_engine.py",
 }
 """By document and beginning: the test that tries it, or why nothing does."""

@@ -54,7 +54,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.fixture
 def empty(store: Store) -> Store:
     for table in TABLES:
-        store.command(f"TRUNCATE TABLE {table}")
+        store.command(f"TRUNCATE TABLE {store.altered(table)}")
     return store
 
 

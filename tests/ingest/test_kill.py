@@ -86,9 +86,9 @@ def test_a_part_that_the_engine_took_for_written_and_lost_is_written_anew(store:
     before = facts(store)
     held = store.value("SELECT count() FROM samples")
     clock = "ts" if lost == "samples" else "hour"
-    store.command(f"DELETE FROM {lost} WHERE toYYYYMMDD({clock}) = 20261002")
+    store.command(f"DELETE FROM {store.altered(lost)} WHERE toYYYYMMDD({clock}) = 20261002")
     if lost == "touched_hours":
-        store.command("DELETE FROM touched_hours WHERE 1")
+        store.command(f"DELETE FROM {store.altered('touched_hours')} WHERE 1")
     store.command("TRUNCATE TABLE ingest_batches")
 
     ingest_tables(store, SAMPLES, "s", [samples(8000, devices=1)], now=NOW)

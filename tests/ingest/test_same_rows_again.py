@@ -105,7 +105,7 @@ def test_what_is_told_in_other_words_leaves_what_a_close_has_read(store: Store, 
         otherwise.append(row | {column.name: _plain_value(column, 1)})
     for rows in (reported, otherwise, [*otherwise, *reported]):
         ingest_tables(store, record, "a", [pa.Table.from_pylist(rows)], now=NOW)
-        store.command(f"OPTIMIZE TABLE {record.name} FINAL")
+        store.command(f"OPTIMIZE TABLE {store.altered(record.name)} FINAL")
     names = ", ".join(column.name for column in record.columns)
     counts = "uniqExact(batch) AS batches, count() AS rows"
     kept = store.rows(f"SELECT {names}, {counts} FROM {record.name} GROUP BY {names}")

@@ -21,19 +21,22 @@ import chdb
 from tests.warehouse.engine_over_http import Server, serving
 
 CLUSTER = "c"
-CONFIG = """<clickhouse>
+
+
+def config(shards: str) -> str:
+    """The engine's, with these in its cluster."""
+    return f"""<clickhouse>
     <tcp_port>9000</tcp_port>
-    <macros><replica>r1</replica></macros>
-    <remote_servers>
-        <c><shard><internal_replication>true</internal_replication>
-            <replica><host>127.0.0.1</host><port>9000</port></replica>
-            <replica><host>127.0.0.2</host><port>9000</port></replica></shard></c>
-        <sharded><shard><replica><host>127.0.0.1</host><port>9000</port></replica></shard>
-            <shard><replica><host>127.0.0.2</host><port>9000</port></replica></shard></sharded>
-    </remote_servers>
+    <macros><replica>r1</replica><shard>s1</shard></macros>
+    <remote_servers><{CLUSTER}>{shards}</{CLUSTER}></remote_servers>
 </clickhouse>"""
+
+
+CONFIG = config("""<shard><internal_replication>true</internal_replication>
+    <replica><host>127.0.0.1</host><port>9000</port></replica>
+    <replica><host>127.0.0.2</host><port>9000</port></replica></shard>""")
 ON = re.compile(r" ON CLUSTER (\w+)")
-REPLICATED = re.compile(r"ENGINE = Replicated(\w+)\('([^']*)', '\{replica\}'(?:, ([^()]*))?\)")
+REPLICATED = re.compile(r"ENGINE = Replicated(\w+)\('([^']*)', '((?:\{shard\}-)?\{replica\})'(?:, ([^()]*))?\)")
 WINDOW = re.compile(
     r"(?<!non_)replicated_deduplication_window = (\d+)(, replicated_deduplication_window_seconds = \d+)?"
 )
@@ -45,6 +48,8 @@ class ClusterServer(Server):
     """replicas: engine and path of each replicated table, by its database and name.   behind: tables of which another
     node has more, which `system.replicas` says until they are waited for.   waits, statements: what was asked for."""
 
+    config = CONFIG
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.replicas: dict[tuple[str, str], tuple[str, str]] = {}
@@ -54,7 +59,7 @@ class ClusterServer(Server):
 
     def connect(self, folder: Path) -> chdb.Connection:
         config = folder / "cluster.xml"
-        config.write_text(CONFIG)
+        config.write_text(self.config)
         return chdb.connect(f"{folder / 'engine'}?config-file={config}")
 
     def run(self, database: str, sql: str, data: bytes, params: dict[str, str]) -> bytes:
@@ -116,10 +121,10 @@ class ClusterServer(Server):
                 raise
         else:
             raise AssertionError("a replicated table without Keeper")
-        plain = REPLICATED.sub(lambda one: f"ENGINE = {one[1]}({one[3] or ''})", sql)
+        plain = REPLICATED.sub(lambda one: f"ENGINE = {one[1]}({one[4] or ''})", sql)
         super().run(database, WINDOW.sub(r"non_replicated_deduplication_window = \1", plain), b"", params)
-        more = f", {engine[3]}" if engine[3] else ""
-        self.replicas[table] = (f"Replicated{engine[1]}('{engine[2]}', '{{replica}}'{more})", engine[2])
+        more = f", {engine[4]}" if engine[4] else ""
+        self.replicas[table] = (f"Replicated{engine[1]}('{engine[2]}', '{engine[3]}'{more})", engine[2])
         return b""
 
     def _tables(self, database: str) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import re
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -113,7 +113,7 @@ def served(folder: Path, kind: type[Server] = Server) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, kind: type[Server]) -> Iterator[tuple[str, Server]]:
+def serving(folder: Path, kind: Callable[[Path], Server]) -> Iterator[tuple[str, Server]]:
     server = kind(folder)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from warehouse.cluster import LOCAL, SHARDED
 from warehouse.errors import LedgerError
 from warehouse.store import identifier
 
@@ -148,28 +149,38 @@ BY_USER = Quota(queries=10_000, execution_seconds=36_000, read_rows=10**12)
 
 ACKNOWLEDGED = (Setting("insert_quorum", "auto"), Setting("insert_quorum_timeout", 60_000))
 """On a cluster: what an agent has inserted outlives the node that it asked, as in warehouse.cluster.SETTINGS."""
+ON_ALL_SHARDS = (Setting("distributed_foreground_insert", 1),)
+"""In shards: it is on all of them, too."""
 
 
-def accounts(database: str, on_cluster: bool = False) -> tuple[Account, ...]:
+def accounts(database: str, on_cluster: bool = False, in_shards: bool = False) -> tuple[Account, ...]:
     """All of them, for the tables of a database. Errors: LedgerError if its name is no plain identifier.
 
-    on_cluster: the database is on all nodes of a ClickHouse cluster.
+    on_cluster: the database is on all nodes of a ClickHouse cluster.   in_shards: that has several, which are asked
+    under the name of whoever asks if the cluster has a <secret>.
     """
     _checked("database", database)
 
+    def with_shards(*tables: str) -> tuple[str, ...]:
+        return (*tables, *(f"{table}{LOCAL}" for table in tables if in_shards and table in SHARDED))
+
     def reads(*tables: str) -> tuple[tuple[str, str], ...]:
-        return tuple(("SELECT", f"{database}.{table}") for table in tables)
+        return tuple(("SELECT", f"{database}.{table}") for table in with_shards(*tables))
 
     return (
-        Account("gpuledger_writer", "the server's process, which owns the database", _writers(database, on_cluster)),
+        Account(
+            "gpuledger_writer",
+            "the server's process, which owns the database",
+            _writers(database, on_cluster, in_shards),
+        ),
         Account("gpuledger_reader", "people's SQL, asked by the server for them", reads(*READABLE), READS, BY_PERSON),
         Account("gpuledger_auditor", "the same with the audit", reads(*READABLE, *AUDIT), READS, BY_PERSON),
         Account("gpuledger_grafana", "Grafana's panels", reads(*VIEWS, *BENEATH, *ALERTS), READS, BY_USER),
         Account(
             "gpuledger_agent",
             "agents that insert by themselves",
-            tuple(("INSERT", f"{database}.{table}") for table in (*AGENT_RECORDS, *AGENT_NOTES)),
-            ACKNOWLEDGED if on_cluster else (),
+            tuple(("INSERT", f"{database}.{table}") for table in with_shards(*AGENT_RECORDS, *AGENT_NOTES)),
+            (*(ACKNOWLEDGED if on_cluster else ()), *(ON_ALL_SHARDS if in_shards else ())),
         ),
         Account("gpuledger_tenant", "a tenant's analysts", (("SELECT", f"{tenants_database(database)}.*"),),
                 TENANT_READS, BY_USER),
@@ -179,8 +190,11 @@ def accounts(database: str, on_cluster: bool = False) -> tuple[Account, ...]:
 _ON_NODES = (("CLUSTER", "*.*"), ("SELECT", "system.replicas"))
 """A close makes and swaps tables on all nodes, and waits for what others have written."""
 
+_ON_SHARDS = (("CREATE TEMPORARY TABLE, REMOTE", "*.*"), ("SELECT", "system.mutations"), ("SELECT", "system.one"))
+"""What all shards say of their tables is asked by clusterAllReplicas and cluster."""
 
-def _writers(database: str, on_cluster: bool) -> tuple[tuple[str, str], ...]:
+
+def _writers(database: str, on_cluster: bool, in_shards: bool) -> tuple[tuple[str, str], ...]:
     owns = "SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP"
     return (
         (owns, f"{database}.*"),
@@ -188,6 +202,7 @@ def _writers(database: str, on_cluster: bool) -> tuple[tuple[str, str], ...]:
         ("SELECT", "system.parts"),
         *(_ON_NODES if on_cluster else ()),
         *([("SYSTEM SYNC REPLICA", f"{database}.*")] if on_cluster else ()),
+        *(_ON_SHARDS if in_shards else ()),
     )
 
 

@@ -49,12 +49,14 @@ def statements(
     passwords: Mapping[str, Password] | None = None,
     tenants: Sequence[TenantUser] = (),
     cluster: str = "",
+    in_shards: bool = False,
 ) -> Iterator[str]:
     """All statements, in order. The database has the schema; gpuledger_writer exists on the server or is created here.
 
-    passwords: by user; None: placeholders for every account.   cluster: run on all of its servers.
+    passwords: by user; None: placeholders for every account.   cluster: run on all of its servers.   in_shards: it
+    has several shards.
     """
-    known = accounts(database, bool(cluster))
+    known = accounts(database, bool(cluster), in_shards)
     on = f" ON CLUSTER {cluster_name(cluster)}" if cluster else ""
     users = [account.name for account in known if account.name != "gpuledger_tenant"]
     if passwords is None:

@@ -1,4 +1,5 @@
 -- One row: a node of the cluster and how it fares. NULL: it does not answer.
+-- shard: its number.
 -- clock_seconds: how far its clock is ahead of that of the node that is asked, to a second and what asking takes.
 -- read_only: tables that have lost Keeper. lag_seconds: of the table that is furthest behind. queued: entries of the
 -- replication log that it has not followed. parts, most_parts: active ones, and those of the partition that has most.
@@ -7,7 +8,7 @@
 -- Traps:   clusterAllReplicas counts each node as a shard, in the order of the configuration. now() is the asking
 --          node's everywhere; nowInBlock() is not. currentDatabase() is the answering node's own.
 SELECT
-    n.host_name AS node, o.version AS version, o.ahead AS clock_seconds,
+    n.host_name AS node, n.shard_num AS shard, o.version AS version, o.ahead AS clock_seconds,
     if(isNull(o.version), NULL, ifNull(r.tables, 0)) AS tables,
     if(isNull(o.version), NULL, ifNull(r.read_only, 0)) AS read_only,
     if(isNull(o.version), NULL, ifNull(r.lag_seconds, 0)) AS lag_seconds,
@@ -18,7 +19,7 @@ SELECT
     if(isNull(o.version), NULL, ifNull(d.unsent, 0)) AS unsent
 FROM
 (
-    SELECT toUInt32(row_number() OVER (ORDER BY shard_num, replica_num)) AS number, host_name
+    SELECT toUInt32(row_number() OVER (ORDER BY shard_num, replica_num)) AS number, shard_num, host_name
     FROM system.clusters
     WHERE cluster = {cluster:String}
 ) AS n

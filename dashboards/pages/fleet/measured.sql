@@ -13,7 +13,7 @@ FROM
         sum(h.memories) / nullIf(sum(h.sized), 0) * (sum(h.sized) / 60) AS bytes
     FROM stream_hours AS h
     WHERE hour >= {start:DateTime64(3,'UTC')} AND hour < {end:DateTime64(3,'UTC')}
-        AND stream IN (
+        AND stream GLOBAL IN (
             SELECT DISTINCT cityHash64(cluster, device_id, '', arrayJoin(['', workload_id]))
             FROM allocations
             WHERE device_id = {device:String}

@@ -22,7 +22,7 @@ WITH
             sum(h.powers) / nullIf(sum(h.powered), 0) / 1e6 AS watts
         FROM stream_hours AS h
         WHERE hour >= {start:DateTime64(3,'UTC')} - INTERVAL 1 HOUR AND hour < {end:DateTime64(3,'UTC')}
-            AND stream IN (SELECT arrayJoin([own, everybody, whole, whole_own]) FROM held)
+            AND stream GLOBAL IN (SELECT arrayJoin([own, everybody, whole, whole_own]) FROM held)
         GROUP BY hour, stream
     ),
     by_device AS

@@ -29,7 +29,7 @@ WITH
         (
             SELECT ts, cluster, device_id, partition_id, workload_id, state, utilization, memory_used_bytes, power_watts
             FROM samples
-            WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM held) AND has(['', {workload:String}], workload_id)
+            WHERE (cluster, device_id) GLOBAL IN (SELECT cluster, device_id FROM held) AND has(['', {workload:String}], workload_id)
                 AND ts > {start:DateTime64(3,'UTC')} AND ts <= {end:DateTime64(3,'UTC')}
         ) AS s
         INNER JOIN held AS h ON s.cluster = h.cluster AND s.device_id = h.device_id
