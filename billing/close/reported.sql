@@ -53,7 +53,7 @@ SELECT
     false AS is_anew
 FROM stream_hours
 WHERE stream_hours.hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND stream_hours.hour <= toDateTime({last:UInt32} * 3600, 'UTC')
-    AND intDiv(toUnixTimestamp(stream_hours.hour), 3600) IN
+    AND intDiv(toUnixTimestamp(stream_hours.hour), 3600) GLOBAL IN
     (
         SELECT hour FROM {dirty:Identifier} UNION ALL SELECT hour + 1 FROM {dirty:Identifier}
     )
