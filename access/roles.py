@@ -18,7 +18,7 @@ class AccessError(LedgerError):
 class Role(StrEnum):
     """admin: everything; finance: prices, invoices, credits; operator: the fleet, the close, silences, idle jobs;
     analyst: sees everything, changes nothing but its own saved queries; tenant: sees what its tenants have, nothing
-    else."""
+    else. Everybody who sees the fleet may propose to reclaim idle jobs."""
 
     admin = "admin"
     finance = "finance"
@@ -41,6 +41,7 @@ class Action(StrEnum):
     close = "close"
     back_up = "back_up"
     silence = "silence"
+    propose = "propose"
     reclaim = "reclaim"
     see_audit = "see_audit"
     see_held = "see_held"
@@ -58,7 +59,7 @@ class Scope(StrEnum):
 
 
 _OWN = frozenset({Action.see, Action.own_tokens})
-_SEES = _OWN | {Action.see_fleet, Action.see_held, Action.sql, Action.save_queries}
+_SEES = _OWN | {Action.see_fleet, Action.see_held, Action.sql, Action.save_queries, Action.propose}
 MAY: dict[Role, frozenset[Action]] = {
     Role.admin: frozenset(Action),
     Role.finance: _SEES | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit, Action.decide_held},
@@ -82,6 +83,7 @@ SCOPE_OF: dict[Action, Scope] = {
     Action.back_up: Scope.write,
     Action.decide_held: Scope.write,
     Action.silence: Scope.write,
+    Action.propose: Scope.write,
     Action.reclaim: Scope.write,
     Action.manage_access: Scope.write,
 }

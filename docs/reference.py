@@ -44,6 +44,7 @@ EXAMPLES: Mapping[str, str] = {
     "scheduler renew": "JOB",
     "scheduler cancel": "JOB",
     "scheduler keep": "JOB",
+    "scheduler propose": "JOB",
     "simulate trace": "jobs.csv --machines 776x8:V100 --config fifo.yaml",
 }
 """Of commands that no other document shows."""

@@ -427,6 +427,14 @@ class Client:
         """Says yes to what the scheduler's policy does to an idle job."""
         return self._post(documents.IdleJobAct, "/idle-jobs/reclaim", {"job": job, "reason": reason})
 
+    def propose_idle_job(self, job: str, reason: str = "") -> documents.IdleJobAct:
+        """Proposes what the scheduler's policy does to an idle job, for an operator to say yes to."""
+        return self._post(documents.IdleJobAct, "/idle-jobs/propose", {"job": job, "reason": reason})
+
+    def resume_idle_job(self, job: str, reason: str = "") -> documents.IdleJobAct:
+        """Lets a job that was suspended for being idle wait for its GPUs again."""
+        return self._post(documents.IdleJobAct, "/idle-jobs/resume", {"job": job, "reason": reason})
+
     def keep_idle_job(self, job: str, reason: str = "") -> documents.IdleJobAct:
         """Exempts the running attempt of a job from what is done to idle ones."""
         return self._post(documents.IdleJobAct, "/idle-jobs/keep", {"job": job, "reason": reason})

@@ -788,9 +788,9 @@ class Silence(Document):
 
 
 class IdleJob(Document):
-    """A running job that its scheduler knows to be idle.   allocations: by which the books know its attempt.
-    step: the last one of the policy; `next`: what happens next, at `next_at` if nobody uses it. problem: why nothing is
-    known."""
+    """A running job that its scheduler knows to be idle, or one that is suspended for it (step `suspended`).
+    allocations: by which the books know its attempt.   step: the last one of the policy, or by a person: `by`.
+    next: what happens next, at `next_at` if nobody uses it.   problem: why nothing is known."""
 
     job_id: str
     allocations: list[str]
@@ -800,6 +800,7 @@ class IdleJob(Document):
     idle_seconds: float | None
     idle_since: Instant | None
     step: str
+    by: str = ""
     next: str
     next_at: Instant | None
     policy: str

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from api.caller import Caller, ReclaimJobs, SeeFleet
+from api.caller import Caller, ProposeJobs, ReclaimJobs, SeeFleet
 from api.reach import Reach
 from api.strict import Body, StrictRoute
 from billing import audit
@@ -30,7 +30,8 @@ class OfJob(Body):
 
 @router.get("/idle-jobs")
 def idle_jobs(request: Request, caller: SeeFleet) -> documents.IdleJobs:
-    """Running jobs that the scheduler knows to be idle, each with the next step of its policy."""
+    """Running jobs that the scheduler knows to be idle, each with the next step of its policy; and those that are
+    suspended for it."""
     reach: Reach = request.app.state.reach
     return listed(reach, caller.principal.actor)
 
@@ -63,13 +64,29 @@ def keep_idle_job(request: Request, caller: ReclaimJobs, asked: OfJob) -> docume
     return _done(request, caller, "keep", asked)
 
 
-def _done(request: Request, caller: Caller, what: Literal["reclaim", "keep"], asked: OfJob) -> documents.IdleJobAct:
+@router.post("/idle-jobs/propose")
+def propose_idle_job(request: Request, caller: ProposeJobs, asked: OfJob) -> documents.IdleJobAct:
+    """Proposes what the policy for an idle job does: an operator says yes by reclaiming it, or no by keeping it."""
+    return _done(request, caller, "propose", asked)
+
+
+@router.post("/idle-jobs/resume")
+def resume_idle_job(request: Request, caller: ReclaimJobs, asked: OfJob) -> documents.IdleJobAct:
+    """Lets a job that was suspended for being idle wait for its GPUs again; no other suspended job."""
+    return _done(request, caller, "resume", asked)
+
+
+def _done(
+    request: Request, caller: Caller, what: Literal["reclaim", "keep", "propose", "resume"], asked: OfJob
+) -> documents.IdleJobAct:
     reach: Reach = request.app.state.reach
     actor = caller.principal.actor
     client = reach.jobs(actor)
     if client is None:
         raise LedgerError("--scheduler", "this server was not given one", "Start it with --scheduler URL")
     evidence = [one.model_dump(mode="json") for one in listed(reach, actor).jobs if one.job_id == asked.job]
+    if what == "resume" and not any(one["step"] == "suspended" for one in evidence):
+        raise LedgerError(f"job {asked.job}", "is not suspended for being idle", "GET /idle-jobs lists those that are")
     inputs = {"scheduler": reach.scheduler, "idle": evidence[0] if evidence else None}
     with (
         client,

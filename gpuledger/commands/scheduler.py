@@ -734,7 +734,8 @@ def idle(
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Running jobs that are idle, for how long, and what happens to them next by the policies in the settings."""
+    """Running jobs that are idle, for how long, and what happens to them next by the policies in the settings; and jobs
+    that are suspended for it."""
     found = _client(url, token_file).idle()
     if output is options.Format.json:
         print_json(found)
@@ -876,7 +877,8 @@ POOL_COLUMNS = (
     "pool", "model", "units_per_gpu", "total", "allocated", "available", "reserved", "unavailable",
 )  # fmt: skip
 IDLE_COLUMNS = (
-    "job_id", "tenant", "queue", "gpus", "idle_seconds", "idle_since", "step", "next", "next_at", "policy", "problem",
+    "job_id", "tenant", "queue", "gpus", "idle_seconds", "idle_since", "step", "by", "next", "next_at", "policy",
+    "problem",
 )  # fmt: skip
 SERVICE_COLUMNS = (
     "service", "waiting", "working", "utilization", "desired", "pending", "cold", "warm", "cold_starts",
@@ -898,6 +900,9 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "idle": idle,
     "reclaim": _job_action(
         "reclaim", "Say yes to what the settings have for an idle job: make it smaller, suspend or cancel it, at once."
+    ),
+    "propose": _job_action(
+        "propose", "Propose that instead: an operator says yes to it with `reclaim`, or keeps the job."
     ),
     "keep": _job_action(
         "keep", "Exempt a running attempt from what is done to idle jobs; one that was made smaller may grow again."

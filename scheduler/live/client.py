@@ -44,8 +44,8 @@ class Client:
         return answer
 
     def act(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Does an action on a job.   what: cancel, hold, release, suspend, resume, renew, reclaim, keep, ready,
-        rescale or finish."""
+        """Does an action on a job.   what: cancel, hold, release, suspend, resume, renew, reclaim, propose,
+        keep, ready, rescale or finish."""
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{_step(job_id)}/{what}", json=body or {})
         return answer
 

@@ -4,6 +4,7 @@ POST /api/v1/jobs                      submit            GET  /api/v1/jobs?statu
 GET  /api/v1/jobs/{id}                 explain
 POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume | renew
 POST /api/v1/jobs/{id}/reclaim         an operator's yes to what the policy says of a job that is idle
+POST /api/v1/jobs/{id}/propose         proposes that instead, for an operator to say yes to
 POST /api/v1/jobs/{id}/keep            exempts the running attempt from that; one that was made smaller may grow again
 GET  /api/v1/idle                      running jobs that are idle, and what happens next
 POST /api/v1/jobs/{id}/rescale         {"min_replicas": 2, "max_replicas": 8}, or one of them
@@ -52,6 +53,7 @@ VERBS: Mapping[str, Act] = {
     "resume": Service.resume,
     "renew": Service.renew,
     "reclaim": Service.reclaim,
+    "propose": Service.propose,
     "keep": Service.keep,
 }
 """Actions on a job that need only its id."""

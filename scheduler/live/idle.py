@@ -188,11 +188,13 @@ def outlook(policy: IdlePart | None, ladder: Ladder | None, idle: Idle | None, o
         return Outlook("nothing: no policy is for it")
     if idle is None:
         return Outlook("nothing, while that is unknown")
+    if policy.approval and ladder is not None and ladder.step == "proposed" and ladder.by:
+        return Outlook(f"{policy.then}, once an operator says `reclaim`")
     if ladder is None or ladder.warned_at is None or ladder.policy != policy.summary():
         return Outlook("warning", idle.since + policy.warn)
     if obstacle:
         return Outlook(f"nothing: {obstacle}")
-    if ladder.step == "proposed":
+    if policy.approval and ladder.step == "proposed":
         return Outlook(f"{policy.then}, once an operator says `reclaim`")
     at = max(idle.since + policy.after, ladder.warned_at + policy.grace)
     return Outlook(f"{'proposal: ' if policy.approval else ''}{policy.then}", at)

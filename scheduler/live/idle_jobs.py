@@ -27,15 +27,13 @@ from scheduler.live.idle import (
 from scheduler.model import Job
 from scheduler.records.book import Live
 from scheduler.records.events import Cause, instant, written
-from scheduler.records.ladder import RECLAIMED, Step
+from scheduler.records.ladder import BY_IDLENESS, RECLAIMED, Step
 from scheduler.settings import IdlePart
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 10.0
 """So often jobs are looked at, if nothing else happens."""
-BY_IDLENESS = "idle policy"
-"""Actor of what a policy does to idle jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,12 @@ class Reclaim:
     @property
     def evidence(self) -> dict[str, Any]:
         return _evidence(self.policy, self.idle)
+
+    @property
+    def proposal(self) -> dict[str, Any]:
+        """The body of the entry that proposes it instead."""
+        text = words("proposed", self.policy, self.idle)
+        return {"step": "proposed", "text": text, "actor": self.actor, **self.evidence}
 
 
 class IdleJobs:
@@ -147,10 +151,30 @@ class IdleJobs:
             "idle_since": None if idle is None else instant(idle.since),
             "measured_at": None if idle is None else instant(idle.at),
             "step": "" if ladder is None else ladder.step,
+            "by": "" if ladder is None else ladder.by,
             "next": ahead.what,
             "next_at": None if ahead.at is None else instant(ahead.at),
             "policy": "" if policy is None else policy.summary(),
             "problem": problem,
+        }
+
+    def suspended(self, live: Live) -> dict[str, Any]:
+        """Of a job that was suspended because it was idle, and was not resumed."""
+        return {
+            "job_id": live.job.job_id,
+            "allocations": [],
+            "tenant": live.job.tenant,
+            "queue": live.job.queue,
+            "attempt": live.attempt,
+            "idle_seconds": None,
+            "idle_since": None,
+            "measured_at": None,
+            "step": "suspended",
+            "by": live.aside.actor,
+            "next": "it waits again, once somebody says `resume`",
+            "next_at": None,
+            "policy": "",
+            "problem": "",
         }
 
     def _log_once(self, about: str, what: str) -> None:

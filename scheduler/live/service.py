@@ -233,9 +233,9 @@ class Service:
                 )
             was, ending = live.status, live.stop[0] if live.stop else ""
             comes_back = ending in ("", "preempted") or live.resumed is not None
-            is_reclaimed = live.aside.reason == RECLAIMED and live.resumed is None and "suspended" in (was, ending)
             is_over = was in ("held", "suspended") or not comes_back
-            if is_over and not is_reclaimed:  # one that was reclaimed is suspended on somebody's behalf from now on
+            # One that was reclaimed is suspended on somebody's behalf from now on.
+            if is_over and not _is_reclaimed(live):
                 raise RefusedError(f"job {job_id}", f"is {was}{f' ({ending})' if ending else ''} already", status=409)
             self._happen("suspend", job_id, {"cause": records.cause_body(Cause("Suspended", "", actor))})
             if was in ("starting", "running"):
@@ -399,7 +399,8 @@ class Service:
             return self._idle.problem(self._now())
 
     def idle(self) -> dict[str, Any]:
-        """Running jobs that are idle, or that something was done to because they were.
+        """Running jobs that are idle, or that something was done to because they were; and those that are suspended
+        for it.
 
         Errors: RefusedError if nobody measures that.
         """
@@ -415,9 +416,10 @@ class Service:
             }
 
     def _idle_job(self, live: Live, now: float) -> dict[str, Any] | None:
-        if live.status != "running":
-            return None
-        found = self._idle.shown(live, self._idle_policy(live), self._holders(live), now)
+        if live.status == "running":
+            found = self._idle.shown(live, self._idle_policy(live), self._holders(live), now)
+        else:
+            found = self._idle.suspended(live) if _is_reclaimed(live) else None
         return None if found is None else {**found, "gpus": gpus_held(self.restored.setup.nodes, live.grants)}
 
     def reclaim(self, job_id: str, actor: str) -> dict[str, Any]:
@@ -426,27 +428,44 @@ class Service:
         Errors: RefusedError if no policy is for it, it is not known to be idle, it is kept, or nothing would be done.
         """
         with self._lock:
-            self._expect_feed()
-            self.hear()
-            self._expect(job_id, "running")
-            live, where = self.book.jobs[job_id], f"job {job_id}"
-            if live.idle is not None and live.idle.is_kept:
-                what = f"is kept by {live.idle.by or 'somebody'}, as long as this attempt runs"
-                raise RefusedError(where, what, status=409)
-            policy, holders = self._idle_policy(live), self._holders(live)
-            if policy is None:
-                raise RefusedError(where, "no policy is for it", "Add one under idle: in the settings", 409)
-            found = self._idle.evidence(holders, self._now())
-            if not isinstance(found, Idle):
-                what = (
-                    f"whether it is idle is unknown: {found.problem}" if isinstance(found, Unknown) else "is not idle"
-                )
-                raise RefusedError(where, what, "`gpuledger scheduler idle` lists those that are", 409)
-            problem = obstacle(policy, live, holders)
-            if problem:
-                raise RefusedError(where, problem, status=409)
-            self._reclaim(live, Reclaim(policy, found, actor))
+            step = self._reclaimable(job_id, actor)
+            self._reclaim(self.book.jobs[job_id], step)
             return self.show(job_id)
+
+    def propose(self, job_id: str, actor: str) -> dict[str, Any]:
+        """Proposes what `reclaim` would do, so that an operator says yes to it, or keeps the job. It stops nothing: a
+        policy without approval still does at its time what it does.
+
+        Errors: RefusedError as for `reclaim`, or if it was proposed already.
+        """
+        with self._lock:
+            step, idle = self._reclaimable(job_id, actor), self.book.jobs[job_id].idle
+            if idle is not None and idle.step == "proposed":
+                what = f"was proposed by {idle.by or 'its policy'} already"
+                raise RefusedError(f"job {job_id}", what, "`reclaim` does it", 409)
+            self._happen("idle", job_id, step.proposal, changes=False)
+            return self.show(job_id)
+
+    def _reclaimable(self, job_id: str, actor: str) -> Reclaim:
+        """What somebody may do, or propose, about a job that is idle."""
+        self._expect_feed()
+        self.hear()
+        self._expect(job_id, "running")
+        live, where = self.book.jobs[job_id], f"job {job_id}"
+        if live.idle is not None and live.idle.is_kept:
+            what = f"is kept by {live.idle.by or 'somebody'}, as long as this attempt runs"
+            raise RefusedError(where, what, status=409)
+        policy, holders = self._idle_policy(live), self._holders(live)
+        if policy is None:
+            raise RefusedError(where, "no policy is for it", "Add one under idle: in the settings", 409)
+        found = self._idle.evidence(holders, self._now())
+        if not isinstance(found, Idle):
+            what = f"whether it is idle is unknown: {found.problem}" if isinstance(found, Unknown) else "is not idle"
+            raise RefusedError(where, what, "`gpuledger scheduler idle` lists those that are", 409)
+        problem = obstacle(policy, live, holders)
+        if problem:
+            raise RefusedError(where, problem, status=409)
+        return Reclaim(policy, found, actor)
 
     def keep(self, job_id: str, actor: str) -> dict[str, Any]:
         """Exempts the running attempt of a job from what is done to idle ones. One that was made smaller may grow
@@ -1140,6 +1159,12 @@ class Service:
         if not errors:
             return {"known": 0}
         return {"known": len(errors), "p50": errors[len(errors) // 2], "p95": errors[len(errors) * 95 // 100]}
+
+
+def _is_reclaimed(live: Live) -> bool:
+    """Whether a job is suspended, or about to be, because it was idle."""
+    ending = live.stop[0] if live.stop else ""
+    return live.aside.reason == RECLAIMED and live.resumed is None and "suspended" in (live.status, ending)
 
 
 def _written(seconds: float) -> str:

@@ -17,12 +17,15 @@ REASONS: Mapping[Step, str] = {
 """What callbacks and events call the steps."""
 RECLAIMED = "IdleReclaimed"
 """Reason of a job that was made smaller, suspended or cancelled because it was idle."""
+BY_IDLENESS = "idle policy"
+"""Actor of what a policy does to idle jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
     """step: the last.   at: of it.   seconds, measured_at: for how long the job was idle, as of when; None where the
-    step needed no evidence.   warned_at, policy: of the last warning.   by: who keeps it."""
+    step needed no evidence.   warned_at, policy: of the last warning.   by: who keeps it, or proposed to reclaim it; ''
+    if the policy proposed it. What somebody proposed stays proposed after a warning."""
 
     step: Step
     at: float
@@ -50,4 +53,9 @@ def climbed(before: Ladder | None, step: Step, at: float, body: Mapping[str, Any
     before = before or Ladder(step, at)
     measured_at = max(before.measured_at, body["measured_at"])
     found = replace(before, step=step, at=at, seconds=body["seconds"], measured_at=measured_at)
-    return replace(found, warned_at=at, policy=body["policy"]) if step == "warned" else found
+    if step == "proposed":
+        actor = body.get("actor", "")
+        return replace(found, by="" if actor == BY_IDLENESS else actor)
+    if step == "warned":
+        return replace(found, warned_at=at, policy=body["policy"], step="proposed" if before.by else step)
+    return found

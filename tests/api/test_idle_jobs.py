@@ -90,12 +90,41 @@ def test_nothing_is_asked_of_the_scheduler_before_it_is_in_the_audit(
         assert {one.step for one in client.idle_jobs().jobs} == {"warned"}
 
 
+def test_one_proposes_another_says_yes_and_undoes_it(fleet: Fleet) -> None:
+    with fleet.client("finance") as finance, fleet.client("operator") as client:
+        finance.propose_idle_job("a", "the gang next door waits")
+        found = {one.job_id: one for one in client.idle_jobs().jobs}
+        assert (found["a"].step, found["a"].by) == ("proposed", "finance")
+        for job in ("a", "b"):
+            with pytest.raises(ApiError, match="is not suspended for being idle"):
+                client.resume_idle_job(job)
+        client.reclaim_idle_job("a")
+        fleet.scheduler.over("a")
+        (found_a,) = [one for one in client.idle_jobs().jobs if one.job_id == "a"]
+        assert (found_a.step, found_a.by) == ("suspended", "operator")
+        with pytest.raises(ApiError) as refused:
+            finance.resume_idle_job("a")
+        assert refused.value.status == 403
+        client.resume_idle_job("a", "its owner needs it today")
+    fleet.scheduler.settle()
+    assert fleet.scheduler.status("a") == "running"
+    done = [one for what in ("propose", "resume") for one in audit.history(fleet.site.store, f"job.{what}")]
+    done = [one for one in done if not one["action"].endswith(".done")]
+    assert [(one["actor"], one["object"], one["reason"]) for one in done] == [
+        ("finance", "a", "the gang next door waits"), ("operator", "a", "its owner needs it today"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("who", ["finance", "analyst", "vision"])
 def test_others_reclaim_and_keep_nothing(fleet: Fleet, who: str) -> None:
     with fleet.client(who) as client:
         for act in (client.reclaim_idle_job, client.keep_idle_job):
             with pytest.raises(ApiError) as refused:
                 act("a")
+            assert refused.value.status == 403
+        if who == "vision":
+            with pytest.raises(ApiError) as refused:
+                client.propose_idle_job("a")
             assert refused.value.status == 403
     assert fleet.scheduler.status("a") == "running"
     with fleet.client("vision") as client, pytest.raises(ApiError) as refused:

@@ -17,6 +17,9 @@ from dashboards.said import said
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
+_WEIGHT = {"proposed": -1, "kept": 1, "suspended": 2}
+"""Order of the jobs: first those that wait for somebody's yes."""
+
 
 def part(store: Store, filters: Filters, words: Language, reach: Reach) -> Component | None:
     """Nothing if the server has no scheduler. Of the fleet: a scheduler's tenants need not be those of the books."""
@@ -42,39 +45,65 @@ def part(store: Store, filters: Filters, words: Language, reach: Reach) -> Compo
             else words("now.no_jobs")
         )
         return _card(words, states.nothing_here(empty))
-    jobs.sort(key=lambda one: (-one.gpus * (one.idle_seconds or 0.0), one.job_id))
+    jobs.sort(key=lambda one: (_WEIGHT.get(one.step, 0), -one.gpus * (one.idle_seconds or 0.0), one.job_id))
     heads = [words("now.job"), words("now.job_act")]
-    may = current().may(Action.reclaim)
-    return _card(words, parts.table(heads, [_cells(one, filters, may, words) for one in jobs]))
+    return _card(words, parts.table(heads, [_cells(one, filters, words) for one in jobs]))
 
 
 def _card(words: Language, content: Component) -> Component:
     return parts.card(words("now.jobs"), words("now.jobs_is"), content, id="now-reclaim")
 
 
-def _cells(one: IdleJob, filters: Filters, may: bool, words: Language) -> list[Component | str]:
+def _cells(one: IdleJob, filters: Filters, words: Language) -> list[Component | str]:
     """Two columns, so that a phone shows the buttons."""
-    whose = f"{one.tenant} · {one.queue} · {one.gpus:,.4g} {words('unit.gpus')}"
-    idle = said(one.problem, filters, words) or words(
-        "now.job_idle", span=UNKNOWN if one.idle_seconds is None else duration(one.idle_seconds)
-    )
+    held = f"{one.gpus:,.4g} {words('unit.gpus')}" if one.gpus else ""
+    whose = " · ".join(filter(None, (one.tenant, one.queue, held)))
     step = words.of(f"now.step_{one.step}", one.step)
-    then = words("now.job_next", what=words.of(f"now.next_{one.next}", one.next))
-    at = "" if one.next_at is None else words.moment(filters.local(one.next_at))
-    details = " · ".join(filter(None, (idle, step, f"{then} {at}".rstrip())))
+    if one.by:
+        step = words("now.proposed_by" if one.step == "proposed" else "now.step_by", step=step, by=one.by)
+    details = " · ".join(filter(None, (_idle(one, filters, words), step, _next(one, filters, words))))
+    acts = _acts(one, words)
     return [
         html.Span([html.Strong(one.job_id), html.Span(whose), html.Span(details)], className="gl-idle-job"),
-        html.Div(_acts(one, words), className="gl-acts") if may else "",
+        html.Div(acts, className="gl-acts") if acts else "",
     ]
 
 
+def _idle(one: IdleJob, filters: Filters, words: Language) -> str:
+    if one.step == "suspended":
+        return ""
+    span = UNKNOWN if one.idle_seconds is None else duration(one.idle_seconds)
+    return said(one.problem, filters, words) or words("now.job_idle", span=span)
+
+
+def _next(one: IdleJob, filters: Filters, words: Language) -> str:
+    """Nothing where the step says already that it depends on somebody."""
+    if one.step in ("kept", "shrunk", "suspended") or (one.step == "proposed" and one.next_at is None):
+        return ""
+    what = one.next.removeprefix("proposal: ")
+    named = words.of(f"now.next_{what}", what)
+    asks = words("now.next_proposal", what=named) if what != one.next else named
+    at = "" if one.next_at is None else words.moment(filters.local(one.next_at))
+    return f"{words('now.job_next', what=asks)} {at}".rstrip()
+
+
 def _acts(one: IdleJob, words: Language) -> list[Component]:
-    """Keep is for one that is not kept yet; to reclaim needs a policy and known idleness. The scheduler judges both."""
+    """Of those that the reader may take. Keep is for one that is not kept yet; to reclaim, and to propose it, needs a
+    policy and known idleness. The scheduler judges each of them."""
+    may = current().may
+
+    def act(what: str, sure: str = "") -> Component:
+        body = {"job": one.job_id}
+        return forms.form(f"POST /idle-jobs/{what}", words(f"now.{what}"), words, body=body, sure=sure, small=True)
+
+    if one.step == "suspended":
+        return [act("resume")] if may(Action.reclaim) else []
     acts = []
-    if one.policy and one.idle_seconds is not None and one.step != "kept":
-        sure = words("now.reclaim_sure", job=one.job_id, policy=one.policy)
-        acts.append(forms.form("POST /idle-jobs/reclaim", words("now.reclaim"), words, body={"job": one.job_id},
-                               sure=sure, small=True))  # fmt: skip
-    if one.step != "kept":
-        acts.append(forms.form("POST /idle-jobs/keep", words("now.keep"), words, body={"job": one.job_id}, small=True))
+    is_reclaimable = bool(one.policy) and one.idle_seconds is not None and one.step != "kept"
+    if is_reclaimable and may(Action.reclaim):
+        acts.append(act("reclaim", words("now.reclaim_sure", job=one.job_id, policy=one.policy)))
+    if is_reclaimable and one.step != "proposed" and may(Action.propose):
+        acts.append(act("propose"))
+    if one.step != "kept" and may(Action.reclaim):
+        acts.append(act("keep"))
     return acts

@@ -1,4 +1,4 @@
-"""The page Now, idle alone: jobs of a live scheduler are reclaimed and kept from it, in a browser."""
+"""The page Now, idle alone: in a browser, jobs of a live scheduler are proposed, reclaimed, resumed and kept."""
 
 from __future__ import annotations
 
@@ -42,9 +42,17 @@ def test_idle_jobs_are_reclaimed_and_kept_from_the_page(house: Store, tmp_path: 
             assert [
                 one["nodes"][0]["html"][:200] for one in Axe().run(page, "#now-reclaim").response["violations"]
             ] == []
+            row.get_by_role("button", name="Propose").click()
+            expect(row).to_contain_text("waits for approval")
+            expect(row.get_by_role("button", name="Propose")).to_have_count(0)
             row.get_by_role("button", name="Reclaim now").click()
-            expect(row).to_have_count(0)
+            expect(row).to_contain_text("suspended")
             until(lambda: living.status("job-a") == "stopping")
+            living.over("job-a")
+            row.get_by_role("button", name="Resume").click()
+            expect(row).to_have_count(0)
+            living.settle()
+            assert living.status("job-a") == "running"
             page.locator("#now-reclaim tr", has_text="job-b").get_by_role("button", name="Keep").click()
             expect(page.locator("#now-reclaim tr", has_text="job-b")).to_contain_text("kept")
             assert living.status("job-b") == "running"

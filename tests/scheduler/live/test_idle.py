@@ -171,6 +171,47 @@ def test_with_approval_it_is_proposed_until_an_operator_says_yes(tmp_path: Path)
     assert (row["reason"], row["actor"]) == ("IdleReclaimed", "ada")
 
 
+def test_somebody_proposes_and_it_stays_proposed_until_an_operator_says_yes(tmp_path: Path) -> None:
+    living = Idling(tmp_path, POLICY | {"approval": True})
+    living.run()
+    with pytest.raises(RefusedError, match="does not know who is idle"):
+        living.service.propose("a", "ben")
+    living.at(36, a=16)
+    living.service.propose("a", "ben")
+    for minutes in (60, 130, 190):
+        living.at(minutes, a=min(180, minutes - 20))
+    assert (living.steps(), living.status("a")) == (["noticed", "proposed", "warned"], "running")
+    (one,) = living.service.idle()["jobs"]
+    assert (one["step"], one["by"], one["next_at"]) == ("proposed", "ben", None)
+    with pytest.raises(RefusedError, match="a: was proposed by ben already"):
+        living.service.propose("a", "ada")
+    living.service.reclaim("a", "ada")
+    living.over("a")
+    (one,) = living.service.idle()["jobs"]
+    assert (one["step"], one["by"], one["gpus"]) == ("suspended", "ada", 0)
+    with pytest.raises(RefusedError, match="a: is suspended, not running"):
+        living.service.propose("a", "ben")
+    living.service.resume("a", "ada")
+    living.settle()
+    assert (living.status("a"), living.service.idle()["jobs"]) == ("running", [])
+    assert all(one.same for one in replays(list(living.log.entries()), living.log.of_kind("plan")))
+
+
+def test_a_proposal_holds_up_no_policy_without_approval_and_ends_with_use(tmp_path: Path) -> None:
+    living = Idling(tmp_path, POLICY)
+    for name in ("a", "b"):
+        living.run(name)
+    living.at(60, a=40, b=40)
+    for name in ("a", "b"):
+        living.service.propose(name, "ben")
+    assert {one["next"] for one in living.service.idle()["jobs"]} == {"suspend"}
+    living.at(160, a=140)
+    assert (living.status("a"), living.status("b")) == ("stopping", "running")
+    assert living.steps("b")[-1] == "busy"
+    living.at(200, b=30)
+    assert living.service.idle()["jobs"][-1]["by"] == ""
+
+
 def test_an_operator_s_yes_needs_no_grace_but_a_policy_and_evidence(tmp_path: Path) -> None:
     living = Idling(tmp_path, POLICY | {"tenants": ["vision"]})
     with pytest.raises(RefusedError, match=r"does not know who is idle\. Start it with --idle-from URL"):
