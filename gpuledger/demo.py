@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from billing.periods import Period
     from billing.verify import VerifyReport
     from collectors.simulated import FleetPlan
+    from gpuledger.demo_scheduler import DemoScheduler
     from warehouse.records import RecordType
 
 log = logging.getLogger(__name__)
@@ -210,21 +211,31 @@ class Feed:
 
 
 class Live:
-    """Continues the demo: every few seconds, stores what has happened in the fleet since."""
+    """Continues the demo: every few seconds, stores what has happened in the fleet since.
+
+    scheduler: of the idle jobs; None: nobody reclaims them."""
 
     SECONDS = 10
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: Story, scheduler: DemoScheduler | None = None) -> None:
         self._story = story
+        self._scheduler = scheduler
         self._feed: Feed | None = None
         self._resuming: threading.Thread | None = None
 
     def __call__(self, store: Store, stop: threading.Event) -> None:
+        try:
+            if self._scheduler is not None:
+                self._scheduler.look(store)
+        except LedgerError as error:
+            log.error("demo: %s; it is tried again", error)
+            return
         if self._feed is None:
             self._resume(store)
             return
+        keep = self._scheduler.without_stopped if self._scheduler is not None else None
         try:
-            _store(store, self._feed, datetime.now(UTC), f"{self._story.source}, live")
+            _store(store, self._feed, datetime.now(UTC), f"{self._story.source}, live", keep=keep)
         except LedgerError as error:
             log.error("demo: %s; it is tried again", error)
             self._feed = None
@@ -243,14 +254,20 @@ class Live:
 
 
 def _store(
-    store: Store, feed: Feed, until: datetime, source: str, progress: Callable[[int], None] | None = None
+    store: Store,
+    feed: Feed,
+    until: datetime,
+    source: str,
+    progress: Callable[[int], None] | None = None,
+    keep: Callable[[str, pa.Table], pa.Table] | None = None,
 ) -> None:
-    """Stores the new records up to that instant."""
+    """Stores the new records up to that instant.   keep: what of a record type's table is stored."""
     from ingest.pipeline import ingest_tables
     from warehouse.records import RECORD_TYPES
 
     for name, group in groupby(feed.until(until), key=lambda pair: pair[0].name):
-        ingest_tables(store, RECORD_TYPES[name], source, (table for _, table in group), progress)
+        tables = (table if keep is None else keep(name, table) for _, table in group)
+        ingest_tables(store, RECORD_TYPES[name], source, tables, progress)
 
 
 def _ingest(store: Store, story: Story, steps: Steps) -> None:

@@ -12,11 +12,11 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuledger import __version__
 from warehouse.background import repeating
@@ -161,6 +161,23 @@ def serve(
             stack.enter_context(reporting(store, reports, leads=leads))
         collect_seldom()
         server.run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def serving(app: Any, listener: socket.socket) -> Iterator[None]:
+    """Serves a scheduler on a thread of its own; the main thread handles signals."""
+    from gpuledger.http.limits import limits_here
+    from gpuledger.http.server import Server
+    from scheduler.live.http import AGENTS, MOST_AGENT_BYTES
+
+    server = Server(app, replace(limits_here(), own_body_bytes={AGENTS: MOST_AGENT_BYTES}))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(10)
 
 
 def collect_seldom() -> None:

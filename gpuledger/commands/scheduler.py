@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -209,7 +209,7 @@ def serve(
         raise LedgerError("gpuledger scheduler", "needs --config FILE and --data FOLDER", "`--help` shows the rest")
     if events == "store":
         refuse_records(store, "Give its https:// address to --events")
-    from gpuledger.serve import listen, url_of
+    from gpuledger.serve import listen, serving, url_of
     from ingest.token_file import Reread
     from scheduler.live.client import read_token
     from scheduler.live.http import build_app
@@ -250,7 +250,7 @@ def serve(
         step = stack.enter_context(_cycles(service, runs, kubernetes, leadership, declarations))
         listener = stack.enter_context(listen(host, port))
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
-        stack.enter_context(_serving(build_app(service, token, allowed, tokens), listener))
+        stack.enter_context(serving(build_app(service, token, allowed, tokens), listener))
         stack.enter_context(_calling_back(service, interval))
         stack.enter_context(_watching_idleness(service, feed))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
@@ -335,7 +335,7 @@ def _leading(kubernetes: _Kubernetes, data: Path, host: str, port: int) -> Itera
             raise LedgerError(options_, "are for --executor kubernetes", "See docs/operator.md")
         yield None
         return
-    from gpuledger.serve import listen
+    from gpuledger.serve import listen, serving
     from scheduler.kubernetes.leadership import Leadership, LeaseTakenError, log_name, namespace_here
     from scheduler.kubernetes.standby import build_standby
 
@@ -343,7 +343,7 @@ def _leading(kubernetes: _Kubernetes, data: Path, host: str, port: int) -> Itera
     with Leadership(kubernetes.connection(), where, log_name(data)) as leadership:
         if not leadership.acquired(AT_ONCE_SECONDS):
             say(f"  Waiting     {leadership.waits}")
-            with listen(host, port) as listener, _serving(build_standby(lambda: leadership.waits), listener):
+            with listen(host, port) as listener, serving(build_standby(lambda: leadership.waits), listener):
                 leadership.acquired()
         try:
             yield leadership
@@ -405,23 +405,6 @@ def _delivering(events: str, cluster: str, token_file: Path | None, store: str) 
             to.put(collected)
 
         yield deliver
-
-
-@contextlib.contextmanager
-def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
-    """Serves HTTP on a thread of its own; the main thread handles signals."""
-    from gpuledger.http.limits import limits_here
-    from gpuledger.http.server import Server
-    from scheduler.live.http import AGENTS, MOST_AGENT_BYTES
-
-    server = Server(app, replace(limits_here(), own_body_bytes={AGENTS: MOST_AGENT_BYTES}))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(10)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from billing.ledger_report import LedgerReport
     from collectors.prometheus.history import Asked, History
     from gpuledger.demo import Demo
+    from gpuledger.demo_scheduler import DemoScheduler
     from gpuledger.from_prometheus import Found
     from gpuledger.steps import Steps
 
@@ -122,7 +123,10 @@ def up(
             if made is not None:
                 from gpuledger.demo import Live
 
-                following, follow_seconds = Live(made.story), Live.SECONDS
+                idle = None
+                if listener is not None and not scheduler:
+                    scheduler, idle = stack.enter_context(_demo_scheduler(made))
+                following, follow_seconds = Live(made.story, idle), Live.SECONDS
             if asked is not None:
                 history = stack.enter_context(contextlib.closing(_history(opened, asked)))
                 found = _prepare(opened, partial(_import_history, opened, history, out or Path("drafts")))
@@ -205,6 +209,22 @@ def _demo(store: Store, seed: int, out: Path, steps: Steps) -> Demo:
     from gpuledger import demo as demonstration
 
     return demonstration.build(store, seed, out, steps, datetime.now(UTC))
+
+
+@contextlib.contextmanager
+def _demo_scheduler(made: Demo) -> Iterator[tuple[str, DemoScheduler]]:
+    """Serves the scheduler of the demo's idle jobs, to this machine alone."""
+    from gpuledger.demo_scheduler import DemoScheduler
+    from gpuledger.serve import listen, serving, url_of
+    from scheduler.live.http import build_app
+
+    file = made.folder / f"scheduler-{made.story.seed}-{made.story.watched_from:%Y%m%dT%H%MZ}.sqlite"
+    with (
+        DemoScheduler(file, made.story.plan.cluster) as scheduler,
+        listen("127.0.0.1", 0) as listener,
+        serving(build_app(scheduler.service, allowed_hosts=("127.0.0.1",)), listener),
+    ):
+        yield url_of(listener), scheduler
 
 
 def _import_history(store: Store, history: History, out: Path, steps: Steps) -> Found:

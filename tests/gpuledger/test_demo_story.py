@@ -12,19 +12,24 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
 from gpuledger import demo
+from gpuledger.demo_scheduler import DemoScheduler
 from gpuledger.steps import Steps
 from tests.draws import seldom
 from tests.gpuledger.running import run
 from tests.stores import fresh_store
+from warehouse.store import open_store
 
 pytestmark = seldom(2, "the demo", 0)
 
 WATCHED = datetime(2026, 11, 2, 10, 23, tzinfo=demo.ZONE)
 """When the small demo of these tests was first watched; it invoiced October, of which it has a day."""
+
+SMALL = {"days": 3, "scale": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
     with pytest.MonkeyPatch.context() as patch:
         for name in ("PAST", "BEFORE_THE_MONTH"):
             patch.setattr(demo, name, timedelta(days=1))
-        patch.setattr(demo, "FLEET", {"days": 3, "scale": 0.2})
+        patch.setattr(demo, "FLEET", SMALL)
         store = fresh_store(folder / "store")
         steps = Steps(Console(file=io.StringIO()), threading.Event())
         for started in (WATCHED, WATCHED + timedelta(hours=3)):
@@ -142,6 +147,43 @@ def test_quota_is_borrowed_and_called_back_and_fragments_are_counted(made: tuple
         for tenant in ("physics", "vision", "nlp", "研发一部")
     )
     assert any(values["", "fragmented_gpus"] > 0 for values in at.values())
+
+
+def test_an_idle_notebook_is_reclaimed_and_comes_back_to_its_place(
+    made: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "FLEET", SMALL)
+    now = [WATCHED + timedelta(minutes=1)]
+    log, clock = tmp_path / "log.sqlite", lambda: now[0].timestamp()
+    with open_store(made[0]) as store:
+        story = demo.story_in(store)
+        assert story is not None
+        with DemoScheduler(log, "demo", clock) as scheduler:
+            scheduler.look(store)
+            job = scheduler.service.idle()["jobs"][0]["job_id"]
+            scheduler.service.reclaim(job, "ada")
+            scheduler.look(store)
+            now[0] += timedelta(minutes=20)
+            scheduler.service.resume(job, "ada")
+            scheduler.look(store)
+        asked = (
+            "SELECT allocation_id AS name, event, device_id, ts FROM v_events"
+            " WHERE workload_id = {job:String} ORDER BY ts, event DESC"
+        )
+        rows = store.rows(asked, {"job": job})
+        stopped = next(row for row in rows if row["event"] == "suspended")
+        back = rows[-1]
+        assert (stopped["name"], back["name"], back["event"]) == (job, f"{job}/resumed-1", "started")
+        assert back["device_id"] == next(row["device_id"] for row in rows if row["event"] == "started")
+        with DemoScheduler(log, "demo", clock) as again:
+            again.look(store)
+            kept: dict[str, list[datetime]] = defaultdict(list)
+            for record, table in demo.Feed(story.plan, WATCHED).until(WATCHED + timedelta(hours=1)):
+                left = again.without_stopped(record.name, table)
+                kept[record.name] += left.filter(pc.equal(left["workload_id"], job))["ts"].to_pylist()
+    assert kept["samples"]
+    assert not [at for at in kept["samples"] if stopped["ts"] < at <= back["ts"]]
+    assert not [at for at in kept["events"] if at > stopped["ts"]]
 
 
 def test_workloads_have_names_that_people_can_read(made: tuple[str, Path]) -> None:
