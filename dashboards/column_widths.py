@@ -106,9 +106,10 @@ def _shown(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> set[
 
 
 def _numbers(values: set[Any], shape: str, context: Mapping[str, Any]) -> Iterator[str]:
-    """The widest are the extremes."""
+    """The widest are the extremes, except where trailing zeros are left out."""
     numbers = [value for value in values if isinstance(value, (int, float))]
-    for value in (min(numbers), max(numbers)) if numbers else ():
+    extremes = (min(numbers), max(numbers)) if numbers else ()
+    for value in numbers if "~" in shape else extremes:
         if shape == "duration":
             yield duration(value)
             continue

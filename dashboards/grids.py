@@ -41,15 +41,18 @@ def grid(
     totals: Mapping[str, Any] | None = None,
     empty: str = "",
     key: str = "",
+    spare: Sequence[str] = (),
 ) -> Component:
     """totals: a last row that stays.   empty: what to say where there are no rows.   key: the field that tells rows
-    apart, so that a table drawn anew keeps what has not changed, and where the reader is in it."""
+    apart, so that a table drawn anew keeps what has not changed, and where the reader is in it.   spare: fields of
+    columns that are left out where the others fit the screen without them, the first of these first; exports have
+    them all the same (assets/frame.js)."""
     long = len(rows) > LONG
     plain, last = [_plain(row, words) for row in rows], [_plain(totals, words)] if totals and rows else []
     keyed = {"getRowId": f"params.data.{key}"} if key else {}
     return dag.AgGrid(
         id=id,
-        columnDefs=[fitted(column, [*plain, *last]) for column in columns],
+        columnDefs=[_ranked(fitted(column, [*plain, *last]), spare) for column in columns],
         rowData=plain,
         defaultColDef={
             "sortable": True,
@@ -74,13 +77,32 @@ def grid(
             "localeText": {"noRowsToShow": empty or words("grid.nothing")},
         },
         style={"height": "600px"} if long else {"height": None},
-        className="gl-grid",
+        className="gl-grid gl-fits" if spare else "gl-grid",
         **keyed,
     )
 
 
+def _ranked(column: Column, spare: Sequence[str]) -> Column:
+    """With its rank among those that may be left out."""
+    if column["field"] not in spare:
+        return column
+    rank = spare.index(column["field"]) + 1
+    return {**column, "initialHide": True, "context": {**column.get("context", {}), "spare": rank}}
+
+
 def text(field: str, header: str, tip: str = "", minimum: int = 120, flex: float = 1.0) -> Column:
     return {"field": field, "headerName": header, "headerTooltip": tip or header, "minWidth": minimum, "flex": flex}
+
+
+def sentence(field: str, header: str, tip: str = "", minimum: int = 220, flex: float = 220) -> Column:
+    """A text that may be long: it wraps, and its row is as high as it needs.   flex: its share of what the card has
+    left; columns beside it have theirs in px."""
+    return {
+        **text(field, header, tip, minimum, flex),
+        "wrapText": True,
+        "autoHeight": True,
+        "cellClass": "gl-cell-long",
+    }
 
 
 def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float = 1.6, to: str = "href") -> Column:

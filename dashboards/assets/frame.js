@@ -144,6 +144,69 @@
     if (link) link.click();
   });
 
+  // Spare columns of a table (grids.grid) are there as far as they fit, those of the highest rank first; all of them
+  // where the reader has to scroll anyway.
+  function fit(grid, api) {
+    var view = grid.querySelector(".ag-header-viewport");
+    var left = view ? view.clientWidth : 0;
+    if (!left || isPrinting) return;
+    var rank = function (column) { return (column.getColDef().context || {}).spare || 0; };
+    var columns = api.getColumns() || [], shown = [], hidden = [];
+    columns.forEach(function (column) { if (!rank(column)) left -= column.getMinWidth(); });
+    var scrolls = left < 0;
+    columns.filter(rank).sort(function (a, b) { return rank(b) - rank(a); }).forEach(function (column) {
+      var fits = scrolls || column.getMinWidth() <= left;
+      if (fits) left -= column.getMinWidth();
+      (fits ? shown : hidden).push(column);
+    });
+    api.setColumnsVisible(shown, true);
+    api.setColumnsVisible(hidden, false);
+  }
+
+  var fitting = false, isPrinting = false;
+  function fitNew() {
+    fitting = false;
+    document.querySelectorAll(".gl-fits:not([data-fits])").forEach(function (grid) {
+      if (!grid.id || !window.dash_ag_grid) return;
+      grid.dataset.fits = "";
+      window.dash_ag_grid.getApiAsync(grid.id).then(function (api) {
+        fit(grid, api);
+        api.addEventListener("gridSizeChanged", function () { fit(grid, api); });
+        api.addEventListener("firstDataRendered", function () { fit(grid, api); });
+        api.addEventListener("newColumnsLoaded", function () { fit(grid, api); });
+      });
+    });
+  }
+
+  new MutationObserver(function () {
+    if (!fitting) requestAnimationFrame(fitNew);
+    fitting = true;
+  }).observe(document.documentElement, { childList: true, subtree: true });
+
+  // The paper shows the page as wide as the screen does, as tables keep the widths of their columns. With Ctrl-P it has
+  // all of their rows, too, which takes a moment to draw; by the browser's menu, those on the screen.
+  var PAPER_PX = 1040, DRAWN_MS = 500;  // of A4 across, within its margins
+  function layTables(isWhole) {
+    isPrinting = isWhole;
+    document.documentElement.classList.toggle("gl-whole", isWhole);
+    document.querySelectorAll(".gl-grid[id]").forEach(function (grid) {
+      var api = window.dash_ag_grid && window.dash_ag_grid.getApi(grid.id);
+      if (api) api.setGridOption("domLayout", isWhole ? "print" : grid.style.height ? "normal" : "autoHeight");
+    });
+  }
+  window.addEventListener("beforeprint", function () {
+    var page = document.getElementById("page");
+    var zoom = page ? Math.min(1, PAPER_PX / page.clientWidth) : 1;
+    document.documentElement.style.setProperty("--gl-print", zoom.toFixed(3));
+  });
+  window.addEventListener("afterprint", function () { layTables(false); });
+  document.addEventListener("keydown", function (event) {
+    if (event.key !== "p" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    layTables(true);
+    setTimeout(function () { window.print(); }, DRAWN_MS);
+  });
+
   // A button that saves a table: one that it carries, or that of a grid, every row in the order it is shown in.
   // Numbers are in full; a text that spreadsheets would run as a formula stands behind an apostrophe.
   document.addEventListener("click", function (event) {
@@ -170,7 +233,7 @@
     api.exportDataAsCsv({
       fileName: file,
       skipPinnedBottom: true,
-      columnKeys: api.getAllDisplayedColumns().filter(function (column) { return !context(column).drawn; }),
+      columnKeys: api.getAllGridColumns().filter(function (column) { return !context(column).drawn; }),
       processHeaderCallback: function (of) {
         var unit = context(of.column).unit;
         return escapeFormula(of.column.getColDef().headerName + (unit ? " (" + unit + ")" : ""));

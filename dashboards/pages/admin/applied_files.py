@@ -40,7 +40,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     is_current = card.version == in_force.version
     columns = [
         grids.text("sku", words("workload.sku"), minimum=130),
-        grids.text("match", words("admin.match"), words("admin.match_is"), 220, 2.4),
+        grids.sentence("match", words("admin.match"), words("admin.match_is"), 220, 280),
         _price(card.card.currency, words),
         grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
         grids.moment("from", words("fleet.from"), minimum=110),
@@ -59,7 +59,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     ]
     title = words("admin.in_force" if is_current else "admin.once_in_force")
     said = words("admin.card_is", version=card.version, currency=card.card.currency, author=card.author)
-    table = grids.grid(columns, rows, words, "admin-rates")
+    table = grids.grid(columns, rows, words, "admin-rates", spare=("windows",))
     tool = exports.of_grid("admin-rates", f"rates-{card.version}", replace(filters, period=None), words)
     return [
         parts.card(title, said, table, _policies(card, words), tool=tool, class_name="gl-table-card"),

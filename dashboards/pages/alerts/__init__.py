@@ -113,7 +113,13 @@ def _history(store: Store, filters: Filters, words: Language) -> tuple[Component
             words("alerts.history"),
             words("alerts.history_is" if in_all <= MOST else "alerts.history_cut", most=MOST, all=f"{in_all:,}"),
             parts.graph(fired_over_time(steps, filters, grain, words), words("alerts.history"), "alerts-fired", 180),
-            grids.grid(_columns(words), [_row(row, filters, words) for row in rows], words, "alerts-history"),
+            grids.grid(
+                _columns(words),
+                [_row(row, filters, words) for row in rows],
+                words,
+                "alerts-history",
+                spare=("owner", "severity"),
+            ),
             tool=exports.of_grid("alerts-history", "alerts", filters, words),
             class_name="gl-table-card",
         ),
@@ -148,7 +154,7 @@ def _columns(words: Language) -> list[grids.Column]:
         grids.moment("since", words("alerts.fired_at"), flex=0.7),
         grids.text("severity", words("alerts.severity"), minimum=90, flex=0.5),
         grids.link("name", words("alerts.rule"), minimum=150, flex=1.1),
-        grids.text("summary", words("alerts.summary"), minimum=240, flex=3),
+        grids.sentence("summary", words("alerts.summary"), minimum=240, flex=440),
         grids.text("owner", words("alerts.owner"), minimum=100, flex=0.8),
         grids.duration("lasted", words("alerts.lasted"), words("alerts.lasted_is")),
     ]

@@ -229,7 +229,14 @@ def _groups_card(lines: Sequence[GroupLine], may_see: bool, filters: Filters, wo
     return parts.card(
         words("capacity.groups"),
         words("capacity.groups_is"),
-        grids.grid(columns, rows, words, "capacity-grid", empty=words("capacity.no_jobs")),
+        grids.grid(
+            columns,
+            rows,
+            words,
+            "capacity-grid",
+            empty=words("capacity.no_jobs"),
+            spare=("least_free", "full", "p50", "jobs"),
+        ),
         tool=exports.of_grid("capacity-grid", "capacity", filters, words),
         class_name="gl-table-card",
     )

@@ -203,7 +203,7 @@ def _table(found: Changes, filters: Filters, words: Language) -> Component:
     rows = [_row(name, one, filters, words) for name, one in found.items()]
     rows.sort(key=lambda row: (row["difference"] is None, -abs(row["difference"] or 0), row["name"]))
     last = _row("", in_all(found.values()), filters, words) | {"name": words("tenants.all"), "href": ""}
-    return grids.grid(columns, rows[:MOST], words, "changes-grid", last)
+    return grids.grid(columns, rows[:MOST], words, "changes-grid", last, spare=("idle_difference", "cost_before"))
 
 
 def _row(name: str, change: Change, filters: Filters, words: Language) -> dict[str, Any]:

@@ -191,7 +191,14 @@ def _issued_card(rows: Rows, month: Month, tenants: Sequence[str], filters: Filt
         }
         for row in rows
     ]
-    table = grids.grid(columns, shown, words, "invoices-issued", empty=words("invoices.none_issued"))
+    table = grids.grid(
+        columns,
+        shown,
+        words,
+        "invoices-issued",
+        empty=words("invoices.none_issued"),
+        spare=("tax", "net", "status", "at"),
+    )
     tool = parts.tools(
         _focus(month, tenants, words),
         exports.of_grid("invoices-issued", f"invoices-{month.name}", filters, words),

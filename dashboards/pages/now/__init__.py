@@ -118,6 +118,11 @@ def _float(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
+SPARE = ("metered", "billed_hour", "cost_center", "project", "silence", "used_5", "since", "gpus", "place")
+IDLE_SPARE = ("project", "waste", "since", "place", "silence", "tenant")
+"""Columns that are left out where they do not fit, the first ones first."""
+
+
 def _gpus(value: float) -> str:
     return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
 
@@ -156,7 +161,7 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
         words("now.table"),
         f"{subtitle}; {_until(filters, now, words)}",
         grids.grid(columns, [_row(row, filters, may_silence, words) for row in rows], words, "now-grid",
-                   empty=words("now.nothing"), key="key"),
+                   empty=words("now.nothing"), key="key", spare=SPARE),
         tool=parts.tools(
             dcc.Link(words.count("now.only_idle", rows[0]["all_idle_rows"]), href=filters.href("/now", idle="1"))
             if rows and _knows_use(rows) else None,
@@ -190,7 +195,8 @@ def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment
         words("now.idle_table"),
         subtitle,
         grids.grid(columns, [_idle_row(row, filters, may_silence, words) for row in shown], words, "now-idle",
-                   empty=words("now.nobody_idle" if _knows_use(rows) else "now.idle_unknown"), key="key"),
+                   empty=words("now.nobody_idle" if _knows_use(rows) else "now.idle_unknown"), key="key",
+                   spare=IDLE_SPARE),
         tool=parts.tools(
             dcc.Link(words("now.show_all"), href=filters.href("/now")),
             exports.of_grid("now-idle", "idle", filters, words),

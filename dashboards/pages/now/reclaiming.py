@@ -56,7 +56,7 @@ def _card(words: Language, content: Component) -> Component:
 
 def _cells(one: IdleJob, filters: Filters, words: Language) -> list[Component | str]:
     """Two columns, so that a phone shows the buttons."""
-    held = f"{one.gpus:,.4g} {words('unit.gpus')}" if one.gpus else ""
+    held = words("workload.gpus_one" if one.gpus == 1 else "workload.gpus", n=f"{one.gpus:,.4g}") if one.gpus else ""
     whose = " · ".join(filter(None, (one.tenant, one.queue, held)))
     step = words.of(f"now.step_{one.step}", one.step)
     if one.by:

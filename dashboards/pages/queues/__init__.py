@@ -280,7 +280,7 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
     return parts.card(
         words("queues.table"),
         words("queues.table_is"),
-        grids.grid(columns, shown, words, "queues-grid"),
+        grids.grid(columns, shown, words, "queues-grid", spare=("p99", "waiting_gpus")),
         tool=exports.of_grid("queues-grid", "queues", filters, words),
         class_name="gl-table-card",
     )

@@ -37,7 +37,7 @@ def longest_card(rows: Sequence[Row], filters: Filters, words: Language) -> Comp
         words("queues.longest"),
         words("queues.longest_is"),
         grids.grid(columns, [_row(row, filters, words) for row in rows], words, "queues-longest",
-                   empty=words("queues.none_waited")),
+                   empty=words("queues.none_waited"), spare=("since", "queue", "gpus")),
         tool=exports.of_grid("queues-longest", "longest-waits", filters, words),
         class_name="gl-table-card",
         id="longest",

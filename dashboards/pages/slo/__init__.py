@@ -153,7 +153,13 @@ def _table(series: Series, filters: Filters, words: Language) -> Component:
     ]
     several = len({one.cluster for one in series}) > 1
     rows = [_row(one, several, filters, words) for one in series]
-    return grids.grid(columns, rows, words, "slo-objectives")
+    return grids.grid(
+        columns,
+        rows,
+        words,
+        "slo-objectives",
+        spare=("window", "coverage", "burn_3d", "burn_6h", "burn_1h", "owner", "target"),
+    )
 
 
 def _row(one: SeriesStatus, several_clusters: bool, filters: Filters, words: Language) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Compone
         grids.number("lost", words("slo.lost"), words("slo.lost_is"), ",.3~f"),
         grids.text("channels", words("slo.channels"), words("slo.channels_is"), minimum=110),
         grids.text("grade", words("slo.grade"), words("slo.grade_is"), minimum=100, flex=0.6),
-        grids.text("neighbours", words("slo.neighbours"), minimum=180, flex=1.5),
+        grids.sentence("neighbours", words("slo.neighbours"), minimum=180, flex=240),
     ]
     rows = [
         {

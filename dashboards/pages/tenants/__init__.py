@@ -258,7 +258,9 @@ def _table(
     ]
     shown = [_row(filters, row, level, budgets, words) for row in rows]
     last = {**_measures(total), "name": words("tenants.all")}
-    return grids.grid(columns, shown, words, "tenants-grid", last)
+    return grids.grid(
+        columns, shown, words, "tenants-grid", last, spare=("coverage", "trend", "idle", "use", "billed_cost")
+    )
 
 
 def _row(

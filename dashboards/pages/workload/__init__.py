@@ -61,7 +61,13 @@ def _all(store: Store, filters: Filters, words: Language) -> Component:
         parts.card(
             words.count("workload.count", in_all),
             words("tenants.table_is" if in_all <= MOST else "tenants.table_cut", most=MOST, all=f"{in_all:,}"),
-            grids.grid(columns, [_row(row, filters, words) for row in rows], words, "workload-grid"),
+            grids.grid(
+                columns,
+                [_row(row, filters, words) for row in rows],
+                words,
+                "workload-grid",
+                spare=("coverage", "devices", "queue", "project", "use", "allocated"),
+            ),
             tool=parts.tools(
                 dmc.TextInput(
                     id="workload-find",

@@ -97,7 +97,9 @@ def _reasons_card(spells: Sequence[Spell], filters: Filters, words: Language) ->
     if knows_start:
         columns.append(grids.text("expected", words("queues.expected"), words("queues.expected_is"), minimum=190))
     if any(row["details"] for row in rows):
-        columns.append(grids.text("details", words("queues.details"), words("queues.details_is"), minimum=160, flex=2))
+        columns.append(
+            grids.sentence("details", words("queues.details"), words("queues.details_is"), minimum=240, flex=300)
+        )
     return parts.card(
         words("waited.why"),
         words("waited.why_is") if knows_start else words("waited.why_only"),

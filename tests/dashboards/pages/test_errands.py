@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
+from tests.patience import until
 
 pytestmark = MARKS
 
@@ -19,6 +20,10 @@ def test_a_bills_causes_and_an_invoice_to_export_are_two_clicks_away(url: str, o
         page.locator("main .ag-row").get_by_role("link", name="vision").click()
         expect(page.locator("main h1")).to_contain_text("Changes")
         page.wait_for_url(lambda address: "tenant=vision" in address)
+        page.evaluate("window.print = () => { window.printed = document.querySelectorAll('.ag-layout-print').length }")
+        page.keyboard.press("Control+p")
+        until(lambda: page.evaluate("window.printed || 0"))
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
         page.locator(".gl-nav").get_by_role("link", name="Invoices", exact=True).click()
         expect(page.locator("#emissions")).to_contain_text("kg CO2e")
         with page.expect_download() as saved:

@@ -19,6 +19,7 @@ from tests.dashboards.browser import MARKS, asks, picture, speaks, tab, taken
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
 from tests.draws import drawn
+from tests.patience import until
 from warehouse.store import Store
 
 pytestmark = MARKS
@@ -166,6 +167,11 @@ DARK = {
     "admin-audit": ("/administration?part=audit", "#admin-audit .ag-row[row-id]"),
 }
 """Where each page is, and what it has drawn at last."""
+SIDEWAYS = """[...document.querySelectorAll(".gl-grid")].filter(grid => {
+    const view = grid.querySelector(".ag-body-horizontal-scroll-viewport");
+    return view && view.scrollWidth > view.clientWidth + 1;
+}).map(grid => grid.id)"""
+"""Tables wider than their cards on a usual screen."""
 
 
 @pytest.mark.parametrize("name", drawn(list(DARK), 1 / 6))
@@ -183,6 +189,7 @@ def test_a_page_draws_in_the_dark_and_in_chinese(name: str, url: str, opened: An
         expect(page.locator("main")).to_have_count(1)
         expect(page.locator(".ag-delay-render")).to_have_count(0)  # tables below the screen are drawn too
         picture(page, f"{name}-dark-zh")
+        until(lambda: page.evaluate(SIDEWAYS) == [], lambda: f"scroll sideways: {page.evaluate(SIDEWAYS)}")
         assert wrong == []
 
 
