@@ -120,7 +120,12 @@ def styled(figure: go.Figure, words: Language, grain: Grain = "day", **layout: A
 
 
 def _x_axis(words: Language, grain: Grain) -> dict[str, Any]:
-    return {"showgrid": False, "tickformat": words(f"time.{grain}_ticks"), "zeroline": False}
+    return {
+        "showgrid": False,
+        "tickformat": words(f"time.{grain}_ticks"),
+        "zeroline": False,
+        "ticklabelstandoff": 4,
+    }  # below the zero of the other axis
 
 
 OURS = frozenset({"hovertemplate", "texttemplate"})

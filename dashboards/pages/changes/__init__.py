@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -25,12 +25,13 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent, symbol
 from dashboards.languages import Language
 from dashboards.parts import Figure
-from dashboards.periods import ALL, Period, choose, span_key
+from dashboards.periods import ALL, HOUR, Period, choose, latest, span_key
 from dashboards.registry import Page
 from warehouse.store import Store
 
 EXACT_TO = 12
 """Digits of GPU-hours that come as floating point: three more than are shown."""
+WEEK = timedelta(days=7)
 OTHERS = 6
 """Months that are offered to compare with."""
 MOST = 500
@@ -52,11 +53,11 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
                                words("changes.with_is"), state="")  # fmt: skip
     notes = [compared_with, _partly(before.period, words)]
     if before.period is not None and not before.period.hours_closed:
-        return parts.page(parts.titles(now, words, title, compared_with), _chooser(filters, words),
+        return parts.page(parts.titles(now, words, title, compared_with), _chooser(filters, before.period, words),
                           states.nothing_here(words("changes.no_other")))  # fmt: skip
     return parts.page(
         parts.titles(now, words, title, *notes),
-        _chooser(filters, words),
+        _chooser(filters, before.period, words),
         _headline(total, filters, words),
         parts.card(
             words("changes.walk"),
@@ -118,8 +119,9 @@ def _held(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Held]]:
     return found
 
 
-def _chooser(filters: Filters, words: Language) -> Component:
-    """Which other period: the one before, or one of the last months."""
+def _chooser(filters: Filters, before: Period | None, words: Language) -> Component:
+    """Which other period: the one before, or one of the last months. Where the books do not know all of it, the newest
+    weeks that they know are offered, too."""
     asked = filters.more.get("against", "")
     own = filters.period.key if filters.period else ""
     months = [month.key for month in filters.months if month.key != own][-OTHERS:]
@@ -134,6 +136,9 @@ def _chooser(filters: Filters, words: Language) -> Component:
         )
         for key, name in others.items()
     ]
+    if _partly(before, words) is not None and sum(month.hours for month in filters.months) * HOUR >= 2 * WEEK:
+        weeks = filters.href("/changes", period=latest(filters.months, filters.zone, WEEK), against=None)
+        links.append(html.Li(dcc.Link(words("changes.weeks"), href=weeks, className="gl-choice")))
     return html.Ul(links, className="gl-choices", **{"aria-label": words("changes.against")})
 
 

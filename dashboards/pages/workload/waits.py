@@ -23,6 +23,8 @@ from warehouse.store import Store
 
 MOST = 200
 """Holders in the table."""
+QUOTA = ("WaitingForQuota", "ExceedsMaxQuota")
+"""Reasons by which not the GPUs are missing, but the tenant's part of them."""
 Row = Mapping[str, Any]
 
 
@@ -124,10 +126,14 @@ def _pools_card(wait: Wait, words: Language) -> Component:
 def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | None:
     if not wait.pools:
         return None
+    by_quota = wait.row["reason"] in QUOTA
+    gpus = grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.4~g", minimum=70)
+    own = wait.row["tenant"]
+    holders = sorted(wait.holders, key=lambda row: (by_quota and row["tenant"] != own, -row["gpus"]))
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.6),
         grids.text("tenant", words("filter.tenant"), minimum=88),
-        grids.sorted_by(grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.4~g", minimum=70)),
+        gpus if by_quota else grids.sorted_by(gpus),
         grids.percent("used", words("now.used_60"), words("now.used_is"), minimum=100),
         grids.moment("since", words("now.since"), words("now.since_is"), minimum=116),
         grids.text("queue", words("waits.queue"), minimum=84),
@@ -141,7 +147,7 @@ def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | 
             "used": row["used_60"],
             "since": filters.local(row["since"]),
         }
-        for row in wait.holders
+        for row in holders
     ]
     pools = list(dict.fromkeys(pool["pool"] for pool in wait.pools))
     all_now = dcc.Link(
@@ -149,7 +155,7 @@ def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | 
     )
     return parts.card(
         words("wait.holders"),
-        words("wait.holders_is"),
+        words("wait.quota_holders_is", tenant=own) if by_quota else words("wait.holders_is"),
         grids.grid(columns, rows, words, "wait-holders", empty=words("now.nothing"), key="key"),
         tool=parts.tools(all_now, exports.of_grid("wait-holders", "holders", filters, words)),
         class_name="gl-table-card",

@@ -215,3 +215,10 @@ def test_a_workload_shows_its_isolation_with_its_price_and_what_that_may_promise
     assert EN("isolation.partitioned_may") in part and EN("isolation.exclusive_may") not in part
     assert "Td('exclusive')" in whole and EN("isolation.exclusive_may") in whole
     assert language("zh")("isolation.partitioned_may") in chinese
+
+
+def test_where_the_period_before_is_not_known_the_newest_weeks_are_offered(house: Store) -> None:
+    whole = str(show(house, ANYBODY, "/changes", "?period=2026-10-20..2026-10-22").page)
+    partly = str(show(house, ANYBODY, "/changes", MONTH).page)
+    assert "Last 7 days with the 7 before" not in whole
+    assert partly.count("Last 7 days with the 7 before") == 1

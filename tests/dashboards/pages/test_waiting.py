@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -179,6 +180,10 @@ def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Sto
     text = str(wait_cards(wait, filters, EN))
     assert "Unknown: its scheduler reported no reason." in text
     assert "/workloads?period=2026-10-02&workload=w-speech" in text
+    by_quota = replace(wait, row={**wait.row, "reason": "WaitingForQuota"})
+    (table,) = (card for card in wait_cards(by_quota, filters, EN) if "wait-holders" in str(card))
+    assert [row["tenant"] for row in grid_rows(table, "wait-holders")] == ["vision"] * 2 + ["speech"] * 2
+    assert "first those of vision" in str(table)
     (wait,) = waits_of(house, filters_of(house, f"?{DAY}&tenant=speech"), "w-reported", at)
     assert wait.pools == wait.holders == []
     text = str(wait_cards(wait, filters, EN))
