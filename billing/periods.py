@@ -70,12 +70,14 @@ def month_name(period: Period, timezone: str) -> str:
 
 
 def period_before(period: Period, timezone: str) -> Period:
-    """The month before a month; before anything else as many local days."""
+    """The month before a month; before whole days as many local days; before hours as many hours."""
     zone = ZoneInfo(timezone)
     first, after = (at.astimezone(zone).date() for at in (period.start, period.end))
+    if (midnight(first, zone), midnight(after, zone)) != (period.start, period.end):
+        return Period(period.start - (period.end - period.start), period.start)
     if parse_period(month_name(period, timezone), timezone) == period:
         return parse_period((first - timedelta(days=1)).strftime("%Y-%m"), timezone)
-    return parse_period(f"{first - max(after - first, timedelta(days=1))}..{first}", timezone)
+    return parse_period(f"{first - (after - first)}..{first}", timezone)
 
 
 def hour_of(at: datetime) -> datetime:

@@ -154,7 +154,10 @@ def test_the_last_week_and_month_are_local(every: str, now: str, expected: str) 
 
 
 def test_the_period_before_a_month_is_a_month_and_before_a_week_a_week() -> None:
-    for text, before in (("2026-03", "2026-02"), ("2026-10-26..2026-11-02", "2026-10-19..2026-10-26")):
+    for text, before in (
+        ("2026-03", "2026-02"), ("2026-10-26..2026-11-02", "2026-10-19..2026-10-26"), ("2026-11-02", "2026-11-01"),
+        ("2026-11-21T19:00..2026-11-28T19:00", "2026-11-14T19:00..2026-11-21T19:00"),
+    ):  # fmt: skip
         found = period_before(parse_period(text, "Europe/Berlin"), "Europe/Berlin")
         assert found == parse_period(before, "Europe/Berlin")
 
