@@ -95,14 +95,13 @@ def text(field: str, header: str, tip: str = "", minimum: int = 120, flex: float
 
 
 def sentence(field: str, header: str, tip: str = "", minimum: int = 220, flex: float = 220) -> Column:
-    """A text that may be long: it wraps, and its row is as high as it needs.   flex: its share of what the card has
-    left; columns beside it have theirs in px."""
-    return {
-        **text(field, header, tip, minimum, flex),
-        "wrapText": True,
-        "autoHeight": True,
-        "cellClass": "gl-cell-long",
-    }
+    """A text that may be long.   flex: its share of what the card has left; columns beside it have theirs in px."""
+    return wrapped(text(field, header, tip, minimum, flex))
+
+
+def wrapped(column: Column) -> Column:
+    """A column of which a cell that is too long wraps; its row is as high as it needs."""
+    return {**column, "wrapText": True, "autoHeight": True, "cellClass": "gl-cell-long"}
 
 
 def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float = 1.6, to: str = "href") -> Column:

@@ -43,8 +43,8 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
         grids.sentence("match", words("admin.match"), words("admin.match_is"), 220, 280),
         _price(card.card.currency, words),
         grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
-        grids.moment("from", words("fleet.from"), minimum=110),
-        grids.moment("to", words("fleet.until"), minimum=110),
+        grids.wrapped(grids.moment("from", words("fleet.from"), minimum=130, flex=130)),
+        grids.wrapped(grids.moment("to", words("fleet.until"), minimum=130, flex=130)),
     ]
     rows = [
         {
