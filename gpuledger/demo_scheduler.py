@@ -27,9 +27,9 @@ from gpuledger import documents
 from gpuledger.idle_feed import reading_of
 from ingest.pipeline import ingest_tables
 from scheduler.live.executors import Launch, Recorder
-from scheduler.live.idle import RULE, Feed, Holders
+from scheduler.live.idle import FRESH_SECONDS, RULE, Feed, Holders, Reading
 from scheduler.live.service import RefusedError, Service
-from scheduler.records.events import SOURCE
+from scheduler.records.events import SOURCE, written
 from scheduler.records.log import Log
 from scheduler.settings import Settings, parse_settings
 from warehouse.records import EVENTS
@@ -115,9 +115,16 @@ class DemoScheduler:
         readings = {one.labels["allocation_id"]: reading_of(one) for one in idle if "allocation_id" in one.labels}
         self._end()
         self._take_over(store, [name for name in readings if "/" not in name])
-        self.service.hear_idle(Feed(self._clock(), readings))
+        self.service.hear_idle(self._feed(readings))
         while self.service.step():
             pass
+
+    def _feed(self, readings: Mapping[str, Reading]) -> Feed:
+        """One reason for all where the demo was away, in place of one for each job."""
+        now, newest = self._clock(), max((one.at for one in readings.values()), default=None)
+        if newest is not None and newest < now - FRESH_SECONDS:
+            return Feed(now, problem=f"the demo catches up: nothing was measured since {written(newest)}")
+        return Feed(now, readings)
 
     def without_stopped(self, record: str, table: pa.Table) -> pa.Table:
         """The fleet's records without what it has of workloads after they were stopped here, and while they were."""

@@ -739,7 +739,7 @@ class Service:
                 document["expected_start"] = None if expected is None else instant(expected)
                 document["expected_interval"] = self._interval(job_id)
                 document["expected_start_error_seconds"] = self._past_errors()
-            idle = self._idle_job(live, self._now()) if live is not None else None
+            idle = self._idle_job(live, self._now()) if live is not None and live.status == "running" else None
             if idle is not None:
                 document["idle"] = {key: value for key, value in idle.items() if key not in document}
             scaling = self.scaling(job_id) if live is not None else None

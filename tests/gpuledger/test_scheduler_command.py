@@ -227,9 +227,10 @@ def test_idle_jobs_are_listed_and_the_thread_that_asks_is_heard(tmp_path: Path) 
         with pytest.raises(LedgerError, match="is stopping, not running"):
             ask("keep", "a", "--url", url)
         living.service.hear_idle(Feed(living.now, problem="it is gone"))
-        assert json.loads(ask("idle", "--url", url, "--format", "json")) == {
-            "cluster": "c", "problem": "it is gone", "heard_at": None, "jobs": [],
-        }  # fmt: skip
+        found = json.loads(ask("idle", "--url", url, "--format", "json"))
+        assert [(one["job_id"], one["step"]) for one in found.pop("jobs")] == [("a", "suspended")]
+        assert found == {"cluster": "c", "problem": "it is gone", "heard_at": None}
+        assert "idle since" not in ask("explain", "a", "--url", url)
 
 
 def test_a_job_is_rescaled_from_the_command_line(tmp_path: Path) -> None:

@@ -47,11 +47,13 @@ def part(store: Store, filters: Filters, words: Language, reach: Reach) -> Compo
         return _card(words, states.nothing_here(empty))
     jobs.sort(key=lambda one: (_WEIGHT.get(one.step, 0), -one.gpus * (one.idle_seconds or 0.0), one.job_id))
     heads = [words("now.job"), words("now.job_act")]
-    return _card(words, parts.table(heads, [_cells(one, filters, words) for one in jobs]))
+    why = said(found.problem, filters, words)
+    unknown = html.P(words("now.jobs_unknown", why=why), className="gl-note") if why else None
+    return _card(words, unknown, parts.table(heads, [_cells(one, filters, words) for one in jobs]))
 
 
-def _card(words: Language, content: Component) -> Component:
-    return parts.card(words("now.jobs"), words("now.jobs_is"), content, id="now-reclaim")
+def _card(words: Language, *content: Component | None) -> Component:
+    return parts.card(words("now.jobs"), words("now.jobs_is"), *content, id="now-reclaim")
 
 
 def _cells(one: IdleJob, filters: Filters, words: Language) -> list[Component | str]:
