@@ -448,7 +448,7 @@ MAY_ = {
 @pytest.mark.parametrize("role", Role)
 def test_each_role_may_what_the_documents_say(role: Role) -> None:
     own = {"see", "own_tokens"}
-    platform = set() if role is Role.tenant else {"see_fleet", "see_held", "sql", "save_queries"}
+    platform = set() if role is Role.tenant else {"see_fleet", "see_held", "sql", "save_queries", "propose"}
     who = Principal("x", frozenset({role}), frozenset({"a"}))
     assert {action for action in Action if who.may(action)} == own | platform | MAY_[role]
 

@@ -144,6 +144,7 @@ def test_a_tenant_sees_samples_of_its_own_on_all_shards(sharded: ServerStore) ->
 
 def test_pages_notice_what_comes_to_any_shard(sharded: ServerStore) -> None:
     cache = AnswerCache()
+    put(sharded, "samples", [row for n in range(6) for row in samples(f"h{n}", "2026-10-28 08:00", [1])])
     before = cache.parts(sharded)
     put(sharded, "samples", [row for n in range(6) for row in samples(f"h{n}", "2026-10-28 10:00", [1])])
     after = cache.parts(sharded)
