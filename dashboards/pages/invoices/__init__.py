@@ -157,7 +157,10 @@ def _drafts_card(
         words("invoices.drafts_is"),
         dcc.Store(id="invoices-asked", data=asked),
         dcc.Loading(
-            grids.grid(columns, [], words, "invoices-drafts", empty=words("invoices.no_drafts")), delay_show=200
+            grids.grid(
+                columns, [], words, "invoices-drafts", empty=words("invoices.no_drafts"), spare=("lines", "tax")
+            ),
+            delay_show=200,
         ),
         html.P(id="invoices-refused", className="gl-said gl-refused"),
         html.Div(issue if may else None, id="invoices-issue", hidden=True),
