@@ -13,8 +13,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ingest.batches import assemble
@@ -29,8 +30,11 @@ log = logging.getLogger(__name__)
 
 LINGER_SECONDS = 0.4
 """How long the first batch waits for others."""
+LONGEST = 1.5
+"""Of this time: how long it waits while others are being judged, or it would be written a moment before they come, and
+they, few, by themselves."""
 ENOUGH_ROWS = 20_000
-"""With so many rows, batches no longer wait for others."""
+"""With so many rows, batches no longer wait for others, but for those that are being judged."""
 MOST_ROWS = 500_000
 """The most rows of one insert."""
 
@@ -63,6 +67,7 @@ class Coalescer:
         self._changed = threading.Condition()
         self._waiting: dict[str, deque[PendingBatch]] = {}
         self._rows = 0
+        self._coming = 0
         self._ending = False
         self.inserts = 0
         self._thread = threading.Thread(target=self._run, name="receive-write", daemon=True)
@@ -77,15 +82,30 @@ class Coalescer:
     def full(self) -> bool:
         return self._ending or self._rows >= self._most_waiting
 
+    @contextmanager
+    def coming(self) -> Iterator[None]:
+        """While a batch is being judged: a group that is due waits for it, if it has not waited long."""
+        with self._changed:
+            self._coming += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._coming -= 1
+                if not self._coming:
+                    self._changed.notify()
+
     def put(self, arrived: PendingBatch) -> Future[None]:
         arrived.done.set_running_or_notify_cancel()  # nobody can cancel it from now on
         with self._changed:
             if self._ending:
                 arrived.done.set_exception(LedgerError("receiver", "the server ends", "Send it again"))
                 return arrived.done
-            self._waiting.setdefault(arrived.record.name, deque()).append(arrived)
+            queue = self._waiting.setdefault(arrived.record.name, deque())
+            queue.append(arrived)
             self._rows += arrived.clean.rows
-            self._changed.notify()
+            if len(queue) == 1 or self._rows >= ENOUGH_ROWS:
+                self._changed.notify()
         return arrived.done
 
     def close(self) -> None:
@@ -115,13 +135,21 @@ class Coalescer:
             while True:
                 queues = [queue for queue in self._waiting.values() if queue]
                 now = time.monotonic()
-                due = [queue for queue in queues if self._ending or _due(queue, now, self._linger)]
+                due_at = {id(queue): self._due_at(queue) for queue in queues}
+                due = [queue for queue in queues if self._ending or due_at[id(queue)] <= now]
                 if due:
                     return _pop(min(due, key=lambda queue: queue[0].at))
                 if self._ending:
                     return []
-                first = min((queue[0].at for queue in queues), default=None)
-                self._changed.wait(None if first is None else max(0.0, first + self._linger - now))
+                first = min(due_at.values(), default=None)
+                self._changed.wait(None if first is None else first - now)
+
+    def _due_at(self, queue: deque[PendingBatch]) -> float:
+        """Monotonic seconds: when a queue's first batch has waited long enough."""
+        rows = sum(arrived.clean.rows for arrived in queue)
+        if self._coming and rows < MOST_ROWS:
+            return queue[0].at + self._linger * LONGEST
+        return queue[0].at + (self._linger if rows < ENOUGH_ROWS else 0)
 
     def _judged(self, batch: Sequence[PendingBatch]) -> list[PendingBatch]:
         """The batches, judged by the current books; those that cannot be judged now are left out."""
@@ -176,10 +204,6 @@ class Coalescer:
         for arrived in part:
             arrived.done.set_result(None)
         return True
-
-
-def _due(queue: deque[PendingBatch], now: float, linger: float) -> bool:
-    return queue[0].at + linger <= now or sum(arrived.clean.rows for arrived in queue) >= ENOUGH_ROWS
 
 
 def _pop(queue: deque[PendingBatch]) -> list[PendingBatch]:

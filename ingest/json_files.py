@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +51,20 @@ def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> t
     Trap: Arrow's JSON reader is faster, and ends the process on a line that says null; lines come from anywhere.
     """
     objects, numbers, rejects = _objects(lines, first)
-    missing = dict.fromkeys(chain.from_iterable(objects))
-    values = dict(zip(missing, zip(*({**missing, **found}.values() for found in objects), strict=True), strict=True))
+    names = set[str]().union(*objects)
+    values = {
+        column.name: [found.get(column.name) for found in objects] for column in record.columns if column.name in names
+    }
     usable = any(state in USABLE_STATES for state in values.get("state", ()))
     table = pa.table(
-        {column.name: _column(column, values[column.name]) for column in record.columns if column.name in missing}
+        {column.name: _column(column, values[column.name]) for column in record.columns if column.name in values}
         or {record.columns[0].name: pa.nulls(len(objects))}
     )
 
     def raw(index: int) -> str:
         return lines[int(numbers[index]) - first].decode("utf-8", errors="backslashreplace")
 
-    return Piece(table, numbers, rejects, raw), set(missing), usable
+    return Piece(table, numbers, rejects, raw), names, usable
 
 
 def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], RowNumbers, list[Reject]]:

@@ -225,7 +225,8 @@ class Receiver:
         asked = _Body(sender, record, source, body, encoding, _content_type(request) == "application/json")
         self._bytes += len(body)
         try:
-            found = await self._submitted(asked)
+            with self._coalescer.coming():
+                found = await self._submitted(asked)
             waited = await asyncio.gather(*(asyncio.wrap_future(one.done) for one in found), return_exceptions=True)
             for trouble in waited:
                 if trouble is not None:

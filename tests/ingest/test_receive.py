@@ -135,6 +135,25 @@ def test_many_small_batches_become_few_inserts_each_answered_for_itself(store: S
     assert store.value("SELECT source FROM quarantine") == "push:agents /n7"
 
 
+def test_a_group_that_is_due_waits_for_batches_that_are_being_judged(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.coalesce.ENOUGH_ROWS", 2)
+    with receiving(store, tokens_file(tmp_path), linger_seconds=600) as served, ThreadPoolExecutor(3) as pool:
+        with served.coalescer.coming():
+            answers = [pool.submit(push, served, [sample(device_id=f"GPU-{number}")]) for number in range(3)]
+            until(lambda: served.coalescer.waiting_rows == 3)
+            time.sleep(0.1)  # by then it would have been written
+            assert served.coalescer.inserts == 0
+        assert [answer.result().status_code for answer in answers] == [200] * 3
+        assert served.coalescer.inserts == 1
+
+
+def test_a_group_does_not_wait_long_for_batches_that_are_being_judged(store: Store, tmp_path: Path) -> None:
+    with receiving(store, tokens_file(tmp_path), linger_seconds=0.1) as served, served.coalescer.coming():
+        assert push(served, [sample()]).status_code == 200
+
+
 def test_who_has_no_token_gets_no_further(served: Served) -> None:
     for headers in (
         {},
