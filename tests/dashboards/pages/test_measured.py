@@ -17,8 +17,8 @@ GIB = 1 << 30
 
 
 def sources(source: str, seconds: int) -> tuple[list[dict[str, Any]], list[tuple[float, float]]]:
-    """Samples of two hours, and each hour's watts and bytes on average: nobody holds the device for 20 minutes, then `a` does
-    for 50, then `a` and `b` together."""
+    """Samples of two hours, and each hour's watts and bytes on average: nobody holds the device for 20 minutes, `a`
+    does for 50, then both do."""
     rows: list[dict[str, Any]] = []
     truth: dict[int, list[tuple[float, float]]] = {0: [], 1: []}
     first: datetime = at(START)
