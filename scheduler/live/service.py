@@ -192,6 +192,7 @@ class Service:
         Errors: RefusedError if the job is ending already.
         """
         with self._lock:
+            self.hear()
             live = self._live(job_id)
             cause = records.cause_body(Cause("Cancelled", "", actor))
             if live.status in ("pending", "held", "suspended"):
@@ -208,6 +209,7 @@ class Service:
     def hold(self, job_id: str, actor: str) -> dict[str, Any]:
         """Holds a pending job until it is released."""
         with self._lock:
+            self.hear()
             self._expect(job_id, "pending")
             self._happen("hold", job_id, {"actor": actor})
             return self.show(job_id)
@@ -226,6 +228,7 @@ class Service:
         being stopped and was resumed meanwhile is not.
         """
         with self._lock:
+            self.hear()
             live = self._live(job_id)
             if live.job.service:
                 raise RefusedError(
@@ -248,6 +251,7 @@ class Service:
         Errors: RefusedError if it is not suspended, or was resumed already.
         """
         with self._lock:
+            self.hear()
             live = self._live(job_id)
             if live.resumed is not None:
                 what = f"was resumed by {live.resumed.actor or 'somebody'} already, and waits again once it has stopped"

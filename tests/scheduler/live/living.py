@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.readings import Row
-from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder
+from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder, Result
 from scheduler.live.service import Service
 from scheduler.records.log import Log
 from scheduler.settings import Settings, parse_settings
@@ -34,8 +34,8 @@ class Slow(Recorder):
     def stop(self, launch: Launch) -> None:
         self.stopping.append((launch.job.job_id, launch.attempt))
 
-    def over(self, job_id: str, attempt: int) -> None:
-        self._over[job_id, attempt] = Over(job_id, attempt, "stopped")
+    def over(self, job_id: str, attempt: int, result: Result = "stopped") -> None:
+        self._over[job_id, attempt] = Over(job_id, attempt, result)
 
 
 class Living:

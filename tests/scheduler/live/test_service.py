@@ -108,6 +108,19 @@ def test_cancel_frees_quota_at_once_and_devices_when_the_job_is_gone(tmp_path: P
         living.service.cancel("b", "tester")
 
 
+@pytest.mark.parametrize("verb", ["cancel", "hold", "suspend", "resume"])
+def test_a_request_about_a_job_that_has_just_ended_leaves_its_end_as_it_was(tmp_path: Path, verb: str) -> None:
+    executor = Slow()
+    living = Living(tmp_path, executor=executor)
+    living.submit("a")
+    living.settle()
+    executor.over("a", 1, "finished")
+    with pytest.raises(RefusedError, match="is neither pending nor running"):
+        getattr(living.service, verb)("a", "tester")
+    living.settle()
+    assert living.events() == [("a", "submitted"), ("a", "started"), ("a", "finished")]
+
+
 def test_a_held_job_does_not_start_until_it_is_released(tmp_path: Path) -> None:
     living = Living(tmp_path)
     living.submit("a")
