@@ -175,7 +175,10 @@ class Operator:
             tenant = tenant_of(job, seen.namespaces.get(namespace(job), {}), seen.tenants)
             wanted = job_of(job, tenant, self._declarations is not None)
         except LedgerError as error:
-            self._refuse(identity, error)
+            if not self._service.log.of_job(job_id(job)):
+                self._refuse(identity, error)
+                return
+            self._submitted.add(identity)  # by an earlier process, before it was changed; it may be running
             return
         self._refused.pop(identity, None)
         try:

@@ -356,6 +356,22 @@ def test_a_policy_that_is_none_waits_until_it_is_mended(tmp_path: Path) -> None:
     assert condition(job, "ScaledByPolicy")["reason"] == "QueueDepth"
 
 
+def test_a_job_that_runs_does_so_after_a_restart_whatever_was_written_into_it_meanwhile(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("wide", least=1, most=2, tenant="vision")
+    site.settle()
+    site.run()
+    site.settle()
+    world = job["status"]["world"]
+    for spec, of_tenants in (({"scaling": {"minReplicas": 1, "maxReplicas": 2, "policy": {}}}, "vision"), ({}, "chem")):
+        job["spec"] |= spec
+        site.cluster.put("namespaces", space(of_tenants))
+        site.restart()
+        site.settle()
+        assert (job["status"]["state"], job["status"]["replicas"], job["status"]["world"]) == ("Running", 2, world)
+        assert condition(job, "ScalingLimited")["reason"] == "Misconfigured"
+
+
 def test_a_job_that_waits_says_its_position_and_one_that_runs_has_none(tmp_path: Path) -> None:
     site = Site(tmp_path)
     first = site.create("first", least=3, gpusPerReplica=4)
