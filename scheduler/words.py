@@ -50,7 +50,7 @@ CODES = {
     "PriorityInTenant": "租户内优先级", "PriorityAcrossQueues": "跨队列优先级", "NodeLost": "节点丢失",
     "Cancelled": "已取消", "TimeLimit": "达到时限", "ScaledDown": "已缩减", "ExitStatus": "退出状态",
     "StartFailed": "启动失败", "LeaseExpired": "租约到期", "IdleReclaimed": "闲置被回收", "Rescaled": "已调整副本数",
-    "ScaledByPolicy": "按策略伸缩",
+    "ScaledByPolicy": "按策略伸缩", "Completing": "正在完成",
 }  # fmt: skip
 """Of reasons; Slurm's and Kubernetes' own stay as they are, but for those that are called alike."""
 
@@ -132,6 +132,7 @@ _CHINESE: Sequence[tuple[str, _Put]] = (
      r"\2 个设备中有 \1 个空闲：受配额、碎片或策略限制"),
     # A job that has not grown to its smallest gang.
     (r"has (\d+) of at least (\d+) replicas: ", r"至少需要 \2 个副本，现有 \1 个："),
+    (r"a rank has finished, and a larger job would run it again", "已有进程完成，扩容会让它重新运行"),
     (r"limits allow (\d+) device units in all", r"上限总共允许 \1 个设备单元"),
     (r"no more than (\d+) fit on empty nodes", r"空节点上最多放下 \1 个"),
     (r"one more takes (\d+) device units, and limits leave (\d+)", r"再加一个需要 \1 个设备单元，上限还剩 \2 个"),

@@ -30,7 +30,7 @@ from warehouse.printable import counted
 UNKNOWN_QUEUE, PARENT_QUEUE, POOL_NOT_NAMED = "UnknownQueue", "ParentQueue", "PoolNotNamed"
 EXCEEDS_QUOTA, WAITING_FOR_QUOTA = "ExceedsMaxQuota", "WaitingForQuota"
 GUARANTEES_FIRST = "NotPreemptibleBeyondGuarantee"
-KEPT = "KeptForOthers"
+KEPT, COMPLETING = "KeptForOthers", "Completing"
 PRIORITY, DEPENDENCY, DEPENDENCY_FAILED = "Priority", "Dependency", "DependencyFailed"
 PROTECTED, BOUND, EXPECTED, NEAREST = "VictimsProtected", "WaitBoundExceeded", "ExpectedStart", "NearestFit"
 NAMES_NOBODY = frozenset({NEVER_FITS, NO_ROOM, NO_DOMAIN, EXCEEDS_QUOTA, WAITING_FOR_QUOTA, GUARANTEES_FIRST})
@@ -317,6 +317,9 @@ def why_short(state: State, job_id: str) -> Reason | None:
     job, account, many = running.job, running.kind.account, len(running.grants)
     if many >= job.min_replicas:
         return None
+    if job_id in state.completing:
+        why = "a rank has finished, and a larger job would run it again"
+        return Reason(COMPLETING, f"has {many} of at least {job.min_replicas} replicas: {why}")
     most, one = state.cluster.shape(job.request).most_ever(job.min_replicas), state.least(job.request, 1)
     ever, left = state.accounts.allowed_ever(account), max(0, state.accounts.allowed(account))
     if state.least(job.request, job.min_replicas) > ever:

@@ -173,6 +173,7 @@ class State:
         self.given_back: dict[tuple[str, float], float] = {}
         self.left_at: dict[tuple[int, str], float] = {}
         self.kept_small: set[str] = set()  # elastic jobs that do not grow, until they are used again
+        self.completing: set[str] = set()  # jobs of which a rank has finished; larger, they would run it again
         self.queues = Queues(queues, self.policies.between_queues)
         self.declared = tuple(tenants)
         self._reserves = {reserve.pool: reserve for reserve in self.policies.reserves}
@@ -300,6 +301,11 @@ class State:
         """Whether a running elastic job stays at the size that it has."""
         self.version += 1
         (self.kept_small.add if keeps else self.kept_small.discard)(job_id)
+
+    def completes(self, job_id: str) -> None:
+        """A running job does not grow any more, unless it loses replicas first."""
+        self.version += 1
+        self.completing.add(job_id)
 
     def rescale(self, job_id: str, least: int, most: int, now: float) -> None:
         """A running job is to have at least and at most so many replicas; what it holds stays."""
@@ -664,6 +670,7 @@ class State:
         running = self.running.pop(job_id)
         self.elastic.pop(job_id, None)
         self.kept_small.discard(job_id)
+        self.completing.discard(job_id)
         alike = self.running_by_class[running.kind.key]
         del alike[job_id]
         there = self.priorities[running.job.queue]
@@ -701,6 +708,7 @@ class State:
         running.gpus, running.price = self._worth(grants)
         if before:
             running.shrunk_at = now
+            self.completing.discard(running.job.job_id)
             self.freed += 1
         self.starts += bool(after)
 

@@ -17,7 +17,7 @@ from collectors.kubernetes.api import Absent, Conflict, Refused
 from collectors.kubernetes.objects import Object, child, condition, name, namespace, text, uid
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.elastic_jobs import unfit, unplaceable
-from scheduler.live.executors import JUST_NOW, Attempt, AttemptName, Launch, Over, Result
+from scheduler.live.executors import JUST_NOW, Attempt, AttemptName, Completing, Launch, Over, Result
 from scheduler.live.idle import Holders
 from scheduler.live.ranks import Rank
 from scheduler.model import Job, Node, NodeState
@@ -107,6 +107,9 @@ class _OwnPodsAttempt(PodAttempt):
         payload, world, rank = self.launch.payload, self.launch.world, pods.rank_of(pod)
         is_named = name(pod) == pods.pod_name(payload["name"], world, rank) and 0 <= rank < len(self.launch.ranks)
         return is_named and pods.job_uid(pod) == self.uid and pods.world_of(pod) == str(world)
+
+    def finished_ranks(self) -> list[int]:
+        return [rank.number for rank, (_, called) in self.names() if called in self.done]
 
     def moves_to(self, launch: Launch) -> None:
         if launch.world != self.launch.world:
@@ -229,6 +232,11 @@ class PodExecutor:
                 for one in self._attempts.values()
                 if one.result is not None and all(map(pods.is_over, self._pods_of(one.uid)))
             ]
+
+    def completing(self) -> list[Completing]:
+        with self._lock:
+            found = [one for one in self._attempts.values() if one.done and one.result is None]
+            return [Completing(*one.name, one.launch.world, one.finished_ranks()) for one in found]
 
     def confirm(self, over: Over) -> None:
         with self._lock:

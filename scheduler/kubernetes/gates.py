@@ -17,7 +17,7 @@ from collectors.kubernetes.objects import Object, name, namespace, uid
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.elastic_jobs import unplaceable
 from scheduler.kubernetes.executor import AGAIN_SECONDS, PodAttempt, PodExecutor
-from scheduler.live.executors import JUST_NOW, AttemptName, Launch, Over, Result, Vacated
+from scheduler.live.executors import JUST_NOW, AttemptName, Completing, Launch, Over, Result, Vacated
 from scheduler.live.idle import Holders
 from scheduler.model import Job, Node, NodeState
 
@@ -163,6 +163,10 @@ class GatedPodExecutor:
             seen = self._seen
             found = [] if seen is None else [one.vacated(seen) for one in self._attempts.values()]
         return [one for one in found if one is not None]
+
+    def completing(self) -> list[Completing]:
+        """Of gated pods there is none: what theirs have ended, the job goes on without."""
+        return self.elastic.completing()
 
     def confirm(self, over: Over) -> None:
         with self._lock:

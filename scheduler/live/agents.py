@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from collectors.jobs.wire import Answer, Assignment, RankOf, Rendezvous, Report, RunOf
-from scheduler.live.executors import Attempt, AttemptName, Launch, Over, Result
+from scheduler.live.executors import Attempt, AttemptName, Completing, Launch, Over, Result
 from scheduler.live.payload import unfit, unstartable
 from scheduler.model import Job, Node, NodeState
 from warehouse.errors import LedgerError
@@ -65,6 +65,11 @@ class _AgentAttempt(Attempt):
     def is_of(self, run: RunOf, node: str) -> bool:
         """Whether a node may report this rank. Worlds from before a restart are unknown, and accepted."""
         return run.world not in self.worlds or self.worlds[run.world].get(run.rank) == node
+
+    def finished_ranks(self) -> list[int]:
+        """Of the current world."""
+        runs = [run for of_node in self.runs.values() for run in of_node if run.world == self.launch.world]
+        return sorted({run.rank for run in runs if run.code == 0 and not run.stopped})
 
     def judges(self, run: RunOf, node: str) -> None:
         """Ends the attempt if this rank's end is its end. The first failure makes others fail, so it is the one
@@ -150,6 +155,10 @@ class Agents:
 
     def jobs_on(self, node: str) -> list[str]:
         return [job_id for job_id, _ in self._of_node.get(node, {})]
+
+    def completing(self) -> list[Completing]:
+        found = [(one, one.finished_ranks()) for one in self._attempts.values() if one.result is None]
+        return [Completing(*one.name, one.launch.world, ranks) for one, ranks in found if ranks]
 
     def confirm(self, over: Over) -> None:
         attempt = self._attempts.pop((over.job_id, over.attempt), None)

@@ -128,6 +128,24 @@ class VacatesRanks(Protocol):
         """Of each running attempt, those that it was not yet started without."""
 
 
+@dataclass(frozen=True, slots=True)
+class Completing:
+    """ranks: of an attempt, in that world, that have finished while others run."""
+
+    job_id: str
+    attempt: int
+    world: int
+    ranks: Sequence[int]
+
+
+@runtime_checkable
+class SeesRanksFinish(Protocol):
+    """An executor that would run the finished ranks of a job again, if it were brought to another world."""
+
+    def completing(self) -> Sequence[Completing]:
+        """Attempts of which a rank has finished while others run."""
+
+
 class Recorder:
     """Starts nothing: another system runs the jobs and reports when they finish. A stopped job ends at once."""
 

@@ -10,7 +10,7 @@ from collectors.jobs.processes import Processes, User
 from collectors.jobs.wire import Answer, Report
 from collectors.jobs.worker import RankEnvironment, Worker
 from scheduler.live.agents import Agents
-from scheduler.live.executors import Launch, Over
+from scheduler.live.executors import Completing, Launch, Over
 from scheduler.live.payload import candidates
 from scheduler.model import Job, Node
 from warehouse.errors import LedgerError
@@ -71,6 +71,9 @@ class LocalProcesses:
     def poll(self) -> list[Over]:
         self._worker.round()
         return self._agents.poll()
+
+    def completing(self) -> list[Completing]:
+        return self._agents.completing()
 
     def confirm(self, over: Over) -> None:
         self._agents.confirm(over)

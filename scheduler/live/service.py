@@ -29,6 +29,7 @@ from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
 from scheduler.live.executors import (
     JUST_NOW,
+    Completing,
     Executor,
     Launch,
     NamesHolders,
@@ -36,6 +37,7 @@ from scheduler.live.executors import (
     Recorder,
     SaysSize,
     SeesNodes,
+    SeesRanksFinish,
     Vacated,
     VacatesRanks,
 )
@@ -833,6 +835,9 @@ class Service:
             if isinstance(self.executor, VacatesRanks):
                 for vacated in self.executor.vacated():
                     self._vacate(vacated)
+            if isinstance(self.executor, SeesRanksFinish):
+                for completing in self.executor.completing():
+                    self._complete(completing)
             return self.log.last != before
 
     def _cycle(self, now: float) -> None:
@@ -963,6 +968,14 @@ class Service:
         body = {"ranks": list(vacated.ranks), "payload": dict(vacated.payload)}
         self._happen("vacate", vacated.job_id, body, at=self._next_size_at(live))
         self._start(live)
+
+    def _complete(self, completing: Completing) -> None:
+        """Keeps a job from growing of which ranks have finished."""
+        live = self.book.jobs.get(completing.job_id)
+        if live is None or live.status not in ("starting", "running") or live.is_completing:
+            return
+        if (live.attempt, live.world) == (completing.attempt, completing.world):
+            self._happen("completing", completing.job_id, {"ranks": list(completing.ranks)})
 
     def _may_retry(self, over: Over, live: Live) -> bool:
         """Whether a job's payload asks for a retry after such an end, and it has retries left."""

@@ -66,6 +66,9 @@ class Core(Protocol):
     def keep_small(self, job_id: str, keeps: bool) -> None:
         """A running elastic job does not grow, or may again."""
 
+    def completes(self, job_id: str) -> None:
+        """A running job does not grow any more, unless it loses replicas first."""
+
     def rescale(self, job_id: str, least: int, most: int, now: float) -> None:
         """A running job is to have at least and at most so many replicas; it has no more."""
 
@@ -101,6 +104,7 @@ class Live:
     followers: that were given devices on which it still stops.   follows: of which it is one; it begins when they are
     over.   not_before: when those it followed were over.   idle: what was done because this attempt is idle.   aside:
     why it was suspended.   scaled: what its policy has made of the replicas that it asks for; `job` has the result.
+    finished_in: the world of this attempt of which a rank has finished; 0: none.
     """
 
     job: Job
@@ -127,6 +131,12 @@ class Live:
     idle: Ladder | None = None
     aside: Cause = NO_CAUSE
     scaled: Scaled | None = None
+    finished_in: int = 0
+
+    @property
+    def is_completing(self) -> bool:
+        """Whether a rank of it has finished while others run. Another world would run that rank again."""
+        return self.finished_in == self.world > 0
 
     @property
     def asked(self) -> tuple[int, int]:
@@ -375,6 +385,15 @@ class Book:
                     self._resized(live, now, sequence, cause)
             self.core.rescale(job_id, least, most, now)
 
+    def completing(self, job_id: str) -> None:
+        """A rank has finished, and others of that world run on: it keeps its size from now on, or gets a smaller one,
+        in which all ranks run."""
+        live = self.jobs[job_id]
+        if live.status not in ("starting", "running"):
+            raise ValueError(f"it is {live.status}")
+        live.finished_in = live.world
+        self.core.completes(job_id)
+
     def vacate(self, job_id: str, ranks: Sequence[int], payload: Mapping[str, Any], now: float, sequence: int) -> None:
         """Some ranks of a running job have ended, and it goes on without them.   payload: of those that are left."""
         live = self.jobs[job_id]
@@ -491,7 +510,7 @@ class Book:
             released = over if live.grants and live.released_at is None else live.released_at
             self._emit("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
         live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
-        live.reshaped, live.idle = [], None
+        live.reshaped, live.idle, live.finished_in = [], None, 0
 
     def _set_aside(self, live: Live, now: float, sequence: int, cause: Cause, ended_at: float | None = None) -> None:
         self._attempt_over(live, "suspended", now, sequence, cause, ended_at)

@@ -48,6 +48,7 @@ Kind = Literal[
     "shrink",
     "rescale",
     "vacate",
+    "completing",
 ]
 FREEING = ("configured", "node", "stop", "given_back", "shrink")
 FREED_AT_END = ("finished", "failed")

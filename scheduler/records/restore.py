@@ -116,6 +116,8 @@ class Restored:
             case "vacate":
                 book.vacate(job_id, body["ranks"], body["payload"], at, number)
                 self.planned_at = at
+            case "completing":
+                book.completing(job_id)
             case "given_back":
                 self.core.give_back(body["reservation"], body["start"], at)
             case "launched":

@@ -57,6 +57,7 @@ TEXTS = [
     "capacity: it asks for 4 GPUs, 3 of 8 devices in P are free; the others are held by J, Q",
     "WaitingForQuota: asks for 1 unit, tenant chem can take 0 (guaranteed 1, holds 1, of it 0 borrowed)",
     "3 of 8 devices are free: quota, fragmentation or policy holds it back",
+    "has 1 of at least 2 replicas: a rank has finished, and a larger job would run it again",
     "has 1 of at least 2 replicas: one more takes 8 device units, and limits leave 4",
     "has 1 of at least 2 replicas: no more than 1 fit on empty nodes",
     "has 1 of at least 2 replicas: limits allow 4 device units in all",

@@ -272,6 +272,46 @@ def test_a_change_of_scaling_is_followed_or_explained(tmp_path: Path) -> None:
     check_hours(site)
 
 
+def test_a_job_of_which_a_rank_has_finished_does_not_grow_and_that_rank_does_not_run_again(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    other = site.create("other", gpusPerReplica=4)
+    site.settle()
+    job = site.create("wide", least=1, most=3, gpusPerReplica=4)
+
+    def pass_time() -> None:
+        for _ in range(5):
+            site.now += 6
+            site.settle()
+            site.run()
+        site.settle()
+
+    pass_time()
+    first, second = before = site.pods_of(job)
+    site.cluster.ends(second, 0)
+    site.settle()
+    site.cluster.ends(site.pods_of(other)[0], 0)
+    pass_time()
+    assert other["status"]["state"] == "Succeeded"
+    assert (job["status"]["state"], job["status"]["replicas"], site.pods_of(job)) == ("Running", 2, before)
+    job["spec"]["scaling"] = {"minReplicas": 3, "maxReplicas": 3}
+    site.cluster.number += 1
+    site.restart()
+    pass_time()
+    assert (job["status"]["state"], job["status"]["replicas"], site.pods_of(job)) == ("Running", 2, before)
+    limited = condition(job, "ScalingLimited")
+    why = "a rank has finished, and a larger job would run it again"
+    assert (limited["reason"], limited["message"]) == ("Completing", f"has 2 of at least 3 replicas: {why}")
+    site.cluster.says(first, "Failed", reason="Evicted")
+    pass_time()
+    assert (job["status"]["state"], job["status"]["replicas"], job["status"]["attempt"]) == ("Running", 3, 2)
+    assert condition(job, "ScalingLimited")["status"] == "False"
+    for pod in site.cluster.alive():
+        site.cluster.ends(pod, 0)
+    site.settle()
+    assert job["status"]["state"] == "Succeeded"
+    check_hours(site)
+
+
 def test_a_policy_of_scaling_is_followed_and_its_reasons_are_told(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.service.watches_idleness = True
