@@ -34,13 +34,13 @@ AT_ONCE = 8
 CALL_SECONDS = 15.0
 AGAIN_SECONDS = 10.0
 """Seconds before a refused call is repeated."""
+DONE: Object = {}
 MOST_GONE = 10_000
 """Deletions to remember, against late responses about deleted objects."""
 
 
 def _pod(of: Object) -> Object | None:
-    """What is asked of a pod that we made, with the keys of one string each: of thousands, the rest is most of what
-    this process would hold."""
+    """What is asked of a pod that we made: of thousands, the rest is most of what this process would hold."""
     if not pods.is_ours(of):
         return None
     metadata, spec, status = (child(of, part) for part in ("metadata", "spec", "status"))
@@ -51,11 +51,13 @@ def _pod(of: Object) -> Object | None:
         kind: [_only(one, ("name", "state")) for one in items(status, kind)] for kind in STATUSES if kind in status
     }
     asked = {kind: [_only(one, ASKED) for one in items(spec, kind)] for kind in CONTAINERS if kind in spec}
-    return {
+    kept = {
         "metadata": _only(metadata, IDENTITY) | marks | {"ownerReferences": owners},
         "spec": _only(spec, ("nodeName", "overhead", "resources")) | asked,
         "status": _only(status, ("phase", "reason", "message", "startTime")) | {"conditions": said} | states,
     }
+    found: Object = _shared(kept)
+    return found
 
 
 IDENTITY = (
@@ -67,13 +69,22 @@ CONTAINERS, STATUSES = ("containers", "initContainers"), ("containerStatuses", "
 ASKED = ("name", "resources", "restartPolicy")
 
 
+def _shared(found: Any) -> Any:
+    """The same with one string for all that are equal, here and in other objects: most are in thousands of them."""
+    if isinstance(found, str):
+        return sys.intern(found) if len(found) < 64 else found
+    if isinstance(found, dict):
+        return {sys.intern(key): _shared(value) for key, value in found.items()}
+    return [_shared(one) for one in found] if isinstance(found, list) else found
+
+
 def _only(of: Object, keys: Sequence[str]) -> dict[str, Any]:
     return {key: of[key] for key in keys if key in of}
 
 
 def _marks(found: Object) -> dict[str, Any]:
     """Ours, and those that ask for part of a GPU (collectors.kubernetes.resources)."""
-    return {sys.intern(key): one for key, one in found.items() if key.startswith((elastic_jobs.GROUP, "gpu-"))}
+    return {key: one for key, one in found.items() if key.startswith((elastic_jobs.GROUP, "gpu-"))}
 
 
 def _queued(of: Object) -> Object | None:
@@ -81,8 +92,15 @@ def _queued(of: Object) -> Object | None:
 
 
 def _slim(of: Object) -> Object:
+    """Without who wrote what, and kubectl's copy of the whole."""
     metadata = {key: value for key, value in child(of, "metadata").items() if key != "managedFields"}
-    return {**of, "metadata": metadata}
+    if APPLIED in child(metadata, "annotations"):
+        metadata["annotations"] = {key: one for key, one in metadata["annotations"].items() if key != APPLIED}
+    found: Object = _shared({**of, "metadata": metadata})
+    return found
+
+
+APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def _node(of: Object) -> Object:
@@ -280,7 +298,7 @@ class ApiCluster:
             self._failures = 0
             with self._lock:
                 self._number += self._learn(call, found)
-            return found
+            return DONE  # what was answered is in the cache, as far as it is asked for
 
     def _failed(self, error: Interrupted) -> Interrupted:
         """Delays all calls after an error: as long as the server asks, else longer each time."""

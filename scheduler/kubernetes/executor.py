@@ -50,10 +50,30 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Creates an object of an attempt.   body: a pod, or the service by which its ranks find each other."""
+    """Creates an object of an attempt.   rank: whose pod; None: the service by which its ranks find each other."""
 
-    attempt: AttemptName
-    body: Object
+    launch: Launch
+    rank: Rank | None = None
+
+    @property
+    def attempt(self) -> AttemptName:
+        return self.launch.job.job_id, self.launch.attempt
+
+    @property
+    def kind(self) -> str:
+        return "Service" if self.rank is None else "Pod"
+
+    @property
+    def body(self) -> Object:
+        """Made when it is asked for: a round may create thousands."""
+        return pods.service_of(self.launch.payload) if self.rank is None else pods.pod_of(self.launch, self.rank)
+
+    @property
+    def name(self) -> str:
+        payload, launch = self.launch.payload, self.launch
+        if self.rank is None:
+            return pods.service_name(payload["name"])
+        return pods.pod_name(payload["name"], launch.world, self.rank.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,17 +344,17 @@ class PodExecutor:
         if isinstance(step, Delete):
             return "" if isinstance(outcome, Absent | Conflict | Mapping) else f"pod {step.name}: {outcome}"
         with self._lock:
-            attempt, called = self._attempts.get(step.attempt), f"{step.body['kind'].lower()} {name(step.body)}"
+            attempt, called = self._attempts.get(step.attempt), f"{step.kind.lower()} {step.name}"
             if attempt is None:
                 return ""
             if not isinstance(outcome, Exception):
                 attempt.refused = ""
-                if step.body["kind"] == "Service":
+                if step.rank is None:
                     self._met.add(attempt.uid)
                 return ""
             if isinstance(outcome, Conflict):
                 now = self._clock()
-                if now - attempt.taken.setdefault(name(step.body), now) < CONFLICT_SECONDS:
+                if now - attempt.taken.setdefault(step.name, now) < CONFLICT_SECONDS:
                     return ""
                 attempt.ends("failed", f"{called} is there, and is not this job's")
             elif isinstance(outcome, Refused):
@@ -384,8 +404,8 @@ class PodExecutor:
             return []
         missing = [(rank, at) for rank, at in attempt.names() if at not in there and at[1] not in attempt.there]
         if len(attempt.launch.ranks) > 1 and attempt.uid not in self._met and missing:
-            return [Create(attempt.name, pods.service_of(attempt.launch.payload))]
-        return [Create(attempt.name, pods.pod_of(attempt.launch, rank)) for rank, _ in missing]
+            return [Create(attempt.launch)]
+        return [Create(attempt.launch, rank) for rank, _ in missing]
 
 
 def _is_unwanted(pod: Object, attempt: _OwnPodsAttempt | None, exists: bool) -> bool:

@@ -7,9 +7,9 @@ derived from it, and the next round completes an interrupted one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from collectors.kubernetes.api import Absent, Conflict, Interrupted
 from collectors.kubernetes.connection import KubernetesError
@@ -55,6 +55,9 @@ USAGE_SECONDS = 300.0
 """How often the GPU-hours of a running job are reported if nothing else changes."""
 POSITION_SECONDS, POSITIONS_A_SECOND = 15.0, 10.0
 """How often positions of waiting jobs are computed, and how many are written: one start changes all behind it."""
+TOGETHER = 200
+"""Calls that are made, and whose answers are held, at once."""
+T = TypeVar("T")
 Outcome = Object | Interrupted | Absent | Conflict | KubernetesError
 
 
@@ -114,14 +117,13 @@ class Operator:
         if self._admission is not None:
             self._admission.follow(seen)
         did |= self._service.step()
-        steps = self._executor.steps()
-        answers = self._cluster.carry_out([_call(step) for step in steps])
-        outcomes = [_outcome(step, answer) for step, answer in zip(steps, answers, strict=True)]
-        acted = any(not isinstance(outcome, Exception) for outcome in outcomes)
-        for step, outcome in zip(steps, outcomes, strict=True):
+        acted = False
+        for step, answer in self._sent(self._executor.steps(), _call):
+            outcome = _outcome(step, answer)
+            acted |= not isinstance(outcome, Exception)
             self._log_problem(outcome, self._executor.carried(step, outcome))
             if isinstance(step, Create):
-                self._touched.add(pods.job_uid(step.body))
+                self._touched.add(str(step.launch.payload["uid"]))
         acted |= self._admission is not None and self._admit(self._admission, seen)
         acted |= self._deliver_idle_events(seen)
         return self._report(seen) or acted or did
@@ -129,7 +131,7 @@ class Operator:
     def _admit(self, admission: Admission, seen: Seen) -> bool:
         """Lets gated pods in and evicts them, and says why others wait."""
         moves, now = admission.moves(), self._clock()
-        outcomes = self._cluster.carry_out([call_of(move) for move in moves])
+        outcomes = [outcome for _, outcome in self._sent(moves, call_of)]
         notes = admission.notes(seen, now)
         for move, outcome in zip(moves, outcomes, strict=True):
             self._log_problem(outcome, admission.carried(move, outcome))
@@ -308,13 +310,19 @@ class Operator:
         self, calls: Sequence[Call], carried: Callable[[Call, Outcome], None] = lambda call, outcome: None
     ) -> bool:
         did = False
-        for call, outcome in zip(calls, self._cluster.carry_out(calls), strict=True):
+        for call, outcome in self._sent(calls, lambda call: call):
             carried(call, outcome)
             did |= not isinstance(outcome, Exception)
             if isinstance(outcome, Exception) and not isinstance(outcome, Absent | Conflict):
                 self._reported_last = -1
                 self._log_problem(outcome, f"{call.path}: {outcome}")
         return did
+
+    def _sent(self, what: Sequence[T], call_of: Callable[[T], Call]) -> Iterator[tuple[T, Outcome]]:
+        """Calls for all of these, so many at a time: what is sent and answered for thousands is large."""
+        for start in range(0, len(what), TOGETHER):
+            some = what[start : start + TOGETHER]
+            yield from zip(some, self._cluster.carry_out([call_of(one) for one in some]), strict=True)
 
     def _log_problem(self, outcome: Outcome, what: str) -> None:
         """Logs a problem once, until it changes."""
@@ -416,15 +424,15 @@ def _is_old(status: Object, now: datetime) -> bool:
 
 def _call(step: Step) -> Call:
     if isinstance(step, Create):
-        plural = f"{step.body['kind'].lower()}s"
-        return Call("POST", f"/api/v1/namespaces/{namespace(step.body)}/{plural}", step.body)
+        space = step.launch.payload["namespace"]
+        return Call("POST", f"/api/v1/namespaces/{space}/{step.kind.lower()}s", step.body)
     return _deletion(f"/api/v1/namespaces/{step.namespace}/pods/{step.name}", step.uid, step.version)
 
 
 def _outcome(step: Step, answer: Outcome) -> Outcome:
     """The outcome of a step. An existing service counts as created: the response to its creation may have been lost."""
-    if isinstance(answer, Conflict) and isinstance(step, Create) and step.body["kind"] == "Service":
-        return step.body
+    if isinstance(answer, Conflict) and isinstance(step, Create) and step.rank is None:
+        return {}
     return answer
 
 
