@@ -90,6 +90,7 @@ class Operator:
         self._unscaled: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._followed_at = (-1, -1)
+        self._followed: dict[str, tuple[Object | None, tuple[object, ...]]] = {}
         self._reported_last = self._reported_number = -1
         self._reported_at = 0.0
         self._touched: set[str] = set()
@@ -152,25 +153,33 @@ class Operator:
         if looked == self._followed_at:
             return
         for identity, job in seen.jobs.items():
-            if text(child(job, "status"), "state") in ENDED and identity not in self._submitted:
+            if identity in self._submitted or text(child(job, "status"), "state") in ENDED:
                 continue
-            if identity not in self._submitted and not pods.is_leaving(job):
+            if not pods.is_leaving(job):
                 self._submit(identity, job, seen)
-        live = self._service.measured(lambda service: dict(service.book.jobs))
-        for identity, job in seen.jobs.items():
-            if job_id(job) in live:
-                self._rescale(identity, job, live[job_id(job)])
-                self._suspend_or_resume(job, live[job_id(job)])
+        before, self._followed = self._followed, {}
+        for job_id_, live in self._service.measured(lambda service: dict(service.book.jobs)).items():
+            asked_by, basis = seen.jobs.get(str(live.payload.get("uid"))), _basis(live)
+            known = before.get(job_id_)
+            if known is not None and known[0] is asked_by and known[1] == basis:
+                self._followed[job_id_] = known
+            elif not gated_pods.members(live.payload) and not self._follow_one(job_id_, asked_by, live):
+                self._followed[job_id_] = (asked_by, basis)
         for gone in self._unscaled.keys() - seen.jobs.keys():
             del self._unscaled[gone]
-        for job_id_, one in live.items():
-            if gated_pods.members(one.payload):
-                continue
-            asked_by = seen.jobs.get(str(one.payload.get("uid")))
-            ends = one.stop is not None and one.stop[0] not in COMES_BACK
-            if not ends and (asked_by is None or pods.is_leaving(asked_by)):
-                self._asked(job_id_, self._service.cancel)
         self._followed_at = looked
+
+    def _follow_one(self, job_id_: str, asked_by: Object | None, live: Live) -> bool:
+        """Returns whether something was asked of the scheduler, or is to be asked again."""
+        asks = False
+        if asked_by is not None and job_id(asked_by) == job_id_:
+            asks = self._rescale(uid(asked_by), asked_by, live)
+            asks |= self._suspend_or_resume(asked_by, live)
+        ends = live.stop is not None and live.stop[0] not in COMES_BACK
+        if not ends and (asked_by is None or pods.is_leaving(asked_by)):
+            self._asked(job_id_, self._service.cancel)
+            asks = True
+        return asks
 
     def _submit(self, identity: str, job: Object, seen: Seen) -> None:
         try:
@@ -197,12 +206,13 @@ class Operator:
         self._refused[identity] = str(why)
         self._touched.add(identity)
 
-    def _rescale(self, identity: str, job: Object, live: Live) -> None:
+    def _rescale(self, identity: str, job: Object, live: Live) -> bool:
         """Follows `spec.scaling`; why it cannot be followed is in the job's status."""
-        (least, most), problem = scaling_of(job), ""
+        (least, most), problem, asks = scaling_of(job), "", False
         try:
             policy = policy_of(job)
             if (least, most) != live.asked or policy != live.job.scaling:
+                asks = True
                 self._service.rescale(job_id(job), least, most, ACTOR, policy)
         except LedgerError as error:
             stays = "it stays from {} to {}".format(*live.asked)
@@ -211,8 +221,9 @@ class Operator:
         if self._unscaled.get(identity, "") != problem:
             self._unscaled[identity] = problem
             self._touched.add(identity)
+        return asks or bool(problem)
 
-    def _suspend_or_resume(self, job: Object, live: Live) -> None:
+    def _suspend_or_resume(self, job: Object, live: Live) -> bool:
         """Follows `spec.suspend`, which takes precedence over requests to the scheduler. A job that was suspended for
         being idle stays so while that is false; set and unset, it ends that."""
         wanted = child(job, "spec").get("suspend") is True
@@ -222,8 +233,11 @@ class Operator:
         may_be = not is_suspended and live.status != "held" and ending in ("", "preempted")
         if wanted and (is_reclaimed or may_be):
             self._asked(job_id(job), self._service.suspend)
-        elif not wanted and is_suspended and not is_reclaimed:
+            return True
+        if not wanted and is_suspended and not is_reclaimed:
             self._asked(job_id(job), self._service.resume)
+            return True
+        return False
 
     def _asked(self, job_id_: str, what: Callable[[str, str], Any]) -> None:
         try:
@@ -410,6 +424,11 @@ class Operator:
         reasons = (Reason(cause.get("reason") or otherwise, cause.get("text", "")),)
         tenant = self._service.log.of_job(job_id_)[0].body["job"]["tenant"]
         return Standing(found["status"], tenant, job_id_, reasons=reasons)
+
+
+def _basis(live: Live) -> tuple[object, ...]:
+    """All of a job that decides what its ElasticJob asks of the scheduler."""
+    return live.asked, live.job.scaling, live.status, live.stop, live.resumed, live.aside
 
 
 def _waits(live: Live) -> bool:
