@@ -293,7 +293,9 @@ class PodExecutor:
                 return set()
             changed = {at for at, pod in seen.pods.items() if before.pods.get(at) is not pod}
             touched = {identity for identity, job in seen.jobs.items() if before.jobs.get(identity) is not job}
-            touched |= before.jobs.keys() - seen.jobs.keys()
+            gone = before.jobs.keys() - seen.jobs.keys()
+            touched |= gone
+            self._met -= gone
             for at in changed | (before.pods.keys() - seen.pods.keys()):
                 if at in before.pods:
                     self._of_job.get(pods.job_uid(before.pods[at]), {}).pop(at, None)

@@ -165,8 +165,10 @@ class Operator:
                 self._followed[job_id_] = known
             elif not gated_pods.members(live.payload) and not self._follow_one(job_id_, asked_by, live):
                 self._followed[job_id_] = (asked_by, basis)
-        for gone in self._unscaled.keys() - seen.jobs.keys():
-            del self._unscaled[gone]
+        self._submitted &= seen.jobs.keys()
+        for of_jobs in (self._unscaled, self._refused):
+            for gone in of_jobs.keys() - seen.jobs.keys():
+                del of_jobs[gone]
         self._followed_at = looked
 
     def _follow_one(self, job_id_: str, asked_by: Object | None, live: Live) -> bool:

@@ -437,6 +437,31 @@ def test_a_job_that_waits_says_its_position_and_one_that_runs_has_none(tmp_path:
     assert "position" not in late["status"]
 
 
+def test_nothing_is_remembered_of_jobs_that_are_gone(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    jobs = [site.create("small", least=2), site.create("strange", tenant="astronomy"), site.create("odd", least=2)]
+    site.settle()
+    jobs[2]["spec"]["scaling"] = {"minReplicas": 3, "maxReplicas": 2}
+    site.cluster.number += 1
+    site.settle()
+
+    def remembered() -> set[str]:
+        of_operator = (value for one in (site.operator, site.operator._executor) for value in vars(one).values())
+        held = [str(one) for one in of_operator if isinstance(one, set | dict)]
+        return {job["metadata"]["name"] for job in jobs if any(job["metadata"]["uid"] in one for one in held)}
+
+    assert remembered() == {"small", "strange", "odd"}
+    for job in jobs:
+        site.cluster.delete("elasticjobs", job["metadata"]["name"])
+    for _ in range(3):
+        site.settle()
+        site.run()
+    site.settle()
+    site.now += POSITION_SECONDS * 2
+    site.settle()
+    assert remembered() == set()
+
+
 def test_pods_that_others_make_look_like_a_job_s_own_change_nothing(tmp_path: Path) -> None:
     site = Site(tmp_path)
     job = site.create("train", least=2)
