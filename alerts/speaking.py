@@ -63,12 +63,12 @@ def spoken(alert: Mapping[str, Any], rules: Rules, language: str, zone: str) -> 
     """
     stored: Mapping[str, str] = alert["annotations"]
     rule = rules.get(alert["rule"])
-    texts = rule and rule.languages.get(language)  # type: ignore[call-overload]
+    texts = [] if rule is None else [one for code, one in rule.languages.items() if code == language]
     if rule is None or not texts:
         return stored
     facts = facts_of(rule, alert["labels"], alert["value"], alert["evidence"], alert["at"], alert["active_at"], zone)
     found = {}
     for name, text in stored.items():
-        template = getattr(texts, name, "")
+        template = getattr(texts[0], name, "")
         found[name] = (template and translated(template, facts, language)) or text
     return found
