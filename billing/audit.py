@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from warehouse.chain import append_anyway
-from warehouse.errors import LedgerError
+from warehouse.errors import LedgerError, UnansweredError
 from warehouse.store import Store, read_sql
 
 
@@ -40,16 +40,19 @@ def around(
     actor: str,
     action: str,
     what: str,
-    reason: str = "",
-    inputs: Mapping[str, Any] | None = None,
+    reason: str,
+    inputs: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """Notes an action that others carry out before it is asked of them, and what came of it: as `ACTION.done` with what
-    the caller puts into the dict, or as `ACTION.failed` with the error. Without either, this process was killed
-    meanwhile, and nobody knows."""
+    """Notes an action that takes long, or that others carry out, before it begins, and what came of it: as
+    `ACTION.done` with what the caller puts into the dict, as `ACTION.failed` with the error, or as `ACTION.unknown` if
+    whoever was asked did not say. With none of these, this process was killed meanwhile, and nobody knows."""
     record(store, at, actor, action, what, reason, inputs)
     outcome: dict[str, Any] = {}
     try:
         yield outcome
+    except UnansweredError as error:
+        record(store, at, actor, f"{action}.unknown", what, "", {"error": str(error)})
+        raise
     except LedgerError as error:
         record(store, at, actor, f"{action}.failed", what, "", {"error": str(error)})
         raise

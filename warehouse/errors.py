@@ -20,3 +20,7 @@ class StoreError(LedgerError):
 
 class StoreHeldError(StoreError):
     """Another process holds the embedded store."""
+
+
+class UnansweredError(LedgerError):
+    """Another program was asked to do something and did not say whether it did."""

@@ -10,14 +10,15 @@ from urllib.parse import quote
 import httpx
 
 from ingest.prompt_client import PromptClient
-from warehouse.errors import LedgerError
+from warehouse.errors import LedgerError, UnansweredError
 
 DEFAULT_URL = "http://127.0.0.1:8070"
 TIMEOUT_SECONDS = 30.0
 
 
 class Client:
-    """Errors: LedgerError in one line if the scheduler refuses a request or does not answer."""
+    """Errors: LedgerError in one line if the scheduler refuses a request or does not answer; UnansweredError if it may
+    have done what it was asked nevertheless."""
 
     def __init__(self, url: str, token: str = "", actor: str = "", seconds: float = TIMEOUT_SECONDS) -> None:
         headers = {"x-actor": "".join(c for c in actor if c.isprintable()).strip().encode()}
@@ -86,8 +87,11 @@ class Client:
             answer = self._http.request(method, path, **what)
             document = answer.json()
         except (httpx.HTTPError, ValueError, RecursionError) as error:
-            raise LedgerError(
-                self._url, f"does not answer as a scheduler ({error})", "Start `gpuledger scheduler`, or give its --url"
+            problem = f"does not answer as a scheduler ({error})"
+            if method == "GET" or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                raise LedgerError(self._url, problem, "Start `gpuledger scheduler`, or give its --url") from error
+            raise UnansweredError(
+                self._url, problem, "It may be done all the same: look before you ask again"
             ) from error
         if answer.is_success:
             return document

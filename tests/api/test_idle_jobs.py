@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from access.settings import AccessSettings
 from api.reach import Reach
@@ -24,13 +26,33 @@ TOKEN = "a-token-of-the-tests"
 POLICY: dict[str, Any] = {"warn": "30m", "after": "2h", "then": "suspend", "approval": True}
 
 
+class Mute:
+    """A proxy that loses the answers to what was done, if told so."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.is_mute = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] == "GET" or not self.is_mute:
+            await self._app(scope, receive, send)
+            return
+
+        async def lost(_: Message) -> None:
+            pass
+
+        await self._app(scope, receive, lost)
+        await Response("gone", 502)(scope, receive, send)
+
+
 @dataclass(frozen=True)
 class Fleet:
-    """url: of a server with sign-in whose scheduler has the idle jobs `a` and `b`."""
+    """url: of a server with sign-in whose scheduler has the idle jobs `a` and `b`.   mute: between the two."""
 
     url: str
     scheduler: Idling
     site: Site
+    mute: Mute
 
     def client(self, role: str) -> Client:
         return Client(self.url, self.site.tokens[role])
@@ -43,11 +65,12 @@ def fleet(tmp_path: Path, served_site: Site) -> Iterator[Fleet]:
         living.run(name)
     living.at(60, a=45, b=45)
     (tmp_path / "token").write_text(TOKEN)
-    with running(scheduler_app(living.service, TOKEN)) as scheduler:
+    mute = Mute(scheduler_app(living.service, TOKEN))
+    with running(mute) as scheduler:
         reach = Reach(None, scheduler, tmp_path / "token")
         settings = DashboardSettings(access=AccessSettings(sign_in=True), reach=reach)
         with running(build_app(served_site.store, settings)) as url:
-            yield Fleet(url, living, served_site)
+            yield Fleet(url, living, served_site, mute)
 
 
 def test_an_operator_reclaims_one_idle_job_and_keeps_the_other(fleet: Fleet) -> None:
@@ -88,6 +111,15 @@ def test_nothing_is_asked_of_the_scheduler_before_it_is_in_the_audit(
     assert fleet.scheduler.status("a") == "running"
     with fleet.client("operator") as client:
         assert {one.step for one in client.idle_jobs().jobs} == {"warned"}
+
+
+def test_what_a_scheduler_may_have_done_is_not_called_failed(fleet: Fleet) -> None:
+    fleet.mute.is_mute = True
+    with fleet.client("operator") as client, pytest.raises(ApiError, match="may be done all the same"):
+        client.reclaim_idle_job("b")
+    assert fleet.scheduler.status("b") == "stopping"
+    asked, outcome = audit.history(fleet.site.store, "job.reclaim", "b")[-2:]
+    assert (asked["action"], outcome["action"]) == ("job.reclaim", "job.reclaim.unknown")
 
 
 def test_one_proposes_another_says_yes_and_undoes_it(fleet: Fleet) -> None:
