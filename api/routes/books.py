@@ -59,9 +59,13 @@ AS_FAR_AS_FACTS = WantedClose()
 @router.post("/close")
 def close_(caller: Close, wanted: WantedClose = AS_FAR_AS_FACTS) -> documents.Closed:
     """Closes what can be closed now; doing it again changes nothing."""
-    with caller.writing() as store:
-        report = close(store, wanted.until and aware(wanted.until), caller.now)
-    audit.record(caller.store, caller.now, caller.principal.actor, "books.close", str(report.run))
+    until, actor = wanted.until and aware(wanted.until), caller.principal.actor
+    with (
+        caller.writing() as store,
+        audit.around(store, caller.now, actor, "books.close", "books", "", {"until": until}) as outcome,
+    ):
+        report = close(store, until, caller.now)
+        outcome["run"] = str(report.run)
     return documents.Closed.model_validate(report)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from billing import audit
-from billing.accounts.credits import Credit, CreditError, add_credits, card_in_force, evidence_of, parse_amount
+from billing.accounts.credits import Credit, CreditError, card_in_force, evidence_of, judged_credits, parse_amount
 from warehouse.csv_cells import unescape_formula
 from warehouse.errors import LedgerError
 from warehouse.json_text import parse_json
@@ -67,18 +67,19 @@ def import_credits(store: Store, path: Path, author: str, now: datetime) -> Impo
             rows.append((number, raw))
         except LedgerError as error:
             refused.append(Refused(number, str(error), raw))
-    outcomes = add_credits(store, credits, now)
-    for (number, raw), outcome in zip(rows, outcomes, strict=True):
+    judged = judged_credits(store, credits)
+    for (number, raw), outcome in zip(rows, judged.outcomes, strict=True):
         if isinstance(outcome, CreditError):
             refused.append(Refused(number, str(outcome), raw))
     refused.sort(key=lambda one: one.row)
     digest = hashlib.sha256(content).hexdigest()
     _quarantine(store, path, refused, int(digest[:15], 16), now)
-    added = [one.id for one, outcome in zip(credits, outcomes, strict=True) if outcome is True]
+    added = [one.id for one in judged.fresh]
     if added:
         inputs = {"file": path.name, "sha256": digest, "credits": added, "refused": len(refused)}
-        audit.record(store, now, author, "credits.import", digest[:12], "", inputs)
-    known = outcomes.count(False)
+        with audit.around(store, now, author, "credits.import", digest[:12], "", inputs):
+            judged.write(store, now)
+    known = judged.outcomes.count(False)
     return ImportReport(len(added) + known + len(refused), len(added), known, tuple(refused))
 
 

@@ -148,8 +148,29 @@ def add_credit(store: Store, credit: Credit, now: datetime) -> bool:
 
 def add_credits(store: Store, credits: Sequence[Credit], now: datetime) -> list[bool | CreditError]:
     """Adds many credits; returns the outcome for each. The caller records it in the audit."""
+    judged = judged_credits(store, credits)
+    judged.write(store, now)
+    return judged.outcomes
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Credits that may be added.   outcomes: for each, True if it is new, False if it is there already, or why it is
+    refused.   fresh: the new ones.   last: of the chain, when they were judged; None: there are none."""
+
+    outcomes: list[bool | CreditError]
+    fresh: list[Credit]
+    last: Head | None
+
+    def write(self, store: Store, now: datetime) -> None:
+        if self.last is not None:
+            _insert(store, self.fresh, now, self.last)
+
+
+def judged_credits(store: Store, credits: Sequence[Credit]) -> Judged:
+    """Judges many credits, each after those before it; adds none."""
     if not credits:
-        return []
+        return Judged([], [], None)
     last = head(store, "credits")
     card = card_in_force(store)
     known = {kept.credit.id: kept.credit for kept in _known(store, [credit.id for credit in credits])}
@@ -166,8 +187,7 @@ def add_credits(store: Store, credits: Sequence[Credit], now: datetime) -> list[
         if new:
             fresh.append(credit)
             known[credit.id] = credit
-    _insert(store, fresh, now, last)
-    return outcomes
+    return Judged(outcomes, fresh, last)
 
 
 def reverse_credit(store: Store, credit_id: str, author: str, reason: str, now: datetime) -> Credit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from alerts.state import fingerprint
 from api.app import ROUTERS as OWN_ROUTERS
 from api.caller import RequireAction
 from api.routes.views import FLEET_TIME_OF, TIME_OF
+from billing import audit
 from dashboards.reports import route as report_route
 from gpuledger.client import ApiError, Client
 from gpuledger.documents import PREFIX, instant
@@ -327,7 +329,13 @@ def test_a_change_of_a_user_who_is_not_there_is_not_found(served_site: Site) -> 
 
 def test_an_operator_closes_the_books_and_a_second_close_changes_nothing(served_site: Site) -> None:
     with Client(served_site.url, served_site.tokens["operator"]) as client:
-        assert client.close_books().changed == 0
+        done = client.close_books()
+        assert done.changed == 0
+        with pytest.raises(ApiError, match="is in the future"):
+            client.close_books(datetime(2999, 1, 1, tzinfo=UTC))
+    noted = [(one["action"], one["actor"]) for one in audit.history(served_site.store, "books.close")]
+    assert noted == [(f"books.close{end}", "operator") for end in ("", ".done", "", ".failed")]
+    assert str(done.run) in audit.history(served_site.store, "books.close.done")[0]["inputs"]
 
 
 def test_a_token_may_no_more_than_who_makes_it_and_ends_when_it_is_revoked(served_site: Site) -> None:

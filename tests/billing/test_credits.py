@@ -260,7 +260,23 @@ def test_good_rows_are_added_and_each_bad_one_is_quarantined_with_one_line(accou
     again = import_credits(accounts, path, "me", NOW)
     assert (again.read, again.added, again.known, len(again.refused)) == (7, 0, 2, 5)
     assert accounts.value("SELECT count() AS n FROM quarantine FINAL") == 5
-    assert len(audit.history(accounts, "credits.import")) == 1
+    noted = [one["action"] for one in audit.history(accounts, "credits.import")]
+    assert noted == ["credits.import", "credits.import.done"]
+
+
+def test_an_import_that_is_not_in_the_audit_adds_nothing(
+    accounts: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "credits.csv"
+    path.write_text(TABLE)
+
+    def away(*_: object) -> None:
+        raise CreditError("audit", "cannot be written")
+
+    with monkeypatch.context() as patched, pytest.raises(CreditError, match="cannot be written"):
+        patched.setattr(audit, "record", away)
+        import_credits(accounts, path, "me", NOW)
+    assert not list_credits(accounts)
 
 
 def test_empty_lines_are_no_rows(accounts: Store, tmp_path: Path) -> None:
