@@ -18,7 +18,7 @@ SELECT
     if(held, if(has({by:Array(String)}, 'hour'), formatDateTime(hour, '%Y-%m-%dT%H:00:00.000Z'), ''), '') AS by_hour,
     if(held, if(has({by:Array(String)}, 'isolation'), multiIf(
         match(partition_profile, '(?i)(^|[^a-z0-9])[0-9]+g\\.[0-9]+gb') OR startsWith(partition_id, 'MIG-'), 'partitioned',
-        partition_profile != '' OR partition_id != '', 'unknown',
+        partition_profile != '' OR partition_id != '' OR startsWith(estimated, 'device unknown'), 'unknown',
         units >= device_units, 'exclusive',
         'shared'), ''), '') AS by_isolation,
     device_units,

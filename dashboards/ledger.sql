@@ -7,8 +7,8 @@
 --             tenants, projects, queues, pools, models, clusters Array(String), empty: all. One of tenants, projects, queues leaves the platform's own time out.
 SELECT
     hour, toDateTime(dateTrunc('day', charge_period_start, {zone:String}), 'UTC') AS day,
-    cluster, node, device_id, model, pool, device_units, tenant, project, queue, workload_id, partition_profile,
-    units, charge_period_start, charge_period_end, sku, billing_currency, is_held,
+    cluster, node, device_id, model, pool, device_units, tenant, project, queue, workload_id, partition_id, partition_profile,
+    units, estimated, charge_period_start, charge_period_end, sku, billing_currency, is_held,
     toFloat64(used_unit_ms) / (device_units * 3600000) AS used,
     toFloat64(idle_unit_ms) / (device_units * 3600000) AS idle,
     unmetered_unit_ms / (device_units * 3600000) AS unmetered,

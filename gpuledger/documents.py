@@ -262,13 +262,15 @@ class Savings(Document):
 
 
 class NowDevice(Document):
-    """units: of the device's device_units that are held.   partition_id: '': no partition."""
+    """units: of the device's device_units that are held.   partition_id: '': no partition.   is_assumed: its source
+    named a node only, and the books assumed that it is this device."""
 
     device_id: str
     partition_id: str
     partition_profile: str
     units: int
     device_units: int
+    is_assumed: bool = False
 
 
 class NowAllocation(Document):

@@ -41,9 +41,10 @@ def promise(level: str) -> str:
 def level_of_share(profile: str, partition_id: str, is_whole: bool | None) -> Level | Literal[""]:
     """Of what is recorded of an allocation on one device; '': that does not say.
 
-    is_whole: whether it holds all units of the device; None: the device is not in the inventory. A part without a
-    partition is a time-slice or another fraction of a device that takes turns. What partitions of other vendors keep
-    apart is not known. As SQL: the column isolation_level of v_charges.
+    is_whole: whether it holds all units of the device; None: the device is not in the inventory, or its source named a
+    node only and the books assumed the device. A part without a partition is a time-slice or another fraction of a
+    device that takes turns. What partitions of other vendors keep apart is not known. As SQL: the column
+    isolation_level of v_charges.
     """
     if re.search(MIG_PROFILE, profile) or partition_id.startswith("MIG-"):
         return "partitioned"

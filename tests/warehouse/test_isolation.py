@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from alerts.slo.objectives import KINDS
+from billing.close import close
 from billing.insights.efficiency import efficiency
+from billing.insights.now import asking, held, isolation
 from billing.ledger_report import ledger_report
+from tests.billing.facts import devices, job, put
+from tests.billing.hand_ledger import at
+from tests.conftest import REPO
 from tests.stores import fresh_store
 from warehouse.isolation import ANY_LEVEL, OBJECTIVES, OWN_DEVICE, PROMISES, level_of_share, weakest
+from warehouse.store import Store
 
 CASES = (  # profile, partition, units held, units of the device, what that says
     ("", "", 1, 1, "exclusive"),
@@ -68,3 +75,32 @@ def test_the_views_say_the_same(tmp_path: Path) -> None:
             f"{number:02}": level or "unknown" for number, (*_, level) in enumerate(CASES)
         }
         assert {row["isolation"] for row in efficiency(store, None, ["isolation"]).rows} == {*OBJECTIVES, "unknown"}
+
+
+def test_a_device_that_the_books_assume_promises_nothing(store: Store) -> None:
+    """A source named a node only: that the device which was free there is whole says nothing of who shares it."""
+    put(store, "devices", [*devices("2026-10-01 00:00", "GPU-1"), *devices("2026-10-01 00:00", "GPU-2", node="n2")])
+    pod = {"allocation_id": "pod", "workload_id": "pod", "tenant": "vision", "node": "n2", "gpus": 1}
+    put(store, "events", [{**pod, "ts": at("2026-10-01 00:00"), "event": "started"}])
+    put(store, "events", job("job", "vision", "GPU-1", "2026-10-01 00:00", "2026-10-01 02:00", node="n1"))
+    close(store, at("2026-10-01 01:00"), at("2026-10-01 01:00"))
+    levels = {"GPU-1": "exclusive", "GPU-2": ""}
+    for view in ("v_charges", "v_usage_hourly"):
+        rows = store.rows(f"SELECT DISTINCT device_id, isolation_level FROM {view}")
+        assert {row["device_id"]: row["isolation_level"] for row in rows} == levels, view
+    report = ledger_report(store, None, ["device", "isolation"])
+    assert {row["device"]: row["isolation"] for row in report.rows} == {"GPU-1": "exclusive", "GPU-2": "unknown"}
+    now, _ = held(store, asking(store), at("2026-10-01 01:00"), 10)
+    assert {one[0]: isolation(row) for row in now for one in row["devices"]} == levels
+
+
+def test_statements_that_judge_a_share_judge_it_alike() -> None:
+    """The newest views, the reports, and a workload's page."""
+    files = ("warehouse/migrations/0120_assumed_devices.sql", "billing/ledger_report.sql",
+             "dashboards/pages/workload/charges.sql")  # fmt: skip
+    texts = [
+        " ".join(found.split()).replace("'unknown'", "''")
+        for file in files
+        for found in re.findall(r"multiIf\(\s+match\(partition_profile.*?'shared'\)", (REPO / file).read_text(), re.S)
+    ]
+    assert len(texts) == 4 and len(set(texts)) == 1

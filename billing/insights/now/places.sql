@@ -2,7 +2,7 @@
 -- One row: an allocation's share of a device. device_id '': neither its source nor the books name one; gpus: as requested.
 -- start_at: since when without a break.   tenant, project: who pays according to the books if they know the allocation,
 -- else as its source reported.   units of device_units (0: the device is not in the inventory); is_whole: all of them.
--- holders: allocations on the device, regardless of filters.
+-- is_assumed: its source named a node only, and the books assumed the device.   holders: allocations on the device, regardless of filters.
 -- An allocation that the books ended since it began, because its source never reported its end, is left out.
 -- Params:  at; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
 SELECT *
@@ -16,6 +16,7 @@ FROM
         h.place.1 AS node, h.place.2 AS device_id, h.place.3 AS partition_id,
         if(p.partition_profile = '', h.place.4, p.partition_profile) AS partition_profile,
         d.units AS device_units, ifNull(h.place.5, device_units) AS units, units >= device_units AS is_whole,
+        h.place.6 AS is_assumed,
         d.model AS model, d.pool AS pool, d.state = 'available' AS is_available,
         uniqExact(allocation_id) OVER (PARTITION BY cluster, device_id) AS holders
     FROM
@@ -27,14 +28,15 @@ FROM
             books.allocation_id != '' AS known, books.payer AS payer,
             arrayJoin(if(reported.device_id = '' AND notEmpty(books.places), books.places,
                 [(toString(reported.node), toString(reported.device_id), toString(reported.partition_id),
-                  arrayFirst(one -> one.2 = reported.device_id AND one.3 = reported.partition_id, books.places).4, reported.units)])) AS place
+                  arrayFirst(one -> one.2 = reported.device_id AND one.3 = reported.partition_id, books.places).4, reported.units, false)])) AS place
         FROM holders(at = {at:DateTime64(3,'UTC')}) AS reported
         LEFT JOIN
         (
             SELECT
                 cluster, allocation_id,
                 (argMax(toString(tenant), start_at), argMax(toString(project), start_at), argMax(toString(cost_center), start_at)) AS payer,
-                groupArrayIf((toString(node), toString(device_id), toString(partition_id), toString(partition_profile), toNullable(units)),
+                groupArrayIf((toString(node), toString(device_id), toString(partition_id), toString(partition_profile), toNullable(units),
+                    startsWith(toString(estimated), 'device unknown')),
                     is_open) AS places,
                 if(countIf(is_open) = 0, maxOrNull(end_at), NULL) AS ended_at
             FROM (SELECT *, ifNull(end_at > {at:DateTime64(3,'UTC')}, true) AS is_open FROM allocations WHERE start_at <= {at:DateTime64(3,'UTC')})

@@ -263,7 +263,7 @@ def _place(row: Row, words: Language) -> str:
     nodes = [node for node in row["nodes"] if node]
     named = ", ".join(nodes[:2]) + (words("now.more_nodes", n=len(nodes) - 2) if len(nodes) > 2 else "")
     shares = {
-        profile or f"{units}/{whole}" for _, _, profile, units, whole in row["devices"] if profile or units < whole
+        profile or f"{units}/{whole}" for _, _, profile, units, whole, _ in row["devices"] if profile or units < whole
     }
     share = ", ".join(sorted(shares))
     return words("workload.at", devices=share, nodes=named) if share and named else share or named or UNKNOWN

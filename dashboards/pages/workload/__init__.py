@@ -25,7 +25,6 @@ from dashboards.parts import Figure
 from dashboards.periods import HOUR, span_key
 from dashboards.registry import Ask, Page
 from dashboards.said import said
-from warehouse.isolation import level_of_share, weakest
 from warehouse.store import Store
 
 MOST = 500
@@ -212,7 +211,7 @@ def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Lan
 def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: Amounts, words: Language) -> Component:
     rows = filters.rows(store, __file__, "charges", workload=lifecycle.workload, **lifecycle.bounds())
     currency = filters.currency
-    levels = [_level(row, lifecycle) for row in rows]
+    levels = [row["isolation_level"] or "unknown" for row in rows]
     cells = [
         [
             html.Span([row["sku"] or words("workload.no_sku"), html.Small(_kind(row))]),
@@ -241,14 +240,6 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
         *[_promise(level, words) for level in dict.fromkeys(levels)],
         tool=exports.of_rows(f"{lifecycle.workload}-charges", named, reported, filters, words),
     )
-
-
-def _level(row: Mapping[str, Any], lifecycle: Lifecycle) -> str:
-    """The isolation level of a charge. It does not say of which partition it is: the workload's claims do, of several
-    the one that says least."""
-    ids = {one["partition_id"] for one in lifecycle.claims if one["partition_profile"] == row["partition_profile"]}
-    found = [level_of_share(row["partition_profile"], one, bool(row["is_whole"])) for one in ids or {""}]
-    return weakest(found) or "unknown"
 
 
 def _promise(level: str, words: Language) -> Component:

@@ -1,9 +1,13 @@
--- One row: what the workload is charged at one price, of whole devices or of parts. Units: GPU-hours; costs exact, NULL: no price is known.
+-- One row: what the workload is charged at one price and isolation level ('': unknown; warehouse/isolation.py, level_of_share). Units: GPU-hours; costs exact, NULL: no price is known.
 -- Parameters: workload String; those of ({ledger})
 SELECT
-    sku, model, partition_profile, units >= device_units AS is_whole, any(price) AS unit_price,
+    sku, model, partition_profile, multiIf(
+        match(partition_profile, '(?i)(^|[^a-z0-9])[0-9]+g\\.[0-9]+gb') OR startsWith(partition_id, 'MIG-'), 'partitioned',
+        partition_profile != '' OR partition_id != '' OR startsWith(estimated, 'device unknown'), '',
+        units >= device_units, 'exclusive',
+        'shared') AS isolation_level, any(price) AS unit_price,
     sum(l.allocated) AS gpu_hours, sum(l.list_cost) AS list_cost, sum(l.billed_cost) AS billed_cost
 FROM ({ledger}) AS l
 WHERE is_held AND workload_id = {workload:String}
-GROUP BY sku, model, partition_profile, is_whole, price
+GROUP BY sku, model, partition_profile, isolation_level, price
 ORDER BY list_cost DESC NULLS LAST, gpu_hours DESC
