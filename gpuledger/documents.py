@@ -1143,7 +1143,9 @@ class Me(Document):
 
 class ObjectiveStatus(Document):
     """A series of an objective at an instant (docs/slo.md). good, bad, missing: in `unit`. An objective of which
-    nothing is known has one row without a tenant. burning: fast, medium, slow or empty."""
+    nothing is known has one row without a tenant. burning: fast, medium, slow or empty. shared_part: of the GPU-hours
+    that its queue or service held in closed hours of the day before, the part on devices whose isolation level may not
+    promise such an objective; null: the kind depends on no neighbours, or it is not known."""
 
     objective: str
     kind: str
@@ -1168,6 +1170,7 @@ class ObjectiveStatus(Document):
     burn_6h: float | None
     burn_3d: float | None
     burning: str
+    shared_part: float | None = None
 
 
 class Episode(Document):

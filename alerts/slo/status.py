@@ -7,8 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime
 
+from warehouse.isolation import OBJECTIVES, OWN_DEVICE
 from warehouse.store import Store, read_sql
 
+_OF_SERVICES = ("latency", "error_rate")
+_LEVELS = {
+    "of_services": list(_OF_SERVICES),
+    "of_queues": [kind for kind in OWN_DEVICE if kind not in _OF_SERVICES],
+    "unfit": [level for level, kinds in OBJECTIVES.items() if not {*OWN_DEVICE} <= {*kinds}],
+}
 BURNING = ("", "slow", "medium", "fast")
 """How fast a budget burns, the worst last."""
 
@@ -17,6 +24,8 @@ BURNING = ("", "slow", "medium", "fast")
 class SeriesStatus:
     """A series at an instant; see the view slo_status (warehouse/migrations/0108_objectives.sql) for units.
 
+    shared_part: of the GPU-hours of the day before that were held for it, the part on devices whose isolation level may
+    not promise such an objective.
     None: not known. An objective of which nothing is known has one row with an empty tenant.
     """
 
@@ -48,6 +57,7 @@ class SeriesStatus:
     limit_medium: float
     limit_slow: float
     burning: str
+    shared_part: float | None
 
 
 COLUMNS = tuple(field.name for field in fields(SeriesStatus))
@@ -68,9 +78,8 @@ class TenantStatus:
 
 def slo_status(store: Store, at: datetime, tenant: str | None = None) -> list[SeriesStatus]:
     """All series of the objectives in force (of one tenant), as measured; those whose budget is gone first."""
-    rows = store.rows(
-        read_sql(__file__, "status"), {"at": at, "all_tenants": int(tenant is None), "tenant": tenant or ""}
-    )
+    params = {"at": at, "all_tenants": int(tenant is None), "tenant": tenant or ""}
+    rows = store.rows(read_sql(__file__, "status"), {**params, **_LEVELS})
     return [SeriesStatus(**row) for row in rows]
 
 

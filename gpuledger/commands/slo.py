@@ -159,6 +159,10 @@ def _print_table(series: list[SeriesStatus]) -> None:
     for one in series:
         if one.measured_until is None:
             say(f"{one.objective}: not measured yet; what it is measured from is not there")
+        elif one.shared_part:
+            who = " ".join(filter(None, (one.objective, one.tenant, one.subject)))
+            part = percent(one.shared_part)
+            say(f"{who}: {part} of its GPU-hours of the day before were on shared devices, which promise no {one.kind}")
 
 
 def _rate(burn: float | None) -> str | None:

@@ -148,6 +148,11 @@ def _table(series: Series, filters: Filters, words: Language) -> Component:
         ],
         grids.text("burning", words("slo.burning"), words("slo.burning_is"), minimum=72, flex=0.6),
         grids.percent("coverage", words("overview.coverage"), words("slo.coverage_is")),
+        *(
+            [grids.percent("shared", words("slo.shared"), words("slo.shared_is"))]
+            if any(one.shared_part for one in series)
+            else []
+        ),
         grids.duration("window", words("slo.window")),
         *([grids.text("owner", words("alerts.owner"), minimum=96)] if any(one.owner for one in series) else []),
     ]
@@ -175,6 +180,7 @@ def _row(one: SeriesStatus, several_clusters: bool, filters: Filters, words: Lan
         **{f"burn_{key}": getattr(one, f"burn_{key}") for key in ("1h", "6h", "3d")},
         "burning": words(f"slo.{one.burning}") if one.burning else UNKNOWN if one.sli is None else "",
         "coverage": one.coverage,
+        "shared": one.shared_part,
         "window": one.window_seconds,
         "owner": one.owner,
     }

@@ -172,3 +172,28 @@ def test_measuring_in_steps_is_the_same_as_measuring_at_once(facts: Store) -> No
     measure(facts, NOON, since=ago(3000))
     assert known(facts) == in_steps
     assert len(in_steps) == 3
+
+
+def test_what_runs_on_shared_devices_is_told_where_neighbours_decide(facts: Store) -> None:
+    """Half of the queue's GPU-hours and all of the service's are on parts of one; of another queue nobody knows."""
+    fits = {"kind": "job_success", "name": "ok", "target": "0.9"}
+    promise(facts, LATENCY, fits, WAIT)
+    vgpu = {"partition_id": "v1", "partition_profile": "A100-10C", "units": 1}
+    put(
+        facts,
+        [
+            *device("GPU-0"), *device("GPU-1", units=4),
+            *submitted("whole", 240), *started("whole", 180, "GPU-0"), *ended("whole", 150, "failed"),
+            *submitted("part", 240), *started("part", 180, "GPU-1", units=2), *ended("part", 120),
+            *started("p1", 180, "GPU-1", units=1, tenant="chem", queue="serving"),
+            *started("v", 180, "GPU-1", tenant="chem", queue="vgpu", **vgpu),
+            *ended("v", 120, tenant="chem", queue="vgpu"),
+            *slow(130, 0.1, 0.2, 0.3),
+        ],
+    )  # fmt: skip
+    close(facts, ago(60), NOON)
+    parts = {(one.objective, one.tenant, one.subject): one.shared_part for one in status(facts)}
+    assert {key: part for key, part in parts.items() if key[0] != "wait"} == {
+        ("ok", "physics", "train"): 0.5, ("ok", "chem", "vgpu"): None, ("fast", "chem", "chat"): 1.0,
+    }  # fmt: skip
+    assert parts["wait", "physics", "train"] is None, "who waits for a device has no neighbours there"
