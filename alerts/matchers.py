@@ -36,6 +36,11 @@ def literal(text: str) -> str:
     return f"?{escaped[1:]}" if escaped.startswith("!") else escaped
 
 
+def fits_everything(match: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether each label may be anything, and missing, too."""
+    return all(any(glob and not glob.strip("*") for glob in globs) for globs in match.values())
+
+
 def fits(match: Mapping[str, tuple[str, ...]], labels: Mapping[str, str]) -> bool:
     return all(any(_fits(glob, labels.get(label, "")) for glob in globs) for label, globs in match.items())
 

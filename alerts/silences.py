@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from alerts.errors import AlertError
-from alerts.matchers import Match, literal
+from alerts.matchers import Match, fits_everything, literal
 from alerts.routing import ACKNOWLEDGED, Silence
 from billing import audit
 from warehouse.store import Store, read_sql
@@ -39,9 +39,10 @@ def add_silence(
     except ValidationError as error:
         raise AlertError("silence: matchers", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
     starts_at = starts_at or now
-    if not match:
+    if fits_everything(match):
+        what = "would silence everything" if match else "an empty matcher would silence everything"
         raise AlertError(
-            "silence: matchers", "an empty matcher would silence everything", "Name labels, like rule=long-queue"
+            "silence: matchers", what, "Name labels, like alertname=long-queue, or node=?* for all that have one"
         )
     if not author.strip():
         raise AlertError("silence: author", "is missing", "Say who silences the alerts")

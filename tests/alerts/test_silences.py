@@ -41,10 +41,17 @@ def test_it_can_be_ended_early_and_both_are_on_record(facts: Store) -> None:
         end_silence(facts, added.id, "bob", NOON)
 
 
+def test_a_silence_about_whatever_has_a_label_is_one(facts: Store) -> None:
+    for matchers in ({"node": "?*"}, {"node": "*", "queue": "train"}, {"tenant": ""}):
+        assert add_silence(facts, matchers, ago(-60), "ann", "new racks", NOON)
+
+
 @pytest.mark.parametrize(
     ("matchers", "end", "author", "reason", "says"),
     [
-        ({}, ago(-60), "ann", "x", "would silence everything"),
+        ({}, ago(-60), "ann", "x", r"would silence everything\. Name labels, like alertname="),
+        ({"node": "*"}, ago(-60), "ann", "x", r"would silence everything.*node=\?\* for all that have one"),
+        ({"node": ["n1", "**"], "nosuch": "*"}, ago(-60), "ann", "x", "would silence everything"),
         ({"node": "n1"}, ago(-60), " ", "x", "author: is missing"),
         ({"node": "n1"}, ago(-60), "ann", " ", "reason: none is given"),
         ({"node": "n1"}, NOON, "ann", "x", "not after its start"),
