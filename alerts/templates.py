@@ -18,6 +18,7 @@ from jinja2 import StrictUndefined, Template, TemplateError, pass_context
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from alerts.finding_words import found
 from alerts.xid_advice import advice
 from billing.money import minor_digits
 from scheduler.words import said
@@ -81,7 +82,12 @@ def _environment(**filters: Any) -> ImmutableSandboxedEnvironment:
 
 _ENVIRONMENTS = {
     "en": _environment(
-        duration=_duration, or_longer=_or_longer, gpus=_gpus, money=_money, said=functools.partial(said, code="en")
+        duration=_duration,
+        or_longer=_or_longer,
+        gpus=_gpus,
+        money=_money,
+        said=functools.partial(said, code="en"),
+        found=functools.partial(found, code="en"),
     ),
     "zh": _environment(
         duration=lambda value, window=None: (
@@ -91,9 +97,10 @@ _ENVIRONMENTS = {
         gpus=lambda value: "数量未知的 GPU" if value is None else f"{_number(value)} 个 GPU",
         money=lambda value, currency: "未知金额" if value is None else _money(value, currency),
         said=functools.partial(said, code="zh"),
+        found=functools.partial(found, code="zh"),
     ),
 }
-"""By language; `said` translates what the scheduler or the engine says."""
+"""By language; `said` translates what the scheduler or the engine says, `found` what collectors found."""
 _FUNCTIONS: Mapping[str, Mapping[str, Any]] = {
     code: {"xid_advice": functools.partial(advice, language=code)} for code in _ENVIRONMENTS
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from collectors.nvml.xids import meaning
+from alerts.finding_words import xid_meaning
 
 ADVICE: Mapping[str, str] = {
     "RESTART_APP": "restart the application; if it comes back on other GPUs too, look for the fault in the application",
@@ -71,11 +71,11 @@ assert _CHINESE.keys() == ADVICE.keys()
 
 
 def advice(code: int, language: str = "en") -> str:
-    """What the code means, in the driver's English, and what to do first."""
+    """What the code means and what to do first."""
     code = int(code)
     action = ACTIONS.get(code, "CONTACT_SUPPORT")
     said = f"；{_CHINESE[action]}" if language == "zh" else f"; {ADVICE[action]}"
-    return meaning(code)[0] + said
+    return xid_meaning(code, language) + said
 
 
 def codes(*actions: str) -> list[int]:

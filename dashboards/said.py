@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from alerts import finding_words
 from alerts.speaking import rules_by_name, spoken
 from dashboards.filters import Filters
 from dashboards.languages import Language
@@ -15,6 +16,11 @@ from scheduler import words as scheduler_words
 def said(text: str, filters: Filters, words: Language) -> str:
     """What a scheduler says of a job: a reason's code or its text."""
     return scheduler_words.said(text, words.code, lambda at: words.moment(filters.local(at)))
+
+
+def found(text: str, filters: Filters, words: Language) -> str:
+    """What a collector found: a finding's name or its message."""
+    return finding_words.found(text, words.code, lambda at: words.moment(filters.local(at)))
 
 
 _HELD_BACK = (

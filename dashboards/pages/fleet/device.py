@@ -19,6 +19,7 @@ from dashboards.pages.fleet.layout import layout_card
 from dashboards.pages.overview import fleet_over_time
 from dashboards.panels import Panels
 from dashboards.parts import Figure
+from dashboards.said import found
 from warehouse.store import Store
 
 Row = Mapping[str, Any]
@@ -88,11 +89,12 @@ def _history_card(store: Store, filters: Filters, device: str, words: Language) 
         html.Li(
             [
                 html.Span(className=f"gl-dot gl-{row['severity']}"),
-                html.Span([html.Strong(words.of(f"device.{row['what']}", row["what"])), html.Small(row["message"])]),
+                html.Span([html.Strong(words.of(f"device.{row['what']}", what)), html.Small(message)]),
                 html.Small(words.moment(filters.local(row["ts"])), className="gl-since"),
             ]
         )
         for row in rows
+        for what, message in [(found(row["what"], filters, words), found(row["message"], filters, words))]
     ]
     content = html.Ul(items, className="gl-quality gl-fires gl-tall") if items else states.nothing_here("")
     return parts.card(words("fleet.history"), words("fleet.history_is"), content)

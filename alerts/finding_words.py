@@ -1,0 +1,211 @@
+"""What collectors found on devices and nodes, in another language.
+
+`findings` holds a name and an English message with its numbers. A page or an alert translates both when it shows them:
+the sentences of collectors phrase by phrase, as scheduler.words does. What is in no phrase, such as a driver's or an
+API server's own words, stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from collectors.nvml.xids import meaning
+
+NAMES = {
+    "xid": "XID 错误",
+    "gpu_lost": "GPU 丢失",
+    "reset_required": "需要复位",
+    "metric_missing": "缺少指标",
+    "no_permission": "权限不足",
+    "process_without_allocation": "进程没有分配",
+    "allocation_without_device": "分配的设备不存在",
+    "device_unhealthy": "设备不健康",
+    "spool_overflow": "磁盘缓冲队列溢出",
+    "spool_damaged": "磁盘缓冲队列损坏",
+    "batch_refused": "批次被拒绝",
+    "node_unavailable": "节点不可用",
+    "inventory_changed": "设备清单变化",
+    "clock_jumped": "时钟跳变",
+    "source_unreachable": "数据源无法访问",
+    "object_invalid": "对象无效",
+    "unit_undecided": "单位未定",
+    "unit_changed": "单位变化",
+    "metric_jumped": "指标突变",
+    "partition_untold": "未报告分区",
+    "record_unreadable": "记录不可读",
+    "record_missing": "缺少记录",
+    "end_changed": "结束时间变化",
+    "end_unknown": "结束时间未知",
+    "profile_unknown": "未知规格",
+    "delivery_refused": "投递被拒绝",
+}
+"""Of findings (docs/telemetry.md)."""
+XIDS = {
+    13: "图形引擎异常，多为应用自身的错误",
+    31: "应用的内存缺页错误",
+    32: "推送缓冲流无效或损坏",
+    38: "驱动固件错误",
+    43: "应用的通道被停止",
+    45: "应用的通道被移除，多由另一个错误或应用结束引起",
+    48: "不可纠正的双比特 ECC 错误",
+    61: "内部微控制器断点",
+    62: "内部微控制器停止",
+    63: "ECC 错误后重映射了一行或停用了一页",
+    64: "重映射行或停用页失败",
+    68: "视频处理器异常",
+    69: "图形引擎类错误",
+    74: "NVLink 错误",
+    79: "GPU 已从总线上掉落",
+    92: "大量已纠正的单比特 ECC 错误",
+    94: "已隔离的 ECC 错误：遇到它的应用结束，其他应用继续",
+    95: "未隔离的 ECC 错误：必须复位 GPU",
+    109: "上下文切换超时",
+    119: "GPU 的系统处理器没有响应",
+    120: "GPU 的系统处理器出错",
+    121: "芯片间链路上已纠正的错误",
+    136: "链路训练失败",
+    137: "应用的 NVLink 权限错误",
+    140: "未恢复的 ECC 错误",
+    143: "GPU 初始化失败",
+    149: "需要复位的 NVLink 错误",
+    154: "驱动要求执行恢复操作",
+}
+"""By code, as collectors.nvml.xids.MEANINGS."""
+UNKNOWN_XID = "不在已知 XID 列表中"
+
+_UNDECIDED = (
+    (re.compile(r"^(.+) in one answer$"), r"一次应答中有 \1"),
+    (re.compile(r"^its numbers fit (.+)$"), r"其数值符合 \1"),
+    (re.compile(r"^it was (\S+), and its rate is that of (\S+)$"), r"原为 \1，而其速率符合 \2"),
+)
+
+
+def _undecided(why: str) -> str:
+    for pattern, put in _UNDECIDED:
+        why = pattern.sub(put, why)
+    return why.replace(" and ", " 和 ")
+
+
+_ACTIONS = {
+    "reset the GPU": "复位该 GPU",
+    "reboot the node": "重启节点",
+    "drain peer-to-peer traffic": "排空点对点流量",
+    "drain, then reset the GPU": "排空该 GPU，然后复位",
+}
+"""As nvml.gauges.ACTIONS."""
+_STATES = {"available": "可用", "unavailable": "不可用", "removed": "已移除"}
+
+_Put = str | Callable[[re.Match[str]], str]
+_CHINESE: Sequence[tuple[str, _Put]] = (
+    # The driver and its devices (nvml.collector, nvml.inventory).
+    (r"^the clock went from (\S+) to (\S+): averages and counters start anew$",
+     r"时钟从 \1 跳到 \2：平均值和计数器重新开始"),
+    (r"^the driver asks: (.+)$", lambda found: f"驱动要求：{_ACTIONS.get(found[1], found[1])}"),
+    (r"^the driver does not let this process read (.+)$", r"驱动不允许此进程读取 \1"),
+    (r"^the driver does not let this process wait for XIDs$", "驱动不允许此进程等待 XID"),
+    (r"^expected of (\S+), (\w+), and has no value: (.+)$", r"\1（\2）应有而没有值：\3"),
+    (r"; XIDs from before the agent's start are not known$", "；采集代理启动之前的 XID 未知"),
+    (r"^/proc is not the host's, so processes have no owners: set hostPID or mount the host's /proc$",
+     "/proc 不是主机的，因此进程没有所有者：设置 hostPID 或挂载主机的 /proc"),
+    (r"^added$", "已添加"),
+    (r"^removed$", "已移除"),
+    (r"\bMIG on\b", "已启用 MIG"),
+    (r"\bMIG off\b", "已停用 MIG"),
+    (r"\bunits (\d+) -> (\d+)", r"单元 \1 -> \2"),
+    (r"\bindex (\d+) -> (\d+)", r"序号 \1 -> \2"),
+    (r"\b(available|unavailable|removed) -> (available|unavailable|removed)\b",
+     lambda found: f"{_STATES[found[1]]} -> {_STATES[found[2]]}"),
+    # Processes and allocations (attribution).
+    (r"^pid (\d+) \((.*)\) of the host is on it without an allocation$", r"主机的进程 \1（\2）在其上运行，但没有分配"),
+    (r"^pid (\d+) \((.*)\) of a login session is on it without an allocation$",
+     r"登录会话的进程 \1（\2）在其上运行，但没有分配"),
+    (r"^pid (\d+) \((.*)\) of container (\S+), which is no pod's, is on it without an allocation$",
+     r"不属于任何 pod 的容器 \3 的进程 \1（\2）在其上运行，但没有分配"),
+    (r"^pid (\d+) \((.*)\) of (.+?) is on it without an allocation$", r"\3 的进程 \1（\2）在其上运行，但没有分配"),
+    (r"^an allocation names (.+), which this node does not have$", r"一项分配指名 \1，而此节点没有它"),
+    (r"^(\S+) names (.+), which this node does not have$", r"\1 指名 \2，而此节点没有它"),
+    (r"^(\d+) of (\d+) (\S+) are allocatable$", r"\2 个 \3 中有 \1 个可分配"),
+    # Exporters and their units (exporters, receivers).
+    (r"^the exporter names it no longer$", "导出器不再列出它"),
+    (r"^(.+?) of (.+): the unit is not known: (.+); left blank$",
+     lambda found: f"{found[2]} 的 {found[1]}：单位未知（{_undecided(found[3])}）；留空"),
+    (r"^(.+) of (.+): was (\S+), is (\S+) now; last shown to be \S+ at ([^\s,]+)",
+     r"\2 的 \1：原为 \3，现为 \4；最近一次证实为 \3 是在 \5"),
+    (r", and at least (\d+) readings since were taken for (\S+) and may be wrong$",
+     r"，此后至少有 \1 个读数按 \2 处理，可能有误"),
+    (r"^the exporter 的 ", "导出器的 "),
+    (r"^(.+) and (\d+) more 的 ", r"\1 及另外 \2 个的 "),
+    (r"^(\S+) of (\d+) devices became (\S+) times what it was, by their median, as their exporter was upgraded "
+     r"\((.+)\): its unit may have changed$",
+     r"导出器升级（\4）时，\2 个设备的 \1 变为原来的 \3 倍（中位数）：其单位可能变了"),
+    (r"^only labels of pods say of which partition its series are, which their users can write: they are left out\. "
+     r"Switch the exporter's pod labels off, or let it show the whole device too \((.+)\)$",
+     r"只有 pod 的标签说明其序列属于哪个分区，而这些标签可由用户改写，因此不予采用。"
+     r"请关闭导出器的 pod 标签，或让它也给出整个设备（\1）"),
+    (r"^the exporter: ", "导出器："),
+    (r": its series have ended$", "：其序列已结束"),
+    (r": nothing of it was pushed for (\d+) s$", r"：已有 \1 秒没有推送任何数据"),
+    (r"^(.+) has not answered for several intervals$", r"\1 已有数个间隔没有响应"),
+    (r"^the watch was interrupted from (\S+) to (\S+): (\d+) pods ended unseen; what was both bound and gone in "
+     r"between is not known$", r"监听在 \1 至 \2 中断：期间有 \3 个 pod 结束而未被看到；其间绑定又消失的未知"),
+    # What an agent could not deliver (agent.outbox).
+    (r"^the (spool|disk) was full for too long: (.+) are lost$",
+     lambda found: f"{'磁盘缓冲队列' if found[1] == 'spool' else '磁盘'}写满时间过长，以下已丢失：{found[2]}"),
+    (r"^the store refused (.+); they are set aside in the spool$", r"存储库拒绝了以下内容，已在磁盘缓冲队列中另存：\1"),
+    (r"^the spool's file was damaged at (\S+): what waited in it was set aside$",
+     r"磁盘缓冲队列的文件于 \1 损坏：其中等待的内容已另存"),
+    (r"^(\d+ rows of .+) were damaged on disk and are lost$", r"以下内容在磁盘上损坏，已丢失：\1"),
+    (r"(\d+) rows of (\w+) in (\d+) batches of (\S+) to (\S+)$", r"\3 个批次中的 \1 行 \2（\4 至 \5）"),
+    # What an alert says of where activity was seen (usage_without_allocation.sql).
+    (r"^unattributed activity$", "未归属的活动"),
+    (r"^samples$", "采样"),
+)  # fmt: skip
+_XID = re.compile(r"^XID (\d{1,9})(?:: (.*))?$", re.DOTALL)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+
+
+@functools.cache
+def _patterns() -> list[tuple[re.Pattern[str], _Put]]:
+    return [(re.compile(pattern), put) for pattern, put in _CHINESE]
+
+
+def xid_meaning(code: int, language: str) -> str:
+    return XIDS.get(code, UNKNOWN_XID) if language == "zh" else meaning(code)[0]
+
+
+def found(text: str, code: str, moment: Callable[[datetime], str] | None = None) -> str:
+    """A finding's name or message in a language ('zh'; any other: as it is).
+
+    moment: how instants within it are written; None: as they are, in UTC.
+    """
+    if code == "zh" and text:
+        text = NAMES.get(text) or _xid(text) or _sentence(text)
+    if moment is not None:
+        text = _INSTANT.sub(lambda at: moment(datetime.fromisoformat(at[0])), text)
+    return text
+
+
+def _xid(text: str) -> str:
+    """A message about an XID: the meaning, and the kernel's own words behind it; empty if it is none."""
+    one = _XID.match(text)
+    if one is None:
+        return ""
+    number, rest = int(one[1]), one[2] or ""
+    own = meaning(number)[0]
+    if rest.startswith(own):
+        detail = rest.removeprefix(own).strip()
+        return f"XID {number}：{xid_meaning(number, 'zh')}" + (f"（{detail[1:-1]}）" if detail else "")
+    return f"XID {number}：{rest}" if rest else text
+
+
+def _sentence(text: str) -> str:
+    """In no phrase: perhaps several messages in one."""
+    said = text
+    for pattern, put in _patterns():
+        said = pattern.sub(put, said)
+    if said == text and "; " in text:
+        return "；".join(_sentence(one) for one in text.split("; "))
+    return said

@@ -1,0 +1,88 @@
+"""What collectors found, in Chinese."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from alerts.finding_words import _ACTIONS, NAMES, XIDS, found
+from alerts.xid_advice import advice
+from collectors.exporters.tracker import UNREPORTED
+from collectors.nvml.gauges import ACTIONS
+from collectors.nvml.xids import MEANINGS, Xid, meaning
+
+NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
+SPAN = "2026-11-28T17:00:00Z to 2026-11-28T18:00:00Z"
+MESSAGES = [
+    *(Xid(NOON, code).message for code in (*MEANINGS, 999)),
+    *(f"the driver asks: {action}" for action in ACTIONS.values()),
+    "the clock went from 2026-11-28T17:00:00Z to 2026-11-28T16:00:00Z: averages and counters start anew",
+    "the driver does not let this process read P1, P2",
+    "the driver does not let this process wait for XIDs",
+    "expected of A100, mig, and has no value: P1 (P)",
+    "/proc is not the host's, so processes have no owners: set hostPID or mount the host's /proc",
+    "added",
+    "available -> unavailable, MIG on, units 1 -> 7, index 0 -> 1",
+    "pid 7 (P) of the host is on it without an allocation",
+    "pid 7 (P) of a login session is on it without an allocation",
+    "pid 7 (P) of container 4711, which is no pod's, is on it without an allocation",
+    "pid 7 (P) of pod P/P is on it without an allocation; unattributed activity; samples",
+    "an allocation names P1, which this node does not have",
+    "7 of 8 P are allocatable",
+    "the exporter names it no longer",
+    "P of P: the unit is not known: P and P in one answer; left blank",
+    "P of P, P and 4 more: the unit is not known: its numbers fit P and P; left blank",
+    "P of the exporter: the unit is not known: it was P, and its rate is that of P; left blank",
+    "P of P: was P, is P now; last shown to be P at 2026-11-28T17:00:00Z, and at least 40 readings since were "
+    "taken for P and may be wrong",
+    "P of 20 devices became 0.001 times what it was, by their median, as their exporter was upgraded (1.0 to 2.0): its "
+    "unit may have changed",
+    UNREPORTED,
+    "P: its series have ended",
+    "P: nothing of it was pushed for 90 s",
+    "P has not answered for several intervals",
+    "the watch was interrupted from 2026-11-28T17:00:00Z to 2026-11-28T18:00:00Z: 2 pods ended unseen; what was both "
+    "bound and gone in between is not known",
+    f"the spool was full for too long: 90 rows of P in 3 batches of {SPAN} are lost",
+    f"the disk was full for too long: 90 rows of P in 3 batches of {SPAN} are lost",
+    f"the store refused 90 rows of P in 3 batches of {SPAN}; they are set aside in "
+    "the spool",
+    "the spool's file was damaged at 2026-11-28T17:00:00Z: what waited in it was set aside",
+    f"90 rows of P in 3 batches of {SPAN} were damaged on disk and are lost",
+]  # fmt: skip
+NAMED = {"P", "A", "XID", "GPU", "ECC", "NVLink", "MIG", "mig", "pod", "proc", "hostPID", "docs", "exporters", "md"}
+NAMED |= {"Attribution", "to", "workloads"}  # the section that UNREPORTED names
+
+
+@pytest.mark.parametrize("text", MESSAGES)
+def test_no_english_is_left_but_names_and_every_number_is_there(text: str) -> None:
+    said = found(text, "zh", lambda at: f"{at:%d/%m}")
+    assert {*re.findall(r"[A-Za-z]+", said)} <= NAMED, said
+    numbers = re.findall(r"\d+", re.sub(r"[0-9-]+T[0-9:]+Z", "", text))
+    assert {*numbers} == {*re.findall(r"\d+", re.sub(r"\d\d/\d\d", "", said))}, said
+    assert found(text, "en") == text, "English is as it was stored"
+
+
+def test_what_the_kernel_said_of_an_xid_and_drivers_words_stay() -> None:
+    assert (
+        found(Xid(NOON, 79, detail="pid=4, name=x (y)").message, "zh")
+        == "XID 79：GPU 已从总线上掉落（pid=4, name=x (y)）"
+    )
+    assert found("XID 79: GPU has fallen off", "zh") == "XID 79：GPU has fallen off"
+    assert found("XID 79", "zh") == "XID 79"
+    assert found("DOWN+DRAIN: bad fan", "zh") == "DOWN+DRAIN: bad fan"
+
+
+def test_every_xid_action_and_finding_has_a_word() -> None:
+    assert XIDS.keys() == MEANINGS.keys() and _ACTIONS.keys() == {*ACTIONS.values()}
+    documented = Path("docs/telemetry.md").read_text().split("## Findings")[1].split(".")[0]
+    assert {*re.findall(r"`(\w+)`", documented)} == NAMES.keys()
+
+
+def test_advice_is_in_one_language() -> None:
+    for code in (*MEANINGS, 999):
+        assert advice(code).startswith(meaning(code)[0])
+        assert not re.search(r"[a-z]+ (the|a|of) ", advice(code, "zh")), advice(code, "zh")
