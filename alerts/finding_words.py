@@ -43,6 +43,14 @@ NAMES = {
     "delivery_refused": "投递被拒绝",
 }
 """Of findings (docs/telemetry.md)."""
+REFUSALS = {
+    "ends_before_it_starts": "结束早于开始",
+    "more_units_than_device": "超过设备的单元数",
+    "no_free_device": "节点上没有空闲设备",
+    "units_already_claimed": "单元已被占用",
+    "unknown_device": "未知设备",
+}
+"""Why a claim is refused (billing.close)."""
 XIDS = {
     13: "图形引擎异常，多为应用自身的错误",
     31: "应用的内存缺页错误",
@@ -162,6 +170,10 @@ _CHINESE: Sequence[tuple[str, _Put]] = (
     # What an alert says of where activity was seen (usage_without_allocation.sql).
     (r"^unattributed activity$", "未归属的活动"),
     (r"^samples$", "采样"),
+    # By what an allocation is known to be idle (idle_holder.sql).
+    (r"^nothing used, confirmed by the driver(?=, |$)", "没有使用，驱动已证实"),
+    (r"(^|, )no engine active(?=, |$)", lambda found: f"{'，' if found[1] else ''}没有引擎活动"),
+    (r"(^|, )power flat$", lambda found: f"{'，' if found[1] else ''}功率平稳"),
 )  # fmt: skip
 _XID = re.compile(r"^XID (\d{1,9})(?:: (.*))?$", re.DOTALL)
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
@@ -182,7 +194,7 @@ def found(text: str, code: str, moment: Callable[[datetime], str] | None = None)
     moment: how instants within it are written; None: as they are, in UTC.
     """
     if code == "zh" and text:
-        text = NAMES.get(text) or _xid(text) or _sentence(text)
+        text = NAMES.get(text) or REFUSALS.get(text) or _xid(text) or _sentence(text)
     if moment is not None:
         text = _INSTANT.sub(lambda at: moment(datetime.fromisoformat(at[0])), text)
     return text

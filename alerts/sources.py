@@ -65,7 +65,7 @@ def anomalies(store: Store, at: datetime, parameters: Mapping[str, Any]) -> Rows
             "cost": one.cost,
             "expected": one.expected,
             "currency": one.currency,
-            "contributors": ", ".join(f"{part.name} {part.cost:.2f}" for part in one.contributors[:3]),
+            "contributors": ", ".join(f"{part.name} {part.cost:.2f} {one.currency}" for part in one.contributors[:3]),
         }
         for one in report.flagged
     ]

@@ -93,7 +93,7 @@ _ENVIRONMENTS = {
         duration=lambda value, window=None: (
             f"{'至少 ' if _fills_window(value, window) else ''}{format_duration(value)}"
         ),
-        or_longer=lambda value, window: "或更早" if _fills_window(value, window) else "",
+        or_longer=lambda value, window: " 或更早" if _fills_window(value, window) else " ",
         gpus=lambda value: "数量未知的 GPU" if value is None else f"{_number(value)} 个 GPU",
         money=lambda value, currency: "未知金额" if value is None else _money(value, currency),
         said=functools.partial(said, code="zh"),

@@ -14,6 +14,9 @@ from alerts.journal import Transition
 from alerts.rule import Rule
 from alerts.rule_files import load_rules
 from alerts.speaking import spoken
+from dashboards.languages import language
+from dashboards.pages.alerts.active import REPORTED
+from dashboards.pages.alerts.evidence import WORKINGS
 from tests.alerts.cases import CASES, Case
 from tests.alerts.facts import NOON, put
 from tests.stores import fresh_store
@@ -44,6 +47,8 @@ def check_the_chinese(one: Transition, rules: Mapping[str, Rule]) -> None:
     alert = {**stored, **{name: getattr(one.alert, name) for name in ("rule", "value", "at", "active_at")}}
     texts = spoken(alert, rules, "zh", "UTC")
     assert texts.keys() == one.annotations.keys()
+    keys = {*one.alert.evidence, *(one.labels.keys() - {*REPORTED})} - {*WORKINGS}
+    assert {f"evidence.{key}" for key in keys} <= language("zh").words.keys(), "a page has names for the evidence"
     for name, text in texts.items():
         if name != "runbook":
             assert not text.isascii() and "+00:00" not in text, text

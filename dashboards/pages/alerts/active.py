@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,6 +15,7 @@ from dashboards import forms, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
+from dashboards.pages.alerts.evidence import named
 from dashboards.said import held_back, texts_of
 
 MOST = 60
@@ -114,12 +114,7 @@ def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> It
     if notes.get("action"):
         yield html.P([html.Strong(words("alerts.action")), notes["action"]], className="gl-alert-action")
     facts = {**{key: value for key, value in one["labels"].items() if key not in REPORTED}, **one["evidence"]}
-    shown = [
-        (key.replace("_", " "), _value_text(value, filters, words))
-        for key, value in facts.items()
-        if value not in (None, "", [], {})
-    ]
-    if shown:
+    if shown := list(named(facts, filters, words)):
         yield html.Dl(
             [html.Div([html.Dt(key), html.Dd(value, title=value)]) for key, value in shown],
             className="gl-evidence",
@@ -161,18 +156,3 @@ def _links(one: Alert, filters: Filters, may_silence: bool, words: Language) -> 
     if may_silence:
         quiet = filters.href("/alerts", silence=one["fingerprint"])
         yield dcc.Link(words("alerts.keep_quiet"), href=quiet, className="gl-alert-quiet")
-
-
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00:00")
-"""As evidence is written down."""
-
-
-def _value_text(value: Any, filters: Filters, words: Language) -> str:
-    """A value of the evidence for people; lists as they are read, instants as the books' clocks show them."""
-    if isinstance(value, list):
-        return ", ".join(_value_text(each, filters, words) for each in value)
-    if isinstance(value, float | int) and not isinstance(value, bool):
-        return f"{value:,.4g}" if abs(value) < 1e6 and isinstance(value, float) else f"{value:,.0f}"
-    if isinstance(value, str) and _INSTANT.fullmatch(value):
-        return words.moment(filters.local(datetime.fromisoformat(value)))
-    return str(value)
