@@ -608,6 +608,23 @@ def test_pods_are_what_the_scheduler_decided_whatever_happens(tmp_path: Path, nu
     assert site.cluster.alive() == []
     assert all(line["allocated"] == 0 for line in site.service.pools()), "nothing is held for what is over"
     check_hours(site)
+    _no_finished_rank_runs_again(site)
+
+
+def _no_finished_rank_runs_again(site: Site) -> None:
+    """But where a job had to give replicas up, or its attempt was over."""
+    completing: set[str] = set()
+    for entry in site.log.entries():
+        if entry.kind == "plan":
+            for action in entry.body["actions"]:
+                assert action["do"] != "resize" or action["job_id"] not in completing, (
+                    f"{action} of entry {entry.sequence}"
+                )
+                completing.discard(action["job_id"])
+        elif entry.kind == "completing":
+            completing.add(entry.job_id)
+        elif entry.body.get("replicas", entry.kind in ("stop", "suspend", "freed", "end")):
+            completing.discard(entry.job_id)
 
 
 def _is_done(job: Thing) -> bool:
