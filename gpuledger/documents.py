@@ -262,15 +262,16 @@ class Savings(Document):
 
 
 class NowDevice(Document):
-    """units: of the device's device_units that are held.   partition_id: '': no partition.   is_assumed: its source
-    named a node only, and the books assumed that it is this device."""
+    """units: of the device's device_units that are held.   partition_id: '': no partition.   doubt: `assumed`: its
+    source named a node only, and the books assumed that it is this device; `contested`: with what others hold of the
+    device or the partition it does not fit together; '': neither."""
 
     device_id: str
     partition_id: str
     partition_profile: str
     units: int
     device_units: int
-    is_assumed: bool = False
+    doubt: str = ""
 
 
 class NowAllocation(Document):

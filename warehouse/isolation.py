@@ -38,17 +38,20 @@ def promise(level: str) -> str:
     return next((words for one, words in PROMISES.items() if one == level), "a level that this version does not know")
 
 
-def level_of_share(profile: str, partition_id: str, is_whole: bool | None) -> Level | Literal[""]:
+def level_of_share(profile: str, partition_id: str, is_whole: bool | None, doubt: str = "") -> Level | Literal[""]:
     """Of what is recorded of an allocation on one device; '': that does not say.
 
-    is_whole: whether it holds all units of the device; None: the device is not in the inventory, or its source named a
-    node only and the books assumed the device. A part without a partition is a time-slice or another fraction of a
-    device that takes turns. What partitions of other vendors keep apart is not known. As SQL: the column
-    isolation_level of v_charges.
+    is_whole: whether it holds all units of the device; None: the device is not in the inventory.
+    doubt: `assumed`: its source named a node only, and the books assumed the device; `contested`: others hold the same,
+    so that they share it unseen.
+    A part without a partition is a time-slice or another fraction of a device that takes turns. What partitions of
+    other vendors keep apart is not known. As SQL: the column isolation_level of v_charges.
     """
+    if doubt == "contested":
+        return ""
     if re.search(MIG_PROFILE, profile) or partition_id.startswith("MIG-"):
         return "partitioned"
-    if profile or partition_id or is_whole is None:
+    if profile or partition_id or is_whole is None or doubt:
         return ""
     return "exclusive" if is_whole else "shared"
 

@@ -58,7 +58,7 @@ def _asking(caller: Caller, tenant: str | None, queue: str | None) -> Ask:
 
 
 def _allocation(row: Any) -> documents.NowAllocation:
-    names = ("device_id", "partition_id", "partition_profile", "units", "device_units", "is_assumed")
+    names = ("device_id", "partition_id", "partition_profile", "units", "device_units", "doubt")
     devices = [dict(zip(names, one, strict=True)) for one in row["devices"]]
     level = isolation(row)
     promised = next((list(kinds) for one, kinds in OBJECTIVES.items() if one == level), None)

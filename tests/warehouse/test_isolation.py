@@ -94,6 +94,24 @@ def test_a_device_that_the_books_assume_promises_nothing(store: Store) -> None:
     assert {one[0]: isolation(row) for row in now for one in row["devices"]} == levels
 
 
+def test_what_two_hold_at_once_promises_neither_and_a_divided_device_leaves_its_holder_its_units(store: Store) -> None:
+    """A time-slice that is reported as a whole device, a replica of a MIG partition, and what was divided since."""
+    named = devices("2026-10-01 00:00", "turns", "cut") + devices("2026-10-01 00:00", "mig", units=7)
+    put(store, "devices", [*named, *devices("2026-10-01 00:30", "cut", units=7)])
+    held_by = {"a": "turns", "b": "turns", "cut": "cut", "p": "mig", "q": "mig", "r": "mig"}
+    for name, device in held_by.items():
+        part = {"p": "MIG-1", "q": "MIG-1", "r": "MIG-2"}.get(name)
+        more = {"partition_id": part, "partition_profile": "1g.10gb", "units": 1} if part else {}
+        put(store, "events", job(name, "vision", device, "2026-10-01 00:00", "2026-10-01 02:00", node="n1", **more))
+    close(store, at("2026-10-01 01:00"), at("2026-10-01 01:00"))
+    now, _ = held(store, asking(store), at("2026-10-01 01:00"), 10)
+    assert {row["allocation_id"]: (isolation(row), row["devices"][0][-1]) for row in now} == {
+        **dict.fromkeys("abpq", ("", "contested")), "r": ("partitioned", ""), "cut": ("shared", ""),
+    }  # fmt: skip
+    (cut,) = [row for row in now if row["allocation_id"] == "cut"]
+    assert (cut["devices"], round(cut["gpus"], 3)) == ([("cut", "", "", 1, 7, "")], 0.143)
+
+
 def test_statements_that_judge_a_share_judge_it_alike() -> None:
     """The newest views, the reports, and a workload's page."""
     files = ("warehouse/migrations/0120_assumed_devices.sql", "billing/ledger_report.sql",

@@ -32,7 +32,7 @@ WITH
     (
         SELECT
             cluster, allocation_id, workload_id, start_at, queue, priority, preemptible, gpus, tenant, project, cost_center,
-            node, device_id, partition_id, partition_profile, device_units, units, model, pool, is_available, is_assumed,
+            node, device_id, partition_id, partition_profile, device_units, units, model, pool, is_available, doubt,
             argMin(if(rank < 9, reported, []), rank) AS samples
         FROM
         (
@@ -42,7 +42,7 @@ WITH
                 o.project AS project, o.cost_center AS cost_center, o.node AS node, o.device_id AS device_id,
                 o.partition_id AS partition_id, o.partition_profile AS partition_profile, o.device_units AS device_units,
                 o.units AS units, o.model AS model, o.pool AS pool, o.is_available AS is_available,
-                o.is_assumed AS is_assumed,
+                o.doubt AS doubt,
                 s.reported AS reported,
                 s.workload_id = o.workload_id AND o.workload_id != '' AS own,
                 multiIf(
@@ -92,7 +92,7 @@ WITH
             any(m.workload_id) AS workload_id, any(m.start_at) AS since, any(m.tenant) AS tenant, any(m.project) AS project,
             any(m.cost_center) AS cost_center, any(m.queue) AS queue,
             arraySort(groupUniqArray(toString(m.node))) AS nodes,
-            arraySort(groupUniqArrayIf((toString(m.device_id), toString(m.partition_id), toString(m.partition_profile), m.units, m.device_units, m.is_assumed), m.device_id != '')) AS devices,
+            arraySort(groupUniqArrayIf((toString(m.device_id), toString(m.partition_id), toString(m.partition_profile), m.units, m.device_units, m.doubt), m.device_id != '')) AS devices,
             if(countIf(is_known) > 0, sum(share), any(m.gpus)) AS gpus,
             sum(share * arraySum(one -> one.1 * one.2, minutes)) / nullIf(sum(share * metered_minutes), 0) AS used_5,
             sum(share * arraySum(one -> one.1 * one.2, hour)) / nullIf(sum(share * metered_hour), 0) AS used_60,

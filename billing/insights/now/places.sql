@@ -2,7 +2,8 @@
 -- One row: an allocation's share of a device. device_id '': neither its source nor the books name one; gpus: as requested.
 -- start_at: since when without a break.   tenant, project: who pays according to the books if they know the allocation,
 -- else as its source reported.   units of device_units (0: the device is not in the inventory); is_whole: all of them.
--- is_assumed: its source named a node only, and the books assumed the device.   holders: allocations on the device, regardless of filters.
+-- doubt: 'assumed': its source named a node only, and the books assumed the device; 'contested': what is held of the device, or
+-- of the partition, does not fit together; else ''.   holders: allocations on the device. Both regardless of filters.
 -- An allocation that the books ended since it began, because its source never reported its end, is left out.
 -- Params:  at; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
 SELECT *
@@ -16,7 +17,11 @@ FROM
         h.place.1 AS node, h.place.2 AS device_id, h.place.3 AS partition_id,
         if(p.partition_profile = '', h.place.4, p.partition_profile) AS partition_profile,
         d.units AS device_units, ifNull(h.place.5, device_units) AS units, units >= device_units AS is_whole,
-        h.place.6 AS is_assumed,
+        multiIf(
+            h.place.6, 'assumed',
+            device_id != '' AND device_units > 0 AND (sum(units) OVER (PARTITION BY cluster, device_id) > device_units
+                OR (partition_id != '' AND uniqExact(allocation_id) OVER (PARTITION BY cluster, device_id, partition_id) > 1)), 'contested',
+            '') AS doubt,
         d.model AS model, d.pool AS pool, d.state = 'available' AS is_available,
         uniqExact(allocation_id) OVER (PARTITION BY cluster, device_id) AS holders
     FROM
@@ -28,7 +33,8 @@ FROM
             books.allocation_id != '' AS known, books.payer AS payer,
             arrayJoin(if(reported.device_id = '' AND notEmpty(books.places), books.places,
                 [(toString(reported.node), toString(reported.device_id), toString(reported.partition_id),
-                  arrayFirst(one -> one.2 = reported.device_id AND one.3 = reported.partition_id, books.places).4, reported.units, false)])) AS place
+                  (arrayFirst(one -> one.2 = reported.device_id AND one.3 = reported.partition_id, books.places) AS same).4,
+                  ifNull(reported.units, same.5), false)])) AS place
         FROM holders(at = {at:DateTime64(3,'UTC')}) AS reported
         LEFT JOIN
         (
