@@ -191,7 +191,7 @@ class Service:
         """Cancels a job. A running one is stopped, and its quota is free at once; a preempted one that is still
         stopping does not run again.
 
-        Errors: RefusedError if the job is ending already.
+        Errors: RefusedError if the job is ending already, or has ended.
         """
         with self._lock:
             self.hear()
@@ -480,6 +480,7 @@ class Service:
         Errors: RefusedError if it does not run, or is kept already.
         """
         with self._lock:
+            self.hear()
             self._expect(job_id, "running")
             live = self.book.jobs[job_id]
             if live.job.service:
@@ -825,8 +826,8 @@ class Service:
     def hear(self) -> bool:
         """Takes note of the jobs and ranks that have ended. Returns whether any has.
 
-        A round begins with it, and so does a request that changes a job: in the books a job does not end before it was
-        resized.
+        A round begins with it, and so does a request that changes or stops a running job: in the books a job does not
+        end before it was resized, and what has finished is not suspended, to run once more when it is resumed.
         """
         with self._lock:
             before = self.log.last

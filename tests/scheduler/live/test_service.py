@@ -702,3 +702,18 @@ def test_a_job_that_is_being_stopped_can_be_cancelled_and_does_not_come_back(tmp
     assert living.events()[-2:] == [("gives-way", "cancelled"), ("entitled", "started")]
     assert living.service.show("after")["reason"] == "DependencyFailed"
     assert all(done.same for done in replays(list(living.log.entries()), living.log.of_kind("plan")))
+
+
+@pytest.mark.parametrize("what", ["suspend", "cancel", "keep"])
+def test_what_has_just_finished_is_not_stopped_or_suspended_to_run_once_more(tmp_path: Path, what: str) -> None:
+    """The executor knows of its end, and no round came since."""
+    slow = Slow()
+    living = Living(tmp_path, executor=slow)
+    living.submit("a")
+    living.settle()
+    slow.over("a", 1, "finished")
+    with pytest.raises(RefusedError, match="is neither pending nor running"):
+        getattr(living.service, what)("a", "ann")
+    living.settle()
+    assert living.service.explain("a")["status"] == "finished"
+    assert not slow.stopping
