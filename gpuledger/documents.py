@@ -532,7 +532,11 @@ class InvoiceHead(Document):
 
 
 class InvoiceDocument(Document):
-    """An invoice, a credit note or a draft, whole: docs/billing.md says what its lines mean."""
+    """An invoice, a credit note or a draft, whole: docs/billing.md says what its lines mean.
+
+    idle_reclaims: what idle policies gave back, in none of the amounts; null: nothing, or the document was issued
+    before documents said so.
+    """
 
     number: str | None
     status: str
@@ -554,6 +558,7 @@ class InvoiceDocument(Document):
     payable: dict[str, Any] | None = None
     parties: dict[str, Any] | None = None
     prepaid_draws: tuple[dict[str, Any], ...] = ()
+    idle_reclaims: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     void: dict[str, Any] | None = None
 

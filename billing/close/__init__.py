@@ -9,7 +9,7 @@ Words: a *claim* is an allocation's right as reported; it is *settled* when the 
 stretch of a device in which nothing changes, a *holding* an allocation's part of it, a *span* what a sample covers.
 """
 
-from billing.close.facts import batches_read
+from billing.close.facts import READ_BY, batches_read
 from billing.close.run import GRACE, CloseReport, close, stale_hours
 
-__all__ = ["GRACE", "CloseReport", "batches_read", "close", "stale_hours"]
+__all__ = ["GRACE", "READ_BY", "CloseReport", "batches_read", "close", "stale_hours"]

@@ -10,6 +10,7 @@ from billing.accounts.prepaid import draw_down
 from billing.invoicing.changes import with_changes
 from billing.invoicing.corrections import corrections_of
 from billing.invoicing.documents import Invoice, InvoiceError, text, with_parties
+from billing.invoicing.idle_reclaims import with_idle_reclaims
 from billing.invoicing.month import Books, books_of, document_of, month_of, paid_by
 from billing.parties.applied import current_parties
 from billing.periods import Period
@@ -39,6 +40,7 @@ def drafts_of(
     if tenant is not None and not owing:
         raise InvoiceError(f"tenant {tenant!r}", f"has no allocations in {month.name}", "See: gpuledger ledger")
     drafts = [document_of(name, month, books, corrections) for name in owing]
+    drafts = with_idle_reclaims(store, drafts, period, books.closed_until, books.last_run)
     prepaying = {row["tenant"] for row in store.rows("SELECT DISTINCT tenant FROM grants")}
     return [_prepaid(store, draft, period) if draft.tenant in prepaying else draft for draft in drafts]
 

@@ -271,8 +271,8 @@ def _differences(stored: Any, computed: Any, where: str, figures: bool = False) 
     """figures: those alone, as far as they are stored."""
     if isinstance(stored, dict) and isinstance(computed, dict):
         for name in dict.fromkeys((*stored, *computed)):
-            if name in VALIDITIES and name not in stored:
-                continue  # a document of before lines said when their prices hold
+            if name in (*VALIDITIES, "idle_reclaims") and name not in stored:
+                continue  # a document of before lines said when their prices hold, or it what idle policies gave back
             if figures and (name not in stored or name in WORDS):
                 continue
             now = computed.get(name)

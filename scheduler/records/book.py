@@ -28,7 +28,7 @@ from scheduler.model import (
     Start,
 )
 from scheduler.records.events import NO_CAUSE, READY, Cause, Writer, gpus_held
-from scheduler.records.ladder import Ladder, Step, climbed
+from scheduler.records.ladder import RECLAIMED, Ladder, Step, climbed
 from scheduler.scaling import Scaled, ScalingPolicy
 
 Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
@@ -166,12 +166,19 @@ class Live:
         return max(self.started_at, self.renewed_at) + self.job.lease_seconds
 
     @property
+    def limit_at(self) -> float | None:
+        """When its time limit stops it; None: it has none, or does not run."""
+        if self.job.time_limit is None or self.started_at is None:
+            return None
+        return self.started_at + self.job.time_limit
+
+    @property
     def ends(self) -> tuple[float, Cause] | None:
         """When it is stopped at the latest, as things are, and why; None: never, or it does not run."""
-        limit, until = self.job.time_limit, self.lease_until
+        limit_at, until = self.limit_at, self.lease_until
         found = [] if until is None else [(until, LEASE_OVER)]
-        if limit is not None and self.started_at is not None:
-            found.append((self.started_at + limit, TIME_LIMIT))
+        if limit_at is not None:
+            found.append((limit_at, TIME_LIMIT))
         return min(found, key=lambda one: one[0], default=None)
 
 
@@ -508,7 +515,9 @@ class Book:
         live.followers, live.follows = [], set()
         if self._emit:
             released = over if live.grants and live.released_at is None else live.released_at
-            self._emit("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
+            limit_at = live.limit_at if cause.reason == RECLAIMED else None
+            rows = self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released, limit_at)
+            self._emit("events", rows)
         live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
         live.reshaped, live.idle, live.finished_in = [], None, 0
 
@@ -541,8 +550,9 @@ class Book:
         live.reported_at = now
         self.meter.resized(live.job.job_id, live.grants, now)
         if self._emit:
-            rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
-            self._emit("events", rows)
+            limit_at = live.limit_at if cause.reason == RECLAIMED else None
+            held = (live.job, live.grants, live.entitlement, now)
+            self._emit("events", self.writer.resized(*held, sequence, live.attempt, cause, limit_at))
 
 
 def _cause_of(action: Preempt) -> Cause:

@@ -9,6 +9,7 @@ decision           id of the decision behind the event; `gpuledger scheduler exp
 entitlement        guaranteed, borrowed or reserved: by what the tenant held it from then on
 quota_released_at  when the tenant's quota was free again: at the decision
 resources_freed_at when the devices were: when nothing of the job ran any more. This is the event's own time
+time_limit_at      of what an idle policy took back: when the attempt's time limit would have stopped it
 expected_interval  of a job that waits: the two instants between which it is expected to start
 text               for people; of a job that waits its reason, which names no job of others
 """
@@ -96,9 +97,10 @@ class Writer:
         sequence: int,
         attempt: int = 1,
         cause: Cause = NO_CAUSE,
+        time_limit_at: float | None = None,
     ) -> list[Row]:
         """The full new set, as the contract wants it. A job that has given away replicas is resized, not preempted."""
-        return self._placed("resized", job, grants, entitlement, now, sequence, attempt, cause)
+        return self._placed("resized", job, grants, entitlement, now, sequence, attempt, cause, time_limit_at)
 
     def ended(
         self,
@@ -109,15 +111,19 @@ class Writer:
         attempt: int = 1,
         cause: Cause = NO_CAUSE,
         quota_released_at: float | None = None,
+        time_limit_at: float | None = None,
     ) -> list[Row]:
         """The attempt's end, at the time at which its devices were free.
 
         quota_released_at: when its tenant could use the quota again; None: it held none.
+        time_limit_at: of an attempt that an idle policy ends; None: it had no limit.
         """
         facts: dict[str, Any] = {"sequence": sequence}
         if quota_released_at is not None:
             facts["quota_released_at"] = written(quota_released_at)
             facts["resources_freed_at"] = written(freed_at)
+        if time_limit_at is not None:
+            facts["time_limit_at"] = written(time_limit_at)
         return [self._row(ending, job, self._asked(job), freed_at, attempt, cause, facts)]
 
     def ends_soon(self, job: Job, now: float, ends_at: float, sequence: int, attempt: int, cause: Cause) -> list[Row]:
@@ -160,8 +166,11 @@ class Writer:
         sequence: int,
         attempt: int,
         cause: Cause,
+        time_limit_at: float | None = None,
     ) -> list[Row]:
         facts: dict[str, Any] = {"sequence": sequence, "entitlement": entitlement}
+        if time_limit_at is not None:
+            facts["time_limit_at"] = written(time_limit_at)
         if job.service:
             facts["state"] = "warm" if cause.reason == READY else "cold"
         row = self._row(event, job, gpus_held(self.nodes, grants), now, attempt, cause, facts)
@@ -265,8 +274,8 @@ def allocation_id(job_id: str, attempt: int) -> str:
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 ORDER = (
-    "sequence", "state", "decision", "entitlement", "quota_released_at", "resources_freed_at", "expected_interval",
-    "text",
+    "sequence", "state", "decision", "entitlement", "quota_released_at", "resources_freed_at", "time_limit_at",
+    "expected_interval", "text",
 )  # fmt: skip
 
 

@@ -1,0 +1,306 @@
+"""What idle policies gave back, beside an invoice's lines: random lives of workloads, reckoned minute by minute, and
+one whose end becomes known after its month was issued."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from billing.close import close
+from billing.exact import rounded
+from billing.invoicing.drafts import draft_all
+from billing.invoicing.invoices import issue_all, issued
+from billing.invoicing.rederive import rederive
+from billing.periods import Period, parse_period
+from billing.rates import apply_rate_card, parse_rate_card
+from tests.billing.facts import devices, put
+from tests.billing.hand_ledger import at
+from tests.stores import fresh_store
+from warehouse.store import Store
+
+OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))
+BEGIN, DEARER, CLOSED = at("2026-10-12 00:00"), at("2026-10-16 00:00"), at("2026-11-04 00:00")
+MINUTE = timedelta(minutes=1)
+CARD: dict[str, Any] = {
+    "currency": "EUR",
+    "rates": [
+        {"sku": "h100", "match": {"model": "H100"}, "price_per_gpu_hour": "2.00", "effective_to": "2026-10-16"},
+        {"sku": "h100", "match": {"model": "H100"}, "price_per_gpu_hour": "3.10", "effective_from": "2026-10-16"},
+        {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.30"},
+    ],
+}
+IDLE = "idle for 2h, as measured at 2026-10-14T09:58:00.000Z"
+
+
+def price(model: str, when: datetime) -> Fraction | None:
+    """Of a GPU-hour that ends then."""
+    known = {"H100": "2.00" if when <= DEARER else "3.10", "A100": "1.30"}
+    return Fraction(known[model]) if model in known else None
+
+
+@dataclass
+class Taken:
+    """What was taken back: from each device its model and part."""
+
+    when: datetime
+    parts: Sequence[tuple[str, Fraction]]
+    limit: datetime | None
+    act: str
+
+
+@dataclass
+class Life:
+    """A workload of the reference scheduler, as that reports it, on devices of its own."""
+
+    name: str
+    tenant: str
+    devices: Sequence[tuple[str, str, Fraction]]
+    events: list[dict[str, Any]] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    wanted: list[datetime] = field(default_factory=list)
+    attempt: int = 1
+    held: int = 0
+    limit: timedelta | None = None
+    began: datetime | None = None
+
+    def tell(self, when: datetime, event: str, reason: str = "", text: str = "", limit: datetime | None = None) -> None:
+        said = {"sequence": len(self.events), "text": text}
+        if limit is not None:
+            said["time_limit_at"] = f"{limit:%Y-%m-%dT%H:%M:%S.000Z}"
+        row = {
+            "ts": when, "cluster": "c", "workload_id": self.name, "event": event, "tenant": self.tenant,
+            "allocation_id": self.name if self.attempt == 1 else f"{self.name}/{self.attempt}",
+            "reason": reason, "message": json.dumps(said, separators=(",", ":")), "actor": "idle policy",
+            "project": "p",
+        }  # fmt: skip
+        if event not in ("started", "resized"):
+            self.events.append(row | {"device_id": "", "node": "", "units": None, "gpus": 1.0})
+            return
+        held = self.devices[: self.held]
+        for device, _, part in held:
+            self.events.append(
+                row
+                | {"device_id": device, "node": "n1", "units": part.numerator, "gpus": float(sum(p for *_, p in held))}
+            )
+
+    def start(self, when: datetime, gpus: int) -> None:
+        self.held, self.began = gpus, when
+        self.tell(when, "started")
+
+    def take(self, when: datetime, left: int, act: str) -> None:
+        limit = self.began + self.limit if self.began and self.limit else None
+        given = [(model, part) for _, model, part in self.devices[left : self.held]]
+        self.taken.append(Taken(when, given, limit, act))
+        self.held = left
+        self.tell(when, act, "IdleReclaimed", f"{IDLE}; so it is done (policy queue batch: after 2h)", limit)
+
+    def resume(self, asked: datetime, started: datetime, gpus: int) -> None:
+        self.attempt += 1
+        self.wanted.append(asked)
+        self.tell(asked, "submitted", "Resumed")
+        self.start(started, gpus)
+
+
+def lived(name: str, tenant: str, dice: Random) -> Life:
+    """A random life of five weeks, in whole minutes."""
+    kind = dice.choice(("H100", "H100", "A100", "UNKNOWN", "mixed", "part"))
+    models = [dice.choice(("H100", "A100", "UNKNOWN")) if kind == "mixed" else kind for _ in range(4)]
+    models = ["H100" if model == "part" else model for model in models]
+    part = Fraction(dice.choice((1, 3)), 7) if kind == "part" else Fraction(1)
+    life = Life(name, tenant, [(f"{name}-{n}", model, part) for n, model in enumerate(models)])
+    now = BEGIN + dice.randrange(3 * 1440) * MINUTE
+
+    def later(most: int = 3 * 1440) -> datetime:
+        nonlocal now
+        now += dice.choice((1, 60, dice.randrange(1, most))) * MINUTE
+        now = now.replace(minute=0) + MINUTE * 60 if dice.random() < 0.1 else now
+        return now
+
+    if dice.random() < 0.4:
+        life.limit = dice.randrange(600, 15000) * MINUTE
+    life.start(now, dice.randint(2, 4))
+    while (now := later()) < CLOSED - timedelta(hours=1):
+        ways = ["suspend", "suspend", "suspend", "cancel", "pause", "finish", "at once"]
+        ways += ["shrink", "shrink", "shrink", "rescale", "loses"] if life.held > 1 else []
+        way = dice.choice([*ways, "grow"] if life.held < 4 else ways)
+        if way == "shrink":
+            life.take(now, dice.randrange(1, life.held), "resized")
+        elif way == "grow":
+            life.held = dice.randint(life.held + 1, 4)
+            life.wanted.append(now)
+            life.tell(now, "resized")
+        elif way in ("rescale", "loses"):
+            life.held -= 1
+            if way == "rescale":
+                life.wanted.append(now)
+            life.tell(now, "resized", "Rescaled" if way == "rescale" else "GuaranteedQuota")
+        elif way in ("suspend", "at once"):
+            life.take(now, 0, "suspended")
+            if way == "at once":
+                life.resume(now, later(), dice.randint(1, 4))
+            elif dice.random() < 0.7:
+                asked = later()
+                life.resume(asked, later(600), dice.randint(1, 4))
+            else:
+                if dice.random() < 0.5:
+                    life.wanted.append(later())
+                    life.tell(now, "cancelled", "Cancelled")
+                break
+        elif way == "cancel":
+            life.take(now, 0, "cancelled")
+            break
+        elif way == "pause":
+            life.wanted.append(now)
+            life.tell(now, "suspended", "Suspended")
+            life.held = 0
+            life.resume(later(), later(600), dice.randint(1, 4))
+        else:
+            life.wanted.append(now)
+            life.tell(now, "finished")
+            break
+    return life
+
+
+def reckoned(lives: Sequence[Life], tenant: str, period: Period) -> dict[str, Any]:
+    """Of each reclaim, minute after minute, whether anything has ended it yet."""
+    until = min(period.end, CLOSED)
+    sums = {
+        "hours": Fraction(0),
+        "unpriced": Fraction(0),
+        "cost": Fraction(0),
+        "open": Fraction(0),
+        "count": Fraction(0),
+    }
+    for life in lives:
+        for one in life.taken if life.tenant == tenant else ():
+            if not period.start <= one.when < until:
+                continue
+            now = one.when
+            enders = [when for when in life.wanted if when > now or (when == now and one.act == "suspended")]
+            while now < until and now not in enders and (one.limit is None or now < one.limit):
+                now += MINUTE
+            hours = Fraction((now - one.when) // MINUTE, 60)
+            for model, part in one.parts:
+                cost = price(model, one.when)
+                sums["hours"] += hours * part
+                sums["unpriced" if cost is None else "cost"] += hours * part * (cost or 1)
+                if now == until and now not in enders and now != one.limit:
+                    sums["open"] += hours * part
+            sums["count"] += 1
+    return sums
+
+
+def test_random_lives_give_back_what_is_reckoned(tmp_path: Path, dice: Random) -> None:
+    lives = [lived(f"w{n}", ("phys", "chem")[n % 2], dice) for n in range(24)]
+    with fresh_store(tmp_path) as store:
+        store.command("SET max_threads = 1")
+        apply_rate_card(store, parse_rate_card(CARD), "me", "", BEGIN)
+        fleet = [
+            one
+            for life in lives
+            for name, model, part in life.devices
+            for one in devices("2026-10-01 00:00", name, cluster="c", model=model, units=part.denominator)
+        ]
+        put(store, "devices", fleet)
+        told = [row for life in lives for row in life.events]
+        dice.shuffle(told)
+        put(store, "events", told)
+        put(store, "events", told[: len(told) // 3])  # some of it twice
+        close(store, CLOSED, CLOSED)
+        for period in (OCTOBER, NOVEMBER):
+            for draft in draft_all(store, period):
+                expected = reckoned(lives, draft.tenant, period)
+                found = draft.document.get("idle_reclaims")
+                assert (found is None) == (not expected["count"])
+                if found is None:
+                    continue
+                assert len(found["reclaims"]) == expected["count"]
+                hours, unpriced = expected["hours"], expected["unpriced"]
+                assert Decimal(found["gpu_hours"]) == rounded(hours)
+                assert Decimal(found["unpriced_gpu_hours"]) == rounded(unpriced)
+                cost = None if hours and hours == unpriced else rounded(expected["cost"])
+                assert (found["cost"] and Decimal(found["cost"])) == cost
+                at_most = (found["at_most"] or {}).get("gpu_hours", "0")
+                assert Decimal(at_most) == rounded(expected["open"])
+                assert all(one["evidence"] == IDLE for one in found["reclaims"])
+                billed = sum(Decimal(line["amount"] or 0) for line in draft.lines)
+                assert draft.amount == billed, "it is in no amount"
+
+
+def a_notebook(opened: Store) -> None:
+    """A notebook of phys that is suspended on the 20th; a job of chem."""
+    apply_rate_card(opened, parse_rate_card(CARD), "me", "", BEGIN)
+    note = Life("note", "phys", [("g0", "H100", Fraction(1)), ("g1", "H100", Fraction(1))])
+    note.start(at("2026-10-20 08:00"), 2)
+    note.take(at("2026-10-20 12:30"), 0, "suspended")
+    job = Life("job", "chem", [("g2", "A100", Fraction(1))])
+    job.start(at("2026-10-20 08:00"), 1)
+    job.tell(at("2026-10-20 09:00"), "finished")
+    put(opened, "devices", devices("2026-10-01 00:00", "g0", "g1", cluster="c"))
+    put(opened, "devices", devices("2026-10-01 00:00", "g2", cluster="c", model="A100"))
+    put(opened, "events", [*note.events, *job.events])
+
+
+@pytest.fixture
+def october(tmp_path: Path) -> Any:
+    with fresh_store(tmp_path, a_notebook) as opened:
+        close(opened, NOVEMBER.start, at("2026-11-02 00:00"))
+        yield opened
+
+
+def test_an_issued_document_keeps_what_was_known_and_verifies(october: Store) -> None:
+    chem, phys = issue_all(october, OCTOBER, at("2026-11-02 00:00"))
+    assert "idle_reclaims" not in chem.document
+    section = phys.document["idle_reclaims"]
+    (one,) = section["reclaims"]
+    hours = Fraction(2) * Fraction((NOVEMBER.start - at("2026-10-20 12:30")) // MINUTE, 60)
+    assert (one["act"], one["by"], one["until"], one["until_because"]) == (
+        "suspended", "policy", "2026-11-01T00:00:00.000Z", "month_end",
+    )  # fmt: skip
+    assert (Decimal(one["gpus"]), Decimal(one["gpu_hours"])) == (2, hours)
+    assert Decimal(section["cost"]) == hours * Fraction("3.10")
+    assert section["at_most"] == {name: section[name] for name in ("gpu_hours", "unpriced_gpu_hours", "cost")}
+    assert phys.amount == Decimal("27.90"), "two GPUs, four and a half hours"
+    assert rederive(october, str(phys.number)).same
+
+    late = Life("note", "phys", [("g0", "H100", Fraction(1)), ("g1", "H100", Fraction(1))])
+    late.resume(at("2026-10-20 13:30"), at("2026-10-20 14:00"), 2)
+    late.tell(at("2026-10-20 15:00"), "finished")
+    put(october, "events", late.events)
+    close(october, at("2026-11-03 00:00"), at("2026-11-03 00:00"))
+    (draft,) = draft_all(october, OCTOBER, "phys")
+    (again,) = draft.document["idle_reclaims"]["reclaims"]
+    assert (again["until"], again["until_because"]) == ("2026-10-20T13:30:00.000Z", "resumed")
+    assert draft.document["idle_reclaims"]["at_most"] is None
+    assert issued(october, number=str(phys.number))[0].document == phys.document
+    assert rederive(october, str(phys.number)).same, "with what was known then"
+
+
+def test_verify_finds_hours_that_nobody_gave_back(october: Store) -> None:
+    _, phys = issue_all(october, OCTOBER, at("2026-11-02 00:00"))
+    october.command(
+        "ALTER TABLE invoices UPDATE document = replaceAll(document, 'month_end', 'resumed') WHERE tenant = 'phys'"
+    )
+    (found,) = rederive(october, str(phys.number)).differences
+    assert found.where == "idle_reclaims.reclaims[0].until_because"
+
+
+def test_a_document_from_before_says_nothing_and_verifies(october: Store) -> None:
+    _, phys = issue_all(october, OCTOBER, at("2026-11-02 00:00"))
+    section = f'"idle_reclaims":{json.dumps(phys.document["idle_reclaims"], sort_keys=True, separators=(",", ":"))},'
+    assert section in phys.canonical()
+    october.command(
+        "ALTER TABLE invoices UPDATE document = replaceAll(document, {section:String}, '') WHERE tenant = 'phys'",
+        {"section": section},
+    )
+    assert "idle_reclaims" not in issued(october, number=str(phys.number))[0].document
+    assert not rederive(october, str(phys.number)).differences
