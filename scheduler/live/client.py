@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -33,40 +33,32 @@ class Client:
         self._http.close()
 
     def submit(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._asked("POST", "/api/v1/jobs", json=job)
-        return answer
+        return self._document("POST", "/api/v1/jobs", json=job)
 
     def jobs(self, status: str = "", queue: str = "") -> list[dict[str, Any]]:
-        answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/jobs", params={"status": status, "queue": queue})
-        return answer
+        return self._rows("/api/v1/jobs", ("nodes",), params={"status": status, "queue": queue})
 
     def explain(self, job_id: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self._asked("GET", f"/api/v1/jobs/{_step(job_id)}")
-        return answer
+        return self._document("GET", f"/api/v1/jobs/{_step(job_id)}", ("history",))
 
     def act(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Does an action on a job.   what: cancel, hold, release, suspend, resume, renew, reclaim, propose,
         keep, ready, rescale or finish."""
-        answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{_step(job_id)}/{what}", json=body or {})
-        return answer
+        return self._document("POST", f"/api/v1/jobs/{_step(job_id)}/{what}", ("status",), json=body or {})
 
     def room(self, job_id: str, most_moves: int = 4) -> dict[str, Any]:
         """Moves that would make room for a pending job."""
-        answer: dict[str, Any] = self._asked("GET", f"/api/v1/room/{_step(job_id)}", params={"most_moves": most_moves})
-        return answer
+        return self._document("GET", f"/api/v1/room/{_step(job_id)}", ("moves",), params={"most_moves": most_moves})
 
     def pools(self) -> list[dict[str, Any]]:
-        answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/pools")
-        return answer
+        return self._rows("/api/v1/pools")
 
     def idle(self) -> dict[str, Any]:
         """Running jobs that are idle."""
-        answer: dict[str, Any] = self._asked("GET", "/api/v1/idle")
-        return answer
+        return self._document("GET", "/api/v1/idle", ("jobs", "problem"))
 
     def services(self) -> list[dict[str, Any]]:
-        answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/services")
-        return answer
+        return self._rows("/api/v1/services")
 
     def demand(
         self, service: str, waiting: int | None, working: int | None, utilization: float | None = None
@@ -75,28 +67,43 @@ class Client:
         not reported."""
         reported = {"waiting": waiting, "working": working, "utilization": utilization}
         body = {key: value for key, value in reported.items() if value is not None}
-        answer: dict[str, Any] = self._asked("POST", f"/api/v1/services/{_step(service)}", json=body)
-        return answer
+        return self._document("POST", f"/api/v1/services/{_step(service)}", json=body)
 
     def set_node(self, name: str, state: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self._asked("POST", f"/api/v1/nodes/{_step(name)}", json={"state": state})
+        return self._document("POST", f"/api/v1/nodes/{_step(name)}", json={"state": state})
+
+    def _document(self, method: str, path: str, needs: Collection[str] = (), **what: Any) -> dict[str, Any]:
+        """needs: keys that it must have."""
+        answer = self._asked(method, path, **what)
+        if not isinstance(answer, dict) or not answer.keys() >= {*needs}:
+            raise self._is_none(method, "but with other JSON")
+        return answer
+
+    def _rows(self, path: str, needs: Collection[str] = (), **what: Any) -> list[dict[str, Any]]:
+        answer = self._asked("GET", path, **what)
+        if not isinstance(answer, list) or not all(isinstance(row, dict) and row.keys() >= {*needs} for row in answer):
+            raise self._is_none("GET", "but with other JSON")
         return answer
 
     def _asked(self, method: str, path: str, **what: Any) -> Any:
         try:
             answer = self._http.request(method, path, **what)
             document = answer.json()
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise self._is_none("GET", str(error)) from error  # whatever was asked: nobody heard it
         except (httpx.HTTPError, ValueError, RecursionError) as error:
-            problem = f"does not answer as a scheduler ({error})"
-            if method == "GET" or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-                raise LedgerError(self._url, problem, "Start `gpuledger scheduler`, or give its --url") from error
-            raise UnansweredError(
-                self._url, problem, "It may be done all the same: look before you ask again"
-            ) from error
+            raise self._is_none(method, str(error)) from error
         if answer.is_success:
             return document
         detail = document.get("detail", document) if isinstance(document, dict) else document
         raise LedgerError(f"scheduler at {self._url}", str(detail))
+
+    def _is_none(self, method: str, why: str) -> LedgerError:
+        """The error of what does not answer as a scheduler: one of its kind may have done what it was asked."""
+        problem = f"does not answer as a scheduler ({why})"
+        if method == "GET":
+            return LedgerError(self._url, problem, "Start `gpuledger scheduler`, or give its --url")
+        return UnansweredError(self._url, problem, "It may be done all the same: look before you ask again")
 
 
 def _step(name: str) -> str:

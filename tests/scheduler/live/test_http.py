@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 
 from gpuledger.serve import listen, url_of
+from ingest.prompt_client import PromptClient
 from scheduler.live.client import Client, read_token
 from scheduler.live.http import MOST_BYTES, build_app
 from scheduler.live.idle import Feed, Reading
@@ -19,7 +20,7 @@ from scheduler.settings import parse_settings
 from tests.patience import until
 from tests.prometheus import check_metrics
 from tests.scheduler.live.living import SETTINGS, Living
-from warehouse.errors import LedgerError
+from warehouse.errors import LedgerError, UnansweredError
 
 TOKEN = "a-token-of-the-tests"
 
@@ -191,6 +192,22 @@ def test_metrics_are_scraped(url: str, living: Living) -> None:
 def test_who_does_not_answer_as_a_scheduler_is_named_with_the_next_step() -> None:
     with pytest.raises(LedgerError, match=r"127.0.0.1:9: does not answer as a scheduler .*Start `gpuledger scheduler`"):
         Client("http://127.0.0.1:9").jobs()
+
+
+@pytest.mark.parametrize("answer", ["null", "[]", "[{}]", "{}", '"x"', '{"jobs": 5}'])
+def test_a_server_of_another_kind_is_named_too_and_what_it_was_asked_may_be_done(
+    monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setattr(PromptClient, "request", lambda *_, **__: httpx.Response(200, text=answer))
+    client = Client("http://other")
+    for asked in (client.idle, lambda: client.explain("a"), lambda: client.room("a")):
+        with pytest.raises(LedgerError, match="does not answer as a scheduler"):
+            asked()
+    with pytest.raises(UnansweredError, match="may be done all the same"):
+        client.act("a", "keep")
+    if answer != "[]":
+        with pytest.raises(LedgerError, match="does not answer as a scheduler"):
+            client.jobs()
 
 
 def test_a_token_that_is_no_secret_is_refused(tmp_path: Path) -> None:
