@@ -8,6 +8,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -23,6 +24,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         url = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
         body = self._body()
+        if self.headers.get("Content-Type", "").startswith("multipart/form-data"):
+            url, body = url | self._form(body), b""
         sql, data = (url["query"].encode(), body) if "query" in url else (body, b"")
         if sql.upper().startswith(b"INSERT") and b" FORMAT " in sql and b"\n" in sql:
             sql, data = sql.split(b"\n", 1)
@@ -43,6 +46,15 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
         self.rfile.readline()
         return b"".join(parts)
+
+    def _form(self, body: bytes) -> dict[str, str]:
+        """As the client sends long parameters, such as an array of a month's hours."""
+        form = message_from_bytes(f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode() + body)
+        return {
+            str(part.get_param("name", header="content-disposition")): bytes(part.get_payload(decode=True)).decode()
+            for part in form.walk()
+            if not part.is_multipart()
+        }
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)

@@ -124,6 +124,16 @@ def test_what_shards_are_asked_by(sharded: ServerStore) -> None:
         assert (other.in_shards, beside.in_shards, beside.reads_shards) == (True, False, True)
 
 
+def test_long_parameters_arrive(sharded: ServerStore) -> None:
+    """Those of a month's hours are too long for an address."""
+    hours = [1_790_812_800 + 3600 * n for n in range(744)]
+    assert sharded.value("SELECT length({hours:Array(UInt32)}) AS n", {"hours": hours}) == 744
+    sharded.command("CREATE TABLE long_parameters (hour UInt32) ENGINE = Memory")
+    sharded.command("INSERT INTO long_parameters SELECT arrayJoin({hours:Array(UInt32)})", {"hours": hours})
+    assert sharded.value("SELECT count() AS n FROM long_parameters") == 744
+    sharded.command("DROP TABLE long_parameters")
+
+
 def test_a_tenant_sees_samples_of_its_own_on_all_shards(sharded: ServerStore) -> None:
     put(sharded, "devices", devices("2026-10-01 00:00", *(f"t{n}" for n in range(6))))
     for n in range(6):
