@@ -28,6 +28,7 @@ from billing.documents.figures import (
     since_in_words,
     until_in_words,
 )
+from billing.documents.given_back import GivenBack, given_back
 from billing.invoicing.documents import Invoice
 from billing.lines import kind_of
 from billing.money import minor_digits
@@ -142,6 +143,7 @@ class Page:
     adjustments: list[Group] = field(default_factory=list)
     corrections: list[Group] = field(default_factory=list)
     payment: list[Fact] = field(default_factory=list)
+    given_back: GivenBack | None = None
 
 
 def page_of(invoice: Invoice) -> Page:
@@ -187,6 +189,7 @@ def page_of(invoice: Invoice) -> Page:
         adjustments=[replace(group, title=_title(group.title)) for group in _grouped(others, _kind, zone)],
         corrections=_grouped(corrections, _corrected, zone),
         payment=_payment(invoice, due) if look == "issued" and not credit else [],
+        given_back=given_back(document),
         notes=[*(document.get("notes") or ()), *(_change(one, zone) for one in document.get("changes") or ())],
         small_print=f"{PRINCIPLE} Period {period['start']} to {period['end']} (exclusive); "
         f"ledger run {document['run'] if document.get('run') not in (None, '', '0') else DASH}.",

@@ -18,6 +18,7 @@ from billing.closed import closed_period
 from billing.exact import DIGITS, NANO, Scale, quotient
 from billing.invoicing.documents import Invoice, InvoiceError, text
 from billing.invoicing.drafts import draft_all
+from billing.invoicing.idle_reclaims import idle_reclaims
 from billing.invoicing.invoices import standing
 from billing.invoicing.month import books_of, platform_costs
 from billing.ledger_report import billing_timezone
@@ -128,6 +129,7 @@ def _tenant_statement(store: Store, period: Period, invoice: Invoice) -> Stateme
             f"The ledger says {Decimal(now):,.2f} GPU-hours now: what was known too late for invoice {invoice.number} "
             "is a correction on a later one."
         )
+    notes += _given_back_since(store, period, invoice)
     return Statement(
         {
             **invoice.document,
@@ -138,6 +140,23 @@ def _tenant_statement(store: Store, period: Period, invoice: Invoice) -> Stateme
             "notes": notes,
         }
     )
+
+
+def _given_back_since(store: Store, period: Period, invoice: Invoice) -> list[str]:
+    """What is known now of hours that idle policies gave back, where an issued invoice says otherwise."""
+    if not invoice.number:
+        return []
+    books = books_of(store)
+    found = idle_reclaims(store, period, books.closed_until, books.last_run).get(invoice.tenant)
+    said = invoice.document.get("idle_reclaims")
+    if found == said:
+        return []
+    now = f"{Decimal(found['gpu_hours']):,.2f} GPU-hours" if found else "nothing"
+    if said is None:
+        why = "it was issued before documents said so, or it was not known yet"
+        return [f"Idle policies gave back {now} as is known now; invoice {invoice.number} has none of it: {why}."]
+    then = f"when invoice {invoice.number} was issued, {Decimal(said['gpu_hours']):,.2f} were known"
+    return [f"Idle policies gave back {now} as is known now; {then}."]
 
 
 _SLACK = Decimal("0.000001")

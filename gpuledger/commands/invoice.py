@@ -244,7 +244,44 @@ def _print_statement(one: Statement, among_others: bool) -> None:
     columns = tuple(shown)
     name = "platform" if one.is_platform else one.tenant or "(no tenant)"
     print_rows(rows, columns, options.Format.table, f"{name}  {one.month}  {document['currency']}")
+    _print_given_back(document, name)
     _say_notes(document["notes"], name if among_others else "")
+
+
+def _print_given_back(document: Mapping[str, Any], name: str) -> None:
+    """The hours that idle policies gave back, where the document has any."""
+    section = document.get("idle_reclaims")
+    if not section:
+        return
+    rows = [
+        {
+            "workload": one["workload"],
+            "what": f"{one['act']} {_minute(one['at'])}",
+            "counted until": _minute(one["until"]),
+            "because": one["until_because"].replace("_", " "),
+            "GPUs": round(Decimal(one["gpus"]), 3).normalize(),
+            "GPU-hours": _figure(one["gpu_hours"]),
+            "cost": _figure(one["cost"]),
+        }
+        for one in section["reclaims"]
+    ]
+    sums = [{"workload": "total", **_hours_and_cost(section)}]
+    if section["at_most"]:
+        sums.append({"workload": "at most", **_hours_and_cost(section["at_most"])})
+    title = f"given back by idle policies  {name}  (in no amount)"
+    columns = ("workload", "what", "counted until", "because", "GPUs", "GPU-hours", "cost")
+    print_rows(rows, columns, options.Format.table, title, totals=sums)
+    unpriced = Decimal(section["unpriced_gpu_hours"])
+    if unpriced:
+        say(f"{unpriced:,.2f} GPU-hours given back have no price and are in no cost")
+
+
+def _hours_and_cost(of: Mapping[str, Any]) -> dict[str, Decimal | None]:
+    return {"GPU-hours": _figure(of["gpu_hours"]), "cost": _figure(of["cost"])}
+
+
+def _minute(instant: str) -> str:
+    return f"{instant[:16].replace('T', ' ')}Z"
 
 
 def _say_notes(notes: Sequence[str], name: str) -> None:
@@ -286,6 +323,7 @@ def print_table(one: Invoice, among_others: bool) -> None:
         sums = [{**row, "what": f"{row['what']} (incomplete)", **amounts} for row in sums]
     columns = ("#", "project", "what", "GPU-hours", "used", "idle", "unmetered", "price", "amount")
     print_rows(rows, columns, options.Format.table, title, totals=sums)
+    _print_given_back(one.document, name)
     _say_notes(one.document["notes"], name if among_others else "")
     page = page_of(one)
     if one.document.get("parties"):

@@ -16,12 +16,16 @@ from typing import Any
 import pytest
 
 from billing.close import close
+from billing.documents.html import as_html
+from billing.documents.page import page_of
+from billing.documents.statement import tenant_statements
 from billing.exact import rounded
 from billing.invoicing.drafts import draft_all
 from billing.invoicing.invoices import issue_all, issued
 from billing.invoicing.rederive import rederive
 from billing.periods import Period, parse_period
 from billing.rates import apply_rate_card, parse_rate_card
+from gpuledger.commands.invoice import print_table
 from tests.billing.facts import devices, put
 from tests.billing.hand_ledger import at
 from tests.stores import fresh_store
@@ -283,6 +287,41 @@ def test_an_issued_document_keeps_what_was_known_and_verifies(october: Store) ->
     assert draft.document["idle_reclaims"]["at_most"] is None
     assert issued(october, number=str(phys.number))[0].document == phys.document
     assert rederive(october, str(phys.number)).same, "with what was known then"
+
+
+def test_pages_tables_and_statements_show_it_beside_the_amounts(october: Store, capsys: Any) -> None:
+    chem, phys = issue_all(october, OCTOBER, at("2026-11-02 00:00"))
+    assert page_of(chem).given_back is None
+    page = page_of(phys)
+    assert page.given_back is not None
+    (row,) = page.given_back.rows
+    assert (row.title, row.gpus, row.hours, row.cost) == ("note", "2.00", "551.00", "1,708.10")
+    assert row.more == (
+        f"project p · suspended 20 October 2026, 12:30, by the idle policy: {IDLE} · until 31 October 2026: the end of "
+        "the month: at most"
+    )
+    assert [(one.title, one.hours) for one in page.given_back.sums] == [
+        ("Total", "551.00"),
+        ("of which at most", "551.00"),
+    ]
+    assert (page.hero_amount, page.sums[-1].amount) == ("27.90", "27.90")
+    assert "Given back by idle policies" in as_html(phys)
+    assert "Given back" not in as_html(chem)
+    print_table(phys, among_others=False)
+    printed = capsys.readouterr().out
+    assert "given back by idle policies  phys  (in no amount)" in printed
+    assert "suspended 2026-10-20 12:30Z" in printed
+
+    (before,) = tenant_statements(october, OCTOBER, "phys")
+    assert before.document["idle_reclaims"] == phys.document["idle_reclaims"]
+    assert not [note for note in before.document["notes"] if "idle" in note.lower()]
+    late = Life("note", "phys", [("g0", "H100", Fraction(1)), ("g1", "H100", Fraction(1))])
+    late.resume(at("2026-10-20 13:30"), at("2026-10-20 14:00"), 2)
+    put(october, "events", late.events)
+    close(october, at("2026-11-03 00:00"), at("2026-11-03 00:00"))
+    (after,) = tenant_statements(october, OCTOBER, "phys")
+    now = "Idle policies gave back 2.00 GPU-hours as is known now"
+    assert after.document["notes"][-1] == f"{now}; when invoice {phys.number} was issued, 551.00 were known."
 
 
 def test_verify_finds_hours_that_nobody_gave_back(october: Store) -> None:
