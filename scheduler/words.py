@@ -139,6 +139,7 @@ _CHINESE: Sequence[tuple[str, _Put]] = (
     (r"nothing is free for one more that is neither guaranteed to others nor needed by waiting jobs",
      "没有既未保障给他人、又不被等待作业需要的空闲可供再加一个"),
     # Idle jobs.
+    (r"idle for (.+?), as measured at (\S+)$", r"截至 \2 的测量，已闲置 \1"),
     (r"not all of it runs", "尚未全部运行"),
     (r"it has not run for long", "运行时间不长"),
     (r"last measured at (.+?), (\S+) ago", r"最近一次测量在 \1，\2 之前"),

@@ -25,6 +25,7 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
+from dashboards.pages.invoices.given_back import given_back_card
 from dashboards.parts import Figure
 from warehouse.store import Store
 
@@ -51,6 +52,7 @@ def document_page(store: Store, filters: Filters, words: Language, number: str) 
         parts.titles(filters, words, number, chip, _files(number, words), trail=trail),
         _headline(one, name, words),
         _lines_card(one, line, filters, words),
+        given_back_card(one, filters, words),
         _explained(store, one, line, filters, words) if line else None,
         _credit_card(store, one, line, filters, words),
         _void_card(store, one, filters, words),
