@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,10 @@ from alerts.evaluate import evaluate
 from alerts.rule_files import load_rules
 from alerts.utilization import utilization
 from billing.close import close
+from billing.invoicing.invoices import issue_all
+from billing.invoicing.rederive import rederive
+from billing.periods import parse_month
+from billing.rates import apply_rate_card, parse_rate_card
 from billing.verify import verify
 from collectors.tables import schema
 from gpuledger.client import Client
@@ -98,7 +103,9 @@ def sample(store: Store, last: int) -> None:
     """Both devices of the job were used, then idle, until so many minutes before noon."""
     for device in ("GPU-0", "GPU-1"):
         busy = sampled(device, BEGAN - 1, USED_UNTIL, 0.9, sm_active=0.8, power_watts=500.0)
-        put(store, [*busy, *sampled(device, USED_UNTIL - 1, last, 0.0, **QUIET)], "c")
+        rows = [row | {"cluster": "c"} for _, row in (*busy, *sampled(device, USED_UNTIL - 1, last, 0.0, **QUIET))]
+        table = pa.Table.from_pylist(rows)
+        assert not ingest_tables(store, RECORD_TYPES["samples"], "node", [table]).quarantined
 
 
 def test_a_job_that_a_server_measures_to_be_idle_is_warned_and_made_smaller(served: Served) -> None:
@@ -127,6 +134,32 @@ def test_a_job_that_a_server_measures_to_be_idle_is_warned_and_made_smaller(serv
     began = ago(BEGAN)
     wanted = 2 * (shrunk_at - began) + (NOON - shrunk_at)
     assert int(hours) == pytest.approx(wanted.total_seconds() * 1000, abs=5)
+    _invoice_shows_what_it_saved(served, shrunk_at)
+
+
+def _invoice_shows_what_it_saved(served: Served, shrunk_at: datetime) -> None:
+    """One GPU from the reclaim until somebody cancelled the job: on the draft, and on an invoice that verifies."""
+    card = {"currency": "EUR", "rates": [{"sku": "h100", "price_per_gpu_hour": "3.00"}]}
+    apply_rate_card(served.store, parse_rate_card(card), "me", "", NOON)
+    month = parse_month("2026-10", "UTC")
+    close(served.store, until=month.end, now=NOON + timedelta(days=30))
+    with Client(served.url, served.tokens["operator"].read_text().strip()) as client:
+        (draft,) = client.drafts("2026-10")
+        assert draft.idle_reclaims is not None
+        (one,) = draft.idle_reclaims["reclaims"]
+        (issued,) = issue_all(served.store, month, NOON + timedelta(days=30))
+        stored = client.invoice(str(issued.number))
+    assert stored.idle_reclaims == draft.idle_reclaims == issued.document["idle_reclaims"]
+    assert (one["workload"], one["act"], one["by"], Decimal(one["gpus"])) == ("train", "shrunk", "policy", 1)
+    assert datetime.fromisoformat(one["at"]) == pytest.approx(shrunk_at, abs=timedelta(milliseconds=1))
+    assert one["evidence"] == "idle for 1h, as measured at 2026-10-06T11:40:00.000Z"
+    assert (one["until_because"], draft.idle_reclaims["at_most"]) == ("ended", None)
+    saved = (NOON - shrunk_at).total_seconds() / 3600
+    assert float(one["gpu_hours"]) == pytest.approx(saved, abs=1e-5)
+    assert float(one["cost"]) == pytest.approx(3 * saved, abs=1e-4)
+    held = 2 * (shrunk_at - ago(BEGAN)) + (NOON - shrunk_at)
+    assert float(draft.totals["amount"]) == pytest.approx(3 * held.total_seconds() / 3600, abs=0.01)
+    assert rederive(served.store, str(issued.number)).same
 
 
 def test_a_job_with_a_policy_is_scaled_by_the_utilization_that_a_server_measures(served: Served) -> None:
