@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -46,16 +47,23 @@ def idle_holders(client: Client, tenant: Tenant = "", queue: str = "") -> Answer
     if now.at is None:
         return Answer(answer="Nothing was ever reported: nobody knows what is allocated now.")
     total, notes = now.total, []
+    whose = f"{_of(tenant)}{f' in queue {queue}' if queue else ''}"
     if now.stopped:
         notes.append(f"Nothing has been reported since {_at(now.at)}: what holds after that is unknown.")
     if (unseen := total.gpus - total.seen_gpus) > 0.005:
-        notes.append(f"{unseen:.4g} GPUs sent no samples in the last 5 minutes: whether they are idle is unknown.")
+        notes.append(f"No samples of {_count(unseen)} in the last 5 minutes: whether they are idle is unknown.")
     if total.unpriced:
-        notes.append(f"{total.unpriced} allocations have no price: their cost is not counted.")
+        notes.append(f"Not counted: the cost of {grouped(total.unpriced, 'allocation')} without a price.")
     return Answer(
-        answer=f"As of {_at(now.at)}, {now.rows_in_all} allocations hold {total.gpus:.4g} GPUs, of which"
-        f" {total.idle_gpus:.4g} did nothing for 5 minutes. Idle ones cost {_money(total.idle_hour, now.currency)} an"
-        f" hour at list price; {_money(total.waste, now.currency)} were wasted so far.",
+        answer=f"As of {_at(now.at)}, "
+        + (
+            f"{grouped(now.rows_in_all, 'allocation')}{whose} with {_count(total.gpus)}, of which"
+            f" {total.idle_gpus:.4g} did nothing for 5 minutes. Idle ones cost"
+            f" {_money(total.idle_hour, now.currency)} an hour at list price; wasted so far:"
+            f" {_money(total.waste, now.currency)}."
+            if now.rows_in_all
+            else f"there is no allocation{whose}."
+        ),
         figures=as_json(vars(total)) | {"currency": now.currency, "as_of": documents.instant(now.at)},
         evidence=[as_json(one.model_dump()) for one in now.allocations],
         evidence_in_all=now.rows_in_all,
@@ -69,18 +77,20 @@ def gpu_waste(client: Client, period: Period = "", tenant: Tenant = "") -> Answe
     found = client.efficiency(period, ("tenant", "project"))
     rows = [row for row in found.rows if not tenant or row.tenant == tenant]
     if not rows:
-        return Answer(answer=f"Nothing is known of {_name(tenant)} {_in(found.period)}.")
+        return Answer(answer=f"No allocated time is known{_of(tenant)} {_in(found.period, period)}.",
+                      notes=_not_closed(found.period))  # fmt: skip
     idle, allocated, used = (_sum(rows, name) for name in ("idle_gpu_hours", "allocated_gpu_hours", "used_gpu_hours"))
     unpriced, unmetered = (_sum(rows, name) for name in ("unpriced_gpu_hours", "unmetered_gpu_hours"))
     cost = None if all(row.idle_cost is None for row in rows) else _sum(rows, "idle_cost")
     notes = [f"{unmetered:,.2f} GPU-hours were not measured: they are neither used nor idle."] if unmetered else []
     if unpriced or any(row.idle_cost is None for row in rows):
         notes.append(f"{unpriced:,.2f} GPU-hours have no price: the cost of idle time is without them.")
+    notes += _not_closed(found.period)
     rows = sorted(rows, key=lambda row: row.idle_cost or 0, reverse=True)
     span, currency = _span(found.period), _currency(rows)
     return Answer(
-        answer=f"{_name(tenant)} had {allocated:,.2f} GPU-hours allocated {_in(found.period)} and used {used:,.2f};"
-        f" {idle:,.2f} were idle, at {_money(cost, currency)}.",
+        answer=f"{_name(tenant)} had {allocated:,.2f} GPU-hours allocated {_in(found.period, period)} and used"
+        f" {used:,.2f}; {idle:,.2f} were idle, at {_money(cost, currency)}.",
         figures=as_json({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
                         "unmetered_gpu_hours": unmetered, "idle_cost": cost, "currency": currency}),
         evidence=[as_json(row.model_dump(exclude_none=True)) for row in rows[:MOST]],
@@ -101,13 +111,15 @@ def right_sizing(client: Client, period: Period = "", tenant: Tenant = "", workl
         figures |= {"idle_cost": waste.idle_cost, "covered": waste.covered}
         notes += [f"Not covered: {_money(one.amount, found.currency)}: {one.what}." for one in waste.not_covered]
     return Answer(
-        answer=f"{grouped(len(advised), 'recommendation')} for {_name(tenant)} {_in(found.period)}, worth"
-        f" {_money(monthly, found.currency)} a month." + (f" The largest: {advised[0].what}." if advised else ""),
+        answer=f"{grouped(len(advised), 'recommendation')}{_of(tenant)} {_in(found.period, period)}, worth"
+        f" {_money(monthly, found.currency)} a month. The largest: {advised[0].what}."
+        if advised
+        else f"No recommendation{_of(tenant)} {_in(found.period, period)}.",
         figures=as_json(figures),
         evidence=[as_json(one.model_dump()) for one in advised[:MOST]],
         evidence_in_all=len(advised),
         sql=advised[0].reproduce if advised else "",
-        notes=[note for note in notes if not note.startswith("0 ")],
+        notes=[note for note in notes if not note.startswith("0 ")] + _not_closed(found.period),
     )
 
 
@@ -123,13 +135,19 @@ def cost_anomalies(client: Client, period: Period = "", tenant: Tenant = "") -> 
     )
     span = _span(found.period)
     return Answer(
-        answer=f"{len(rows)} of {found.judged} days judged {_in(found.period)} are anomalies"
-        f"{': ' if listed else ''}{listed}.",
+        answer=f"{len(rows)} of {grouped(found.judged, 'day')} judged{_of(tenant)} {_in(found.period, period)}"
+        f" {'is an anomaly' if len(rows) == 1 else 'are anomalies'}{': ' if listed else ''}{listed}. Days are"
+        " judged by tenant."
+        if found.judged
+        else f"No day could be judged{_of(tenant)} {_in(found.period, period)}.",
         figures=as_json({"anomalies": len(rows), "judged": found.judged, "not_judged": found.not_judged}),
         evidence=[as_json(one.model_dump(mode="json")) for one in rows[:MOST]],
         evidence_in_all=len(rows),
         sql=queries.daily(span, found.timezone, tenant=tenant or None) if span else "",
-        notes=[f"{found.not_judged} days could not be judged: too little history."] if found.not_judged else [],
+        notes=(
+            [f"{grouped(found.not_judged, 'day')} could not be judged: too little history."] if found.not_judged else []
+        )
+        + _not_closed(found.period),
     )
 
 
@@ -148,20 +166,22 @@ def efficiency_score(client: Client, period: Period = "", tenant: Tenant = "") -
     span = _span(found.period)
     return Answer(
         answer="No allocated GPU-hour was measured: there is no score." if score is None else
-        f"{_name(tenant)} scored {score} of 100 {_in(found.period)}: {used:,.2f} of {measured:,.2f} measured GPU-hours"
-        f" were used. Lowest: {', '.join(worst)}.",
+        f"{_name(tenant)} scored {score} of 100 {_in(found.period, period)}: {used:,.2f} of {measured:,.2f} measured"
+        f" GPU-hours were used. Lowest: {', '.join(worst)}.",
         figures=as_json({"score": score, "used_gpu_hours": used, "measured_gpu_hours": measured, "coverage": coverage}),
         evidence=[as_json(row.model_dump(exclude_none=True)) for row in scored[:MOST]],
         evidence_in_all=len(scored),
         sql=queries.usage(span, ("tenant",), tenant=tenant or None) if span else "",
-        notes=unmeasured,
+        notes=unmeasured + _not_closed(found.period),
     )  # fmt: skip
 
 
 def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Answer:
     """Why a tenant's bill of one month differs from that of another: each kind of line and SKU, split into what more or
     fewer hours did and what another price did. The parts sum to the difference."""
-    bills = [_bill(client, tenant, one) for one in (before, month)]
+    if not tenant:
+        raise LedgerError("tenant", "is empty", "Name one: a bill is one tenant's")
+    bills = [_bill(client, tenant, _month(one)) for one in (before, month)]
     if bills[0].currency != bills[1].currency:
         raise LedgerError(f"{before} and {month}", "have different currencies", "Compare months of one currency")
     was, now = (_lines(bill.lines) for bill in bills)
@@ -170,11 +190,15 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
     difference = sum((one["difference"] for one in effects), Decimal(0))
     totals = [sum((amount for _, _, amount in lines.values()), Decimal(0)) for lines in (was, now)]
     currency = bills[1].currency
-    notes = [f"{name} is {bill.status}." for name, bill in zip((before, month), bills, strict=True)
+    status = {"draft": "a draft"}
+    notes = [f"{name} is {status.get(bill.status, bill.status)}."
+             for name, bill in zip((before, month), bills, strict=True)
              if bill.status != "issued"]  # fmt: skip
     for name, bill in zip((before, month), bills, strict=True):
         if unpriced := sum(line.get("amount") is None for line in bill.lines):
-            notes.append(f"{name} has {unpriced} lines without a price: what they cost is unknown and not compared.")
+            notes.append(
+                f"{name} has {grouped(unpriced, 'line')} without a price: their cost is unknown, not compared."
+            )
     notes.append("Credit notes, and corrections that later invoices have, are documents of their own: not compared.")
     causes = "; ".join(f"{one['what']}: {_money(one['difference'], currency, sign=True)}" for one in effects[:3]
                        if one["difference"])  # fmt: skip
@@ -222,7 +246,9 @@ def why_waiting(client: Client, workload: str = "", tenant: Tenant = "", queue: 
 
 def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
     """Budgets of a month: spent, forecast with what it rests on, and which thresholds were crossed when."""
-    found = sorted(client.budgets(month, tenant or None), key=lambda one: one.forecast_percent or 0, reverse=True)
+    found = sorted(
+        client.budgets(_month(month), tenant or None), key=lambda one: one.forecast_percent or 0, reverse=True
+    )
     over = [one for one in found if (one.forecast_percent or 0) > 100]
     listed = "; ".join(
         f"{one.tenant}{f'/{one.project}' if one.project else ''}: {_money(one.actual, one.currency)} of"
@@ -231,8 +257,10 @@ def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
     )
     span = next(((one.start, one.end) for one in client.months() if one.month == month), None)
     return Answer(
-        answer=f"{grouped(len(found), 'budget')} in {month}, {len(over)} of them expected to be exceeded"
-        f"{': ' if listed else ''}{listed}.",
+        answer=f"{grouped(len(found), 'budget')}{_of(tenant)} in {month}, {len(over)} expected to be exceeded:"
+        f" {listed}."
+        if found
+        else f"There is no budget{_of(tenant)} in {month}.",
         figures={"budgets": len(found), "expected_over": len(over)},
         evidence=[as_json(one.model_dump(mode="json")) for one in found[:MOST]],
         evidence_in_all=len(found),
@@ -246,7 +274,7 @@ def invoice_line(client: Client, number: str, line: int) -> Answer:
     found = client.explain(number, line)
     return Answer(
         answer=f"Line {line} of {number}: {found.line.get('description') or found.line['kind']}, amount"
-        f" {found.line.get('amount')}. {found.formula}",
+        f" {found.line.get('amount') or 'unknown'} {client.invoice(number).currency}. {found.formula}.",
         figures=as_json({name: found.line.get(name) for name in ("kind", "quantity", "unit", "amount", "sku")}),
         evidence=[as_json(one) for one in found.rows[:MOST]],
         evidence_in_all=len(found.rows),
@@ -263,7 +291,9 @@ def firing_alerts(client: Client, rule: str = "") -> Answer:
         by_rule[one.rule] += 1
     listed = ", ".join(f"{count} {name}" for name, count in sorted(by_rule.items(), key=lambda item: -item[1]))
     return Answer(
-        answer=f"{len(found)} {'alert fires' if len(found) == 1 else 'alerts fire'}{': ' if listed else ''}{listed}.",
+        answer=f"{grouped(len(found), 'firing alert')}{': ' if listed else ''}{listed}."
+        if found
+        else f"No alert{f' of the rule {rule}' if rule else ''} is firing.",
         figures={"firing": len(found), "by_rule": dict(by_rule)},
         evidence=[as_json(one.model_dump(mode="json")) for one in found[:MOST]],
         evidence_in_all=len(found),
@@ -334,10 +364,27 @@ def _span(period: documents.ClosedSpan) -> Span | None:
     return (period.start, period.end) if period.start and period.end else None
 
 
-def _in(period: documents.ClosedSpan) -> str:
+def _in(period: documents.ClosedSpan, asked: str) -> str:
+    """A month or day is the books' time zone's, so it is called what it was asked as."""
     if not period.start or not period.end:
-        return "in a period of which nothing is closed"
-    return f"from {_at(period.start)} to {_at(period.end)}"
+        return f"in {asked or 'the books'}, of which nothing is closed"
+    return f"in {asked}" if asked else f"from {_at(period.start)} to {_at(period.end)}"
+
+
+def _not_closed(period: documents.ClosedSpan) -> list[str]:
+    """A note, if the figures do not cover the whole period."""
+    if not period.hours or period.hours == period.closed_hours:
+        return []
+    if not period.closed_hours:
+        return [f"None of the period's {grouped(period.hours, 'hour')} is closed: nothing is known of it."]
+    return [f"Closed are {period.closed_hours:,} of {grouped(period.hours, 'hour')}: the figures are of these."]
+
+
+def _month(text: str) -> str:
+    """Errors: LedgerError if it is none."""
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text, re.ASCII):
+        raise LedgerError(f"month {text!r}", "is no month", "Write it like 2026-10")
+    return text
 
 
 def _at(at: datetime) -> str:
@@ -350,11 +397,15 @@ def _length(seconds: float) -> str:
 
 
 def _count(gpus: float | None) -> str:
-    return "an unknown number of GPUs" if gpus is None else f"{gpus:.4g} GPU{'' if gpus == 1 else 's'}"
+    return "an unknown number of GPUs" if gpus is None else f"{gpus:.4g} GPU{'s' if gpus > 1 else ''}"
 
 
 def _name(tenant: str) -> str:
-    return tenant or "All tenants"
+    return tenant or "All that the token sees"
+
+
+def _of(tenant: str) -> str:
+    return f" of {tenant}" if tenant else ""
 
 
 def _sum(rows: Iterable[documents.EfficiencyRow], name: str) -> Decimal:

@@ -130,7 +130,26 @@ def test_what_has_no_price_is_unknown_and_said(monkeypatch: pytest.MonkeyPatch, 
         assert (answer.figures["idle_cost"] is not None) == known
         assert any("have no price" in note for note in answer.notes)
     assert "an unknown amount" in answer.answer
-    assert "Nothing is known of nobody-here" in tools.gpu_waste(admin, "2026-10", "nobody-here").answer
+    assert "No allocated time is known of nobody-here" in tools.gpu_waste(admin, "2026-10", "nobody-here").answer
+
+
+def test_what_is_no_bill_or_month_is_refused(admin: Client) -> None:
+    with pytest.raises(LedgerError, match="tenant: is empty"):  # two tenants' bills were compared
+        tools.bill_change(admin, "", "2026-10", "2026-09")
+    for month in ("", "2026-13", "October"):
+        with pytest.raises(LedgerError, match=r"is no month\. Write it like 2026-10"):
+            tools.budget_status(admin, month)
+        with pytest.raises(LedgerError, match="is no month"):
+            tools.bill_change(admin, "vision", month, "2026-10")
+
+
+def test_what_nobody_holds_costs_nothing_unknown_and_hours_that_are_not_closed_are_said(admin: Client) -> None:
+    assert tools.idle_holders(admin, "nobody-here").answer.endswith("there is no allocation of nobody-here.")
+    assert tools.gpu_waste(admin, "2030-01").notes == [
+        "None of the period's 744 hours is closed: nothing is known of it."
+    ]
+    part = admin.efficiency("2026-10").period.model_copy(update={"closed_hours": 24})
+    assert tools._not_closed(part) == ["Closed are 24 of 744 hours: the figures are of these."]
 
 
 def test_a_tenant_is_answered_from_its_own_books(served_site: Site) -> None:
