@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,15 +37,16 @@ DRAFT_FORMATS = ("html", "csv", "json")
 
 @dataclass(frozen=True)
 class Found:
-    """What was made of the history. every_seconds: as in `History`.   devices: by model.   dropped: unused series, by
-    reason.   report: None if no hour is closed yet.   drafts: of the months that the history covers.   example: the
-    example rate card that they are priced with; empty if a rate card was applied."""
+    """What was made of the history. every_seconds, clusters: as in `History`.   devices: by model.   dropped: unused
+    series, by reason.   report: None if no hour is closed yet.   drafts: of the months that the history covers.
+    example: the example rate card that they are priced with; empty if a rate card was applied."""
 
     since: datetime
     until: datetime
     every_seconds: int
     devices: dict[str, int]
     has_holders: bool
+    clusters: Sequence[str]
     dropped: Counter[str]
     report: LedgerReport | None
     proof: VerifyReport
@@ -85,6 +87,7 @@ def build(store: Store, history: History, folder: Path, steps: Steps, now: datet
         every_seconds=history.every_seconds,
         devices=_devices(store),
         has_holders=history.has_holders,
+        clusters=history.clusters,
         dropped=dropped,
         report=report if report.closed else None,
         proof=proof,

@@ -73,6 +73,7 @@ class _Position:
 
 class History:
     """folder: where its position is kept; None: nowhere, so that a restart starts over.
+    clusters: values of the label `cluster` on the exporters' series, at the beginning or now.
 
     Errors: CollectorError where what was kept is damaged, or the Prometheus cannot be asked.
     """
@@ -91,6 +92,7 @@ class History:
         try:
             self._check(probe)
             self._at = kept[0] if kept is not None else self._beginning(probe, now)
+            self.clusters = self._named_clusters(probe, now)
         finally:
             probe.close()
         self._holders = Holders(Settings(cluster=asked.cluster), self._at.since, asked.selector)
@@ -219,6 +221,16 @@ class History:
         selector = f",{self._asked.selector}" if self._asked.selector else ""
         result = probe.query(f'count({{__name__=~"{"|".join(names)}"{selector}}})', at)
         return max((one.value for some in result.at.values() for one in some), default=0)
+
+    def _named_clusters(self, probe: PrometheusCollector, now: datetime) -> Sequence[str]:
+        names = probe.known(probe.names())
+        selector = f",{self._asked.selector}" if self._asked.selector else ""
+        query = f'count({{__name__=~"{"|".join(names)}"{selector}}}) by (cluster)'
+        found: set[str] = set()
+        for at in (self._at.since + WINDOW_SECONDS / 2, now.timestamp() - LAG_SECONDS) if names else ():
+            result = probe.query(query, at)
+            found |= {one.labels.get("cluster", "") for some in result.at.values() for one in some}
+        return sorted(found - {""})
 
     def _instants(self, probe: PrometheusCollector, name: str, start: float, end: float) -> list[list[float]]:
         """Of each series of that name, when it has samples."""

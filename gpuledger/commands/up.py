@@ -22,6 +22,7 @@ from gpuledger import options
 from gpuledger.books import refuse_served
 from gpuledger.output import console, say
 from warehouse.errors import LedgerError
+from warehouse.printable import grouped
 from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
@@ -298,6 +299,10 @@ def _print_found(found: Found) -> None:
     say(f"  History           {found.since:%Y-%m-%d %H:%M}Z to {found.until:%Y-%m-%d %H:%M}Z")
     if found.every_seconds:
         say(f"                    read on a grid of {found.every_seconds} s, because it is long; what is new, in full")
+    if len(found.clusters) > 1:
+        say(f"  {'Clusters':<18}{len(found.clusters):>12,}  taken as one: {', '.join(found.clusters[:5])}")
+        example = f"--cluster {found.clusters[0]} --prometheus-selector 'cluster=\"{found.clusters[0]}\"'"
+        say(f"                    Read each by itself into a new --store (docs/prometheus.md): {example}")
     for model, count in found.devices.items():
         say(f"  {'Devices':<18}{count:>12,}  {model}")
     if not found.has_holders:
@@ -305,7 +310,7 @@ def _print_found(found: Found) -> None:
     if found.report is None:
         say("  No hour is closed yet; the first is, once it is over and its grace has passed")
         return
-    _print_hours(found.report, f"on {len(found.drafts)} drafts")
+    _print_hours(found.report, f"on {grouped(len(found.drafts), 'draft')}")
     say(f"  {'Books balanced':<18}{'yes' if found.proof.balanced else 'NO':>12}  {found.proof.device_hours:,} checked")
     if found.dropped:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(found.dropped.items()))

@@ -38,6 +38,7 @@ class Answering:
     def __init__(self, exporter: Exporter, most: float = 1e9, names: tuple[str, ...] = ("DCGM_FI_DEV_GPU_UTIL", "up")):
         self.exporter, self.most, self.names = exporter, most, names
         self.spans: list[float] = []
+        self.clusters: tuple[str, ...] = ()
 
     def __call__(self, path: str) -> bytes:
         self.exporter.status = 200
@@ -48,6 +49,9 @@ class Answering:
         query, until = asked["query"], float(asked["time"])
         if query == "vector(1)":
             return self.answer("vector", [{"metric": {}, "value": [until, "1"]}])
+        if query.endswith(" by (cluster)"):
+            named: list[dict[str, Any]] = [{"metric": {"cluster": one}, "value": [until, "1"]} for one in self.clusters]
+            return self.answer("vector", named)
         if query.startswith("count("):
             return self.answer("vector", [{"metric": {}, "value": [until, "1"]}])
         span = re.search(r"\[(\d+)s\]$", query)
@@ -137,6 +141,16 @@ def test_a_history_begins_where_it_is_asked_to(fake: Exporter) -> None:
     assert since <= History(Asked(fake.url, since=since), None, NOW).since < since + timedelta(seconds=STEP)
     with pytest.raises(SourceError, match="no series of a GPU exporter since"):
         History(Asked(fake.url, since=NOW), None, NOW)
+
+
+def test_several_clusters_in_one_prometheus_are_named(fake: Exporter) -> None:
+    for there in ((), ("",), ("b", "", "a")):
+        answering = Answering(fake)
+        answering.clusters = there
+        fake.route = answering
+        history = History(Asked(fake.url, access=PLAIN), None, NOW)
+        assert history.clusters == [one for one in sorted(there) if one]
+        history.close()
 
 
 def test_an_unreadable_position_is_reported_and_nothing_is_read_twice(fake: Exporter, tmp_path: Path) -> None:
