@@ -163,17 +163,45 @@
     api.setColumnsVisible(hidden, false);
   }
 
+  // On a phone each row is a card: its first cell, and below it the others with their names (gl-cards in the style sheet).
+  var PHONE = window.matchMedia("(max-width: 620px)");
+  var THIRD_PX = 104;  // of a card, across
+  var sheets = {};  // by table, the names of its cells
+
+  function lay(grid, api) {
+    if (isPrinting) return;
+    var isPhone = PHONE.matches, layout = isPhone ? "print" : grid.style.height ? "normal" : "autoHeight";
+    grid.classList.toggle("gl-cards", isPhone);
+    if (api.getGridOption("domLayout") !== layout) api.setGridOption("domLayout", layout);
+    if (isPhone) nameCells(grid, api);
+    if (isPhone) api.setColumnsVisible(api.getColumns() || [], true);
+    else if (grid.classList.contains("gl-fits")) fit(grid, api);
+  }
+
+  function nameCells(grid, api) {
+    var text = (api.getColumns() || []).map(function (column, at) {
+      var cell = "#" + CSS.escape(grid.id) + ".gl-cards .ag-cell[col-id=" + JSON.stringify(column.getColId()) + "]";
+      var def = column.getColDef(), parts = def.wrapText ? 3 : Math.min(3, Math.ceil((column.getMinWidth() - 24) / THIRD_PX));
+      if (!at) return cell + " { grid-column: 1 / -1; }";
+      return cell + " { grid-column: span " + parts + "; } " + cell + "::before { content: " + JSON.stringify(def.headerName || "") + "; }";
+    }).join("\n");
+    var sheet = sheets[grid.id] = sheets[grid.id] || new CSSStyleSheet();
+    if (sheet.text === text) return;
+    sheet.text = text;
+    sheet.replaceSync(text);
+    document.adoptedStyleSheets = Object.values(sheets);
+  }
+
   var fitting = false, isPrinting = false;
   function fitNew() {
     fitting = false;
-    document.querySelectorAll(".gl-fits:not([data-fits])").forEach(function (grid) {
+    document.querySelectorAll(".gl-grid:not([data-fits])").forEach(function (grid) {
       if (!grid.id || !window.dash_ag_grid) return;
       grid.dataset.fits = "";
       window.dash_ag_grid.getApiAsync(grid.id).then(function (api) {
-        fit(grid, api);
-        api.addEventListener("gridSizeChanged", function () { fit(grid, api); });
-        api.addEventListener("firstDataRendered", function () { fit(grid, api); });
-        api.addEventListener("newColumnsLoaded", function () { fit(grid, api); });
+        var again = function () { lay(grid, api); };
+        again();
+        ["gridSizeChanged", "firstDataRendered", "newColumnsLoaded"].forEach(function (event) { api.addEventListener(event, again); });
       });
     });
   }

@@ -172,6 +172,12 @@ SIDEWAYS = """[...document.querySelectorAll(".gl-grid")].filter(grid => {
     return view && view.scrollWidth > view.clientWidth + 1;
 }).map(grid => grid.id)"""
 """Tables wider than their cards on a usual screen."""
+PHONE = {"width": 390, "height": 844}
+SIDEWAYS_ON_A_PHONE = """[...document.querySelectorAll("html, body *")].filter(one =>
+    (one.tagName === "HTML" || ["auto", "scroll"].includes(getComputedStyle(one).overflowX)) && one.clientWidth && one.offsetHeight
+    && one.scrollWidth > one.clientWidth + 1 && !["PRE", "TEXTAREA"].includes(one.tagName)
+).map(one => (one.closest("[id]") || one).id + " " + one.className)"""
+"""What scrolls sideways: on a phone nothing but statements."""
 
 
 @pytest.mark.parametrize("name", drawn(list(DARK), 1 / 6))
@@ -190,6 +196,8 @@ def test_a_page_draws_in_the_dark_and_in_chinese(name: str, url: str, opened: An
         expect(page.locator(".ag-delay-render")).to_have_count(0)  # tables below the screen are drawn too
         picture(page, f"{name}-dark-zh")
         until(lambda: page.evaluate(SIDEWAYS) == [], lambda: f"scroll sideways: {page.evaluate(SIDEWAYS)}")
+        page.set_viewport_size(PHONE)
+        until(lambda: page.evaluate(SIDEWAYS_ON_A_PHONE) == [], lambda: f"{page.evaluate(SIDEWAYS_ON_A_PHONE)}")
         assert wrong == []
 
 
