@@ -128,6 +128,22 @@ def _x_axis(words: Language, grain: Grain) -> dict[str, Any]:
     }  # below the zero of the other axis
 
 
+def legend(figure: go.Figure) -> list[tuple[str, str]]:
+    """(name, colour) of each series in the figure's legend; none if it has no legend."""
+    if not figure.layout.showlegend:
+        return []
+    return [(one.name, _colour(one)) for one in figure.data if one.name and one.showlegend is not False]
+
+
+def _colour(trace: Any) -> str:
+    """Of the line where only that has one."""
+    marker = getattr(trace, "marker", None)
+    for part in (marker, getattr(marker, "line", None), getattr(trace, "line", None)):
+        if part is not None and isinstance(part.color, str):
+            return str(part.color)
+    return GRID
+
+
 OURS = frozenset({"hovertemplate", "texttemplate"})
 """The parts of a figure that have markup, which only we write."""
 PLAIN = frozenset({int, float, datetime, type(None)})

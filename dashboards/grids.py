@@ -101,7 +101,8 @@ def sentence(field: str, header: str, tip: str = "", minimum: int = 220, flex: f
 
 def wrapped(column: Column) -> Column:
     """A column of which a cell that is too long wraps; its row is as high as it needs."""
-    return {**column, "wrapText": True, "autoHeight": True, "cellClass": "gl-cell-long"}
+    styles = f"gl-cell-long {column.get('cellClass', '')}".strip()
+    return {**column, "wrapText": True, "autoHeight": True, "cellClass": styles}
 
 
 def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float = 1.6, to: str = "href") -> Column:

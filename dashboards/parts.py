@@ -9,7 +9,7 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from dashboards.figures import without_markup
+from dashboards import figures
 from dashboards.filters import Filters
 from dashboards.format import hours, percent
 from dashboards.kinds import Kind
@@ -169,9 +169,9 @@ def legend(kinds: Sequence[Kind], words: Language) -> Component:
 def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component:
     """A chart; `label` says in words what it shows."""
     more = {"id": id} if id else {}
-    return html.Div(
+    chart = html.Div(
         dcc.Graph(
-            figure=without_markup(figure),
+            figure=figures.without_markup(figure),
             config={"displayModeBar": False, "responsive": True},
             responsive=True,
             style={"height": "100%"},
@@ -182,6 +182,13 @@ def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component
         role="img",
         **{"aria-label": label},
     )
+    named = figures.legend(figure)
+    if not named:
+        return chart
+    items = [html.Li([html.Span(className="gl-swatch", style={"background": colour}), name]) for name, colour in named]
+    # A phone leaves Plotly's own legend no room beside the chart.
+    above = html.Ul(items, className="gl-legend gl-legend-phone", **{"aria-hidden": "true"})
+    return html.Div([above, chart], className="gl-charted")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Content]], class_name: str = "") -> Component:

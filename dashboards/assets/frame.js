@@ -163,19 +163,27 @@
     api.setColumnsVisible(hidden, false);
   }
 
-  // On a phone each row is a card: its first cell, and below it the others with their names (gl-cards in the style sheet).
-  var PHONE = window.matchMedia("(max-width: 620px)");
+  // On a phone, and on a tablet where not even the columns that matter fit, each row is a card: its first cell, and below
+  // it the others with their names (gl-cards in the style sheet).
+  var PHONE = window.matchMedia("(max-width: 620px)"), TABLET = window.matchMedia("(max-width: 900px)");
   var THIRD_PX = 104;  // of a card, across
   var sheets = {};  // by table, the names of its cells
 
   function lay(grid, api) {
     if (isPrinting) return;
-    var isPhone = PHONE.matches, layout = isPhone ? "print" : grid.style.height ? "normal" : "autoHeight";
-    grid.classList.toggle("gl-cards", isPhone);
+    var isCards = PHONE.matches || (TABLET.matches && leastWidth(api) > grid.clientWidth);
+    var layout = isCards ? "print" : grid.style.height ? "normal" : "autoHeight";
+    grid.classList.toggle("gl-cards", isCards);
     if (api.getGridOption("domLayout") !== layout) api.setGridOption("domLayout", layout);
-    if (isPhone) nameCells(grid, api);
-    if (isPhone) api.setColumnsVisible(api.getColumns() || [], true);
+    if (isCards) nameCells(grid, api);
+    if (isCards) api.setColumnsVisible(api.getColumns() || [], true);
     else if (grid.classList.contains("gl-fits")) fit(grid, api);
+  }
+
+  function leastWidth(api) {
+    return (api.getColumns() || []).reduce(function (sum, column) {
+      return (column.getColDef().context || {}).spare ? sum : sum + column.getMinWidth();
+    }, 0);
   }
 
   function nameCells(grid, api) {

@@ -193,7 +193,7 @@ def _cells(waits: Waits) -> list[str]:
 def _groups_card(lines: Sequence[GroupLine], may_see: bool, filters: Filters, words: Language) -> Component:
     tip = words("capacity.gpu_hours_waited_is")
     columns = [
-        grids.link("name", words("capacity.group"), minimum=180, flex=2.4),
+        grids.wrapped(grids.link("name", words("capacity.group"), minimum=180, flex=280)),
         grids.sorted_by(grids.number("gpu_hours", words("capacity.gpu_hours_waited"), tip, minimum=138)),
         grids.duration("p95", words("capacity.p95"), words("capacity.wait_is")),
         grids.duration("p50", words("capacity.p50"), words("capacity.wait_is")),

@@ -100,7 +100,7 @@ def _by(one: Invoice, words: Language) -> str:
 
 def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Language) -> Component:
     columns = [
-        grids.link("what", words("invoices.line"), words("invoices.line_is"), 200, 2),
+        grids.wrapped(grids.link("what", words("invoices.line"), words("invoices.line_is"), 220, 220)),
         grids.text("kind", words("invoices.kind"), minimum=90),
         grids.text("project", words("filter.project"), minimum=90),
         grids.number("quantity", words("invoices.quantity"), shape=",.2f"),

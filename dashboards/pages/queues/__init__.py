@@ -37,6 +37,8 @@ CAUSES = 9
 """Reasons with a colour of their own."""
 TICKS = (1, 10, 60, 600, 3600, 6 * 3600, 48 * 3600, 14 * 86_400)
 """Of the axis of waits, seconds."""
+NAMED = frozenset({1, 60, 3600, 48 * 3600, 14 * 86_400})
+"""Those that have a label; all would touch on a phone."""
 LATE, P50, P95, P99 = "#c4352f", "#3f6ce6", "#7f9cf0", "#b4c4f6"
 Rows = Sequence[Mapping[str, Any]]
 
@@ -175,7 +177,8 @@ def waits(rows: Rows, words: Language) -> go.Figure:
     )
     last = max(1.0, *(max(row["p99"], row["bound"] or 0) for row in found))
     ticks = [tick for tick in TICKS if tick <= last * 3]
-    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[duration(tick) for tick in ticks], showgrid=True,
+    figure.update_xaxes(type="log", tickvals=ticks, tickangle=0, showgrid=True,
+                        ticktext=[duration(tick) if tick in NAMED else "" for tick in ticks],
                         gridcolor=figures.GRID, tickformat=None)  # fmt: skip
     return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
 

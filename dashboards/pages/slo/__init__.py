@@ -127,7 +127,7 @@ def budgets(known: Series, words: Language) -> go.Figure:
         )
     )  # fmt: skip
     figures.styled(figure, words, hovermode="closest", margin={"l": 8, "r": 24, "t": 8, "b": 34})
-    low = -165 if min(left) < 0 else 0
+    low = -200 if min(left) < 0 else 0
     figure.update_xaxes(range=[low, 112], ticksuffix=" %", tickformat=",d", dtick=100, tickangle=0,
                         showgrid=True, gridcolor=figures.GRID,
                         zeroline=True, zerolinecolor="rgba(126,141,166,0.8)")  # fmt: skip

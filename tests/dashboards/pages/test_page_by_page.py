@@ -174,8 +174,8 @@ SIDEWAYS = """[...document.querySelectorAll(".gl-grid")].filter(grid => {
 """Tables wider than their cards on a usual screen."""
 PHONE = {"width": 390, "height": 844}
 SIDEWAYS_ON_A_PHONE = """[...document.querySelectorAll("html, body *")].filter(one =>
-    (one.tagName === "HTML" || ["auto", "scroll"].includes(getComputedStyle(one).overflowX)) && one.clientWidth && one.offsetHeight
-    && one.scrollWidth > one.clientWidth + 1 && !["PRE", "TEXTAREA"].includes(one.tagName)
+    (one.tagName === "HTML" || ["auto", "scroll"].includes(getComputedStyle(one).overflowX)) && one.clientWidth
+    && one.offsetHeight && one.scrollWidth > one.clientWidth + 1 && !["PRE", "TEXTAREA"].includes(one.tagName)
 ).map(one => (one.closest("[id]") || one).id + " " + one.className)"""
 """What scrolls sideways: on a phone nothing but statements."""
 
