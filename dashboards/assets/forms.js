@@ -106,7 +106,9 @@
           var totals = one.totals;
           // An amount lacks what has no price; if nothing has one, it is unknown.
           var unknown = totals.incomplete && one.lines.every(function (line) { return line.amount == null; });
+          var corrections = one.lines.filter(function (line) { return line.charge_class === "Correction" && line.amount != null; });
           return {
+            corrections: corrections.length ? corrections.reduce(function (sum, line) { return sum + Number(line.amount); }, 0) : null,
             tenant: one.tenant || asked.nobody, lines: one.lines.length, hours: amount(totals.allocated_gpu_hours),
             unpriced: amount(totals.unpriced_gpu_hours), tax: unknown ? null : amount(totals.tax),
             amount: unknown ? null : amount(totals.amount), currency: one.currency,

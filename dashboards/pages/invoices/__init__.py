@@ -144,6 +144,7 @@ def _drafts_card(
         grids.sorted_by(
             grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f", minimum=104)
         ),
+        grids.number("corrections", words("invoices.corrections"), words("invoices.corrections_is"), ",.2f"),
         grids.text("currency", words("invoices.currency"), minimum=70),
         grids.text("state", words("invoices.total_is"), words("invoices.incomplete_is"), minimum=96),
     ]
@@ -158,7 +159,12 @@ def _drafts_card(
         dcc.Store(id="invoices-asked", data=asked),
         dcc.Loading(
             grids.grid(
-                columns, [], words, "invoices-drafts", empty=words("invoices.no_drafts"), spare=("lines", "tax")
+                columns,
+                [],
+                words,
+                "invoices-drafts",
+                empty=words("invoices.no_drafts"),
+                spare=("lines", "tax", "unpriced"),
             ),
             delay_show=200,
         ),
