@@ -60,8 +60,8 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
         grids.text("actor", words("admin.actor"), minimum=110),
         grids.text("action", words("admin.action"), minimum=120),
         grids.text("object", words("admin.object"), minimum=140),
-        grids.text("reason", words("invoices.reason"), minimum=120),
-        grids.text("inputs", words("admin.inputs"), minimum=260, flex=3),
+        grids.sentence("reason", words("invoices.reason"), minimum=140, flex=140),
+        grids.sentence("inputs", words("admin.inputs"), minimum=260, flex=320),
     ]
     rows = [
         {
