@@ -61,10 +61,12 @@ def _of_allocation(allocation: NowAllocation, pods: Mapping[str, str]) -> Iterat
 
 
 def _holder(allocation: NowAllocation, part: NowDevice | None, pods: Mapping[str, str]) -> dict[str, Any]:
-    """part: what it holds of the row's device; None: that is not known."""
+    """part: what it holds of the row's device; None: that is not known, and the level is that of all of its devices."""
     of = part.device_units if part else 0
-    is_whole = part.units >= of if part and of else None
-    level = part and level_of_share(part.partition_profile, part.partition_id, is_whole, part.doubt)
+    level: str | None = allocation.isolation_level
+    if part is not None:
+        is_whole = part.units >= of if of else None
+        level = level_of_share(part.partition_profile, part.partition_id, is_whole, part.doubt)
     return {
         "share": f"{part.units}/{of}" if part and of else None,
         "isolation": level or None,

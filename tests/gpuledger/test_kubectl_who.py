@@ -111,8 +111,8 @@ def test_a_tenant_sees_what_it_holds_itself(
     done = run("who", "n1", "--url", url, "--format", "json")
     assert "pods are shown by UID" in done.stderr
     rows = json.loads(done.stdout)["rows"]
-    assert {(one["workload"], one["device"]) for one in rows} == {
-        ("uid-whole", "GPU-a"), ("uid-wide", None), ("uid-unnamed", None),
+    assert {(one["workload"], one["device"], one["isolation"]) for one in rows} == {
+        ("uid-whole", "GPU-a", "exclusive"), ("uid-wide", None, "exclusive"), ("uid-unnamed", None, None),
     }  # fmt: skip
 
 
