@@ -110,6 +110,11 @@ def test_what_two_hold_at_once_promises_neither_and_a_divided_device_leaves_its_
     }  # fmt: skip
     (cut,) = [row for row in now if row["allocation_id"] == "cut"]
     assert (cut["devices"], round(cut["gpus"], 3)) == ([("cut", "", "", 1, 7, "")], 0.143)
+    whole = {"allocation_id": "cut", "workload_id": "cut", "tenant": "vision", "node": "n1", "device_id": "cut"}
+    put(store, "events", [{**whole, "ts": at("2026-10-01 01:10"), "event": "resized"}])
+    now, _ = held(store, asking(store), at("2026-10-01 01:20"), 10)
+    (cut,) = [row for row in now if row["allocation_id"] == "cut"]
+    assert cut["devices"] == [("cut", "", "", 7, 7, "")], "it has been given all of it since the books were closed"
 
 
 def test_statements_that_judge_a_share_judge_it_alike() -> None:

@@ -33,8 +33,9 @@ FROM
             books.allocation_id != '' AS known, books.payer AS payer,
             arrayJoin(if(reported.device_id = '' AND notEmpty(books.places), books.places,
                 [(toString(reported.node), toString(reported.device_id), toString(reported.partition_id),
-                  (arrayFirst(one -> one.2 = reported.device_id AND one.3 = reported.partition_id, books.places) AS same).4,
-                  ifNull(reported.units, same.5), false)])) AS place
+                  arrayFirst(one -> one.2 = reported.device_id AND one.3 = reported.partition_id, books.places).4,
+                  ifNull(reported.units, arrayFirst(one -> one.2 = reported.device_id AND one.3 = reported.partition_id
+                      AND one.7 >= reported.placed_at, books.places).5), false, reported.placed_at)])) AS place
         FROM holders(at = {at:DateTime64(3,'UTC')}) AS reported
         LEFT JOIN
         (
@@ -42,7 +43,7 @@ FROM
                 cluster, allocation_id,
                 (argMax(toString(tenant), start_at), argMax(toString(project), start_at), argMax(toString(cost_center), start_at)) AS payer,
                 groupArrayIf((toString(node), toString(device_id), toString(partition_id), toString(partition_profile), toNullable(units),
-                    startsWith(toString(estimated), 'device unknown')),
+                    startsWith(toString(estimated), 'device unknown'), start_at),
                     is_open) AS places,
                 if(countIf(is_open) = 0, maxOrNull(end_at), NULL) AS ended_at
             FROM (SELECT *, ifNull(end_at > {at:DateTime64(3,'UTC')}, true) AS is_open FROM allocations WHERE start_at <= {at:DateTime64(3,'UTC')})
