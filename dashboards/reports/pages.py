@@ -140,6 +140,17 @@ def _notes(report: Report, words: Language) -> Iterator[str]:
         yield words("report.unpriced", hours=hours(total["unpriced_gpu_hours"]))
     if total["unmetered_gpu_hours"]:
         yield words("report.unmetered")
+    if found := report.given_back:
+        at_most = found["at_most"]
+        yield words(
+            "report.given_back",
+            n=len(found["reclaims"]),
+            hours=hours(found["gpu_hours"]),
+            cost=_amount(found["cost"] and Decimal(found["cost"]), report.currency, words),
+            open=hours(at_most["gpu_hours"] if at_most else "0"),
+        )
+        if Decimal(found["unpriced_gpu_hours"]):
+            yield words("invoices.given_back_unpriced", hours=hours(found["unpriced_gpu_hours"]))
 
 
 def _instant(at: datetime, timezone: str, words: Language) -> str:

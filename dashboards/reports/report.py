@@ -17,6 +17,8 @@ from billing.closed import closed_period
 from billing.documents.statement import days_of
 from billing.insights.efficiency import efficiency
 from billing.insights.savings import SavingsReport, savings
+from billing.invoicing.idle_reclaims import idle_reclaims
+from billing.invoicing.month import books_of
 from billing.ledger_report import billing_timezone
 from billing.periods import Period, month_name, parse_period, period_before
 from dashboards.languages import Language, language
@@ -40,6 +42,7 @@ class Report:
     known:      what of the period is closed.
     total:      measures of billing.insights.efficiency; before: the same of the period before, None where it is not
                 closed as a whole.
+    given_back: what idle policies took back, as documents have it (billing.invoicing.idle_reclaims); None: nothing.
     projects, workloads:   the costliest, each with those measures; days: GPU-hours by kind, None where not closed.
     """
 
@@ -55,6 +58,7 @@ class Report:
     days: Sequence[Mapping[str, Any]]
     budgets: Sequence[BudgetState]
     advice: SavingsReport
+    given_back: Mapping[str, Any] | None = None
 
     def title(self, words: Language) -> str:
         """Like `October 2026`, or `2 – 8 November 2026`."""
@@ -86,6 +90,7 @@ def tenant_report(store: Store, tenant: str, period: Period, now: datetime) -> R
         budgets = [one for one in budget_states(scoped, month, now) if one.tenant == tenant]
         if not budgets and not scoped.rows("SELECT 1 FROM ledger WHERE tenant != '' LIMIT 1"):
             raise ReportError(f"tenant {tenant!r}", "has no allocations and no budget", "See: gpuledger ledger")
+    books = books_of(store)
     return Report(
         tenant=tenant,
         period=period,
@@ -99,6 +104,7 @@ def tenant_report(store: Store, tenant: str, period: Period, now: datetime) -> R
         days=days,
         budgets=budgets,
         advice=advice,
+        given_back=idle_reclaims(store, period, books.closed_until, books.last_run).get(tenant),
     )
 
 

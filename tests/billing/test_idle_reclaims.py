@@ -28,6 +28,7 @@ from billing.rates import apply_rate_card, parse_rate_card
 from gpuledger.commands.invoice import print_table
 from tests.billing.facts import devices, put
 from tests.billing.hand_ledger import at
+from tests.conftest import REPO
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -42,7 +43,7 @@ CARD: dict[str, Any] = {
         {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.30"},
     ],
 }
-IDLE = "idle for 2h, as measured at 2026-10-14T09:58:00.000Z"
+IDLE = "idle for 2h, as measured at 2026-10-20T12:28:00.000Z"
 
 
 def price(model: str, when: datetime) -> Fraction | None:
@@ -273,6 +274,8 @@ def test_an_issued_document_keeps_what_was_known_and_verifies(october: Store) ->
     assert (Decimal(one["gpus"]), Decimal(one["gpu_hours"])) == (2, hours)
     assert Decimal(section["cost"]) == hours * Fraction("3.10")
     assert section["at_most"] == {name: section[name] for name in ("gpu_hours", "unpriced_gpu_hours", "cost")}
+    example = (REPO / "docs" / "billing.md").read_text(encoding="utf-8").partition('```json\n"idle_reclaims": ')[2]
+    assert json.loads(example.partition("```")[0]) == section, "the example of the documentation"
     assert phys.amount == Decimal("27.90"), "two GPUs, four and a half hours"
     assert rederive(october, str(phys.number)).same
 

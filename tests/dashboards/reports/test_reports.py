@@ -129,6 +129,19 @@ def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(stor
         tenant_report(store, "vision", parse_period("2026-12", "UTC"), NOW)
 
 
+def test_a_report_says_what_idle_policies_gave_back(october: Report) -> None:
+    assert october.given_back is None
+    sums = {"gpu_hours": "551.000000000", "unpriced_gpu_hours": "1.500000000", "cost": "1708.100000000"}
+    made = replace(october, given_back={**sums, "at_most": {**sums, "gpu_hours": "540.0"}, "reclaims": [{}, {}]})
+    note = "Given back by idle policies (2): 551.00 GPU-hours that would have cost 1,708.10 EUR, in no amount above"
+    assert f"{note}; 540.00 of" in as_text(made, EN)
+    assert "1.50 GPU-hours of these have no price and are in no cost." in as_text(made, EN)
+    assert "其中 540.00 是上限" in as_html(made, ZH, "cid:chart")
+    unknown = {**sums, "unpriced_gpu_hours": "551.0", "cost": None, "at_most": None, "reclaims": [{}]}
+    text = as_text(replace(october, given_back=unknown), EN)
+    assert "would have cost unknown, in no amount above; 0.00 of" in text
+
+
 def test_a_name_is_text_not_markup(october: Report) -> None:
     bad = "<img src=x> & 'q'"
     html = as_html(replace(october, tenant=bad), EN, "cid:chart")
