@@ -55,6 +55,8 @@ def with_idle_reclaims(
 
 def idle_reclaims(store: Store, period: Period, closed_until: datetime, last_run: str) -> dict[str, dict[str, Any]]:
     """By tenant, as a document holds it; tenants of whom nothing was taken back are absent."""
+    if not store.value(read_sql(__file__, "any_reclaims"), period_params(period)):
+        return {}
     until = min(period.end, closed_until)
     read = batches_read(store, int(last_run)) or {"last": 0, "others": []}
     params = {**period_params(Period(period.start, max(period.start, until))), **read}
