@@ -274,7 +274,10 @@ def test_an_issued_document_keeps_what_was_known_and_verifies(october: Store) ->
     assert (Decimal(one["gpus"]), Decimal(one["gpu_hours"])) == (2, hours)
     assert Decimal(section["cost"]) == hours * Fraction("3.10")
     assert section["at_most"] == {name: section[name] for name in ("gpu_hours", "unpriced_gpu_hours", "cost")}
-    example = (REPO / "docs" / "billing.md").read_text(encoding="utf-8").partition('```json\n"idle_reclaims": ')[2]
+    text = (REPO / "docs" / "billing.md").read_text(encoding="utf-8")
+    example = text.partition('```json\n"idle_reclaims": ')[2]
+    (row,) = october.rows(example.partition("```sql\n")[2].partition("```")[0])
+    assert tuple(row.values()) == (phys.number, "phys", "note", "suspended", hours, "month_end")
     assert json.loads(example.partition("```")[0]) == section, "the example of the documentation"
     assert phys.amount == Decimal("27.90"), "two GPUs, four and a half hours"
     assert rederive(october, str(phys.number)).same
