@@ -9,6 +9,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
+from billing.close import close
+from billing.invoicing.drafts import draft_all
+from billing.periods import parse_month
 from gpuledger import demo
 from gpuledger.demo_scheduler import DemoScheduler
 from gpuledger.steps import Steps
@@ -181,6 +185,12 @@ def test_an_idle_notebook_is_reclaimed_and_comes_back_to_its_place(
             for record, table in demo.Feed(story.plan, WATCHED).until(WATCHED + timedelta(hours=1)):
                 left = again.without_stopped(record.name, table)
                 kept[record.name] += left.filter(pc.equal(left["workload_id"], job))["ts"].to_pylist()
+        close(store, WATCHED + timedelta(hours=1), WATCHED + timedelta(hours=1))
+        drafts = draft_all(store, parse_month("2026-11", str(demo.ZONE)))
+    sections = [draft.document["idle_reclaims"] for draft in drafts if "idle_reclaims" in draft.document]
+    ((one,),) = (section["reclaims"] for section in sections)
+    assert (one["workload"], one["act"], one["by"], one["until_because"]) == (job, "suspended", "operator", "resumed")
+    assert Decimal(one["gpu_hours"]) == round(Decimal(one["gpus"]) / 3, 9), "20 minutes"
     assert kept["samples"]
     assert not [at for at in kept["samples"] if stopped["ts"] < at <= back["ts"]]
     assert not [at for at in kept["events"] if at > stopped["ts"]]
