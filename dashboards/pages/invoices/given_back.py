@@ -26,10 +26,10 @@ def given_back_card(one: Invoice, filters: Filters, words: Language) -> Componen
     columns = [
         grids.link("workload", words("workload.name"), minimum=150),
         grids.text("act", words("invoices.given_back_act"), minimum=90),
-        grids.moment("at", words("fleet.from"), minimum=150),
-        grids.moment("until", words("invoices.given_back_until"), minimum=150),
-        grids.text("why", words("invoices.given_back_why"), minimum=150),
-        grids.sentence("evidence", words("invoices.given_back_evidence"), minimum=180),
+        grids.moment("at", words("fleet.from"), minimum=140),
+        grids.moment("until", words("invoices.given_back_until"), minimum=140),
+        grids.sentence("why", words("invoices.given_back_why"), minimum=110, flex=110),
+        grids.sentence("evidence", words("invoices.given_back_evidence"), minimum=140, flex=140),
         grids.number("gpus", words("invoices.gpus"), shape=",.2~f", minimum=70),
         grids.number("hours", words("workload.quantity"), shape=",.2f"),
         grids.number("cost", words("invoices.given_back_cost"), words("invoices.given_back_cost_is"), ",.2f"),
@@ -40,7 +40,7 @@ def given_back_card(one: Invoice, filters: Filters, words: Language) -> Componen
         f"{words('invoices.given_back')} · {one.currency}",
         words("invoices.given_back_is"),
         grids.grid(columns, rows, words, "invoice-given-back", total, spare=("evidence", "at")),
-        html.P([html.Span(f"{note} ") for note in _notes(section, one.currency, words)]),
+        *[html.P(note, className="gl-note") for note in _notes(section, one.currency, words)],
         class_name="gl-table-card",
     )
 
