@@ -63,6 +63,7 @@ def focus(
     check: Annotated[bool, typer.Option(help="Read the file again and check it.")] = True,
 ) -> None:
     """A month's costs as FinOps FOCUS rows, checked against the specification and the invoices."""
+    from billing.closed import closed_part
     from billing.exports.errors import ExportError
     from billing.exports.focus import FocusOptions, export_focus
     from billing.ledger_report import billing_timezone
@@ -86,7 +87,10 @@ def focus(
         month = parse_month(period, billing_timezone(opened))
         asked = FocusOptions(tenant, wanted.value, version.value, grain.value, platform, skip_unpriced)
         report = export_focus(opened, month, out.resolve(), asked)
+        closed = closed_part(opened, month)
     _print_report(report, out)
+    if closed is not None and (note := closed.note()):
+        say(note)
     if check:
         _check(out, report)
 

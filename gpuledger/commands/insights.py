@@ -12,6 +12,7 @@ from gpuledger.books import opened_store
 from gpuledger.output import figures_of, percent, print_json, print_rows, say, two_decimals
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
+from warehouse.printable import grouped
 from warehouse.store import Store
 
 if TYPE_CHECKING:
@@ -235,12 +236,17 @@ def _print_savings(report: SavingsReport) -> None:
         for one in report.recommendations
     ]
     columns = ("id", "a month", "so far", "tenant", "project", "workload", "what", "metered", "confidence")
-    print_rows(rows, columns, options.Format.table, _title(period, report.currency or "no price"))
+    title = _title(period, report.currency or "no price")
+    if rows:
+        print_rows(rows, columns, options.Format.table, title)
+    else:
+        say(title)
     sums = [
         {"tenant": one.tenant, "a month": one.monthly_amount, "so far": one.past_amount, "n": one.recommendations}
         for one in report.by_tenant
     ]
-    print_rows(sums, ("tenant", "a month", "so far", "n"), options.Format.table)
+    if rows:
+        print_rows(sums, ("tenant", "a month", "so far", "n"), options.Format.table)
     say(summary(report))
     if unpriced := sum(one.unpriced for one in report.by_tenant):
         say(f"{unpriced} recommendation{' has' if unpriced == 1 else 's have'} no price: not in any sum above")
@@ -269,7 +275,11 @@ def _print_anomalies(report: AnomalyReport) -> None:
         for one in report.flagged
     ]
     columns = ("day", "who", "cost", "expected", "from", "to", "score", "most of it")
-    print_rows(rows, columns, options.Format.table, _title(period, report.currency or "no price"))
-    say(f"{report.judged} days of a tenant or the platform judged, {len(report.flagged)} flagged")
+    title = _title(period, report.currency or "no price")
+    if rows:
+        print_rows(rows, columns, options.Format.table, title)
+    else:
+        say(title)
+    say(f"{grouped(report.judged, 'day')} of a tenant or the platform judged, {len(report.flagged)} flagged")
     for reason, count in report.reasons().items():
         say(f"not judged: {count} ({reason})")

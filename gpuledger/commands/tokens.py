@@ -67,7 +67,8 @@ def create(
     typer.echo(secret)
     row = shown_as(options.Format.table, shown)
     owned_by = row["owner"] if row["issuer"] == "local" else f"{row['owner']} ({row['issuer']})"
-    say(f"token {row['id']} of {owned_by}: {row['roles']}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")
+    rights = f"{row['roles']}{' of ' if row['tenants'] else ''}{row['tenants']}"
+    say(f"token {row['id']} of {owned_by}: {rights}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")
 
 
 @tokens.command("list")

@@ -166,7 +166,7 @@ def test_tokens_are_made_listed_and_revoked(store: str) -> None:
     made = run("tokens", "create", "ci", "--owner", "wanda", "--role", "tenant", "--tenant", "vision", *where)
     assert re.fullmatch(r"gpl_[0-9a-f]{12}_\S{43}\n", made.stdout)
     public = made.stdout.split("_")[1]
-    assert f"token {public} of wanda: tenant; read; until" in made.stderr
+    assert f"token {public} of wanda: tenant of vision; read; until" in made.stderr
     assert run("tokens", "revoke", public, "--reason", "over", *where).exit_code == 0
     listed = {one["id"]: one for one in json.loads(run("tokens", "list", *where[:2], "--format", "json").stdout)}
     assert (listed[public]["revoked"], listed[public]["tenants"]) == (True, ["vision"])
