@@ -81,7 +81,7 @@ WORDS: Mapping[str, Words] = {
         "nobody", "since {}", "since {} until {}", "{} alerts", "... and {} more.", "{} not shown", "sent by {}",
     ),
     "zh": Words(
-        {"critical": "严重", "warning": "警告", "info": "提示"}, "已恢复", "建议措施：{}", "负责人 {}", "无",
+        {"critical": "严重", "warning": "警告", "info": "提示"}, "已恢复", "建议操作：{}", "负责人 {}", "无",
         "自 {} 起", "{} 至 {}", "{} 条告警", "……另有 {} 条。", "{} 条未显示", "由 {} 发送",
     ),
 }  # fmt: skip

@@ -338,7 +338,7 @@ def test_a_receiver_has_the_texts_in_its_language_and_what_no_rule_says_in_it_st
     ((english,), (chinese,)) = sorted((one["attachments"] for one in receiver.documents()), key=str)
     assert (english["title"], chinese["title"]) == ("[CRITICAL] g0 is at 11", "[严重] g0 为 11，35 天内没有事件")
     assert (english["text"], chinese["text"]) == (
-        "Proposed action: look at g0", "建议措施：look at g0",
+        "Proposed action: look at g0", "建议操作：look at g0",
     )  # fmt: skip
     mail = message([one.delivery.alert for one in found if one.delivery.target == "zh/slack"], "a@b.c", ["d@e.f"], NOON)
     assert "自 2026-10-06 11:51 UTC 起" in mail.get_content()
