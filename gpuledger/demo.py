@@ -12,7 +12,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -110,6 +110,7 @@ class Demo:
     month.
     routing: the file that says who is notified.   firing: alerts that fire.
     missed, promised: series of objectives, and how many of them are missed.
+    feed: what the fleet does from then on; None where the store had its records already.
     """
 
     story: Story
@@ -126,6 +127,7 @@ class Demo:
     firing: int
     promised: int
     missed: int
+    feed: Feed | None = None
 
 
 def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) -> Demo:
@@ -137,8 +139,9 @@ def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) ->
     if story is not None and story.seed != seed:
         raise LedgerError(store.url, f"holds the demo of seed {story.seed}", "Take that --seed, or another --store")
     story = story or new_story(seed, now)
+    feed = None
     if not store.value("SELECT count() AS closes FROM close_runs"):
-        _ingest(store, story, steps)
+        feed = _ingest(store, story, steps)
         _price(store, story.plan, steps)
     close_books(store, steps)
     period = _month_before(story.watched_from)
@@ -148,7 +151,8 @@ def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) ->
     _plan(store, period, steps)
     _run_periodic_work(store, story, steps)
     routing = _notify(store, folder, steps)
-    return _demo(store, story, period, proof, invoices, after, folder, routing)
+    made = _demo(store, story, period, proof, invoices, after, folder, routing)
+    return replace(made, feed=feed)
 
 
 def _closable(at: datetime) -> datetime:
@@ -213,14 +217,14 @@ class Feed:
 class Live:
     """Continues the demo: every few seconds, stores what has happened in the fleet since.
 
-    scheduler: of the idle jobs; None: nobody reclaims them."""
+    scheduler: of the idle jobs; None: nobody reclaims them.   feed: what comes next; None: found out first."""
 
     SECONDS = 10
 
-    def __init__(self, story: Story, scheduler: DemoScheduler | None = None) -> None:
+    def __init__(self, story: Story, scheduler: DemoScheduler | None = None, feed: Feed | None = None) -> None:
         self._story = story
         self._scheduler = scheduler
-        self._feed: Feed | None = None
+        self._feed = feed
         self._resuming: threading.Thread | None = None
 
     def __call__(self, store: Store, stop: threading.Event) -> None:
@@ -270,7 +274,8 @@ def _store(
         ingest_tables(store, RECORD_TYPES[name], source, tables, progress)
 
 
-def _ingest(store: Store, story: Story, steps: Steps) -> None:
+def _ingest(store: Store, story: Story, steps: Steps) -> Feed:
+    """Stores the past. Returns the fleet's feed, which goes on from there."""
     with steps.step("Ingest") as step:
         done = 0
         step.update(detail="placing the jobs of a simulated fleet")
@@ -280,7 +285,9 @@ def _ingest(store: Store, story: Story, steps: Steps) -> None:
             done += rows
             step.update(detail=f"{done:,} records of a simulated fleet")
 
-        _store(store, Feed(story.plan), story.watched_from, story.source, progress)
+        feed = Feed(story.plan)
+        _store(store, feed, story.watched_from, story.source, progress)
+    return feed
 
 
 def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:

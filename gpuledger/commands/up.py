@@ -127,7 +127,7 @@ def up(
                 idle = None
                 if listener is not None and not scheduler:
                     scheduler, idle = stack.enter_context(_demo_scheduler(made))
-                following, follow_seconds = Live(made.story, idle), Live.SECONDS
+                following, follow_seconds = Live(made.story, idle, made.feed), Live.SECONDS
             if asked is not None:
                 history = stack.enter_context(contextlib.closing(_history(opened, asked)))
                 found = _prepare(opened, partial(_import_history, opened, history, out or Path("drafts")))

@@ -159,10 +159,17 @@ def test_a_demo_balances_resumes_and_goes_on(store: Store, tmp_path: Path, monke
     with pytest.raises(LedgerError, match="seed 7"):
         demo.build(store, 8, tmp_path / "invoices", steps, watched)
 
-    live = demo.Live(first.story)
+    assert again.feed is None
+    recorded = _recorded(first.story.plan)
+    _goes_on(store, demo.Live(first.story, feed=first.feed), recorded)
+    _goes_on(store, demo.Live(first.story), recorded)
+
+
+def _goes_on(store: Store, live: demo.Live, recorded: dict[str, int]) -> None:
+    """Until the fleet's end, every record once."""
     until(lambda: bool(live(store, threading.Event()) or live._feed), "the fleet")
     live(store, threading.Event())
-    for record, rows in _recorded(first.story.plan).items():
+    for record, rows in recorded.items():
         stored = store.value(
             f"SELECT uniqExact(tuple(* EXCEPT (batch, ingested_on, reported_otherwise))) FROM {record}"
             " WHERE batch NOT IN (SELECT batch FROM ingest_batches WHERE endsWith(source, ', late'))"
