@@ -19,7 +19,8 @@ DAY = 24 * HOUR
 class FleetPlan:
     """All parameters of the simulated fleet.
 
-    watched_from: from then on its scheduler explains every wait each hour; by then all that is to be seen has happened.
+    watched_from: from then on its scheduler explains every wait each hour, for two days; by then all that is to be seen
+    has happened.
     """
 
     seed: int = 7

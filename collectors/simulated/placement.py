@@ -19,6 +19,8 @@ from collectors.readings import Row
 from collectors.simulated.fleet import HOUR, L40S_SHARED, MINUTE, Fleet, FleetPlan, Incident, Slot, slots
 from collectors.simulated.jobs import COMES_EVERY, COMES_FOR, SHARED_SERVICE, SHARES, TENANTS, Job
 
+EXPLAINED_MS = 48 * HOUR
+"""For so long after somebody begins to watch, each wait is explained every hour; a day takes most of a CPU second."""
 OVERTAKES_MS = 2 * HOUR
 PREEMPTS_FROM = 100
 IMPOSSIBLE = "impossible-claim"
@@ -176,7 +178,8 @@ class _Cluster:
             self.at(incident.start_ms, lambda now, i=incident: self.incident(i, now))  # type: ignore[misc]
         for job in jobs:
             self.at(job.submit_ms, lambda now, job=job: self.submit(job, now))  # type: ignore[misc]
-        for watched in range(self.plan.seen_ms - MINUTE, self.plan.end_ms - HOUR, HOUR):
+        explained_until = min(self.plan.end_ms - HOUR, self.plan.seen_ms + EXPLAINED_MS)
+        for watched in range(self.plan.seen_ms - MINUTE, explained_until, HOUR):
             self.at(watched, self.explain)
         while self.agenda and self.agenda[0][0] < self.plan.end_ms:
             now, _, act = heapq.heappop(self.agenda)

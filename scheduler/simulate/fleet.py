@@ -16,7 +16,7 @@ from collectors.readings import Row
 from collectors.simulated.fleet import Fleet, FleetPlan, Slot, slots
 from collectors.simulated.jobs import KINDS, SERVICE, TENANTS
 from collectors.simulated.jobs import Job as Wanted
-from collectors.simulated.placement import Decided
+from collectors.simulated.placement import EXPLAINED_MS, Decided
 from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies
 from scheduler.cycle.reasons import LiveWaiting
@@ -27,8 +27,6 @@ from scheduler.placement.fragmentation import Fragmentation
 from scheduler.records.events import message, written
 from scheduler.setup import WHOLE_GPUS, Setup
 
-EXPLAINED_MS = 2 * 86_400_000
-"""For so long after somebody begins to watch, waits are explained in full; a day takes a CPU second."""
 REPORT_EVERY_MS = 600_000
 """Interval of the counts of pending jobs by reason."""
 ALL_AT_MINUTE = 50

@@ -24,9 +24,6 @@ from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
 from warehouse.store import Store
 
-WRAPPED = {"wrapText": True, "autoHeight": True, "cellStyle": {"lineHeight": "1.45", "padding": "9px 17px"}}
-"""Of a column of sentences."""
-
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     """The report reads a month of samples, so it is loaded after the page."""
@@ -115,7 +112,7 @@ def _card(
         grids.money("past", words("savings.past"), currency, words("savings.past_is")),
         grids.text("tenant", words("filter.tenant"), minimum=90, flex=0.8),
         grids.text("kind", words("advice.what"), minimum=158),
-        {**grids.text("why", words("advice.why"), minimum=260, flex=3), **WRAPPED},
+        grids.sentence("why", words("advice.why"), minimum=260, flex=320),
         *([runs] if which == "recurs" else []),
         grids.text("confidence", words("advice.confidence"), minimum=106, flex=0.6),
     ]
