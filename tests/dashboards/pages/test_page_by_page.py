@@ -198,6 +198,7 @@ def test_a_page_draws_in_the_dark_and_in_chinese(name: str, url: str, opened: An
         until(lambda: page.evaluate(SIDEWAYS) == [], lambda: f"scroll sideways: {page.evaluate(SIDEWAYS)}")
         page.set_viewport_size(PHONE)
         until(lambda: page.evaluate(SIDEWAYS_ON_A_PHONE) == [], lambda: f"{page.evaluate(SIDEWAYS_ON_A_PHONE)}")
+        assert page.evaluate("document.elementFromPoint(0, 0).closest('.gl-grid')") is None, "it lies on the navigation"
         assert wrong == []
 
 
