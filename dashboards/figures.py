@@ -128,19 +128,21 @@ def _x_axis(words: Language, grain: Grain) -> dict[str, Any]:
     }  # below the zero of the other axis
 
 
-def legend(figure: go.Figure) -> list[tuple[str, str]]:
+def legend(figure: go.Figure | Mapping[str, Any]) -> list[tuple[str, str]]:
     """(name, colour) of each series in the figure's legend; none if it has no legend."""
-    if not figure.layout.showlegend:
+    plain = figure.to_dict() if isinstance(figure, Figure) else figure
+    if not plain.get("layout", {}).get("showlegend"):
         return []
-    return [(one.name, _colour(one)) for one in figure.data if one.name and one.showlegend is not False]
+    named = [one for one in plain["data"] if one.get("name") and one.get("showlegend") is not False]
+    return [(one["name"], _colour(one)) for one in named]
 
 
-def _colour(trace: Any) -> str:
+def _colour(trace: Mapping[str, Any]) -> str:
     """Of the line where only that has one."""
-    marker = getattr(trace, "marker", None)
-    for part in (marker, getattr(marker, "line", None), getattr(trace, "line", None)):
-        if part is not None and isinstance(part.color, str):
-            return str(part.color)
+    marker = trace.get("marker", {})
+    for part in (marker, marker.get("line", {}), trace.get("line", {})):
+        if isinstance(part.get("color"), str):
+            return str(part["color"])
     return GRID
 
 

@@ -167,7 +167,12 @@ def test_a_demo_balances_resumes_and_goes_on(store: Store, tmp_path: Path, monke
 
 def _goes_on(store: Store, live: demo.Live, recorded: dict[str, int]) -> None:
     """Until the fleet's end, every record once."""
-    until(lambda: bool(live(store, threading.Event()) or live._feed), "the fleet")
+
+    def placed() -> bool:
+        live(store, threading.Event())
+        return live._feed is not None
+
+    until(placed, "the fleet")
     live(store, threading.Event())
     for record, rows in recorded.items():
         stored = store.value(
