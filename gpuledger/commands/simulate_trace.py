@@ -93,7 +93,8 @@ def trace(
         refuse_records(store)
     read = _trace(path, machines, limit_factor, first, [] if machines else config or [])
     setups = _setups(config or [], read)
-    prices = _prices(rates, [node for setup in setups for node in setup.nodes], price_at)
+    prices, priced = _prices(rates, [node for setup in setups for node in setup.nodes], price_at)
+    notes = [*read.notes, *priced]
     reports = []
     for number, setup in enumerate(setups):
         tables = _Tables() if number == 0 and (out is not None or into_store) else None
@@ -109,13 +110,13 @@ def trace(
         if tables is not None and into_store:
             _into_store(tables.tables(), store, f"simulated:{read.name}:{setup.name}")
         say(f"{setup.name}: {grouped(len(read.jobs), 'job')} in {found.measures['wall_seconds']:.1f} s")
-    for note in read.notes:
+    for note in notes:
         say(f"{read.name}: {note}")
     if plot is not None:
-        draw(reports, plot, f"{read.name}: {len(read.jobs):,} jobs", read.notes)
+        draw(reports, plot, f"{read.name}: {len(read.jobs):,} jobs", notes)
         say(f"{plot}: curves")
     if output is options.Format.json:
-        print_json({"trace": read.name, "notes": list(read.notes), "runs": [run.document() for run in reports]})
+        print_json({"trace": read.name, "notes": notes, "runs": [run.document() for run in reports]})
         return
     rows = side_by_side(reports)
     if output is options.Format.table:
@@ -260,19 +261,23 @@ def _setups(configs: Sequence[Path], read: Trace) -> list[Setup]:
     return [setup_of(path.stem, load_settings(path), read.nodes) for path in configs]
 
 
-def _prices(path: Path | None, nodes: Sequence[Node], at: str) -> Mapping[str, Decimal] | None:
-    """List price of a GPU-hour of a whole device at that instant, by model; a model without one is absent."""
+def _prices(path: Path | None, nodes: Sequence[Node], at: str) -> tuple[Mapping[str, Decimal] | None, list[str]]:
+    """List price of a GPU-hour of a whole device at that instant, by model; a model without one is absent. And what
+    readers of costs must know: their currency, and models without a price."""
     if path is None:
-        return None
+        return None, []
     from billing.rates.prices import PriceBook, Subject
     from billing.rates.rate_card import load_rate_card
 
-    when = datetime.fromisoformat(at) if at else datetime.now(UTC)
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    book = PriceBook(load_rate_card(path), when, when + timedelta(seconds=1))
+    when = options.parse_instant("--price-at", at) if at else datetime.now(UTC)
+    card = load_rate_card(path)
+    book = PriceBook(card, when, when + timedelta(seconds=1))
     models = {(device.model, node.pool) for node in nodes for device in node.devices}
     found = {model: book.schedule(Subject(model, pool, "", "")) for model, pool in sorted(models)}
-    return {model: periods[0].price.list_unit_price for model, periods in found.items() if periods}
+    notes = [f"costs: in {card.currency}, at list prices of {when.astimezone(UTC):%Y-%m-%d %H:%M}Z"]
+    if unknown := [model or "GPUs without a model" for model, periods in found.items() if not periods]:
+        notes.append(f"costs: unknown of who holds {', '.join(unknown)}, which {path.name} has no price for")
+    return {model: periods[0].price.list_unit_price for model, periods in found.items() if periods}, notes
 
 
 class _Tables:

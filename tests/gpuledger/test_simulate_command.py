@@ -177,3 +177,22 @@ def test_a_job_larger_than_the_nodes_of_the_configuration_is_a_gang(app: typer.T
     assert found.exit_code == 0, found.output
     (run,) = json.loads(found.stdout)["runs"]
     assert (run["measures"]["finished"], run["measures"]["never_started"]) == (1, 0)
+
+
+def test_costs_say_their_currency_and_which_models_have_no_price(app: typer.Typer, tmp_path: Path) -> None:
+    trace, card = tmp_path / "jobs.csv", tmp_path / "rates.yaml"
+    trace.write_text("job_id,submitted_at,run_seconds,gpus\na,0,3600,8\n")
+    rate = "{sku: a, match: {model: A100}, price_per_gpu_hour: '2', effective_from: 2026-01-01}"
+    card.write_text(f"currency: EUR\nrates: [{rate}]\n")
+    for model, cost, notes in (("A100", "16.00", 1), ("L4", None, 2)):
+        asked = ["simulate", str(trace), "--machines", f"1x8:{model}", "--rates", str(card), "--format", "json"]
+        found = CliRunner().invoke(app, [*asked, "--price-at", "2026-10-02"])
+        assert found.exit_code == 0, found.output
+        document = json.loads(found.stdout)
+        costs = [note for note in document["notes"] if note.startswith("costs: ")]
+        assert costs[0] == "costs: in EUR, at list prices of 2026-10-02 00:00Z"
+        assert costs[1:] == ["costs: unknown of who holds L4, which rates.yaml has no price for"][: notes - 1]
+        measured = document["runs"][0]["measures"]["cost"]
+        assert measured is None if cost is None else float(measured) == float(cost)
+    refused = CliRunner().invoke(app, [*asked, "--price-at", "nonsense"])
+    assert isinstance(refused.exception, LedgerError), refused.exception  # it was a traceback
