@@ -136,7 +136,8 @@ def result(store: Store, filters: Filters, words: Language) -> Component:
         return _refused(error, words)
     columns = [_column(number, column.name, column.is_number) for number, column in enumerate(found.columns)]
     rows = [{f"c{number}": value for number, value in enumerate(row)} for row in found.rows]
-    said = words("explore.cut" if found.is_cut else "explore.rows", n=f"{len(rows):,}", ms=found.ms)
+    what = "explore.cut" if found.is_cut else "explore.rows_one" if len(rows) == 1 else "explore.rows"
+    said = words(what, n=f"{len(rows):,}", ms=found.ms)
     chart = chart_of(found, words)
     return parts.card(
         words("explore.result"),
