@@ -200,6 +200,37 @@
     document.adoptedStyleSheets = Object.values(sheets);
   }
 
+  // A page that is drawn again has other tables: the reader's order, filters, row and cell go on in them.
+  var places = {};  // by table
+
+  function keepPlace(grid, api) {
+    var view = grid.querySelector(".ag-body-viewport"), cell = grid.contains(document.activeElement) && api.getFocusedCell();
+    var row = cell && api.getDisplayedRowAtIndex(cell.rowIndex);
+    places[grid.id] = {
+      address: location.pathname + location.search,
+      order: api.getColumnState().filter(function (column) { return column.sort; }),
+      filter: api.getFilterModel(),
+      top: view ? view.scrollTop : 0,
+      pageTop: window.scrollY,
+      cell: row && { row: row.id, column: cell.column.getColId() }
+    };
+  }
+
+  function goBack(grid, api) {
+    var place = places[grid.id];
+    delete places[grid.id];
+    if (!place || place.address !== location.pathname + location.search) return;
+    var order = place.order.map(function (one) { return { colId: one.colId, sort: one.sort, sortIndex: one.sortIndex }; });
+    api.applyColumnState({ state: order, defaultState: { sort: null } });
+    api.setFilterModel(place.filter);
+    requestAnimationFrame(function () {
+      var view = grid.querySelector(".ag-body-viewport"), row = place.cell && api.getRowNode(place.cell.row);
+      if (view) view.scrollTop = place.top;
+      if (row && row.rowIndex !== null) api.setFocusedCell(row.rowIndex, place.cell.column);
+      if (window.scrollY < place.pageTop) window.scrollTo(0, place.pageTop);
+    });
+  }
+
   var fitting = false, isPrinting = false;
   function fitNew() {
     fitting = false;
@@ -209,6 +240,9 @@
       window.dash_ag_grid.getApiAsync(grid.id).then(function (api) {
         var again = function () { lay(grid, api); };
         again();
+        if (api.getDisplayedRowCount()) goBack(grid, api);
+        else api.addEventListener("firstDataRendered", function () { goBack(grid, api); });
+        api.addEventListener("gridPreDestroyed", function () { keepPlace(grid, api); });
         ["gridSizeChanged", "firstDataRendered", "newColumnsLoaded"].forEach(function (event) { api.addEventListener(event, again); });
       });
     });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from dashboards.frame import show
 from dashboards.pages import now as page
 from tests.dashboards import site
 from tests.dashboards.browser import MARKS, browser, picture, tab
+from tests.patience import until
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -67,6 +69,7 @@ class TestInTheBrowser:
             with site.serving(store, AccessSettings()) as url, browser() as opened, tab(opened) as (shown, wrong):
                 shown.goto(f"{url}/now")
                 expect(shown.locator("#now-grid .ag-row")).to_have_count(2)
+                keeps_its_place(shown)
                 figure = shown.locator(".gl-figure", has_text="Idle now").get_by_role("link")
                 figure.focus()
                 shown.keyboard.press("Enter")
@@ -79,6 +82,18 @@ class TestInTheBrowser:
                 shown.goto(f"{url}/now?idle=1&lang=zh")
                 expect(shown.locator("#now-idle")).to_contain_text("尚无告警：询问 speech")
                 assert wrong == []
+
+
+def keeps_its_place(shown: Any) -> None:
+    """The order and the cell that the reader chose, when the page is drawn again."""
+    shown.locator("#now-grid .ag-header-cell", has_text="Tenant").click()
+    shown.locator("#now-grid .ag-cell", has_text="vision").first.click()
+    with shown.expect_response("**/_dash-update-component*"):
+        shown.evaluate("dash_clientside.set_props('tick', {n_intervals: 99})")
+    shown.wait_for_timeout(500)  # by now it is drawn, mostly
+    order = "dash_ag_grid.getApi('now-grid').getColumnState().filter(one => one.sort).map(one => one.colId)"
+    until(lambda: shown.evaluate(order) == ["tenant"], lambda: f"{shown.evaluate(order)}")
+    until(lambda: shown.locator("#now-grid .ag-cell-focus").all_inner_texts() == ["vision"])
 
 
 def add_idle(store: Store) -> None:
