@@ -123,10 +123,19 @@ def _end(row: Mapping[str, Any], until: datetime, is_month_end: bool) -> tuple[d
     if row["ended_by"]:
         is_rescaled = row["ended_by"] == "resized" and row["ended_reason"] == "Rescaled"
         ends.append((row["ended_at"], "rescaled" if is_rescaled else _ENDS[row["ended_by"]]))
-    if row["time_limit_at"]:
-        limit_at = max(row["at"], datetime.fromisoformat(row["time_limit_at"]))
-        ends.append((limit_at, "time_limit"))
+    limit_at = _instant(row["time_limit_at"])
+    if limit_at is not None:
+        ends.append((max(row["at"], limit_at), "time_limit"))
     return min(ends, key=itemgetter(0))
+
+
+def _instant(written: str) -> datetime | None:
+    """As a source wrote it into a message, which nothing checks when it is taken in; None: it names no instant."""
+    try:
+        found = datetime.fromisoformat(written)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def _section(found: Sequence[_Reclaim]) -> dict[str, Any]:

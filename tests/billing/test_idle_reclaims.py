@@ -295,6 +295,24 @@ def test_an_issued_document_keeps_what_was_known_and_verifies(october: Store) ->
     assert rederive(october, str(phys.number)).same, "with what was known then"
 
 
+def test_a_time_limit_that_is_no_instant_says_nothing(october: Store) -> None:
+    """A message is its sender's; one of them must not leave a month without drafts."""
+    for number, limit in enumerate(("tomorrow", "2026-10-25", "2026-10-25T00:00:00", 5, [], "2026-10-25T00:00:00Z")):
+        name = f"odd{number}"
+        odd = Life(name, "phys", [(name, "H100", Fraction(1))])
+        odd.start(at("2026-10-21 08:00"), 1)
+        odd.take(at("2026-10-21 12:00"), 0, "suspended")
+        odd.events[-1]["message"] = json.dumps({"text": IDLE, "time_limit_at": limit})
+        put(october, "devices", devices("2026-10-01 00:00", name, cluster="c"))
+        put(october, "events", odd.events)
+    close(october, at("2026-11-03 00:00"), at("2026-11-03 00:00"))
+    (draft,) = draft_all(october, OCTOBER, "phys")
+    found = {one["workload"]: one["until_because"] for one in draft.document["idle_reclaims"]["reclaims"]}
+    assert found.pop("odd5") == "time_limit"
+    assert set(found.values()) == {"month_end"}
+    assert len(found) == 6
+
+
 def test_pages_tables_and_statements_show_it_beside_the_amounts(october: Store, capsys: Any) -> None:
     chem, phys = issue_all(october, OCTOBER, at("2026-11-02 00:00"))
     assert page_of(chem).given_back is None
