@@ -534,8 +534,8 @@ class InvoiceHead(Document):
 class InvoiceDocument(Document):
     """An invoice, a credit note or a draft, whole: docs/billing.md says what its lines mean.
 
-    idle_reclaims: what idle policies gave back, in none of the amounts; null: nothing, or the document was issued
-    before documents said so.
+    idle_reclaims: what idle policies gave back, in none of the amounts; null: nothing that the books know of, or the
+    document was issued before documents said so.
     """
 
     number: str | None
