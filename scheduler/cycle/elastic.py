@@ -2,10 +2,10 @@
 
 Called after all pending jobs were tried, so what is free is not promised, reserved or within others' quotas. No job
 grows onto devices that a preempted job may still occupy. The tenant with the lowest share grows first, then the job
-with the fewest replicas beyond its smallest gang; one that was made small because it was idle does not, nor does one
-of which a rank has finished. Any job's smallest gang that needs this surplus takes it back before a job is killed
-(scheduler.cycle.rights). A job that is to have more replicas than it runs with (`State.rescale`) comes first among its
-tenant's.
+with the fewest replicas beyond its smallest gang; one that was made small because it was idle does not, nor does one of
+which a rank has finished, or may have while the scheduler was down. Any job's smallest gang that needs this surplus
+takes it back before a job is killed (scheduler.cycle.rights). A job that is to have more replicas than it runs with
+(`State.rescale`) comes first among its tenant's.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
         if len(running.grants) < running.job.max_replicas
         and running.job.job_id not in trial.changed
         and running.job.job_id not in state.completing
+        and running.job.job_id not in state.unheard
         and (running.job.job_id not in state.kept_small or len(running.grants) < running.job.min_replicas)
         and trial.now - running.shrunk_at >= state.policies.elastic_hold_seconds
     ]

@@ -174,6 +174,7 @@ class State:
         self.left_at: dict[tuple[int, str], float] = {}
         self.kept_small: set[str] = set()  # elastic jobs that do not grow, until they are used again
         self.completing: set[str] = set()  # jobs of which a rank has finished; larger, they would run it again
+        self.unheard: set[str] = set()  # elastic jobs of which nobody knows yet whether a rank has finished
         self.queues = Queues(queues, self.policies.between_queues)
         self.declared = tuple(tenants)
         self._reserves = {reserve.pool: reserve for reserve in self.policies.reserves}
@@ -306,6 +307,11 @@ class State:
         """A running job does not grow any more, unless it loses replicas first."""
         self.version += 1
         self.completing.add(job_id)
+
+    def hears(self, job_id: str, heard: bool) -> None:
+        """Whether a running job is heard of; until it is, it does not grow."""
+        self.version += 1
+        (self.unheard.discard if heard else self.unheard.add)(job_id)
 
     def rescale(self, job_id: str, least: int, most: int, now: float) -> None:
         """A running job is to have at least and at most so many replicas; what it holds stays."""
@@ -671,6 +677,7 @@ class State:
         self.elastic.pop(job_id, None)
         self.kept_small.discard(job_id)
         self.completing.discard(job_id)
+        self.unheard.discard(job_id)
         alike = self.running_by_class[running.kind.key]
         del alike[job_id]
         there = self.priorities[running.job.queue]

@@ -160,6 +160,14 @@ class Agents:
         found = [(one, one.finished_ranks()) for one in self._attempts.values() if one.result is None]
         return [Completing(*one.name, one.launch.world, ranks) for one, ranks in found if ranks]
 
+    def unheard(self) -> dict[AttemptName, list[str]]:
+        found: dict[AttemptName, list[str]] = {}
+        for node in sorted(self._of_node.keys() - self._heard.keys()):
+            for name, attempt in self._of_node[node].items():
+                if attempt.result is None and attempt.ranks_on(node):
+                    found.setdefault(name, []).append(node)
+        return found
+
     def confirm(self, over: Over) -> None:
         attempt = self._attempts.pop((over.job_id, over.attempt), None)
         for node in attempt.nodes if attempt is not None else ():

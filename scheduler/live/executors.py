@@ -146,6 +146,14 @@ class SeesRanksFinish(Protocol):
         """Attempts of which a rank has finished while others run."""
 
 
+@runtime_checkable
+class HearsOfRanks(Protocol):
+    """An executor that is told by others how ranks fare, some time after it begins."""
+
+    def unheard(self) -> Mapping[AttemptName, Sequence[str]]:
+        """By attempt, the nodes with ranks of it that have not reported since this process began."""
+
+
 class Recorder:
     """Starts nothing: another system runs the jobs and reports when they finish. A stopped job ends at once."""
 

@@ -13,7 +13,7 @@ from scheduler.records.log import Entry
 
 DETAILS = (
     "actor", "why", "ending", "step", "seconds", "measured_at", "policy", "text", "replicas", "ranks", "min_replicas",
-    "max_replicas", "cause", "output",
+    "max_replicas", "cause", "output", "nodes",
 )  # fmt: skip
 """Of an entry that concerns one job."""
 

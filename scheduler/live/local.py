@@ -10,7 +10,7 @@ from collectors.jobs.processes import Processes, User
 from collectors.jobs.wire import Answer, Report
 from collectors.jobs.worker import RankEnvironment, Worker
 from scheduler.live.agents import Agents
-from scheduler.live.executors import Completing, Launch, Over
+from scheduler.live.executors import AttemptName, Completing, Launch, Over
 from scheduler.live.payload import candidates
 from scheduler.model import Job, Node
 from warehouse.errors import LedgerError
@@ -74,6 +74,9 @@ class LocalProcesses:
 
     def completing(self) -> list[Completing]:
         return self._agents.completing()
+
+    def unheard(self) -> dict[AttemptName, list[str]]:
+        return self._agents.unheard()
 
     def confirm(self, over: Over) -> None:
         self._agents.confirm(over)

@@ -29,8 +29,10 @@ from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
 from scheduler.live.executors import (
     JUST_NOW,
+    AttemptName,
     Completing,
     Executor,
+    HearsOfRanks,
     Launch,
     NamesHolders,
     Over,
@@ -839,6 +841,8 @@ class Service:
             if isinstance(self.executor, SeesRanksFinish):
                 for completing in self.executor.completing():
                     self._complete(completing)
+            if isinstance(self.executor, HearsOfRanks):
+                self._note_unheard(self.executor.unheard())
             return self.log.last != before
 
     def _cycle(self, now: float) -> None:
@@ -977,6 +981,19 @@ class Service:
             return
         if (live.attempt, live.world) == (completing.attempt, completing.world):
             self._happen("completing", completing.job_id, {"ranks": list(completing.ranks)})
+
+    def _note_unheard(self, unheard: Mapping[AttemptName, Sequence[str]]) -> None:
+        """Keeps jobs that could grow from it until all who run their ranks have reported."""
+        core = self.restored.core
+        for job_id in sorted(core.unheard):
+            if (job_id, self.book.jobs[job_id].attempt) not in unheard:
+                self._happen("heard", job_id)
+        for (job_id, attempt), nodes in unheard.items():
+            running, live = core.elastic.get(job_id), self.book.jobs.get(job_id)
+            if running is None or live is None or live.attempt != attempt or job_id in core.unheard:
+                continue
+            if len(running.grants) < running.job.max_replicas:
+                self._happen("unheard", job_id, {"nodes": list(nodes)})
 
     def _may_retry(self, over: Over, live: Live) -> bool:
         """Whether a job's payload asks for a retry after such an end, and it has retries left."""

@@ -69,6 +69,9 @@ class Core(Protocol):
     def completes(self, job_id: str) -> None:
         """A running job does not grow any more, unless it loses replicas first."""
 
+    def hears(self, job_id: str, heard: bool) -> None:
+        """A running job does not grow while it is not heard of."""
+
     def rescale(self, job_id: str, least: int, most: int, now: float) -> None:
         """A running job is to have at least and at most so many replicas; it has no more."""
 
@@ -400,6 +403,13 @@ class Book:
             raise ValueError(f"it is {live.status}")
         live.finished_in = live.world
         self.core.completes(job_id)
+
+    def hears(self, job_id: str, heard: bool) -> None:
+        """Whether everybody who runs ranks of a job has reported since the scheduler began. Until then one of them may
+        have finished, so that it does not grow."""
+        if self.jobs[job_id].status not in ("starting", "running"):
+            raise ValueError(f"it is {self.jobs[job_id].status}")
+        self.core.hears(job_id, heard)
 
     def vacate(self, job_id: str, ranks: Sequence[int], payload: Mapping[str, Any], now: float, sequence: int) -> None:
         """Some ranks of a running job have ended, and it goes on without them.   payload: of those that are left."""

@@ -49,6 +49,8 @@ Kind = Literal[
     "rescale",
     "vacate",
     "completing",
+    "unheard",
+    "heard",
 ]
 FREEING = ("configured", "node", "stop", "given_back", "shrink")
 FREED_AT_END = ("finished", "failed")

@@ -118,6 +118,8 @@ class Restored:
                 self.planned_at = at
             case "completing":
                 book.completing(job_id)
+            case "unheard" | "heard":
+                book.hears(job_id, entry.kind == "heard")
             case "given_back":
                 self.core.give_back(body["reservation"], body["start"], at)
             case "launched":

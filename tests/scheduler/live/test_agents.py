@@ -24,6 +24,7 @@ from scheduler.live.http import build_app
 from scheduler.live.local import LocalProcesses
 from scheduler.live.node_tokens import NodeTokens
 from scheduler.live.service import RefusedError
+from scheduler.records.restore import replays
 from tests.draws import keep_seed
 from tests.patience import until
 from tests.scheduler.live.living import Living
@@ -360,6 +361,33 @@ def test_what_failed_runs_again_as_often_as_its_submitter_wants(cluster: Cluster
                 node.end(key, 1)
     cluster.settle()
     assert cluster.living.service.explain("a")["status"] == "failed"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_job_grows_after_a_restart_only_once_all_its_agents_are_heard(cluster: Cluster, ends: bool) -> None:
+    """One of its ranks may have finished while the scheduler was down, and would run again."""
+    cluster.submit("other", 2)
+    cluster.settle()
+    cluster.submit("wide", min_replicas=1, max_replicas=4)
+    cluster.settle()
+    first, second = cluster.nodes["n1"], cluster.nodes["n2"]
+    assert [rank for *_, rank in second.alive("wide")] == [0, 1]
+    for key in first.alive("other"):
+        first.end(key, 0)
+    if ends:
+        second.end(second.alive("wide")[-1], 0)
+    for _ in range(3):
+        cluster.restart()
+        cluster.round("n1")
+        cluster.round("n1")
+    assert len(cluster.living.service.book.jobs["wide"].grants) == 2, "its agent has said nothing yet"
+    assert [entry.kind for entry in cluster.living.log.of_job("wide")][-1] == "unheard"
+    cluster.settle()
+    kinds = [entry.kind for entry in cluster.living.log.of_job("wide")]
+    assert (kinds.count("unheard"), kinds.count("heard"), kinds.count("completing")) == (1, 1, int(ends))
+    assert len(cluster.living.service.book.jobs["wide"].grants) == (2 if ends else 4)
+    entries = list(cluster.living.log.entries())
+    assert all(one.same for one in replays(entries, [one for one in entries if one.kind == "plan"]))
 
 
 def test_numbers_from_before_a_restart_of_the_scheduler_confirm_nothing(cluster: Cluster) -> None:
