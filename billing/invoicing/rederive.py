@@ -30,6 +30,7 @@ from billing.removed import in_words, removed_days
 from billing.scratch import facts_away
 from billing.verify import Failure, chain_failures
 from warehouse.errors import LedgerError, StoreError
+from warehouse.instants import rfc3339
 from warehouse.sql import instant_literal
 from warehouse.store import Store, identifier, read_sql, split_statements
 
@@ -114,7 +115,10 @@ def rederive(store: Store, number: str, on_progress: Progress | None = None) -> 
 
 def needed(store: Store, invoice: Invoice) -> list[Period]:
     """The time whose samples an invoice is computed again from."""
-    return _reached(store, invoice, (_period(invoice), *_corrected(invoice)))
+    own, *others = _reached(store, invoice, (_period(invoice), *_corrected(invoice)))
+    if _takes_at_once(invoice):
+        own = Period(min(own.start, _period(invoice).start - timedelta(hours=1)), own.end)
+    return [own, *others]
 
 
 def seen_run(store: Store, invoice: Invoice) -> int:
@@ -173,6 +177,14 @@ def _which(store: Store, one: _Close) -> str:
 def _period(invoice: Invoice) -> Period:
     period = invoice.document["period"]
     return Period(datetime.fromisoformat(period["start"]), datetime.fromisoformat(period["end"]))
+
+
+def _takes_at_once(invoice: Invoice) -> bool:
+    """Whether an idle policy took something at the month's first instant: that was held in the hour before."""
+    section = invoice.document.get("idle_reclaims")
+    reclaims = section.get("reclaims") if isinstance(section, dict) else None  # it may have been tampered with
+    found = [one.get("at") for one in reclaims if isinstance(one, dict)] if isinstance(reclaims, list) else []
+    return rfc3339(_period(invoice).start) in found
 
 
 def _corrected(invoice: Invoice) -> list[Period]:

@@ -313,6 +313,29 @@ def test_a_time_limit_that_is_no_instant_says_nothing(october: Store) -> None:
     assert len(found) == 6
 
 
+def test_a_reclaim_at_a_months_first_instant_verifies_though_the_hour_before_is_corrected(tmp_path: Path) -> None:
+    """What it took was last held in the month before. The card has no minimum, so nothing else reaches back there."""
+    late = Life("note", "phys", [("g0", "H100", Fraction(1))], held=1)
+    late.tell(at("2026-10-31 22:00"), "resized")
+    note = Life("note", "phys", [("g0", "H100", Fraction(1)), ("g1", "H100", Fraction(1))])
+    note.start(at("2026-10-31 08:00"), 2)
+    note.take(NOVEMBER.start, 1, "resized")
+    note.tell(at("2026-11-01 10:00"), "finished")
+    with fresh_store(tmp_path) as store:
+        apply_rate_card(store, parse_rate_card(CARD | {"minimum_seconds": 0}), "me", "", BEGIN)
+        put(store, "devices", devices("2026-10-01 00:00", "g0", "g1", cluster="c"))
+        put(store, "events", note.events)
+        close(store, at("2026-12-01 00:00"), at("2026-12-02 00:00"))
+        issue_all(store, OCTOBER, at("2026-12-02 00:00"))
+        (november,) = issue_all(store, NOVEMBER, at("2026-12-02 00:00"))
+        assert november.document["idle_reclaims"]["gpu_hours"] == "10.000000000"
+        put(store, "events", late.events)
+        close(store, at("2026-12-03 00:00"), at("2026-12-03 00:00"))
+        (draft,) = draft_all(store, NOVEMBER, "phys")
+        assert "idle_reclaims" not in draft.document, "as is known now, it had given up that GPU before"
+        assert rederive(store, str(november.number)).differences == ()
+
+
 def test_pages_tables_and_statements_show_it_beside_the_amounts(october: Store, capsys: Any) -> None:
     chem, phys = issue_all(october, OCTOBER, at("2026-11-02 00:00"))
     assert page_of(chem).given_back is None
