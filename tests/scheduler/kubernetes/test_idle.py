@@ -107,6 +107,19 @@ def test_a_job_is_idle_only_while_all_its_pods_are(tmp_path: Path) -> None:
     assert job["status"]["state"] == "Running"
 
 
+def test_a_job_of_which_a_pod_has_finished_is_not_known_to_be_idle(tmp_path: Path) -> None:
+    """Made smaller, its finished rank would run again."""
+    site = Site(tmp_path, idle=[POLICY | {"then": "shrink"}])
+    job = site.create("train", least=1, most=2, gpusPerReplica=1)
+    for _ in range(3):
+        pods = running(site, job)
+        later(site, 1)
+    site.cluster.ends(pods[-1], 0)
+    grow_idle(site, pods, 180)
+    assert idle_events(site) == []
+    assert (job["status"]["state"], job["status"]["replicas"]) == ("Running", 2)
+
+
 def test_a_job_that_is_made_smaller_stays_so_though_its_pods_are_new(tmp_path: Path) -> None:
     site = Site(tmp_path, idle=[POLICY | {"then": "shrink"}])
     job = site.create("train", least=1, most=2, gpusPerReplica=1)
