@@ -141,7 +141,8 @@ def stack(
     parts: Sequence[tuple[Kind, float]], whole: float, words: Language, class_name: str = "", label: str = ""
 ) -> Component:
     """A stacked bar; what is there but small keeps a visible sliver."""
-    said = label or "; ".join(f"{words(f'kind.{kind.key}')} {percent(part, whole)}" for kind, part in parts)
+    shares = (f"{words(f'kind.{kind.key}')} {percent(part, whole)}" for kind, part in parts)
+    said = label or words("part.break").join(shares)
     return html.Div(
         [
             html.Span(

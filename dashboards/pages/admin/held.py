@@ -129,7 +129,8 @@ def _changes(found: Effect, words: Language) -> Component:
 
 def _decisions(push: HeldPush, found: Effect, words: Language) -> list[Component]:
     issued = [one for one in found.changes if one.issued]
-    money = "; ".join(f"{one.tenant} {one.month}: {one.difference:+,.2f} {one.currency}" for one in issued[:5]) or "–"
+    amounts = (f"{one.tenant} {one.month}: {one.difference:+,.2f} {one.currency}" for one in issued[:5])
+    money = words("part.break").join(amounts) or "–"
     money = money if found.known else words("admin.held_not_known")
     why = forms.field("why", words("admin.held_reason"))
     return [

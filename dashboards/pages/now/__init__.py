@@ -159,7 +159,7 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
     ]  # fmt: skip
     return parts.card(
         words("now.table"),
-        f"{subtitle}; {_until(filters, now, words)}",
+        words("part.break").join([subtitle, _until(filters, now, words)]),
         grids.grid(columns, [_row(row, filters, may_silence, words) for row in rows], words, "now-grid",
                    empty=words("now.nothing"), key="key", spare=SPARE),
         tool=parts.tools(
