@@ -62,7 +62,8 @@ WITH
     )
 SELECT
     held.at AS at, held.act AS act, held.cluster AS cluster, held.workload AS workload, held.allocation_id AS allocation_id,
-    actor, extract(message, '"text":"(idle for [^;"]*)') AS evidence, JSONExtractString(message, 'time_limit_at') AS time_limit_at,
+    actor, extract(JSONExtractString(message, 'text'), '^(idle for [^;"]*)') AS evidence,
+    JSONExtractString(message, 'time_limit_at') AS time_limit_at,
     tupleElement(first, 1) AS ended_at, tupleElement(first, 2) AS ended_by, tupleElement(first, 3) AS ended_reason,
     tupleElement(paid, 1) AS tenant, tupleElement(paid, 2) AS project, tupleElement(paid, 3) AS contracted_unit_price,
     device_units, sum(given_up) AS units

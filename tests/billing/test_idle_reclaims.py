@@ -310,6 +310,8 @@ def test_a_time_limit_that_is_no_instant_says_nothing(october: Store) -> None:
     found = {one["workload"]: one["until_because"] for one in draft.document["idle_reclaims"]["reclaims"]}
     assert found.pop("odd5") == "time_limit"
     assert set(found.values()) == {"month_end"}
+    evidence = {one["evidence"] for one in draft.document["idle_reclaims"]["reclaims"]}
+    assert evidence == {IDLE}, "whatever spaces the message has"
     assert len(found) == 6
 
 
