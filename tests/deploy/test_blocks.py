@@ -250,6 +250,8 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/backups.md", "export AWS"): "tests/warehouse/test_bucket.py",
     ("docs/backups.md", "<clickhouse>"): "tests/warehouse/test_server_backup.py",
     ("docs/billing.md", "PREVIOUS"): "tests/warehouse/test_chain.py",
+    ("docs/billing.md", '"idle_reclaims"'): "tests/billing/test_idle_reclaims.py",
+    ("docs/billing.md", "SELECT"): "tests/billing/test_idle_reclaims.py",
     ("docs/deploy.md", "agents (a node"): SKETCH,
     ("docs/deploy.md", "printf"): "sha256sum, which senders.yaml of every test is made with",
     ("docs/backups.md", "BACKUP DATABASE"): "needs a ClickHouse cluster of several shards",
