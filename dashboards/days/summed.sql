@@ -1,4 +1,5 @@
--- What ({days}) reads where sums of whole days still hold: the same columns and filters as dashboards/ledger.sql.
+-- What ({days}) reads where sums of whole days still hold: the filters of dashboards/ledger.sql, and its columns but partition_id and
+-- estimated.
 -- One row: a sum of a day (ledger_days); `hour` is the start of its day.
 -- Parameters: zone String (IANA name); summed_days Array(UInt32), in Unix seconds, and versions Array(UInt64) (Sums.params);
 --             tenants, projects, queues, pools, models, clusters Array(String), empty: all

@@ -62,7 +62,7 @@ def test_a_period_of_which_nothing_or_only_a_part_is_closed_says_so_and_is_never
             assert set(document.get(sums, {"none": None}).values()) == {None}
         of_part = shell(command, "--period", "2026-10")
         assert "only 40 of 744 hours are closed, and the figures are of those" in of_part.stderr
-        assert of_part.stdout
+        assert of_part.stdout or command in ("savings", "anomalies"), "only these may have found nothing"
         whole = shell(command)
         assert "hours are closed" not in whole.stderr
 
