@@ -108,8 +108,9 @@ def test_cancel_frees_quota_at_once_and_devices_when_the_job_is_gone(tmp_path: P
         living.service.cancel("b", "tester")
 
 
-@pytest.mark.parametrize("verb", ["cancel", "hold", "suspend", "resume"])
+@pytest.mark.parametrize("verb", ["cancel", "hold", "suspend", "resume", "keep"])
 def test_a_request_about_a_job_that_has_just_ended_leaves_its_end_as_it_was(tmp_path: Path, verb: str) -> None:
+    """The executor knows of its end, and no round came since."""
     executor = Slow()
     living = Living(tmp_path, executor=executor)
     living.submit("a")
@@ -119,6 +120,8 @@ def test_a_request_about_a_job_that_has_just_ended_leaves_its_end_as_it_was(tmp_
         getattr(living.service, verb)("a", "tester")
     living.settle()
     assert living.events() == [("a", "submitted"), ("a", "started"), ("a", "finished")]
+    assert living.service.explain("a")["status"] == "finished"
+    assert not executor.stopping
 
 
 def test_a_held_job_does_not_start_until_it_is_released(tmp_path: Path) -> None:
@@ -702,18 +705,3 @@ def test_a_job_that_is_being_stopped_can_be_cancelled_and_does_not_come_back(tmp
     assert living.events()[-2:] == [("gives-way", "cancelled"), ("entitled", "started")]
     assert living.service.show("after")["reason"] == "DependencyFailed"
     assert all(done.same for done in replays(list(living.log.entries()), living.log.of_kind("plan")))
-
-
-@pytest.mark.parametrize("what", ["suspend", "cancel", "keep"])
-def test_what_has_just_finished_is_not_stopped_or_suspended_to_run_once_more(tmp_path: Path, what: str) -> None:
-    """The executor knows of its end, and no round came since."""
-    slow = Slow()
-    living = Living(tmp_path, executor=slow)
-    living.submit("a")
-    living.settle()
-    slow.over("a", 1, "finished")
-    with pytest.raises(RefusedError, match="is neither pending nor running"):
-        getattr(living.service, what)("a", "ann")
-    living.settle()
-    assert living.service.explain("a")["status"] == "finished"
-    assert not slow.stopping
