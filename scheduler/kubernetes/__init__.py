@@ -9,6 +9,7 @@ Words:     a *world* is one placement of a job, as in scheduler.live; a pod is o
     pods            a rank as a pod, and what a pod says of its rank
     executor        what pods there are to be, and what became of them
     status          what an ElasticJob's status says
+    reclaims        says on pods that an idle policy takes their GPUs, for the books
     gated_pods      pods of others at our gate as a job, and what lets them in
     gates           the executor of such jobs, before that of ElasticJobs
     admission       follows such pods: submits them, tells them why they wait

@@ -9,6 +9,8 @@ from datetime import datetime
 from collectors.kubernetes.objects import Object, name, namespace, uid, written
 
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+"""Of lists, such as conditions, it changes what it names and keeps the rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from scheduler.kubernetes.elastic_jobs import (
 )
 from scheduler.kubernetes.executor import Create, PodExecutor, Seen, Step
 from scheduler.kubernetes.idle_events import IdleEvents
+from scheduler.kubernetes.reclaims import Mark, Reclaims
 from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, scaled_event, status_of
 from scheduler.live.executors import Result
 from scheduler.live.service import RefusedError, Service
@@ -85,6 +86,7 @@ class Operator:
         self._service, self._executor, self._cluster, self._clock = service, executor, cluster, clock
         self._declarations, self._admission = declarations, admission
         self._idle_events = IdleEvents(service, executor, annotates=admission is not None)
+        self._reclaims = Reclaims(service)
         self._submitted: set[str] = set()
         self._refused: dict[str, str] = {}
         self._unscaled: dict[str, str] = {}
@@ -119,7 +121,12 @@ class Operator:
             self._admission.follow(seen)
         did |= self._service.step()
         acted = False
-        for step, answer in self._sent(self._executor.steps(), _call):
+        steps = self._reclaims.before(self._executor.steps(), seen, self._clock())
+        for step, answer in self._sent(steps, _call):
+            if isinstance(step, Mark):
+                acted |= not isinstance(answer, Exception)
+                self._log_problem(answer, self._reclaims.carried(step, answer))
+                continue
             outcome = _outcome(step, answer)
             acted |= not isinstance(outcome, Exception)
             self._log_problem(outcome, self._executor.carried(step, outcome))
@@ -443,7 +450,9 @@ def _is_old(status: Object, now: datetime) -> bool:
     return reported is None or (now - reported).total_seconds() >= USAGE_SECONDS
 
 
-def _call(step: Step) -> Call:
+def _call(step: Step | Mark) -> Call:
+    if isinstance(step, Mark):
+        return step.call
     if isinstance(step, Create):
         space = step.launch.payload["namespace"]
         return Call("POST", f"/api/v1/namespaces/{space}/{step.kind.lower()}s", step.body)

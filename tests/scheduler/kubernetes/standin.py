@@ -12,7 +12,7 @@ from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import child, items, written
 from scheduler.kubernetes import gated_pods, pods
-from scheduler.kubernetes.calls import Call
+from scheduler.kubernetes.calls import STRATEGIC, Call
 from scheduler.kubernetes.executor import Seen
 from scheduler.kubernetes.operator import Outcome
 
@@ -89,6 +89,8 @@ class StandIn:
             raise Absent(f"no {kind} {name}", forbidden=False)
         if call.method == "PATCH":
             one = self.objects[kind, space, name]
+            if kind == "pods" and call.path.endswith("/status"):
+                return self._changed(_marked(one, call))
             if kind == "pods":
                 return self._changed(_patched(one, call.body))
             status = {**one.get("status", {}), **call.body["status"]}
@@ -164,7 +166,8 @@ class StandIn:
         self._changed(pod)
 
     def says(self, pod: Thing, phase: str, **more: Any) -> None:
-        pod["status"] = {"phase": phase, **more}
+        marks = {key: one for key, one in pod["status"].items() if key == "conditions"}
+        pod["status"] = {"phase": phase, **marks, **more}
         self._changed(pod)
 
     def ends(self, pod: Thing, code: int, when: float | None = None) -> None:
@@ -175,6 +178,17 @@ class StandIn:
             ended["finishedAt"] = written(datetime.fromtimestamp(when, UTC))
         state = [{"name": "main", "state": {"terminated": ended}}]
         self.says(pod, "Failed" if code else "Succeeded", containerStatuses=state, **began)
+
+
+def _marked(pod: Thing, call: Call) -> Thing:
+    """A strategic merge patch of conditions, which keeps those of other types; for one version of the pod."""
+    assert call.content == STRATEGIC
+    assert call.body.keys() == {"metadata", "status"}
+    if call.body["metadata"] != {"resourceVersion": pod["metadata"]["resourceVersion"]}:
+        raise Conflict("the object has been modified")
+    said = {one["type"]: one for one in (*items(pod["status"], "conditions"), *call.body["status"]["conditions"])}
+    pod["status"] = {**pod["status"], "conditions": [*said.values()]}
+    return pod
 
 
 def _patched(pod: Thing, patch: Mapping[str, Any]) -> Thing:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from collectors.kubernetes.api import Absent, Refused
+from collectors.kubernetes.objects import condition
 from scheduler.live.idle import Feed, Reading
 from scheduler.live.service import RefusedError
 from tests.scheduler.kubernetes.hours import check_hours
@@ -152,6 +156,82 @@ def test_a_job_that_is_made_smaller_stays_so_though_its_pods_are_new(tmp_path: P
     site.settle()
     assert "completionTime" in job["status"]
     check_hours(site)
+
+
+def marked(pods: Iterable[Thing]) -> dict[str, Thing]:
+    """What is said on pods of why they are deleted, by their names."""
+    found = ((one["metadata"]["name"], condition(one, "DisruptionTarget")) for one in pods)
+    return {name: {"reason": said["reason"]} | json.loads(said["message"]) for name, said in found if said}
+
+
+@pytest.mark.parametrize("calls", range(8))
+def test_each_pod_says_before_it_is_deleted_that_its_job_was_idle(tmp_path: Path, calls: int) -> None:
+    """Even if the operator is killed after any number of its calls."""
+    site = Site(tmp_path, idle=[POLICY])
+    job = site.create("train", least=2, gpusPerReplica=1, timeLimitSeconds=360_000)
+    pods = running(site, job)
+    began, attempt, world = site.now, job["status"]["jobId"], job["status"]["world"]
+    grow_idle(site, pods, 50)
+    site.service.hear_idle(Feed(site.now, {one["metadata"]["uid"]: Reading.of(3600, site.now) for one in pods}))
+    site.kill(calls)
+    site.restart()
+    site.settle()
+    assert all(one["metadata"].get("deletionTimestamp") for one in pods)
+    found = marked(pods)
+    assert found.keys() == {one["metadata"]["name"] for one in pods}
+    for said in found.values():
+        assert said.pop("text").startswith("idle for 1h, as measured at ")
+        assert said == {
+            "reason": "IdleReclaimed", "act": "suspended", "actor": "idle policy", "job": "chem/train",
+            "allocation": attempt, "world": world,
+            "time_limit_at": f"{datetime.fromtimestamp(began + 360_000, UTC):%Y-%m-%dT%H:%M:%S.000Z}",
+        }  # fmt: skip
+    site.run()
+    site.settle()
+    assert (job["status"]["state"], site.pods_of(job)) == ("Suspended", [])
+
+
+def test_only_the_ranks_that_an_idle_job_loses_say_so_and_those_that_somebody_takes_then(tmp_path: Path) -> None:
+    site = Site(tmp_path, idle=[POLICY | {"then": "shrink"}])
+    job = site.create("train", least=3, most=4, gpusPerReplica=1)
+    pods = running(site, job)
+    grow_idle(site, pods, 60)
+    (said,) = marked(pods).items()
+    assert (said[0], said[1]["act"], said[1]["reason"]) == (pods[3]["metadata"]["name"], "shrunk", "IdleReclaimed")
+    for _ in range(4):
+        site.run()
+        site.settle()
+    three = site.pods_of(job)
+    assert (len(three), marked(three)) == (3, {})
+    job["spec"]["scaling"] = {"minReplicas": 1, "maxReplicas": 2}
+    site.cluster.put("elasticjobs", job, "chem")
+    site.settle()
+    (said,) = marked(three).items()
+    assert (said[0], said[1]["act"], said[1]["reason"]) == (three[2]["metadata"]["name"], "shrunk", "Rescaled")
+    assert said[1]["actor"] == "kubernetes"
+
+
+@pytest.mark.parametrize("answer", [Absent("patch is forbidden", forbidden=True), Refused("pods", "no such field")])
+def test_a_pod_that_cannot_be_marked_is_deleted_all_the_same(tmp_path: Path, answer: Exception) -> None:
+    site = Site(tmp_path, idle=[POLICY])
+    job = site.create("train", least=2, gpusPerReplica=1)
+    pods = running(site, job)
+    site.cluster.answer = lambda call: answer if call.path.endswith("/status") and "/pods/" in call.path else "done"
+    grow_idle(site, pods, 60)
+    site.run()
+    site.settle()
+    assert (job["status"]["state"], marked(pods)) == ("Suspended", {})
+
+
+def test_what_others_stop_is_not_said_to_be_idle(tmp_path: Path) -> None:
+    site = Site(tmp_path, idle=[POLICY])
+    job = site.create("train", least=2, gpusPerReplica=1)
+    pods = running(site, job)
+    grow_idle(site, pods, 50)
+    site.service.suspend(job["status"]["jobId"], "ada")
+    site.settle()
+    assert all(one["metadata"].get("deletionTimestamp") for one in pods)
+    assert marked(pods) == {}
 
 
 def test_gated_pods_are_marked_and_cannot_be_suspended(tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""Says on a pod that an idle policy takes its GPUs, before the pod is deleted: the books cannot know otherwise.
+
+It is a condition of the pod's status, which whoever owns the pod may not write. Of a job that is made smaller, all pods
+are replaced: only those of the ranks that it loses are marked. What is decided is in the log, so a mark that a crash
+left out is made, and one that was made is followed by the deletion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from collectors.kubernetes.api import Absent
+from collectors.kubernetes.connection import KubernetesError
+from collectors.kubernetes.objects import Object, child, condition, name, text, uid, written
+from collectors.kubernetes.reclaims import CONDITION, IDLE, RESCALED, Reclaimed
+from scheduler.kubernetes import gated_pods, pods
+from scheduler.kubernetes.calls import STRATEGIC, Call
+from scheduler.kubernetes.elastic_jobs import job_id
+from scheduler.kubernetes.executor import Create, Seen, Step
+from scheduler.live.service import Service
+from scheduler.records.book import Live
+from scheduler.records.events import Cause, allocation_id
+from scheduler.records.events import written as instant
+from scheduler.records.ladder import RECLAIMED
+
+_ENDS = {
+    "shrink": "shrunk", "suspend": "suspended", "stop": "cancelled", "plan": "", "cancel": "", "vacate": "", "end": "",
+}  # fmt: skip
+"""What ends a world, by the kind of the entry: what an idle policy calls that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Says on a pod, in the version that was seen, why it is deleted next."""
+
+    namespace: str
+    name: str
+    uid: str
+    condition: Object
+    version: Object
+
+    @property
+    def call(self) -> Call:
+        body = {"metadata": self.version, "status": {"conditions": [self.condition]}}
+        return Call("PATCH", f"/api/v1/namespaces/{self.namespace}/pods/{self.name}/status", body, STRATEGIC)
+
+
+class Reclaims:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._given_up: set[str] = set()
+
+    def before(self, steps: Sequence[Step], seen: Seen, now: float) -> list[Step | Mark]:
+        """The steps, with a mark in the place of each deletion that needs one first."""
+        self._given_up &= {uid(pod) for pod in seen.pods.values()} if self._given_up else set()
+        causes: dict[tuple[str, str], _Why | None] = {}
+        return [self._first(step, seen, now, causes) for step in steps]
+
+    def carried(self, mark: Mark, outcome: Object | Exception) -> str:
+        """Takes the result of a mark. A pod that cannot be marked is deleted without one. Returns a message for the
+        log, or ''."""
+        if isinstance(outcome, KubernetesError) or (isinstance(outcome, Absent) and outcome.forbidden):
+            self._given_up.add(mark.uid)
+            return f"pod {mark.name} cannot be marked as {RECLAIMED}, so that the books do not show it: {outcome}"
+        return ""
+
+    def _first(self, step: Step, seen: Seen, now: float, causes: dict[tuple[str, str], _Why | None]) -> Step | Mark:
+        if isinstance(step, Create):
+            return step
+        pod = seen.pods.get((step.namespace, step.name))
+        if (
+            pod is None
+            or uid(pod) != step.uid
+            or step.uid in self._given_up
+            or not text(child(pod, "spec"), "nodeName")
+        ):
+            return step  # what is on no node holds nothing
+        job, world = seen.jobs.get(pods.job_uid(pod)), pods.world_of(pod)
+        if job is None or not world.isdecimal():
+            return step
+        key = (uid(job), world)
+        if key not in causes:
+            causes[key] = self._service.measured(lambda service: _why(service, job_id(job), int(world)))
+        why, size = causes[key], pods.size_of(pod)
+        if why is None or not size.isdecimal() or pods.rank_of(pod) < (int(size) - why.replicas if why.replicas else 0):
+            return step
+        said = _condition(why, f"{step.namespace}/{name(job)}", int(world), datetime.fromtimestamp(now, UTC))
+        if condition(pod, CONDITION).get("message") == said["message"]:
+            return step
+        return Mark(step.namespace, step.name, step.uid, said, gated_pods.version(pod))
+
+
+@dataclass(frozen=True, slots=True)
+class _Why:
+    """replicas: how many of the last it loses; 0: all.   limit_at: of the attempt; None: it has none."""
+
+    cause: Cause
+    act: str
+    allocation: str
+    replicas: int
+    limit_at: float | None
+
+
+def _why(service: Service, job_id_: str, world: int) -> _Why | None:
+    """Why pods of that world of a job are deleted, if an idle policy had to do with it: what ended the world first."""
+    live = service.book.jobs.get(job_id_)
+    if live is None or not _is_reclaimed(live):
+        return None
+    for entry in service.log.of_job(job_id_):
+        if entry.sequence > world and (entry.kind in _ENDS or (entry.kind == "rescale" and entry.body["replicas"])):
+            cause = Cause(**entry.body["cause"]) if "cause" in entry.body else Cause()
+            if cause.reason not in (IDLE, RESCALED):
+                return None
+            allocation = allocation_id(job_id_, live.attempt)
+            replicas = int(entry.body.get("replicas", 0))
+            return _Why(cause, _ENDS.get(entry.kind, "shrunk"), allocation, replicas, live.limit_at)
+    return None
+
+
+def _is_reclaimed(live: Live) -> bool:
+    """Whether an idle policy has made it smaller in this attempt, or ends it: of others the log need not be read."""
+    ends = live.stop is not None and live.stop[1].reason == RECLAIMED
+    return ends or (live.idle is not None and live.idle.is_shrunk)
+
+
+def _condition(why: _Why, job: str, world: int, now: datetime) -> dict[str, str]:
+    limit = "" if why.limit_at is None else instant(why.limit_at)
+    cause = why.cause
+    told = Reclaimed(cause.reason, why.act, cause.actor, job, why.allocation, world, cause.text, limit)
+    return {
+        "type": CONDITION,
+        "status": "True",
+        "reason": cause.reason,
+        "message": told.message(),
+        "lastTransitionTime": written(now),
+    }
