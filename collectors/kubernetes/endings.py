@@ -5,7 +5,8 @@
     failed      the phase Failed by itself (with the reason of the container that failed first, such as OOMKilled), and
                 what the node did: Evicted, node shutdown, taints, a node that is gone
     rejected    the kubelet did not admit it: UnexpectedAdmissionError, OutOfnvidia.com/gpu
-    cancelled   deleted before it was done
+    cancelled   deleted before it was done; with the reason IdleReclaimed, and who, if our operator said before that its
+                job was idle (see `reclaims`), and it did not end by itself in between
     finished    the phase Succeeded
 
 The scheduler gives a pod's devices to others once its phase is Succeeded or Failed, or its object is gone; nothing that
@@ -39,6 +40,7 @@ from collectors.kubernetes.objects import (
     last_written,
     text,
 )
+from collectors.kubernetes.reclaims import reclaimed
 
 DISRUPTIONS = {
     "PreemptionByScheduler": "preempted",
@@ -247,7 +249,11 @@ def _taken(pod: Object, eviction: kueue.Eviction | None) -> Iterator[_Taken]:
     if eviction is not None and _while_it_ran(pod, eviction.at):
         yield _Taken(eviction.event, eviction.at, eviction.reason, eviction.message, "kueue")
     target = condition(pod, "DisruptionTarget")
-    if target.get("status") == "True":
+    told, requested = reclaimed(pod), deletion_requested(pod)
+    if told is not None:
+        if requested is not None or not terminal(pod):
+            yield _Taken("cancelled", requested, told.reason, told.message(), told.actor)
+    elif target.get("status") == "True":
         reason, message = text(target, "reason"), text(target, "message")
         event = DISRUPTIONS.get(reason, "preempted")
         if reason == "TerminationByKubelet" and text(child(pod, "status"), "reason") == "Preempting":

@@ -40,6 +40,7 @@ from collectors.kubernetes.objects import (
     uid,
     written,
 )
+from collectors.kubernetes.reclaims import REASONS, place
 from collectors.kubernetes.resources import NodeFacts, Part, Request, ShareBy, parts, quantity, requests, share_of
 from collectors.kubernetes.settings import LOCAL_QUEUE_MARKS, Settings
 from collectors.kubernetes.sharing import Held, Shares, gpus, shares
@@ -266,6 +267,8 @@ def vanished(known: Known, last_seen_at: datetime, missed_at: datetime) -> Obser
         return Observed(tuple(_end_rows(known, last_seen_at, known.end_reason, known.end_message)))
     reason = f"{known.end_reason or 'Deleted'}, {ESTIMATED}"
     message = f"not in the list of {written(missed_at)}, last known at {written(last_seen_at)}"
+    if known.end_reason in REASONS:
+        message = known.end_message
     return Observed(tuple(_end_rows(known, last_seen_at, reason, message)))
 
 
@@ -382,7 +385,10 @@ def _submitted(
     if "submitted" not in known.reported:
         owner = next(iter(items(child(pod, "metadata"), "ownerReferences")), {})
         of = f" of {text(owner, 'kind')}/{text(owner, 'name')}" if owner else ""
-        columns = {"message": f"pod {namespace(pod)}/{name(pod)}{of}", "actor": mark(pod, settings.user_marks)}
+        columns = {
+            "message": f"pod {namespace(pod)}/{name(pod)}{of}{place(pod)}",
+            "actor": mark(pod, settings.user_marks),
+        }
         rows += _per_part(known, "submitted", made, placed, columns)
         added.append("submitted")
     unplaced = condition(pod, "PodScheduled")

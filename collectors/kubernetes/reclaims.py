@@ -25,7 +25,8 @@ from typing import Any
 
 from collectors.kubernetes.objects import Object, child, condition, items, mark, name, namespace, text
 
-CONDITION, IDLE, RESCALED = "DisruptionTarget", "IdleReclaimed", "Rescaled"
+CONDITION = "DisruptionTarget"
+REASONS = IDLE, RESCALED = "IdleReclaimed", "Rescaled"
 _TEXTS = ("actor", "job", "allocation", "text", "time_limit_at")
 ACTS = ("shrunk", "suspended", "cancelled")
 GROUP, KIND = "gpuledger.io", "ElasticJob"
@@ -52,7 +53,7 @@ class Reclaimed:
 def reclaimed(pod: Object) -> Reclaimed | None:
     """What its condition says; None: nothing of the kind, or nothing that the operator wrote."""
     said, job = condition(pod, CONDITION), elastic_job(pod)
-    if not job or said.get("status") != "True" or said.get("reason") not in (IDLE, RESCALED):
+    if not job or said.get("status") != "True" or said.get("reason") not in REASONS:
         return None
     try:
         found: Any = json.loads(text(said, "message"))

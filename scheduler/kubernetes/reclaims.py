@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from collectors.kubernetes.api import Absent
 from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.objects import Object, child, condition, name, text, uid, written
-from collectors.kubernetes.reclaims import CONDITION, IDLE, RESCALED, Reclaimed
+from collectors.kubernetes.reclaims import CONDITION, REASONS, Reclaimed
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import STRATEGIC, Call
 from scheduler.kubernetes.elastic_jobs import job_id
@@ -111,7 +111,7 @@ def _why(service: Service, job_id_: str, world: int) -> _Why | None:
     for entry in service.log.of_job(job_id_):
         if entry.sequence > world and (entry.kind in _ENDS or (entry.kind == "rescale" and entry.body["replicas"])):
             cause = Cause(**entry.body["cause"]) if "cause" in entry.body else Cause()
-            if cause.reason not in (IDLE, RESCALED):
+            if cause.reason not in REASONS:
                 return None
             allocation = allocation_id(job_id_, live.attempt)
             replicas = int(entry.body.get("replicas", 0))

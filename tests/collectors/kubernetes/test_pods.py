@@ -9,6 +9,7 @@ import pytest
 
 from collectors.kubernetes.kueue import Evictions
 from collectors.kubernetes.pods import Around, DeviceFacts, Heard, Known, observe, vanished
+from collectors.kubernetes.reclaims import Reclaimed
 from collectors.kubernetes.resources import NodeFacts
 from collectors.kubernetes.settings import Settings
 from tests.collectors.kubernetes.make import (
@@ -152,6 +153,64 @@ def test_what_took_the_devices_away_is_reported(reason: str, event: str) -> None
     assert (rows[-1]["event"], rows[-1]["reason"], rows[-1]["ts"], rows[-1]["actor"]) == (
         event, reason, second(310), "default-scheduler",
     )  # fmt: skip
+
+
+TOLD = Reclaimed(
+    "IdleReclaimed",
+    "suspended",
+    "idle policy",
+    "chem/train",
+    "chem/train@1/2",
+    12,
+    "idle for 2h",
+    "2026-10-09T08:00:00.000Z",
+)
+
+
+def of_elastic_job(told: Reclaimed = TOLD, at: float = 300, **owner: Any) -> list[Pod]:
+    """The life of one of its pods, up to when the operator has said why it deletes it next."""
+    labels = {"gpuledger.io/rank": "1", "gpuledger.io/world-size": "3"}
+    by = {"apiVersion": "gpuledger.io/v1alpha1", "kind": "ElasticJob", "name": "train", "controller": True} | owner
+    marks = {"gpuledger.io/allocation": "chem/train@1/2"}
+    versions = life(labels=labels, annotations=marks)
+    for version in versions:
+        version["metadata"] |= {"name": "train-12-1", "ownerReferences": [by]}
+    return [*versions, with_condition(versions[-1], "DisruptionTarget", "True", at, told.reason, told.message())]
+
+
+def test_what_an_idle_policy_took_is_cancelled_for_that_reason_with_its_evidence() -> None:
+    versions = of_elastic_job()
+    # By the operator's clock it was said after the deletion was asked for.
+    for at in (300, 900):
+        marked = of_elastic_job(at=at)[-1]
+        rows = reported(*versions[:-1], marked, ended(deleting(marked, 301), 310, 143))
+        assert short(rows)[-1] == ("cancelled", 310, "IdleReclaimed")
+        assert (rows[-1]["actor"], rows[-1]["message"]) == ("idle policy", TOLD.message())
+    assert rows[0]["message"] == (
+        "pod chem/train-12-1 of ElasticJob/train: rank 1 of 3 in placement 12, chem/train@1/2"
+    )
+    rows = reported(*versions, deleting(versions[-1], 301, grace=0), deleted=True)
+    assert short(rows)[-1] == ("cancelled", 301, "IdleReclaimed")
+    rows = reported(*of_elastic_job(replace(TOLD, reason="Rescaled", actor="ada")), deleted=True)
+    assert (short(rows)[-1], rows[-1]["actor"]) == (("cancelled", 9999, "Rescaled"), "ada")
+
+
+def test_a_pod_that_was_to_be_deleted_and_ended_by_itself_was_not_taken() -> None:
+    marked = of_elastic_job()[-1]
+    assert ends(marked, ended(marked, 400)) == [("finished", 400, "")]
+    assert ends(marked, ended(marked, 400, 1)) == [("failed", 400, "Error")]
+    assert ends(marked, deleting(ended(marked, 400), 500), deleted=True) == [("finished", 400, "")]
+
+
+@pytest.mark.parametrize("version", ["owner", "controller", "job", "message", "act", "world"])
+def test_only_the_operator_says_of_its_own_pods_that_they_were_idle(version: str) -> None:
+    """Anybody else who says so took the devices for a reason of their own."""
+    owners = {"owner": {"apiVersion": "example.com/v1"}, "controller": {"controller": False}}
+    changes = {"job": {"job": "chem/other"}, "act": {"act": "moved"}, "world": {"world": "12"}}
+    marked = of_elastic_job(replace(TOLD, **changes.get(version, {})), **owners.get(version, {}))[-1]
+    if version == "message":
+        marked = with_condition(marked, "DisruptionTarget", "True", 300, "IdleReclaimed", "[1]")
+    assert ends(marked, ended(deleting(marked, 301), 310, 143)) == [("preempted", 310, "IdleReclaimed")]
 
 
 def test_a_pod_that_was_done_before_its_node_went_is_finished() -> None:
@@ -363,6 +422,10 @@ def test_what_ended_unseen_is_estimated_from_what_was_known() -> None:
     marked = with_condition(life()[-1], "DisruptionTarget", "True", 450, "PreemptionByScheduler")
     assert unseen(*life(), marked) == [("preempted", 500, "PreemptionByScheduler, end estimated")]
     assert unseen(*life(), ended(life()[-1], 400)) == []
+    assert unseen(*of_elastic_job()) == [("cancelled", 500, "IdleReclaimed, end estimated")]
+    known = observe(None, of_elastic_job()[-1], Around(), HERE, Heard(second(9999))).known
+    assert known is not None
+    assert vanished(known, second(500), second(600)).rows[-1]["message"] == TOLD.message()
 
 
 def test_pods_without_accelerators_are_not_reported() -> None:
