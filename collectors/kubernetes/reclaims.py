@@ -10,6 +10,7 @@ actor           `idle policy`, or who said yes to it
 job             the ElasticJob, as namespace/name
 allocation      its attempt, as the scheduler calls it: another is another attempt, or another job of that name
 world           the number of the placement that the pod was of
+left            how many replicas the job keeps; 0 unless it is shrunk
 text            for people; begins with the evidence
 
 Who owns a pod may delete it, but may not write its status: `edit` and `admin` have no pods/status. Nothing of this
@@ -41,11 +42,12 @@ class Reclaimed:
     job: str
     allocation: str
     world: int
+    left: int
     text: str
     time_limit_at: str = ""
 
     def message(self) -> str:
-        order = ("time_limit_at", "act", "actor", "job", "allocation", "world", "text")
+        order = ("time_limit_at", "act", "actor", "job", "allocation", "world", "left", "text")
         said = {key: value for key in order if (value := asdict(self)[key]) != ""}
         return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
 
@@ -59,11 +61,11 @@ def reclaimed(pod: Object) -> Reclaimed | None:
         found: Any = json.loads(text(said, "message"))
     except (ValueError, RecursionError):
         return None
-    act, world = text(found, "act"), found.get("world") if isinstance(found, dict) else None
-    if act not in ACTS or type(world) is not int or text(found, "job") != f"{namespace(pod)}/{job}":
+    act, world, left = text(found, "act"), *(_number(found, key) for key in ("world", "left"))
+    if act not in ACTS or world is None or left is None or text(found, "job") != f"{namespace(pod)}/{job}":
         return None
     actor, whose, allocation, words, limit = (text(found, key) for key in _TEXTS)
-    return Reclaimed(text(said, "reason"), act, actor, whose, allocation, world, words, limit)
+    return Reclaimed(text(said, "reason"), act, actor, whose, allocation, world, left, words, limit)
 
 
 def elastic_job(pod: Object) -> str:
@@ -80,6 +82,11 @@ def place(pod: Object) -> str:
     if not job or called is None or called[2] != rank or re.fullmatch(r"[1-9]\d{0,8}", size) is None:
         return ""
     return f": rank {rank} of {size} in placement {called[1]}, {mark(pod, (ALLOCATION,))}"
+
+
+def _number(of: Any, key: str) -> int | None:
+    found = of.get(key) if isinstance(of, dict) else None
+    return found if type(found) is int and 0 <= found < 1 << 53 else None
 
 
 def _is_elastic(owner: Object) -> bool:

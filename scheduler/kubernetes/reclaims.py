@@ -84,9 +84,12 @@ class Reclaims:
         if key not in causes:
             causes[key] = self._service.measured(lambda service: _why(service, job_id(job), int(world)))
         why, size = causes[key], pods.size_of(pod)
-        if why is None or not size.isdecimal() or pods.rank_of(pod) < (int(size) - why.replicas if why.replicas else 0):
+        if why is None or not size.isdecimal():
             return step
-        said = _condition(why, f"{step.namespace}/{name(job)}", int(world), datetime.fromtimestamp(now, UTC))
+        left = max(0, int(size) - why.replicas) if why.replicas else 0
+        if pods.rank_of(pod) < left:
+            return step
+        said = _condition(why, f"{step.namespace}/{name(job)}", int(world), left, datetime.fromtimestamp(now, UTC))
         if condition(pod, CONDITION).get("message") == said["message"]:
             return step
         return Mark(step.namespace, step.name, step.uid, said, gated_pods.version(pod))
@@ -125,10 +128,10 @@ def _is_reclaimed(live: Live) -> bool:
     return ends or (live.idle is not None and live.idle.is_shrunk)
 
 
-def _condition(why: _Why, job: str, world: int, now: datetime) -> dict[str, str]:
+def _condition(why: _Why, job: str, world: int, left: int, now: datetime) -> dict[str, str]:
     limit = "" if why.limit_at is None else instant(why.limit_at)
     cause = why.cause
-    told = Reclaimed(cause.reason, why.act, cause.actor, job, why.allocation, world, cause.text, limit)
+    told = Reclaimed(cause.reason, why.act, cause.actor, job, why.allocation, world, left, cause.text, limit)
     return {
         "type": CONDITION,
         "status": "True",

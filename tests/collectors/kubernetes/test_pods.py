@@ -162,6 +162,7 @@ TOLD = Reclaimed(
     "chem/train",
     "chem/train@1/2",
     12,
+    0,
     "idle for 2h",
     "2026-10-09T08:00:00.000Z",
 )
@@ -202,11 +203,11 @@ def test_a_pod_that_was_to_be_deleted_and_ended_by_itself_was_not_taken() -> Non
     assert ends(marked, deleting(ended(marked, 400), 500), deleted=True) == [("finished", 400, "")]
 
 
-@pytest.mark.parametrize("version", ["owner", "controller", "job", "message", "act", "world"])
+@pytest.mark.parametrize("version", ["owner", "controller", "job", "message", "act", "world", "left"])
 def test_only_the_operator_says_of_its_own_pods_that_they_were_idle(version: str) -> None:
     """Anybody else who says so took the devices for a reason of their own."""
     owners = {"owner": {"apiVersion": "example.com/v1"}, "controller": {"controller": False}}
-    changes = {"job": {"job": "chem/other"}, "act": {"act": "moved"}, "world": {"world": "12"}}
+    changes = {"job": {"job": "chem/other"}, "act": {"act": "moved"}, "world": {"world": "12"}, "left": {"left": -1}}
     marked = of_elastic_job(replace(TOLD, **changes.get(version, {})), **owners.get(version, {}))[-1]
     if version == "message":
         marked = with_condition(marked, "DisruptionTarget", "True", 300, "IdleReclaimed", "[1]")

@@ -183,7 +183,7 @@ def test_each_pod_says_before_it_is_deleted_that_its_job_was_idle(tmp_path: Path
         assert said.pop("text").startswith("idle for 1h, as measured at ")
         assert said == {
             "reason": "IdleReclaimed", "act": "suspended", "actor": "idle policy", "job": "chem/train",
-            "allocation": attempt, "world": world,
+            "allocation": attempt, "world": world, "left": 0,
             "time_limit_at": f"{datetime.fromtimestamp(began + 360_000, UTC):%Y-%m-%dT%H:%M:%S.000Z}",
         }  # fmt: skip
     site.run()
@@ -198,6 +198,7 @@ def test_only_the_ranks_that_an_idle_job_loses_say_so_and_those_that_somebody_ta
     grow_idle(site, pods, 60)
     (said,) = marked(pods).items()
     assert (said[0], said[1]["act"], said[1]["reason"]) == (pods[3]["metadata"]["name"], "shrunk", "IdleReclaimed")
+    assert said[1]["left"] == 3
     for _ in range(4):
         site.run()
         site.settle()
