@@ -3,4 +3,4 @@
 -- Reads:   a thirtieth of the CPU of idle_reclaims.sql, which most months need not run.
 SELECT count() AS rows
 FROM events
-WHERE reason = 'IdleReclaimed' AND ts >= {start:DateTime64(3, 'UTC')} AND ts < {end:DateTime64(3, 'UTC')}
+WHERE reason IN ('IdleReclaimed', 'IdleReclaimed, end estimated') AND ts >= {start:DateTime64(3, 'UTC')} AND ts < {end:DateTime64(3, 'UTC')}

@@ -4,11 +4,14 @@ It stands beside the lines of an invoice and is in none of its sums. From a recl
 of these: the workload asks for them again (it is resumed or submitted), it grows or is rescaled, it ends otherwise, its
 time limit would have stopped it, the month ends, the books end. For how long it would have kept them, nobody knows:
 what only the month's end or the books' end has stopped is at most so much.
+
+Under the Kubernetes operator the books have a job's pods, each an allocation of its own, and the pods that an idle
+policy ended say so (collectors.kubernetes.reclaims). When the job had GPUs again is told by its later pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -34,6 +37,7 @@ _ENDS = {
     "submitted": "resumed", "started": "resumed", "resumed": "resumed", "resized": "grew", "suspended": "ended",
     "preempted": "ended", "finished": "ended", "failed": "ended", "cancelled": "ended", "rejected": "ended",
 }  # fmt: skip
+_End = tuple[datetime, str]
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -61,20 +65,29 @@ def idle_reclaims(store: Store, period: Period, closed_until: datetime, last_run
     read = batches_read(store, int(last_run)) or {"last": 0, "others": []}
     params = {**period_params(Period(period.start, max(period.start, until))), **read}
     rows = store.rows(read_sql(__file__, "idle_reclaims", read=READ_BY), params)
+    jobs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    if any(row["job"] for row in rows):
+        for row in store.rows(read_sql(__file__, "job_placements", read=READ_BY), params):
+            jobs.setdefault((row["cluster"], row["job"]), []).append(row)
     by_tenant: dict[str, list[_Reclaim]] = {}
-    for _, parts in groupby(rows, itemgetter("at", "cluster", "allocation_id", "act", "tenant", "project")):
-        one = _Reclaim(list(parts), until, until == period.end)
+    for _, found in groupby(rows, itemgetter("at", "cluster", "allocation_id", "act", "tenant", "project")):
+        parts = list(found)
+        ends = _ends_of(parts[0], jobs)
+        one = _Reclaim(parts, ends, until, until == period.end)
         by_tenant.setdefault(one.tenant, []).append(one)
     return {tenant: _section(found) for tenant, found in by_tenant.items()}
 
 
 class _Reclaim:
-    """What was taken back at once from a tenant's workload. parts: rows of idle_reclaims.sql."""
+    """What was taken back at once from a tenant's workload. parts: rows of idle_reclaims.sql.   ends: what would end
+    it, and when, besides the month and the time limit."""
 
-    def __init__(self, parts: Sequence[Mapping[str, Any]], until: datetime, is_month_end: bool) -> None:
-        self.first = first = parts[0]
+    def __init__(
+        self, parts: Sequence[Mapping[str, Any]], ends: Sequence[_End], until: datetime, is_month_end: bool
+    ) -> None:
+        self.parts, self.first = parts, (first := parts[0])
         self.tenant = str(first["tenant"])
-        self.until, self.until_because = _end(first, until, is_month_end)
+        self.until, self.until_because = _end(first, ends, until, is_month_end)
         self.gpus = sum((_gpus(part) for part in parts), Fraction(0))
         hours = Fraction((self.until - first["at"]) // _MILLISECOND, 3_600_000)
         self.hours = self.gpus * hours
@@ -95,9 +108,10 @@ class _Reclaim:
 
     def document(self) -> dict[str, Any]:
         first = self.first
+        pods = sorted({pod for part in self.parts for pod in part["pods"]})
         return {
             "at": rfc3339(first["at"]),
-            "act": ACTS[first["act"]],
+            "act": ACTS.get(first["act"], first["act"]),
             "by": "policy" if first["actor"] == BY_POLICY else "operator",
             "evidence": first["evidence"],
             "cluster": first["cluster"],
@@ -110,6 +124,7 @@ class _Reclaim:
             "gpu_hours": text(rounded(self.hours)),
             "unpriced_gpu_hours": text(rounded(self.unpriced)),
             "cost": text(self.known_cost),
+            **({"pods": pods} if pods else {}),
         }
 
 
@@ -117,16 +132,43 @@ def _gpus(part: Mapping[str, Any]) -> Fraction:
     return Fraction(part["units"], part["device_units"])
 
 
-def _end(row: Mapping[str, Any], until: datetime, is_month_end: bool) -> tuple[datetime, str]:
+def _ends_of(row: Mapping[str, Any], jobs: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> list[_End]:
+    """jobs: rows of job_placements.sql, by cluster and job."""
+    if row["job"]:
+        return list(_ends_of_job(row, jobs.get((row["cluster"], row["job"]), ())))
+    if not row["ended_by"]:
+        return []
+    is_rescaled = row["ended_by"] == "resized" and row["ended_reason"] == "Rescaled"
+    return [(row["ended_at"], "rescaled" if is_rescaled else _ENDS[row["ended_by"]])]
+
+
+def _ends_of_job(row: Mapping[str, Any], placements: Sequence[Mapping[str, Any]]) -> Iterator[_End]:
+    """By the placements of a job since then. A job that is made smaller is placed again at once, in the same attempt;
+    one of which no such placement is known holds nothing."""
+    after = [one for one in placements if one["placement"] > row["placement"] or one["begun"] > row["at"]]
+    later = [one for one in after if one["placement"] != row["placement"]]
+    same = [one for one in later if one["allocation"] == row["allocation_id"]] if row["act"] == "shrunk" else []
+    yield from ((one["begun"], "resumed") for one in later if one not in same)
+    if row["act"] != "shrunk":
+        return
+    if not same:
+        yield row["at"], "ended"
+        return
+    kept = [row["replicas"], *(one["kept"] for one in same)]
+    yield from ((one["begun"], "grew") for before, one in zip(kept, same, strict=False) if one["size"] > before)
+    yield from ((one["rescaled_at"], "rescaled") for one in same if one["rescaled_at"] is not None)
+    if same[-1]["over"] and not same[-1]["was_idle"]:
+        yield same[-1]["over_at"], "ended"
+
+
+def _end(row: Mapping[str, Any], ends: Sequence[_End], until: datetime, is_month_end: bool) -> _End:
     """Until when it counts, and why no longer."""
-    ends = [(until, "month_end" if is_month_end else "books_end")]
-    if row["ended_by"]:
-        is_rescaled = row["ended_by"] == "resized" and row["ended_reason"] == "Rescaled"
-        ends.append((row["ended_at"], "rescaled" if is_rescaled else _ENDS[row["ended_by"]]))
+    found = [(until, "month_end" if is_month_end else "books_end")]
+    found += [(max(row["at"], when), why) for when, why in ends]
     limit_at = _instant(row["time_limit_at"])
     if limit_at is not None:
-        ends.append((max(row["at"], limit_at), "time_limit"))
-    return min(ends, key=itemgetter(0))
+        found.append((max(row["at"], limit_at), "time_limit"))
+    return min(found, key=itemgetter(0))
 
 
 def _instant(written: str) -> datetime | None:

@@ -1,6 +1,9 @@
 -- One row: what an idle policy took back from a workload, of devices with one number of units at one price: GPUs that it held
 -- until `at` and not after. ended_at, ended_by: the first event since then by which it asked for GPUs again, was given
 -- more, or was over (1970 and '': none).
+-- Of a job that the Kubernetes operator runs (`job`; '' of others), the workload is the job and the allocation its attempt:
+-- what `pods` held that ended then, of its placement of that number; replicas: so many it keeps. What ended that follows
+-- from job_placements.sql, and ended_by is ''.
 -- Units:   units of a device that has device_units; prices per GPU-hour, NULL where unknown.
 -- Shape:   what the ledger does not have as held is absent.
 -- Params:  start, end = [start, end): when it was taken back, and events after that do not count.
@@ -18,9 +21,11 @@ WITH
     ),
     reclaims AS
     (
-        SELECT cluster, allocation_id, event, ts AS at, min(workload) AS workload, min(actor) AS actor, min(message) AS message
+        SELECT
+            cluster, allocation_id, event, ts AS at, min(workload) AS workload, min(actor) AS actor, min(message) AS message,
+            JSONExtractString(message, 'job') AS job
         FROM known
-        WHERE reason = 'IdleReclaimed' AND event IN ('resized', 'suspended', 'cancelled')
+        WHERE reason IN ('IdleReclaimed', 'IdleReclaimed, end estimated') AND event IN ('resized', 'suspended', 'cancelled')
         GROUP BY cluster, allocation_id, event, at
     ),
     later AS
@@ -31,7 +36,7 @@ WITH
                 PARTITION BY cluster, allocation_id, event IN ('started', 'resized') ORDER BY ts
                 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS grew
         FROM known
-        WHERE (cluster, workload) IN (SELECT cluster, workload FROM reclaims)
+        WHERE (cluster, workload) IN (SELECT cluster, workload FROM reclaims WHERE job = '')
     ),
     followed AS
     (
@@ -50,6 +55,7 @@ WITH
         SELECT
             reclaims.cluster AS cluster, reclaims.allocation_id AS allocation_id, reclaims.event AS act, reclaims.at AS at,
             any(reclaims.workload) AS workload, any(reclaims.actor) AS actor, any(reclaims.message) AS message,
+            any(reclaims.job) AS job,
             any(ledger.device_units) AS device_units,
             argMaxIf((tenant, project, contracted_unit_price), charge_period_start, charge_period_start < at) AS paid,
             toInt64(sumIf(units, charge_period_start < at AND charge_period_end >= at))
@@ -61,8 +67,11 @@ WITH
         HAVING given_up > 0
     )
 SELECT
-    held.at AS at, held.act AS act, held.cluster AS cluster, held.workload AS workload, held.allocation_id AS allocation_id,
-    actor, extract(JSONExtractString(message, 'text'), '^(idle for [^;"]*)') AS evidence,
+    held.at AS at, if(job = '', held.act, JSONExtractString(message, 'act')) AS act, held.cluster AS cluster,
+    if(job = '', held.workload, job) AS workload,
+    if(job = '', held.allocation_id, JSONExtractString(message, 'allocation')) AS allocation_id, job,
+    JSONExtractUInt(message, 'world') AS placement, JSONExtractUInt(message, 'left') AS replicas,
+    arraySort(groupUniqArrayIf(held.allocation_id, job != '')) AS pods, actor, extract(JSONExtractString(message, 'text'), '^(idle for [^;"]*)') AS evidence,
     JSONExtractString(message, 'time_limit_at') AS time_limit_at,
     tupleElement(first, 1) AS ended_at, tupleElement(first, 2) AS ended_by, tupleElement(first, 3) AS ended_reason,
     tupleElement(paid, 1) AS tenant, tupleElement(paid, 2) AS project, tupleElement(paid, 3) AS contracted_unit_price,

@@ -50,7 +50,7 @@ def _row(reclaim: Mapping[str, Any], filters: Filters, words: Language) -> dict[
     act, why = reclaim["act"], reclaim["until_because"]
     return {
         "workload": reclaim["workload"],
-        "href": filters.href("/workloads", workload=reclaim["workload"], period=None),
+        "href": filters.href("/workloads", workload=_page_of(reclaim), period=None),
         "act": words.of(f"invoices.act_{act}", act),
         "why": words.of(f"invoices.end_{why}", why),
         "evidence": said(reclaim["evidence"], filters, words),
@@ -59,6 +59,11 @@ def _row(reclaim: Mapping[str, Any], filters: Filters, words: Language) -> dict[
         **grids.dated("until", until, words),
         **_sums(reclaim),
     }
+
+
+def _page_of(reclaim: Mapping[str, Any]) -> str:
+    """The workload that has a page: of a job under the Kubernetes operator, a pod that was taken."""
+    return str(next(iter(reclaim.get("pods", ())), reclaim["workload"]))
 
 
 def _notes(section: Mapping[str, Any], currency: str, words: Language) -> list[str]:

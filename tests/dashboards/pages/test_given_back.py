@@ -51,6 +51,15 @@ def test_a_card_says_what_was_given_back_and_what_of_it_is_an_upper_bound(
     assert given_back_card(invoice(None), filters, words) is None
 
 
+def test_a_job_of_the_operator_links_to_a_pod_of_it_that_was_taken(shared_store: Store) -> None:
+    filters, words = filters_of(shared_store, ""), language("en")
+    of_pods = RECLAIM | {"workload": "ml/train", "pods": ["0a1b", "2c3d"]}
+    for reclaim, linked in ((RECLAIM, "workload=note"), (of_pods, "workload=0a1b")):
+        shown = str(given_back_card(invoice({**SUMS, "at_most": None, "reclaims": [reclaim]}), filters, words))
+        assert linked in shown
+        assert str(reclaim["workload"]) in shown
+
+
 def test_every_act_and_end_has_words_in_each_language() -> None:
     for code in NAMES:
         words = language(code).words
