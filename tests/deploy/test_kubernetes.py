@@ -95,6 +95,7 @@ def test_the_operator_is_what_kubernetes_knows_and_does_no_more_than_it_says() -
         ("events", "create"),
         ("pods", "create"),
         ("pods", "delete"),
+        ("pods/status", "patch"),
         ("queues/status", "patch"),
         ("services", "create"),
         ("tenants/status", "patch"),
