@@ -1,7 +1,8 @@
 -- One row: what a span's tenant (or one project of it) held within it at one price, on devices with one number of
 -- units: of entries of which the span covers part_ms of each whole_ms (1 of 1: all of it).
 -- Units:   held_micro_ms: millionths of a unit-millisecond, of the whole entries; price per GPU-hour, NULL = unknown.
--- Params:  tenants, projects, any_project (1: all the tenant's), starts, ends: arrays, an element for each span.
+-- Params:  tenants, projects, any_project (1: all the tenant's), currencies ('': any), starts, ends: arrays, an element
+--          for each span.
 WITH
     asked AS
     (
@@ -11,12 +12,14 @@ WITH
             tupleElement(one, 3) AS span_project,
             tupleElement(one, 4) AS any_project,
             tupleElement(one, 5) AS span_start,
-            tupleElement(one, 6) AS span_end
+            tupleElement(one, 6) AS span_end,
+            tupleElement(one, 7) AS span_currency
         FROM
         (
             SELECT arrayJoin(arrayZip(
                 range(length({tenants:Array(String)})), {tenants:Array(String)}, {projects:Array(String)},
-                {any_project:Array(UInt8)}, {starts:Array(DateTime64(3, 'UTC'))}, {ends:Array(DateTime64(3, 'UTC'))}
+                {any_project:Array(UInt8)}, {starts:Array(DateTime64(3, 'UTC'))}, {ends:Array(DateTime64(3, 'UTC'))},
+                {currencies:Array(String)}
             )) AS one
         )
     ),
@@ -51,6 +54,7 @@ FROM
     FROM entries
     INNER JOIN asked ON entries.tenant = asked.span_tenant
     WHERE (any_project = 1 OR project = span_project)
+        AND (contracted_unit_price IS NULL OR span_currency IN ('', billing_currency))
         AND charge_period_start < span_end AND charge_period_end > span_start
 )
 GROUP BY span, device_units, contracted_unit_price, billing_currency, part_ms, whole_ms

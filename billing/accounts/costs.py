@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from itertools import pairwise
@@ -29,12 +29,13 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Span:
-    """[start, end) of a tenant, or of one of its projects (None: all of them)."""
+    """[start, end) of a tenant, or of one of its projects (None: all of them); of one currency, or of any (None)."""
 
     tenant: str
     start: datetime
     end: datetime
     project: str | None = None
+    currency: str | None = None
 
 
 @dataclass
@@ -75,7 +76,7 @@ class DailyCosts:
 
 
 def cost_of_spans(store: Store, spans: Sequence[Span]) -> list[Cost]:
-    """The cost accrued in each span, in order. Errors: LedgerError if a span has prices in two currencies."""
+    """The cost accrued in each span, in order. Errors: LedgerError if a span of any currency has prices in two."""
     costs = [Cost() for _ in spans]
     for first, part in _portions(spans):
         params = {**_span_params(part), "starts": [span.start for span in part], "ends": [span.end for span in part]}
@@ -176,8 +177,7 @@ def _cost_before(store: Store, spans: Sequence[Span]) -> list[Fraction]:
     """What accrued in each span's first hour before the span starts."""
     mid_hour = [number for number, span in enumerate(spans) if span.start != hour_of(span.start)]
     heads = [
-        Span(span.tenant, hour_of(span.start), span.start, span.project)
-        for span in (spans[number] for number in mid_hour)
+        replace(span, start=hour_of(span.start), end=span.start) for span in (spans[number] for number in mid_hour)
     ]
     before = [Fraction(0)] * len(spans)
     for number, cost in zip(mid_hour, cost_of_spans(store, heads), strict=True):
@@ -213,6 +213,7 @@ def _span_params(spans: Sequence[Span]) -> dict[str, Any]:
         "tenants": [span.tenant for span in spans],
         "projects": [span.project or "" for span in spans],
         "any_project": [int(span.project is None) for span in spans],
+        "currencies": [span.currency or "" for span in spans],
     }
 
 

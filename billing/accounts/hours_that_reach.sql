@@ -1,8 +1,8 @@
 -- One row: the first hour in which the cost that a tenant (or one project of it) ran up since from_hour reaches a
 -- level, and what had accrued before that hour. None where it does not before to_hour.
 -- Units:   level, before: unit-milliseconds x 10^6 x (scale / device_units) x price x 10^9 (billing.exact.Scale).
--- Params:  tenants, projects, any_project, from_hours, to_hours, levels (text): arrays, an element for each question;
---          scale = a common multiple of all device_units.
+-- Params:  tenants, projects, any_project, from_hours, to_hours, levels (text), currencies ('': any): arrays, an element
+--          for each question; scale = a common multiple of all device_units.
 WITH
     asked AS
     (
@@ -13,32 +13,36 @@ WITH
             tupleElement(one, 4) AS any_project,
             tupleElement(one, 5) AS from_hour,
             tupleElement(one, 6) AS to_hour,
-            toInt256(tupleElement(one, 7)) AS level
+            toInt256(tupleElement(one, 7)) AS level,
+            tupleElement(one, 8) AS asked_currency
         FROM
         (
             SELECT arrayJoin(arrayZip(
                 range(length({tenants:Array(String)})), {tenants:Array(String)}, {projects:Array(String)},
                 {any_project:Array(UInt8)}, {from_hours:Array(DateTime('UTC'))}, {to_hours:Array(DateTime('UTC'))},
-                {levels:Array(String)}
+                {levels:Array(String)}, {currencies:Array(String)}
             )) AS one
         )
     ),
     hourly AS
     (
-        SELECT tenant, project, hour, sum(held * intDiv(toInt256({scale:Int64}), device_units) * price_nano) AS cost
+        SELECT
+            tenant, project, hour, currency,
+            sum(held * intDiv(toInt256({scale:Int64}), device_units) * price_nano) AS cost
         FROM
         (
             SELECT
                 toString(tenant) AS tenant, toString(project) AS project, hour, device_units,
+                toString(billing_currency) AS currency,
                 toInt256(toDecimal128(assumeNotNull(contracted_unit_price), 9) * 1000000000) AS price_nano,
                 toInt256(sum(used_unit_ms + idle_unit_ms) * 1000000) + toInt256(sum(unmetered_unit_ms)) * 1000000 AS held
             FROM ledger
             WHERE contracted_unit_price IS NOT NULL AND has({tenants:Array(String)}, tenant)
                 AND hour >= arrayMin({from_hours:Array(DateTime('UTC'))})
                 AND hour < arrayMax({to_hours:Array(DateTime('UTC'))})
-            GROUP BY tenant, project, hour, device_units, contracted_unit_price
+            GROUP BY tenant, project, hour, currency, device_units, contracted_unit_price
         )
-        GROUP BY tenant, project, hour
+        GROUP BY tenant, project, hour, currency
     ),
     accrued AS
     (
@@ -48,7 +52,8 @@ WITH
             SELECT question, level, hour, sum(cost) AS cost
             FROM hourly
             INNER JOIN asked ON hourly.tenant = asked.asked_tenant
-            WHERE (any_project = 1 OR project = asked_project) AND hour >= from_hour AND hour < to_hour
+            WHERE (any_project = 1 OR project = asked_project) AND asked_currency IN ('', currency)
+                AND hour >= from_hour AND hour < to_hour
             GROUP BY question, level, hour
         )
     )

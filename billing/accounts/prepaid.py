@@ -145,17 +145,18 @@ def revoke_grant(store: Store, grant_id: str, author: str, reason: str, now: dat
 def draw_down(store: Store, tenant: str, month_end: datetime, due: Decimal, currency: str) -> list[Draw]:
     """What the tenant's grants pay of the amount due for the month that ends at month_end, in the order of drawing."""
     grants = [grant for grant in grants_of(store, tenant) if grant.currency == currency]
-    zone = ZoneInfo(billing_timezone(store))
-    month = parse_month((month_end - timedelta(milliseconds=1)).astimezone(zone).strftime("%Y-%m"), zone.key)
+    timezone = billing_timezone(store)
+    local = (month_end - timedelta(milliseconds=1)).astimezone(ZoneInfo(timezone))
+    month = parse_month(local.strftime("%Y-%m"), timezone)
     if due <= 0 or not any(one.starts_at < month.end and one.expires_at > month.start for one in grants):
         return []
     left = {one.id: Fraction(one.amount) for one in grants}
-    for given in _Issued.read(store, tenant).draws.get(tenant, {}).values():
+    for given in _Issued.read(store, tenant, timezone).draws.get(tenant, {}).values():
         for grant, amount in given.items():
             if grant in left:
                 left[grant] -= Fraction(amount)
     spans = pieces(grants, month.start, month.end)
-    costs = cost_of_spans(store, [Span(tenant, *span) for span in spans]) if len(spans) > 1 else []
+    costs = cost_of_spans(store, [Span(tenant, *span, currency=currency) for span in spans]) if len(spans) > 1 else []
     shares = accrued(Fraction(due), [cost.known for cost in costs] or [Fraction(1)], spans)
     amounts, _ = largest_remainder(shares, _digits(due, currency))
     total: dict[str, Fraction] = defaultdict(Fraction)
@@ -171,20 +172,21 @@ def balances(
 ) -> list[Balance]:
     """The accounts of the tenants that were ever granted anything, by tenant.
 
+    An account pays costs and invoices in its own currency alone.
+
     low_below: thresholds by tenant.
-    Errors: LedgerError if the ledger's prices are in two currencies.
     """
     accounts: dict[tuple[str, str], list[Grant]] = defaultdict(list)
     for grant in grants_of(store, tenant):
         accounts[grant.tenant, grant.currency].append(grant)
-    issued = _Issued.read(store, tenant)
+    timezone = billing_timezone(store)
+    issued = _Issued.read(store, tenant, timezone)
     closed = closed_period(store)
     known_until = min(now, closed.end) if closed else None
-    timezone = billing_timezone(store)
     runs = [
         _Run(owner, in_order(grants), issued, known_until, timezone) for (owner, _), grants in sorted(accounts.items())
     ]
-    spans = [Span(run.tenant, *piece) for run in runs for piece in run.pieces]
+    spans = [Span(run.tenant, *piece, currency=run.currency) for run in runs for piece in run.pieces]
     costs = iter(cost_of_spans(store, spans))
     for run in runs:
         run.replay([next(costs).known for _ in run.pieces])
@@ -195,21 +197,26 @@ def balances(
 
 @dataclass(frozen=True)
 class _Issued:
-    """By tenant and first instant of a month: draws by grant, and what the month came to before them."""
+    """By first instant of a month: a tenant's draws by grant, and what the month came to before them in a currency.
+
+    A month that a later invoice has among its corrections gets no invoice of its own: it comes to 0.
+    """
 
     draws: Mapping[str, Mapping[datetime, Mapping[str, Decimal]]]
-    totals: Mapping[str, Mapping[datetime, Decimal]]
+    totals: Mapping[tuple[str, str], Mapping[datetime, Decimal]]
 
     @classmethod
-    def read(cls, store: Store, tenant: str | None) -> _Issued:
+    def read(cls, store: Store, tenant: str | None, timezone: str) -> _Issued:
         draws: dict[str, dict[datetime, dict[str, Decimal]]] = defaultdict(lambda: defaultdict(dict))
-        totals: dict[str, dict[datetime, Decimal]] = defaultdict(dict)
-        params = tenant_params(tenant)
-        for row in store.rows(read_sql(__file__, "issued_draws"), params):
-            if row["grant_id"]:
+        totals: dict[tuple[str, str], dict[datetime, Decimal]] = defaultdict(dict)
+        for row in store.rows(read_sql(__file__, "issued_draws"), tenant_params(tenant)):
+            months = totals[row["tenant"], row["currency"]]
+            if row["billed_month"]:
+                months.setdefault(parse_month(row["billed_month"], timezone).start, Decimal(0))
+            elif row["grant_id"]:
                 draws[row["tenant"]][row["period_start"]][row["grant_id"]] = row["amount"]
             else:
-                totals[row["tenant"]][row["period_start"]] = row["amount"]
+                months[row["period_start"]] = row["amount"]
         return cls(draws, totals)
 
 
@@ -220,7 +227,8 @@ class _Run:
         self, tenant: str, grants: list[Grant], issued: _Issued, known_until: datetime | None, timezone: str
     ) -> None:
         self.tenant, self.grants, self.known_until = tenant, grants, known_until
-        self._draws, self._totals = issued.draws.get(tenant, {}), issued.totals.get(tenant, {})
+        self.currency = grants[0].currency
+        self._draws, self._totals = issued.draws.get(tenant, {}), issued.totals.get((tenant, self.currency), {})
         self._months: list[tuple[datetime, list[tuple[datetime, datetime]]]] = []
         month = min(grant.starts_at for grant in grants).astimezone(ZoneInfo(timezone)).strftime("%Y-%m")
         while known_until is not None and (period := parse_month(month, timezone)).start < known_until:
@@ -266,15 +274,14 @@ class _Run:
                 self.running[grant] += amount
         if has > 0 and due >= has:
             if cost:
-                self.target = Target(Span(self.tenant, *piece), has * cost / due)
+                self.target = Target(Span(self.tenant, *piece, currency=self.currency), has * cost / due)
             else:
                 ms = (piece[1] - piece[0]) // timedelta(milliseconds=1)
                 self._fallback = piece[0] + ceil(has / due * ms) * timedelta(milliseconds=1)
 
     def balance(self, now: datetime, exhausted_at: datetime | None, low_below: Decimal | None) -> Balance:
         started = [grant for grant in self.grants if grant.starts_at <= now]
-        currency = self.grants[0].currency
-        digits = minor_digits(currency)
+        digits = minor_digits(self.currency)
         running = {one.id: rounded(self.running[one.id], digits) for one in started}
         drawn = {one.id: sum((d.get(one.id, Decimal(0)) for d in self._draws.values()), Decimal(0)) for one in started}
         expired = sum(
@@ -290,7 +297,7 @@ class _Run:
         nanos = {"granted": granted, "drawn": sum(drawn.values(), Decimal(0)), "expired": expired, "balance": balance}
         return Balance(
             tenant=self.tenant,
-            currency=currency,
+            currency=self.currency,
             upcoming=_money(sum((one.amount for one in self.grants if one.starts_at > now), Decimal(0)), digits),
             running=_money(sum(running.values(), Decimal(0)), digits),
             available=_money(available, digits),

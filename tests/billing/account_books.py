@@ -48,6 +48,7 @@ def issue(
     tenant: str = "physics",
     timezone: str = "UTC",
     number: str = "",
+    currency: str = "EUR",
     **more: Any,
 ) -> str:
     """Stores an invoice of a month as it would be issued; answers its number."""
@@ -71,7 +72,7 @@ def issue(
         "tenant": pa.array([tenant], pa.string()),
         "period_start": _time(period.start),
         "period_end": _time(period.end),
-        "currency": pa.array(["EUR"], pa.string()),
+        "currency": pa.array([currency], pa.string()),
         "total": pa.array([total], pa.string()),
         "issued_at": _time(period.end),
         "document": pa.array([json.dumps(document)], pa.string()),

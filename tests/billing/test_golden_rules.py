@@ -264,7 +264,7 @@ def test_how_accounts_stand_is_that_of_the_golden_file(monkeypatch: pytest.Monke
                 draws[month.start] = {
                     one.id: Decimal(dice.choice(("1", "8.25", "0.40"))) for one in given if one.tenant == "chem"
                 }
-        issued = prepaid._Issued({"chem": draws}, {"chem": totals})
+        issued = prepaid._Issued({"chem": draws}, {("chem", "EUR"): totals})
         known = dice.choice((None, months[0].start, months[2].start + timedelta(days=3), months[3].start))
 
         def cost_of_spans(_: Any, spans: list[Any]) -> list[Any]:

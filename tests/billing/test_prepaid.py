@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
+from math import ceil
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing import audit
+from billing.accounts import prepaid
 from billing.accounts.credits import CreditError
 from billing.accounts.drawing import draw, in_order, pieces
 from billing.accounts.prepaid import (
@@ -33,11 +35,12 @@ from billing.accounts.prepaid import (
 from tests.billing.account_books import NOW, hours, issue, void, without_prices
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from tests.draws import drawn_seed
+from warehouse.chain import head
 from warehouse.store import Store
 
 D = Decimal
 YEAR_END = at("2027-01-01 00:00")
-NOVEMBER = at("2026-11-01 00:00")
+OCTOBER, NOVEMBER = at("2026-10-01 00:00"), at("2026-11-01 00:00")
 BALANCES = int(os.environ.get("GPULEDGER_BALANCES", "1"))
 """Random grants of which the balance is looked at; ad hoc many more."""
 
@@ -168,6 +171,22 @@ def test_a_balance_exhausted_in_a_month_that_is_issued_by_now_was_so_at_the_same
     after = balance(accounts)
     assert before.exhausted_at == after.exhausted_at == at("2026-09-05 11:30")
     assert (after.drawn, after.running, after.state) == (D("3.00"), D("0.00"), BalanceState.exhausted)
+
+
+def test_a_month_that_a_later_invoice_bills_runs_up_nothing_any_more(accounts: Store) -> None:
+    """The grant paid for September alone, which October's invoice has among its corrections: it expired unused."""
+    fill(accounts, hours("2026-09-05 10:00", 4), closed=[at("2026-10-24 23:00")])
+    grant(accounts, "g", "3.00", start="2026-09-01 00:00", expires=at("2026-09-20 00:00"))
+    assert (balance(accounts).running, balance(accounts).expired) == (D("3.00"), D("0.00"))
+    correction = {"charge_class": "Correction", "reference": {"invoice": None, "month": "2026-09"}}
+    billed = {"charge_class": "Correction", "reference": {"invoice": "GL-1", "month": "2026-08"}}
+    usage = {"charge_class": None, "reference": None}
+    number = issue(accounts, "2026-10", "8.00", lines=[usage, billed, correction, correction])
+    one = balance(accounts)
+    assert (one.drawn, one.running, one.expired, one.available) == (D("0.00"), D("0.00"), D("3.00"), D("0.00"))
+    assert one.exhausted_at is None
+    void(accounts, number)
+    assert balance(accounts).running == D("3.00")
 
 
 def test_low_is_at_the_threshold_or_below(accounts: Store) -> None:
@@ -369,6 +388,75 @@ def test_grants_less_draws_less_expired_is_the_balance_and_the_order_of_granting
             seen.append((draws, before, after))
             dice.shuffle(grants)
         assert seen[0] == seen[1]
+
+
+def reckoned(
+    grants: list[Grant], costs: dict[datetime, Fraction], billed: Fraction | None, drawn: dict[str, D], now: datetime
+) -> dict[str, Any]:
+    """An account hour by hour, of costs that all start and end with one. billed: what September's invoice comes to."""
+    left = {one.id: Fraction(one.amount) for one in grants}
+    running = dict.fromkeys(left, Fraction(0))
+    whole = sum((cost for hour, cost in costs.items() if hour < OCTOBER), Fraction(0))
+    hour, exhausted = at("2026-09-01 00:00"), None
+    while hour < now:
+        if hour == OCTOBER and billed is not None:
+            left = {one.id: Fraction(one.amount - drawn.get(one.id, D(0))) for one in grants}
+        cost, paying = costs.get(hour, Fraction(0)), [one for one in grants if one.starts_at <= hour < one.expires_at]
+        is_open = hour >= OCTOBER or billed is None
+        due = cost if is_open else cost * (billed or 0) / whole
+        has = sum((left[one.id] for one in paying), Fraction(0))
+        if has > 0:
+            exhausted = hour + ceil(has / due * HOUR_MS) * timedelta(milliseconds=1) if due >= has else None
+        for one in sorted(paying, key=lambda one: (one.expires_at, one.starts_at, one.id)):
+            part = min(due, left[one.id])
+            due, left[one.id], running[one.id] = due - part, left[one.id] - part, running[one.id] + part * is_open
+        hour += timedelta(hours=1)
+    started = [one for one in grants if one.starts_at <= now]
+    over = [one for one in started if one.expires_at <= now]
+    paid = sum((drawn.get(one.id, D(0)) for one in started), D(0))
+    expired = sum((Fraction(one.amount - drawn.get(one.id, D(0))) - running[one.id] for one in over), Fraction(0))
+    runs = sum((running[one.id] for one in started), Fraction(0))
+    available = sum((Fraction(one.amount) for one in started), Fraction(0)) - Fraction(paid) - expired - runs
+    return {"drawn": paid, "expired": expired, "running": runs, "available": available,
+            "exhausted_at": None if available > 0 else exhausted}  # fmt: skip
+
+
+def test_an_account_pays_what_is_charged_and_billed_in_its_own_currency_alone(books: Store) -> None:
+    """A tenant on two clusters, whose prices are in two currencies, of which some invoices of September are issued."""
+    seed = str(drawn_seed())
+    print(f"GPULEDGER_SEED={seed}")
+    dice = Random(f"currencies {seed}")
+    store = without_prices(books)
+    prices, costs, rows = {"EUR": "2.00", "USD": "3.00"}, {}, []
+    for currency, price in prices.items():
+        # In the first hours of both months both have costs.
+        any_time = (OCTOBER + timedelta(hours=dice.randrange(-700, 500)) for _ in range(12))
+        some = {at("2026-09-01 00:00"), OCTOBER, *any_time}
+        costs[currency] = dict.fromkeys(some, Fraction(price))
+        of = {"price": price, "currency": currency, "device": currency, "cluster": currency}
+        rows += [Row(one, "physics", used=str(HOUR_MS), **of) for one in some]
+    fill(store, rows, closed=[NOVEMBER - timedelta(hours=1)])
+    for _ in range(BALANCES):
+        for table in ("grants", "invoices"):
+            store.command(f"TRUNCATE TABLE {table}")
+        grants = [replace(one, currency=dice.choice(("EUR", "EUR", "USD")), at=NOW) for one in _grants(
+            [(dice.choice((200, 700, 3000)), dice.randint(0, 55), dice.randint(1, 40)) for _ in range(5)])]  # fmt: skip
+        for one in grants:
+            prepaid._insert(store, one, head(store, "grants"))
+        expected = {}
+        now = NOVEMBER + timedelta(days=dice.choice((0, 20)))
+        for currency in {one.currency for one in grants}:
+            mine = [one for one in grants if one.currency == currency]
+            billed, drawn = None, {}
+            if dice.random() < 0.5:
+                billed = D(dice.choice(("0.00", "5.00", "31.00")))
+                drawn = {one.id: one.amount / 2 for one in mine if one.starts_at < OCTOBER and dice.random() < 0.7}
+                texts = {name: str(amount) for name, amount in drawn.items()}
+                issue(store, "2026-09", str(billed), texts, currency=currency, number=f"GL-{currency}")
+            exact = None if billed is None else Fraction(billed)
+            expected[currency] = reckoned(mine, costs[currency], exact, drawn, min(now, NOVEMBER))
+        found = {one.currency: vars(one) for one in balances(store, min(now, NOVEMBER))}
+        assert {key: {name: found[key][name] for name in wanted} for key, wanted in expected.items()} == expected
 
 
 @given(given_grants, st.lists(st.tuples(days, st.fractions(0, 40)), max_size=8))

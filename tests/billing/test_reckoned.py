@@ -291,7 +291,8 @@ Span = tuple[str, str | None, int, int]
 
 def asked_of(spans: Sequence[Span]) -> dict[str, Any]:
     return {"tenants": [one[0] for one in spans], "projects": [one[1] or "" for one in spans],
-            "any_project": [int(one[1] is None) for one in spans]}  # fmt: skip
+            "any_project": [int(one[1] is None) for one in spans],
+            "currencies": [("", "EUR")[number % 2] for number, _ in enumerate(spans)]}  # fmt: skip
 
 
 def check_costs(store: Store, entries: Sequence[Entry], spans: Sequence[Span]) -> None:
@@ -355,7 +356,7 @@ def test_costs_of_spans_and_hours_are_those_of_the_entries_in_them(books: Store,
         books, "accounts/hours_that_reach", tenants=[one[0] for one in questions],
         projects=[one[1] or "" for one in questions], any_project=[int(one[1] is None) for one in questions],
         from_hours=[second(one[2]) for one in questions], to_hours=[second(one[3]) for one in questions],
-        levels=[str(one[4]) for one in questions], scale=14,
+        levels=[str(one[4]) for one in questions], currencies=[""] * len(questions), scale=14,
     )  # fmt: skip
     reached = {row["question"]: (int(row["hour"].timestamp()) * 1000, row["before"]) for row in rows}
     assert reached == {number: one[5] for number, one in enumerate(questions) if one[5]}
