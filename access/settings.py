@@ -34,6 +34,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from access.roles import AccessError, Role
 from warehouse.written_files import first_error, read_yaml
+from warehouse.written_model import Written
 
 HINT = "See docs/access.md for an example"
 MODE = ConfigDict(extra="forbid", frozen=True)
@@ -83,7 +84,7 @@ class Oidc(BaseModel):
         return frozenset((read | named) - {""})
 
 
-class _File(BaseModel):
+class _File(Written):
     model_config = MODE
 
     url: str = ""

@@ -24,11 +24,12 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from jinja2 import TemplateError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from alerts.matchers import Match, fits
 from alerts.templates import compiled
 from warehouse.durations import Seconds, is_duration, parse_duration, parse_if_duration, seconds_of, write_duration
+from warehouse.written_model import Written
 
 Severity = Literal["info", "warning", "critical"]
 ParameterValue = bool | int | float | str | list[str] | list[int] | dict[str, float]
@@ -51,7 +52,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,79}$")]
 Label = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
 
 
-class Part(BaseModel):
+class Part(Written):
     """The base of models that people write in files: an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)

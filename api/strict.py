@@ -13,12 +13,13 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from fastapi.params import Query
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import ConfigDict, StringConstraints
 
 from warehouse.json_text import parse_json
+from warehouse.written_model import Written
 
 
-class Body(BaseModel):
+class Body(Written):
     """The base of everything that a route takes as its body."""
 
     model_config = ConfigDict(extra="forbid")

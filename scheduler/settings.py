@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from scheduler.codec import read
 from scheduler.cycle.policies import Policies, Reservation, Reserve
@@ -59,6 +59,7 @@ from warehouse.durations import format_duration, seconds_of
 from warehouse.errors import LedgerError
 from warehouse.hours import DAYS, Day, clock, zone
 from warehouse.written_files import first_error, read_yaml
+from warehouse.written_model import Written
 
 BACKFILL: Mapping[str, int | None] = {"none": 0, "easy": 1, "conservative": None}
 
@@ -67,7 +68,7 @@ class SettingsError(LedgerError):
     """Settings of the scheduler that cannot be used."""
 
 
-class Part(BaseModel):
+class Part(Written):
     """Refuses unknown keys, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)

@@ -24,6 +24,8 @@ def seconds_of(text: str) -> int | float:
 
 def parse_duration(value: object) -> object:
     """Seconds of a text; a number means seconds. Errors: as `seconds_of`."""
+    if isinstance(value, bool):
+        raise ValueError("expected a duration like 90s, 15m, 1h30m or 2d")
     return seconds_of(value) if isinstance(value, str) else value
 
 

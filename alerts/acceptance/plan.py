@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from alerts.errors import AlertError
 from warehouse.written_files import first_error, read_yaml
+from warehouse.written_model import Written
 
 BUILT_IN = "builtin:"
 STEPS_FOR_P99 = 300
 """A P99 of fewer steps means nothing."""
 
 
-class Part(BaseModel):
+class Part(Written):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 

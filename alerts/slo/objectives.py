@@ -26,6 +26,7 @@ from billing.rates.globs import expression
 from billing.rates.policies import DecimalText, Part, Percent, WholeFile
 from warehouse.durations import Seconds
 from warehouse.written_files import first_error, read_yaml
+from warehouse.written_model import Number
 
 INADMISSIBLE = ("Deactivated", "Inadmissible", "Misconfigured", "NoMatchingFlavor", "OnHold", "Suspended")
 """Reasons for waiting that are the workload's own fault: its request does not count as owed."""
@@ -79,7 +80,7 @@ class Objective(Part):
     match: Match = Match()
     target: Ratio
     window: Annotated[Seconds, Field(ge=HOUR, le=90 * DAY, strict=False)] = 28 * DAY
-    at_least: Annotated[float, Field(ge=0, strict=False)] = 1.0
+    at_least: Annotated[Number, Field(ge=0, strict=False)] = 1.0
     owner: str = ""
     credit: Credit | None = None
 
@@ -185,7 +186,7 @@ class QuotaRedemption(Objective):
     unit = "GPU-seconds"
     books = True
     kind: Literal["quota_redemption"]
-    guaranteed_gpus: Annotated[float, Field(gt=0, strict=False)]
+    guaranteed_gpus: Annotated[Number, Field(gt=0, strict=False)]
     inadmissible_reasons: Annotated[tuple[Glob, ...], Field(strict=False)] = INADMISSIBLE
 
     def _measures(self) -> dict[str, Any]:

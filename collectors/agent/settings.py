@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, ByteSize, ConfigDict, Field, ValidationError, model_validator
 
 from collectors.agent.ticks import HOUR_MS
 from collectors.errors import CollectorError
 from warehouse.written_files import first_error, read_yaml
+from warehouse.written_model import Written
 
 HINT = "See docs/agent.md for all keys"
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([^}]*)\})", re.ASCII)
@@ -40,7 +41,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Url = Annotated[str, Field(pattern=r"^https?://[^/\s]+")]
 
 
-class _Section(BaseModel):
+class _Section(Written):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 

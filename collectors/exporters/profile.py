@@ -15,11 +15,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from collectors.profile_files import Named, ProfileFiles
 from collectors.readings import State
 from warehouse.records import MAX_UNITS
+from warehouse.written_model import Written
 
 PROFILES = Path(__file__).with_name("profiles")
 
@@ -89,7 +90,7 @@ Scope = Literal["each", "device", "whole", "workload"]
 Combine = Literal["one", "min", "max", "mean", "sum"]
 
 
-class _Strict(BaseModel):
+class _Strict(Written):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from collectors.errors import CollectorError
+from warehouse.written_model import Written
 
 T = TypeVar("T", bound=BaseModel)
 MOST_RUNS = 10_000
@@ -22,7 +23,7 @@ Mode = Literal["restart", "signal"]
 Stopped = Literal["", "asked", "lease"]
 
 
-class _Message(BaseModel):
+class _Message(Written):
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
@@ -57,7 +58,7 @@ class Assignment(_Message):
     nodes: Annotated[int, Field(ge=1)]
     ranks: tuple[RankOf, ...]
     command: Annotated[tuple[str, ...], Field(min_length=1)]
-    env: dict[str, str] = {}
+    env: Annotated[dict[str, str], Field(default_factory=dict)]
     directory: str = ""
     resize: Mode = "restart"
     rendezvous: Rendezvous | None = None

@@ -140,6 +140,9 @@ def test_an_acknowledged_alert_is_quiet_until_it_fires_anew(served_site: Site) -
         assert client.post(f"{ALERTS}/{of}/acknowledge", json={}).status_code == 201
         assert client.delete(f"{ALERTS}/silences/{made.id}").status_code == 200
         assert client.post(f"{ALERTS}/{of}/acknowledge", json={"hours": 0}).status_code == 422
+        refused = client.post(f"{ALERTS}/{of}/acknowledge", json={"hours": True})
+        expected = "body.hours: expected a number, neither true nor false"
+        assert (refused.status_code, refused.json()["detail"]) == (422, expected)
         assert client.post(f"{ALERTS}/nobody/acknowledge", json={}).status_code == 404
     assert {row["held_back"] for row in ask(served_site, "admin")["rows"]} == {""}
     done = [one for one in audit.history(served_site.store, "alert.acknowledge", of) if one["reason"] == "on it"]
