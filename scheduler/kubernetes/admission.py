@@ -54,6 +54,9 @@ class Admission:
 
     def see(self, seen: Seen) -> None:
         self._executor.see(seen.gated, seen.number)
+        if self._known:
+            admitted = set(map(gated_pods.admitted_as, seen.gated.values()))
+            self._known = {job: of for job, of in self._known.items() if job in admitted}
 
     def follow(self, seen: Seen) -> None:
         if self._looked == (self._service.log.last, seen.number):

@@ -176,6 +176,7 @@ def test_a_preempted_pod_is_evicted_and_deleted_where_a_budget_forbids_that(tmp_
     assert node_of(vision) == node_of(victim)
     statuses = {one["job_id"].partition("@")[0]: one["status"] for one in site.service.list()}
     assert f"{SPACE}/{victim['metadata']['name']}" not in statuses, "an evicted pod does not come back"
+    assert site.operator._admission._known == {}, "what the log says of it is not remembered once it is gone"
     again = site.submit(victim["metadata"]["name"], gpus=4, tenant="chem")
     site.settle()
     assert is_gated(again)
