@@ -221,7 +221,10 @@ class _Issued:
 
 
 class _Run:
-    """A simulation of a tenant's account, month by month, from the first grant to the end of the ledger."""
+    """A simulation of a tenant's account, month by month, from the first grant to the end of the ledger.
+
+    left: of each grant. What invoices drew, of whatever month, is gone from the beginning, as it is for the next draft.
+    """
 
     def __init__(
         self, tenant: str, grants: list[Grant], issued: _Issued, known_until: datetime | None, timezone: str
@@ -236,6 +239,9 @@ class _Run:
             self._months.append((period.start, pieces(grants, period.start, end)))
             month = following(month)
         self.left = {grant.id: Fraction(grant.amount) for grant in grants}
+        for drawn in self._draws.values():
+            for one in drawn.keys() & self.left.keys():
+                self.left[one] -= Fraction(drawn[one])
         self.running: dict[str, Fraction] = defaultdict(Fraction)
         self.target: Target | None = None
         self._fallback: datetime | None = None
@@ -253,16 +259,13 @@ class _Run:
             issued = start in self._totals
             due = accrued(Fraction(self._totals[start]), part_costs, parts) if issued else part_costs
             before = dict(self.left)
+            for grant, given in self._draws.get(start, {}).items() if issued else ():
+                if grant in self.left:
+                    self.left[grant] += Fraction(given)
             for piece, cost, amount in zip(parts, part_costs, due, strict=True):
                 self._pass(piece, cost, amount, open_month=not issued)
             if issued:
-                drawn = self._draws.get(start, {})
-                self.left = {one: before[one] - Fraction(drawn.get(one, Decimal(0))) for one in before}
-        counted = {start for start, _ in self._months}
-        for start, drawn in self._draws.items():
-            for grant, given in drawn.items() if start not in counted else ():
-                if grant in self.left:
-                    self.left[grant] -= Fraction(given)
+                self.left = before
 
     def _pass(self, piece: tuple[datetime, datetime], cost: Fraction, due: Fraction, open_month: bool) -> None:
         has = left_at(self.grants, self.left, piece[0])

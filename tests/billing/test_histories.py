@@ -885,6 +885,7 @@ class History:
             spared = state.running if tenant in holds_after else Decimal(0)
             assert lost - spared <= state.expired <= lost, state
             assert state.available == state.balance or tenant in holds_after, state
+            assert state.available >= 0, state
 
     def tamper(self) -> None:
         """One cell of what `verify` vouches for is another, and it says so."""

@@ -189,6 +189,16 @@ def test_a_month_that_a_later_invoice_bills_runs_up_nothing_any_more(accounts: S
     assert balance(accounts).running == D("3.00")
 
 
+def test_an_open_month_runs_up_no_more_than_a_later_month_s_invoice_left(accounts: Store) -> None:
+    fill(accounts, [*hours("2026-09-05 10:00", 3), *hours("2026-10-05 10:00", 3)], closed=[at("2026-10-24 23:00")])
+    grant(accounts, "g", "5.00", start="2026-09-01 00:00")
+    issue(accounts, "2026-10", "6.00", {"g": "4.00"})
+    one = balance(accounts)
+    assert (one.drawn, one.running, one.available) == (D("4.00"), D("1.00"), D("0.00"))
+    assert one.exhausted_at == at("2026-10-05 12:00")
+    assert draw_down(accounts, "physics", OCTOBER, D("6.00"), "EUR") == [Draw("g", D("1.00"))]
+
+
 def test_low_is_at_the_threshold_or_below(accounts: Store) -> None:
     fill(accounts, hours("2026-10-05 10:00", 3))
     grant(accounts, "g", "10.00")
