@@ -1,5 +1,6 @@
 -- One row: an allocation that holds devices at an instant, and for how long it has done nothing with any of them.
--- Units:   value: seconds, at most the window; null: unknown. Idle since the later of the last activity and the start
+-- Units:   held_gpus: null: a device is not in the inventory. A row without units holds as many as its device had then.
+--          value: seconds, at most the window; null: unknown. Idle since the later of the last activity and the start
 --          with its grace. Activity: utilization or any engine above {idle_below}, requests or training steps that the
 --          workload's own metrics tell, or a kernel that the driver remembers.
 -- Unknown: less than {min_coverage} of that time is measured, or only one signal says idle. Two are wanted: nothing
@@ -7,7 +8,14 @@
 -- Params:  at; window_seconds, grace_seconds; idle_below, min_coverage = parts of 1.
 WITH
     toUnixTimestamp64Milli({at:DateTime64(3, 'UTC')}) / 1000 AS now,
-    devices AS (SELECT cluster, device_id, greatest(1, ifNull(units, 1)) AS units FROM devices_at(at = {at:DateTime64(3, 'UTC')})),
+    inventory AS
+    (
+        SELECT d.cluster AS cluster, d.device_id AS device_id, any(d.units) AS units, arraySort(groupArray((p.ts, p.units))) AS history
+        FROM devices_at(at = {at:DateTime64(3, 'UTC')}) AS d
+        INNER JOIN devices AS p ON d.cluster = p.cluster AND d.device_id = p.device_id
+        WHERE p.ts <= {at:DateTime64(3, 'UTC')}
+        GROUP BY cluster, device_id
+    ),
     reported AS
     (
         SELECT cluster, workload_id, max(ts) AS active_at
@@ -29,7 +37,8 @@ WITH
         SELECT
             h.cluster AS cluster, h.node AS node, h.device_id AS device_id, h.allocation_id AS allocation_id,
             h.workload_id AS workload_id, h.tenant AS tenant, h.project AS project, h.queue AS queue, h.gpus AS gpus,
-            least(1, ifNull(h.units, greatest(1, d.units)) / greatest(1, d.units)) AS share,
+            ifNull(h.units, if(d.history[1].1 > h.start_at, d.history[1], arrayLast(one -> one.1 <= h.start_at, d.history)).2) AS units_held,
+            if(d.units = 0, NULL, least(1, units_held / d.units)) AS share,
             h.start_at AS start_at,
             toUnixTimestamp64Milli(h.start_at) / 1000 AS start,
             arrayFilter(one -> one.3 AND one.1 > h.start_at, h.samples) AS usable,
@@ -52,7 +61,7 @@ WITH
                 AND (is_confirmed OR no_engine_active OR is_power_flat)) AS is_known,
             arrayMax(arrayMap(one -> one.8, quiet)) AS memory_bytes
         FROM held_streams(at = {at:DateTime64(3, 'UTC')}, window_seconds = {window_seconds:UInt32}) AS h
-        LEFT JOIN devices AS d ON h.cluster = d.cluster AND h.device_id = d.device_id
+        LEFT JOIN inventory AS d ON h.cluster = d.cluster AND h.device_id = d.device_id
         LEFT JOIN reported ON h.cluster = reported.cluster AND h.workload_id = reported.workload_id
         LEFT JOIN kernels ON h.cluster = kernels.cluster AND h.device_id = kernels.device_id
     )
@@ -61,7 +70,7 @@ SELECT
     any(workload_id) AS workload_id, any(tenant) AS tenant, any(project) AS project, any(queue) AS queue,
     arrayStringConcat(arraySort(groupUniqArray(node)), ' ') AS nodes,
     uniqExact(device_id) AS devices,
-    round(sum(share), 4) AS held_gpus,
+    if(countIf(share IS NULL) = 0, round(sum(share), 4), NULL) AS held_gpus,
     max(gpus) AS gpus,
     if(countIf(NOT is_known) = 0 OR countIf(is_known AND idle_seconds < 60) > 0, minIf(idle_seconds, is_known), NULL) AS value,
     fromUnixTimestamp64Milli(toInt64(max(idle_since) * 1000), 'UTC') AS idle_since,

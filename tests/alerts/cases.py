@@ -87,6 +87,7 @@ def _idle() -> Iterator[Case]:
     yield Case("idle-holder", "one of two busy", [*gang, *sampled("GPU-1", 240, 0, 0.7)])
     yield Case("idle-holder", "one of two unknown", gang)
     yield Case("idle-holder", "both of two idle", [*gang, *sampled("GPU-1", 240, 0, 0.0, **QUIET)], (job,))
+    yield Case("idle-holder", "a device that no inventory has", holder(70)[1:], (job,))
     halves = [*device(units=2), *started("a", 300, units=1), *started("b", 300, units=1)]
     mine = [*sampled("GPU-0", 240, 0, 0.0, workload_id="a"), *sampled("GPU-0", 240, 0, 0.8, workload_id="b")]
     yield Case("idle-holder", "one of two that share", [*halves, *mine], ("allocation_id=a",))
@@ -105,6 +106,10 @@ def _idle() -> Iterator[Case]:
         "low-utilization", "two quarters, told as one", [*both, *sampled("GPU-0", 360, 0, 0.26, workload_id="job")]
     )
     yield Case("low-utilization", "two quarters, of which a half is used", [*both, *full], (job,))
+    # Sixty minutes ago it became a device of four units, of which the job keeps its one.
+    parted = [*device(), *started("job", 500), *device(since=60, units=4), *full]
+    yield Case("low-utilization", "a whole device that is a quarter of it since", parted)
+    yield Case("low-utilization", "a device that no inventory has", whole[1:])
     yield Case("low-utilization", "held for too short", [*device(), *started("job", 365), *whole[2:]])
 
 

@@ -98,9 +98,51 @@ def test_a_guarantee_is_honoured_where_nothing_more_is_asked_for(facts: Store) -
     assert fires(facts, "quota-guarantee-missed", quotas={"physics": 4.0}) == {}
 
 
-def test_quotas_may_be_by_queue_or_project_and_without_any_nothing_is_judged(facts: Store) -> None:
+@pytest.mark.parametrize(
+    ("judge", "gpus", "value"),
+    [
+        ("quota-breached", 2.0, 0.5),  # at least
+        ("quota-breached", 3.0, None),  # unknown: 2.5 or 3.5 are allocated
+        ("quota-breached", 3.5, None),
+        ("quota-guarantee-missed", 4.0, 0.5),
+        ("quota-guarantee-missed", 3.2, None),  # unknown: 0.7 or none
+    ],
+)
+def test_of_a_device_that_no_inventory_has_anything_up_to_one_gpu_may_be_held(
+    facts: Store, judge: str, gpus: float, value: float | None
+) -> None:
+    quotas(facts)
+    put(facts, started("stray", 90, "nowhere"))
+    expected = {} if value is None else {("", "tenant", "physics"): value}
+    assert fires(facts, judge, quotas={"physics": gpus}) == expected
+
+
+@pytest.mark.parametrize(
+    ("judge", "gpus", "value"),
+    [("quota-breached", 2.0, 0.5), ("quota-breached", 4.0, None), ("quota-guarantee-missed", 4.0, None)],
+)
+def test_what_says_neither_devices_nor_how_many_may_be_any_number(
+    facts: Store, judge: str, gpus: float, value: float | None
+) -> None:
+    quotas(facts)
+    put(facts, started("any", 90, "", node="n2"))
+    expected = {} if value is None else {("", "tenant", "physics"): value}
+    assert fires(facts, judge, quotas={"physics": gpus}) == expected
+
+
+def test_a_row_without_units_holds_as_many_as_its_device_had_then(facts: Store) -> None:
+    """As the ledger has it: a device of one unit that has four since is held by a quarter."""
+    put(facts, [*device("a"), *started("one", 100, "a"), *device("a", 50, units=4)])
+    assert fires(facts, "quota-breached", quotas={"physics": 0.1}) == {("", "tenant", "physics"): 0.15}
+
+
+def test_quotas_may_be_by_queue_or_project(facts: Store) -> None:
     quotas(facts)
     assert fires(facts, "quota-breached", quotas={"train": 1.0}, by="queue") == {("", "queue", "train"): 1.5}
+
+
+def test_without_quotas_nothing_is_judged(facts: Store) -> None:
+    quotas(facts)
     assert fires(facts, "quota-breached") == {}
 
 
