@@ -12,7 +12,7 @@ from billing.close import close
 from billing.insights.efficiency import efficiency
 from billing.insights.now import asking, held, isolation
 from billing.ledger_report import ledger_report
-from tests.billing.facts import devices, job, put
+from tests.billing.facts import devices, job, put, samples
 from tests.billing.hand_ledger import at
 from tests.conftest import REPO
 from tests.stores import fresh_store
@@ -127,3 +127,22 @@ def test_statements_that_judge_a_share_judge_it_alike() -> None:
         for found in re.findall(r"multiIf\(\s+match\(partition_profile.*?'shared'\)", (REPO / file).read_text(), re.S)
     ]
     assert len(texts) == 4 and len(set(texts)) == 1
+
+
+def test_a_lost_end_makes_no_assumed_device_a_known_one(store: Store) -> None:
+    """Of two GPUs that a node's pod holds, its own samples name one; they stop a day before the devices' do."""
+    put(store, "devices", devices("2026-10-01 00:00", "GPU-1", "GPU-2", "GPU-3", node="n2"))
+    pod = {"allocation_id": "pod", "workload_id": "pod", "tenant": "vision", "node": "n2", "gpus": 2}
+    put(store, "events", [{**pod, "ts": at("2026-10-01 00:00"), "event": "started"}])
+    own = [{**one, "workload_id": "pod"} for one in samples("GPU-2", "2026-10-01 00:10", range(3))]
+    every = [one for name in ("GPU-1", "GPU-2", "GPU-3") for one in samples(name, "2026-10-02 02:00", [0])]
+    put(store, "samples", [*own, *every])
+    close(store, at("2026-10-02 03:00"), at("2026-10-02 03:00"))
+    rows = store.rows("SELECT device_id, estimated FROM allocations ORDER BY device_id")
+    assert [(row["device_id"], row["estimated"].partition(":")[0]) for row in rows] == [
+        ("GPU-1", "device unknown"),
+        ("GPU-2", "end lost"),
+    ]
+    for view in ("v_charges", "v_usage_hourly"):
+        levels = store.rows(f"SELECT DISTINCT device_id, isolation_level FROM {view} ORDER BY device_id")
+        assert [tuple(row.values()) for row in levels] == [("GPU-1", ""), ("GPU-2", "exclusive")], view
