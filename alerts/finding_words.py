@@ -7,12 +7,10 @@ API server's own words, stays as it is.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from collectors.nvml.xids import meaning
+from warehouse.phrases import Moment, Phrases, with_moments
 
 NAMES = {
     "xid": "XID 错误",
@@ -84,17 +82,12 @@ XIDS = {
 """By code, as collectors.nvml.xids.MEANINGS."""
 UNKNOWN_XID = "不在已知 XID 列表中"
 
-_UNDECIDED = (
-    (re.compile(r"^(.+) in one answer$"), r"一次应答中有 \1"),
-    (re.compile(r"^its numbers fit (.+)$"), r"其数值符合 \1"),
-    (re.compile(r"^it was (\S+), and its rate is that of (\S+)$"), r"原为 \1，而其速率符合 \2"),
-)
-
-
-def _undecided(why: str) -> str:
-    for pattern, put in _UNDECIDED:
-        why = pattern.sub(put, why)
-    return why.replace(" and ", " 和 ")
+_UNDECIDED = Phrases((
+    (r"^(.+) in one answer$", r"一次应答中有 \1"),
+    (r"^its numbers fit (.+)$", r"其数值符合 \1"),
+    (r"^it was (\S+), and its rate is that of (\S+)$", r"原为 \1，而其速率符合 \2"),
+    (r" and ", " 和 "),
+))  # fmt: skip
 
 
 _ACTIONS = {
@@ -106,8 +99,7 @@ _ACTIONS = {
 """As nvml.gauges.ACTIONS."""
 _STATES = {"available": "可用", "unavailable": "不可用", "removed": "已移除"}
 
-_Put = str | Callable[[re.Match[str]], str]
-_CHINESE: Sequence[tuple[str, _Put]] = (
+_CHINESE = Phrases((
     # The driver and its devices (nvml.collector, nvml.inventory).
     (r"^the clock went from (\S+) to (\S+): averages and counters start anew$",
      r"时钟从 \1 跳到 \2：平均值和计数器重新开始"),
@@ -139,7 +131,7 @@ _CHINESE: Sequence[tuple[str, _Put]] = (
     # Exporters and their units (exporters, receivers).
     (r"^the exporter names it no longer$", "导出器不再列出它"),
     (r"^(.+?) of (.+): the unit is not known: (.+); left blank$",
-     lambda found: f"{found[2]} 的 {found[1]}：单位未知（{_undecided(found[3])}）；留空"),
+     lambda found: f"{found[2]} 的 {found[1]}：单位未知（{_UNDECIDED.translated(found[3])}）；留空"),
     (r"^(.+) of (.+): was (\S+), is (\S+) now; last shown to be \S+ at ([^\s,]+)",
      r"\2 的 \1：原为 \3，现为 \4；最近一次证实为 \3 是在 \5"),
     (r", and at least (\d+) readings since were taken for (\S+) and may be wrong$",
@@ -174,30 +166,23 @@ _CHINESE: Sequence[tuple[str, _Put]] = (
     (r"^nothing used, confirmed by the driver(?=, |$)", "没有使用，驱动已证实"),
     (r"(^|, )no engine active(?=, |$)", lambda found: f"{'，' if found[1] else ''}没有引擎活动"),
     (r"(^|, )power flat$", lambda found: f"{'，' if found[1] else ''}功率平稳"),
-)  # fmt: skip
+))  # fmt: skip
 _XID = re.compile(r"^XID (\d{1,9})(?:: (.*))?$", re.DOTALL)
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
-
-
-@functools.cache
-def _patterns() -> list[tuple[re.Pattern[str], _Put]]:
-    return [(re.compile(pattern), put) for pattern, put in _CHINESE]
 
 
 def xid_meaning(code: int, language: str) -> str:
     return XIDS.get(code, UNKNOWN_XID) if language == "zh" else meaning(code)[0]
 
 
-def found(text: str, code: str, moment: Callable[[datetime], str] | None = None) -> str:
+def found(text: str, code: str, moment: Moment | None = None) -> str:
     """A finding's name or message in a language ('zh'; any other: as it is).
 
     moment: how instants within it are written; None: as they are, in UTC.
     """
     if code == "zh" and text:
         text = NAMES.get(text) or REFUSALS.get(text) or _xid(text) or _sentence(text)
-    if moment is not None:
-        text = _INSTANT.sub(lambda at: moment(datetime.fromisoformat(at[0])), text)
-    return text
+    return with_moments(text, _INSTANT, moment)
 
 
 def _xid(text: str) -> str:
@@ -215,9 +200,7 @@ def _xid(text: str) -> str:
 
 def _sentence(text: str) -> str:
     """In no phrase: perhaps several messages in one."""
-    said = text
-    for pattern, put in _patterns():
-        said = pattern.sub(put, said)
+    said = _CHINESE.translated(text)
     if said == text and "; " in text:
         return "；".join(_sentence(one) for one in text.split("; "))
     return said

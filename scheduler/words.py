@@ -7,10 +7,9 @@ What is in no phrase, such as the words of another scheduler, stays as it is.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Sequence
-from datetime import datetime
+
+from warehouse.phrases import Moment, Phrases, with_moments
 
 CAUSES = {
     "reserved": "已预留",
@@ -54,8 +53,7 @@ CODES = {
 }  # fmt: skip
 """Of reasons; Slurm's and Kubernetes' own stay as they are, but for those that are called alike."""
 
-_Put = str | Callable[[re.Match[str]], str]
-_CHINESE: Sequence[tuple[str, _Put]] = (
+_CHINESE = Phrases((
     # The whole of a text, or its beginning.
     (r"(\d+) alike wait longer, (\S+) the longest", r"另有 \1 个同类作业等得更久，\2 最久"),
     (r"waits (\d+) s, its bound is (\d+) s", r"已等待 \1 秒，其上限为 \2 秒"),
@@ -151,16 +149,11 @@ _CHINESE: Sequence[tuple[str, _Put]] = (
     (r"no (\w+) since (.+?), (\w+) ago",
      lambda found: f"自 {found[2]} 起没有{FACTS.get(found[1], found[1])}，已有 {found[3]}"),
     (r"no (\w+) in (\d+) days", lambda found: f"{found[2]} 天内没有{FACTS.get(found[1], found[1])}"),
-)  # fmt: skip
+))  # fmt: skip
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)")
 
 
-@functools.cache
-def _patterns() -> list[tuple[re.Pattern[str], _Put]]:
-    return [(re.compile(pattern), put) for pattern, put in _CHINESE]
-
-
-def said(text: str, code: str, moment: Callable[[datetime], str] | None = None) -> str:
+def said(text: str, code: str, moment: Moment | None = None) -> str:
     """The text in a language ('zh'; any other: as it is).
 
     moment: how instants within it are written; None: as they are, in UTC.
@@ -170,9 +163,5 @@ def said(text: str, code: str, moment: Callable[[datetime], str] | None = None) 
     if code == "zh" and text:
         code_of, colon, rest = text.partition(": ")
         text = f"{CODES[code_of]}：{rest}" if colon and code_of in CODES else text
-        for pattern, put in _patterns():
-            text = pattern.sub(put, text)
-        text = text.replace("; ", "；").replace("合适: ", "合适：")
-    if moment is not None:
-        text = _INSTANT.sub(lambda found: moment(datetime.fromisoformat(found[0])), text)
-    return text
+        text = _CHINESE.translated(text).replace("; ", "；").replace("合适: ", "合适：")
+    return with_moments(text, _INSTANT, moment)
