@@ -102,7 +102,9 @@ def _history(store: Store, filters: Filters, words: Language) -> tuple[Component
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
     rule = filters.more.get("rule", "")
     foreign = int(words.code != "en")
-    rows = filters.rows(store, __file__, "fired", rule=rule, most=MOST, with_evidence=foreign)
+    # How they ended may have been written after the period.
+    asked = {**filters.params(), "rule": rule, "most": MOST, "with_evidence": foreign}
+    rows = filters.rows_now(store, __file__, "fired", **asked)
     if not rows:
         return (parts.card(words("alerts.history"), words("alerts.history_is"),
                            states.nothing_here(words("alerts.none_fired"))),)  # fmt: skip
