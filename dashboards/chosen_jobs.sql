@@ -1,18 +1,18 @@
 -- A condition: whether a job belongs to the chosen tenants and projects. The books decide, by its first placement; for a
 -- job without one, its source. A job that was reported as theirs but paid by others is not theirs.
 -- Parameters: tenants, projects Array(String), empty: all
-(cluster, allocation_id) IN
+allocation_hash IN
 (
-    SELECT cluster, allocation_id
+    SELECT allocation_hash
     FROM allocations
-    WHERE (cluster, allocation_id) IN
+    WHERE allocation_hash IN
     (
-        SELECT cluster, allocation_id
+        SELECT allocation_hash
         FROM allocations
         WHERE (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, tenant))
             AND (empty({projects:Array(String)}) OR has({projects:Array(String)}, project))
     )
-    GROUP BY cluster, allocation_id
+    GROUP BY allocation_hash
     HAVING (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, argMin(tenant, start_at)))
         AND (empty({projects:Array(String)}) OR has({projects:Array(String)}, argMin(project, start_at)))
 )
@@ -20,13 +20,13 @@ OR
 (
     (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, tenant))
     AND (empty({projects:Array(String)}) OR has({projects:Array(String)}, project))
-    AND (cluster, allocation_id) NOT IN
+    AND allocation_hash NOT IN
     (
-        SELECT cluster, allocation_id
+        SELECT allocation_hash
         FROM allocations
-        WHERE (cluster, allocation_id) IN
+        WHERE allocation_hash IN
         (
-            SELECT cluster, allocation_id
+            SELECT allocation_hash
             FROM events
             WHERE (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, tenant))
                 AND (empty({projects:Array(String)}) OR has({projects:Array(String)}, project))

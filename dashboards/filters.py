@@ -290,4 +290,5 @@ def _parallel(missing: Sequence[Written], at: str, by: str) -> dict[str, list[in
 
 
 def _key(sql: str, asked: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
-    return sql, tuple(sorted((name, str(value)) for name, value in asked.items()))
+    """Of the parameters those that the statement names: what it says of one instant is the same in many periods."""
+    return sql, tuple(sorted((name, str(value)) for name, value in asked.items() if f"{{{name}:" in sql))

@@ -1,10 +1,10 @@
 -- What pages select from as ({jobs}): jobs submitted before the period's end, but not more than 62 days before it.
--- One row: a job as its source reported it. gpus NULL: not reported; reason: why it waits; started_at, ended_at NULL: not
--- yet.
+-- One row: a job as its source reported it. allocation_hash: of cluster and allocation_id; to group by them costs twice as much.
+-- gpus NULL: not reported; reason: why it waits; started_at, ended_at NULL: not yet.
 -- The tenant is that of the books (chosen_jobs.sql); for jobs that were never placed, the reported one.
 -- Parameters: start, end DateTime64(3) (UTC); queues, clusters Array(String), empty: all; those of chosen_jobs.sql
 SELECT
-    cluster, allocation_id,
+    allocation_hash, any(e.cluster) AS cluster, any(e.allocation_id) AS allocation_id,
     anyIf(e.queue, e.event = 'submitted') AS queue,
     any(e.workload_id) AS workload_id,
     maxIf(e.gpus, e.event = 'submitted') AS gpus,
@@ -15,7 +15,7 @@ SELECT
 FROM events AS e
 WHERE e.ts >= {start:DateTime64(3,'UTC')} - INTERVAL 62 DAY AND e.ts < {end:DateTime64(3,'UTC')}
     AND e.event IN ('submitted', 'started', 'finished', 'failed', 'cancelled', 'rejected')
-    AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, cluster))
+    AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, e.cluster))
     AND ({chosen_jobs})
-GROUP BY cluster, allocation_id
+GROUP BY allocation_hash
 HAVING countIf(e.event = 'submitted') > 0 AND (empty({queues:Array(String)}) OR has({queues:Array(String)}, queue))
