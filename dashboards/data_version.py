@@ -159,7 +159,7 @@ class DataVersion:
         partitions = self.parts.get(table, ())
         if until is None:
             return hash(frozenset(partitions))
-        last = {6: f"{until - timedelta(milliseconds=1):%Y%m}", 8: f"{until:%Y%m%d}"}
+        last = {6: f"{until - timedelta(milliseconds=1):%Y%m}", 8: f"{until:%Y%m%d}", 10: f"{until:%Y-%m-%d}"}
         return hash(frozenset((name, print_) for name, print_ in partitions if name <= last.get(len(name), name)))
 
 

@@ -30,7 +30,7 @@ NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 """Of the filters, as in the URL; the parameters of SQL have an s behind."""
 PERIOD, LANGUAGE = "period", "lang"
 CHOSEN_CHARACTERS = 4096
-PERIODS_READ = "closed_hours, rate_cards, summed_days"
+PERIODS_READ = "closed_hours, device_hours, rate_cards, summed_days"
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ NOT_VOUCHED: Mapping[str, str] = {
     "close_named": "when each close read facts, from which the next knows where to look for new ones",
     "ledger_days": "sums for pages, which no document is computed from; gpuledger ledger and invoices read the ledger",
     "summed_days": "says which of those sums hold; a day that is missing here is read from the ledger",
+    "device_hours": "what was measured of devices, for pages; no part of the books, and made again of the samples",
     "turns": "whose turn it is among servers; gone an hour later",
     "schema_migrations": "which migrations were applied; a missing one is applied again",
 }

@@ -15,6 +15,7 @@ from datetime import datetime
 
 from billing.ledger_report import billing_timezone
 from dashboards.days.closed import Sums
+from dashboards.measured import measure_hours
 from warehouse.background import repeating
 from warehouse.errors import LedgerError
 from warehouse.leads import ALONE, Leads
@@ -86,11 +87,12 @@ def _sum(store: Store, zone: str, days: Sequence[tuple[datetime, int]]) -> None:
 
 @contextlib.contextmanager
 def summing(store: Store, leads: Leads = ALONE) -> Iterator[None]:
-    """Keeps the sums of the billing zone's days up to date, on its own connection."""
+    """Keeps the sums of the billing zone's days up to date, and what was measured, on its own connection."""
 
     def sum_due(own: Store, stop: threading.Event) -> None:
         try:
             sum_days(own, billing_timezone(own), stop)
+            measure_hours(own, stop)
         except LedgerError as error:
             log.error("days were not summed, pages read their hours: %s", error)
 

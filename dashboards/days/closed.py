@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,10 +40,12 @@ class Sums:
 
 @dataclass(frozen=True)
 class ClosedHours:
-    """Closed hours in order, and the days of the billing zone whose sums still hold. Times are Unix seconds."""
+    """Closed hours in order, the days of the billing zone whose sums still hold, and the fingerprint of each hour whose
+    devices were measured (dashboards/measured). Times are Unix seconds."""
 
     hours: Sequence[Hour] = ()
     days: Sequence[Day] = ()
+    measured: Mapping[float, int] = field(default_factory=dict)
 
     def within(self, start: datetime, end: datetime) -> Sequence[Hour]:
         """Those that overlap [start, end)."""
@@ -79,7 +81,7 @@ class ClosedHours:
 def closed_hours(store: Store, zone: str) -> ClosedHours:
     """zone: IANA name of the billing zone."""
     (row,) = store.rows(composed(__file__, "closed_hours"), {"zone": zone})
-    return ClosedHours(row["hours"], row["days"])
+    return ClosedHours(row["hours"], row["days"], dict(row["measured"]))
 
 
 def _start(hour: Hour) -> int:

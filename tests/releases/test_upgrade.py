@@ -31,7 +31,7 @@ from warehouse.store import Store, identifier, migrate, migrations, open_store
 RELEASES = sorted(Path(__file__).parent.glob("*.tar.xz"))
 RENAMED = {"0.1.0-schema30": {"told_tenant": "reported_tenant", "told_project": "reported_project"}}
 """By release, keys of what commands printed that have other names now: all of them are in the CHANGELOG."""
-NEW_TABLES = ("close_carried", "close_named", "recent_batches")
+NEW_TABLES = ("close_carried", "close_named", "device_hours", "recent_batches")
 """Since the earliest release; an upgrade leaves them empty."""
 NEW_COLUMNS = {"ingest_batches": ("[]",), "stream_hours": ("0",) * 7}
 """Since then, the last of their tables; of rows of before."""

@@ -22,7 +22,7 @@ BENEATH = ("allocations", "closed_hours", "devices", "energy", "energy_entries",
 OTHERS = (
     "alert_deliveries", "alert_silences", "budgets", "chain_heads", "close_batches",
     "close_carried", "close_named", "close_runs", "colocation_speeds", "credits",
-    "devices_at", "energy_settings", "findings", "grants", "held_rows", "held_streams",
+    "device_hours", "devices_at", "energy_settings", "findings", "grants", "held_rows", "held_streams",
     "holders", "ingest_batches", "interference", "interference_baselines", "interference_episodes",
     "interference_hours", "interference_runs", "interference_samples", "interference_versions", "ledger_days",
     "metrics", "quarantine", "rate_cards", "recent_batches", "refused_claims", "samples", "sender_days",

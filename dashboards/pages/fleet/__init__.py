@@ -55,11 +55,8 @@ def last_instant(filters: Filters) -> datetime:
 def devices_of(store: Store, filters: Filters, until: datetime, device: str = "") -> list[dict[str, Any]]:
     """The period's devices with their sums, what was reported of each, and what the last hour measured of it."""
     reported, latest = (
-        {
-            (row["cluster"], row["device_id"]): row
-            for row in filters.rows(store, __file__, name, until=until, device=device)
-        }
-        for name in ("reported", "latest")
+        {(row["cluster"], row["device_id"]): row for row in rows}
+        for rows in (filters.rows(store, __file__, "reported", device=device), _latest(store, filters, until, device))
     )
     unreported = {"state": "", "errors": 0}
     unknown = {"memory": None, "temperature": None, "power": None}
@@ -82,6 +79,14 @@ def devices_of(store: Store, filters: Filters, until: datetime, device: str = ""
             }
         )
     return devices
+
+
+def _latest(store: Store, filters: Filters, until: datetime, device: str) -> Rows:
+    hour = until - HOUR
+    inputs = filters.closed.measured.get(hour.timestamp())
+    if inputs is None:
+        return filters.rows(store, __file__, "latest", until=until, device=device)
+    return filters.rows(store, __file__, "latest_closed", hour=hour, inputs=inputs, device=device)
 
 
 def _headline(devices: Rows, filters: Filters, words: Language) -> Component:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -19,10 +20,12 @@ from dashboards.pages.fleet.layout import layout_card
 from dashboards.pages.overview import fleet_over_time
 from dashboards.panels import Panels
 from dashboards.parts import Figure
+from dashboards.periods import HOUR
 from dashboards.said import found
 from warehouse.store import Store
 
 Row = Mapping[str, Any]
+HOUR_SECONDS = 3600
 
 
 def device_page(
@@ -101,13 +104,31 @@ def _history_card(store: Store, filters: Filters, device: str, words: Language) 
 
 
 def _measured_card(store: Store, filters: Filters, device: str, words: Language) -> Component:
-    rows = filters.rows(store, __file__, "measured", device=device)
+    rows = measured_hours(store, filters, device)
     content = (
         parts.graph(measured(rows, filters, words), words("fleet.measured"), "device-measured", 280)
         if rows
         else states.nothing_here(words("fleet.not_measured"))
     )
     return parts.card(words("fleet.measured"), words("fleet.measured_is"), content)
+
+
+def measured_hours(store: Store, filters: Filters, device: str) -> Sequence[Row]:
+    """The rows of measured.sql; of hours that were measured already those of measured_closed.sql."""
+    assert filters.period is not None
+    done = filters.closed.measured
+    if not done:
+        return filters.rows(store, __file__, "measured", device=device)
+    begun = math.ceil(filters.period.start.timestamp() / HOUR_SECONDS) * HOUR_SECONDS
+    first = max(begun, filters.closed.hours[0][0])  # before it there are no facts
+    hours = range(first, math.ceil(filters.period.end.timestamp()), HOUR_SECONDS)
+    missing = [datetime.fromtimestamp(hour, UTC) for hour in hours if hour not in done]
+    rows = filters.rows(store, __file__, "measured_closed", device=device)
+    if not missing:
+        return rows
+    more = filters.rows(store, __file__, "measured", device=device, start=missing[0], end=missing[-1] + HOUR)
+    others = set(missing)
+    return sorted([*rows, *(row for row in more if row["hour"] in others)], key=lambda row: row["hour"])
 
 
 def measured(rows: Sequence[Row], filters: Filters, words: Language) -> go.Figure:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from billing.close import close
+from dashboards.filters import filters_of
+from dashboards.measured import measure_hours
 from dashboards.pages import fleet
+from dashboards.pages.fleet.device import measured_hours
 from tests.billing.facts import at, devices, job, put_all
 from warehouse.store import Store, read_sql
 
@@ -68,6 +72,56 @@ def test_power_and_memory_are_those_of_the_device_whoever_reports_them(store: St
     close(store, until=at(END), now=datetime(2026, 10, 6, tzinfo=UTC))
     params = {"device": "g1", "start": at(START), "end": at(END)}
     found = store.rows(read_sql(fleet.__file__, "measured"), params)
+    measure_hours(store)
+    of_hours = store.rows(read_sql(fleet.__file__, "measured_closed"), params)
+    assert [one[1:] for one in curve(of_hours)] == [pytest.approx(one[1:]) for one in curve(found)]
     assert [(row["power_watts"], row["memory_bytes"]) for row in found] == [
         (pytest.approx(watts), pytest.approx(size)) for watts, size in truth
     ]
+
+
+def curve(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Any, Any]]:
+    return [(row["hour"], row["power_watts"], row["memory_bytes"]) for row in rows]
+
+
+def sample(device: str, ts: str, **measured: Any) -> dict[str, Any]:
+    one = {"ts": at(ts), "interval_seconds": 60.0, "cluster": "", "node": "n1", "device_id": device, "state": "ok"}
+    return {**one, "utilization": 0.5, "memory_total_bytes": 40 * GIB, **measured}
+
+
+def test_pages_read_measured_hours_until_a_late_sample_comes(store: Store) -> None:
+    """Each time with hours that were measured, with outdated ones, and without any, as of the samples themselves."""
+
+    def put(*samples: dict[str, Any]) -> None:
+        put_all(store, {"samples": list(samples)})
+        close(store, until=at("2026-10-05T11:00"), now=datetime(2026, 10, 6, tzinfo=UTC))
+
+    def shown() -> tuple[Any, Any]:
+        filters = filters_of(store, "?period=2026-10-05")
+        devices = [
+            (row["device_id"], row["memory"], row["temperature"], row["power"])
+            for row in fleet.devices_of(store, filters, fleet.last_instant(filters))
+        ]
+        return devices, curve(measured_hours(store, filters, "g1"))
+
+    def agree(hours: int) -> tuple[Any, Any]:
+        before = shown()
+        assert measure_hours(store) == hours
+        assert shown() == before
+        assert measure_hours(store) == 0
+        return before
+
+    put_all(store, {"devices": devices("2026-10-05T08:00", "g1", "g2")})
+    put(
+        sample("g1", "2026-10-05T08:10", power_watts=300.0, memory_used_bytes=10 * GIB),
+        sample("g1", "2026-10-05T10:30", power_watts=100.0, memory_used_bytes=20 * GIB, temperature_celsius=60.0),
+        sample("g1", "2026-10-05T11:00", power_watts=200.0, memory_used_bytes=30 * GIB, temperature_celsius=50.0),
+        sample("g1", "2026-10-05T11:10", power_watts=900.0, memory_used_bytes=40 * GIB, temperature_celsius=90.0),
+    )
+    latest, hours = agree(hours=3)
+    assert latest == [("g1", 0.75, 60.0, 150.0), ("g2", None, None, None)]
+    assert [(hour.hour, watts) for hour, watts, _ in hours] == [(8, 300.0), (10, 150.0), (11, 900.0)]
+    put(sample("g2", "2026-10-05T10:40", temperature_celsius=70.0))
+    latest, _ = agree(hours=1)
+    assert latest[1] == ("g2", None, 70.0, None)
+    assert store.value("SELECT uniqExact(inputs) AS n FROM device_hours WHERE hour = '2026-10-05 10:00:00'") == 1
