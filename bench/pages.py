@@ -160,7 +160,7 @@ def main(
 
 
 class serving:  # noqa: N801 (used as a function)
-    """A server process over the folder's store; its address."""
+    """A server process over the folder's store; its address. It ends with the block."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "gpuledger", "up", "--store", f"chdb://{folder}/store", "--port", "0"]
@@ -168,16 +168,31 @@ class serving:  # noqa: N801 (used as a function)
 
     def __enter__(self) -> str:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            if "Dashboard" in line:
-                url = line.split()[1].rstrip("/")
-                threading.Thread(target=self.process.stderr.read, daemon=True).start()
-                return url
-        raise BenchError("the server did not start")
+        said = []
+        try:
+            for line in self.process.stderr:
+                said.append(line)
+                if "Dashboard" in line:
+                    url = line.split()[1].rstrip("/")
+                    threading.Thread(target=self.process.stderr.read, daemon=True).start()
+                    return url
+            raise BenchError(f"the server did not start: {''.join(said[-3:]).strip()}")
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(60)
+        try:
+            self.process.wait(30)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+
+def end_when_told() -> None:
+    """Makes SIGTERM, as from timeout(1), an exception like Ctrl-C, so that what was started is ended."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def _measure(
@@ -215,6 +230,7 @@ def _measure(
 
 
 if __name__ == "__main__":
+    end_when_told()
     try:
         typer.run(main)
     except BenchError as error:

@@ -7,13 +7,10 @@ which it was closed are the same; of other hours pages read the samples.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 
 from warehouse.store import Store, read_sql
-
-log = logging.getLogger(__name__)
 
 AT_ONCE = 24
 """Hours read by one statement, which bounds its memory."""
