@@ -57,9 +57,17 @@ class Destination:
 
 @contextlib.contextmanager
 def destination(
-    cluster: str, source: str, out: str, url: str, token_file: Path | None, ca_file: Path | None, store: str
+    cluster: str,
+    source: str,
+    out: str,
+    url: str,
+    token_file: Path | None,
+    ca_file: Path | None,
+    store: str,
+    once: bool = False,
 ) -> Iterator[Destination]:
-    """The destination that the options name: JSON lines, a server through a spool, or a store. Errors: LedgerError."""
+    """The destination that the options name: JSON lines, a server through a spool, or a store. Errors: LedgerError;
+    also at the end of a run that works only once, if the server has not taken all rows."""
     written: Counter[str] = Counter()
 
     def counted(put: Sink) -> Sink:
@@ -80,7 +88,7 @@ def destination(
             file = stack.enter_context(open(path, "a", encoding="utf-8", opener=users_file))
             yield Destination(f"to {path}", counted(lambda collected: _write(collected, file)), written)
         elif url:
-            put = stack.enter_context(_delivering(cluster, source, url, token_file, ca_file))
+            put = stack.enter_context(_delivering(cluster, source, url, token_file, ca_file, once))
             yield Destination(f"to {url}", counted(put), written, _ServedDevices(cluster, url, token_file, ca_file))
         else:
             from ingest.known_devices import known_devices
@@ -114,7 +122,9 @@ def storing(opened: Store, source: str) -> Sink:
 
 
 @contextlib.contextmanager
-def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca_file: Path | None) -> Iterator[Sink]:
+def _delivering(
+    cluster: str, source: str, url: str, token_file: Path | None, ca_file: Path | None, once: bool
+) -> Iterator[Sink]:
     """Delivers through a spool on disk, as the agent does; undelivered rows stay there for the next run."""
     from collectors.agent.outbox import Outbox
     from ingest.deliver import Deliverer
@@ -144,6 +154,16 @@ def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca
         finally:
             stop.set()
             thread.join(DRAIN_SECONDS)
+        left = spool.state()
+        if once and (left.rows or left.set_aside):
+            why = f": {deliverer.state.problem}" if deliverer.state.problem else ""
+            waiting = [f"{left.rows:,} rows wait"] if left.rows else []
+            refused = [f"{left.set_aside:,} refused batches are set aside"] if left.set_aside else []
+            raise LedgerError(
+                url,
+                f"not everything was delivered: {' and '.join([*waiting, *refused])} in {spool.folder}{why}",
+                "The next run sends it first",
+            )
 
 
 class _ServedDevices:

@@ -150,7 +150,7 @@ def kubernetes(
         queues_of=tuple(dict.fromkeys(one.value for one in queues or ())),
     )
     where = state_file(state, "kubernetes", cluster, out, url, store)
-    with destination(cluster, "kubernetes", out, url, token_file, ca_file, store) as to:
+    with destination(cluster, "kubernetes", out, url, token_file, ca_file, store, once) as to:
         connection = find(kubeconfig, context)
         from collectors.kubernetes import state as states
         from collectors.kubernetes.api import Api
@@ -221,7 +221,7 @@ def slurm(
 
     site = Site(zone=_zone(zone or "UTC"), cluster=_named(cluster), tenant=_word(tenant), project=_word(project))
     places = read_inventory(inventory) if inventory is not None else {}
-    with destination(cluster, "slurm", out, url, token_file, ca_file, store) as to:
+    with destination(cluster, "slurm", out, url, token_file, ca_file, store, once or file is not None) as to:
         if file is not None:
             collected, problems = read_file(file, site, places, datetime.now(UTC))
             for problem in problems[:20]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -286,6 +287,23 @@ def test_a_server_that_is_away_ends_a_single_look_in_one_line(
     assert command(*options, "--once", "--out", "-") == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert "no rights on this. Next: a ClusterRole" in said[-1]
+
+
+def test_a_single_run_whose_rows_no_server_takes_says_where_they_wait_and_exits_2(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file, token = tmp_path / "jobs.txt", tmp_path / "token"
+    file.write_text(sacct_text())
+    with receiving(store, tokens_file(tmp_path)) as served:
+        run = ["slurm", "--cluster", "c1", "--file", str(file), "--url", served.url, "--token-file", str(token)]
+        assert command(*run) == 2
+        said = capsys.readouterr().err.strip().splitlines()[-1]
+        assert re.search(r"not everything was delivered: \d+ rows wait in \S+-spool: .*token: cannot be read", said)
+        assert said.endswith("The next run sends it first")
+        token.write_text(TOKEN)
+        assert command(*run) == 0
+    assert [row["event"] for row in store.rows("SELECT event FROM events ORDER BY ts")] == [event for event, _ in LIFE]
 
 
 def sacct_text() -> str:
