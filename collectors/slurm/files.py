@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from collectors.errors import CollectorError
 from collectors.readings import Collected
 from collectors.slurm import rest, sacct, scontrol
-from collectors.slurm.inventory import Inventory
+from collectors.slurm.inventory import Inventory, shares_of
 from collectors.slurm.jobs import (
     Job,
     Site,
@@ -31,6 +32,7 @@ def read_text(
     text: str, site: Site, inventory: Inventory, now: datetime, where: str
 ) -> tuple[Collected, list[Problem]]:
     """Like `read_file`, for text; `where` names it in errors."""
+    site = replace(site, shares_per_gpu={**shares_of(inventory), **site.shares_per_gpu})
     first = text.lstrip()[:4096]
     if not first:
         raise CollectorError(where, "empty: there is nothing to read", "Did the command that wrote it fail?")

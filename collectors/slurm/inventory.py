@@ -54,6 +54,13 @@ def read_inventory(path: Path) -> dict[tuple[str, int], GresDevice]:
         raise CollectorError(str(path), f"cannot be read: {mistake}", "Give the CSV of the nodes' devices") from mistake
 
 
+def shares_of(inventory: Inventory) -> dict[str, int]:
+    """How many shards, or MPS percents, are a GPU, as `device_units` says, where all whole devices that have several
+    agree."""
+    sizes = {place.device_units for place in inventory.values() if not place.partition_id and place.device_units > 1}
+    return dict.fromkeys(("shard", "mps"), sizes.pop()) if len(sizes) == 1 else {}
+
+
 def _places(path: Path, rows: csv.DictReader[str]) -> dict[tuple[str, int], GresDevice]:
     found: dict[tuple[str, int], GresDevice] = {}
     for number, row in enumerate(rows, 2):

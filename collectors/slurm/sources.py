@@ -190,7 +190,7 @@ class Rest:
             message = " ".join(answer.text.split())[:500]
         if answer.status_code in (401, 403):
             next_step = "Renew the token: scontrol token"
-        return CollectorError(self.url + path, f"HTTP {answer.status_code}: {message}".rstrip(": "), next_step)
+        return CollectorError(self.url + path, f"HTTP {answer.status_code}: {message}".rstrip(": ."), next_step)
 
     def _answer(self, path: str, asked: Mapping[str, str]) -> httpx.Response:
         import ssl

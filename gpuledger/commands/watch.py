@@ -251,7 +251,7 @@ def slurm(
                 to.put(collected)
                 collector.acknowledge()
                 dropped += collected.dropped
-                for line in collector.away if collector.away != away else ():
+                for line in dict.fromkeys(collector.away) if collector.away != away else ():
                     say(f"slurm: {line}")
                 if once or stop.wait(max(0.0, every - (time.monotonic() - began))):
                     break

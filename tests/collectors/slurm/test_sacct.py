@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import sacct
+from collectors.slurm.files import read_text
+from collectors.slurm.inventory import GresDevice
 from collectors.slurm.jobs import ENDINGS, Site
 from collectors.slurm.rows import lifecycle_rows
 from ingest.check_rows import check_rows
@@ -243,6 +245,16 @@ def test_shards_are_shares_only_if_the_site_says_how_many_are_a_gpu() -> None:
         ("7", "shard: not reported how many are a GPU")
     ]
     assert found.dropped == {"shard: not reported how many are a GPU": 1}
+
+
+def test_a_file_has_no_nodes_so_the_inventory_says_how_many_shards_a_gpu_has() -> None:
+    shards = line(State="RUNNING", End="Unknown", AllocTRES="cpu=1,gres/shard=2", ReqTRES="cpu=1,gres/shard=2")
+    inventory = {("gpu01", 0): GresDevice("GPU-a", device_units=8), ("gpu02", 0): GresDevice("GPU-b")}
+    said, _ = read_text(f"{HEADER}\n{shards}", SITE, inventory, NOW, "jobs.txt")
+    assert [row["gpus"] for row in said.rows["events"]] == [0.25, 0.25]
+    inventory["gpu03", 0] = GresDevice("GPU-c", device_units=4)
+    said, _ = read_text(f"{HEADER}\n{shards}", SITE, inventory, NOW, "jobs.txt")
+    assert "events" not in said.rows, "where devices differ nothing is assumed"
 
 
 def test_jobs_without_gpus_and_steps_are_counted_and_left_out() -> None:
