@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tests.dashboards.site import Site
 
 NOTEBOOK: dict[str, Any] = json.loads((REPO / "docs/notebook.ipynb").read_text(encoding="utf-8"))
 CELLS = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
+FIGURES = ("allocated_gpu_hours", "used_gpu_hours", "idle_gpu_hours", "unmetered_gpu_hours", "billed_cost")
 SHOWN = """
 print("rows", len(days))
 print("cost", tenants["billed_cost"].to_dict())
@@ -47,6 +50,24 @@ def test_a_month_is_a_table_and_its_sums_are_the_ledger_s(served_site: Site, rol
     for tenant in tenants:
         assert f"'{tenant}': Decimal('{costs[tenant]}." in found["cost"], found
     assert found["sums"] == "True"
+
+
+def test_its_sums_hold_where_no_amount_is_a_whole_digit() -> None:
+    """Each row of a ledger is rounded, and the total once."""
+    row = {"currency": "USD", **dict.fromkeys(FIGURES, Decimal("0.333333333"))}
+    rows = [{"tenant": tenant, "day": day, **row} for tenant in ("speech", "vision") for day in ("01", "02", "03")]
+
+    class Ledger:
+        def ledger(self, period: str, by: tuple[str, ...] = ()) -> SimpleNamespace:
+            total = SimpleNamespace(**dict.fromkeys(FIGURES, Decimal("2.000000000")))
+            return SimpleNamespace(rows=rows if by else [], total=total)
+
+    names: dict[str, Any] = {}
+    for number, cell in enumerate(CELLS[:4]):
+        exec(cell, names)  # the cells, as Jupyter runs them
+        if not number:
+            names["client"] = Ledger()
+    assert names["tenants"]["billed_cost"].sum() == Decimal("1.999999998")
 
 
 def test_it_is_a_notebook_without_answers_of_somebody_s_site() -> None:
