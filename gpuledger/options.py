@@ -19,12 +19,12 @@ class Format(StrEnum):
     csv = "csv"
 
 
-def parse_instant(option: str, text: str) -> datetime:
+def parse_instant(option: str, text: str, example: str = "like 2026-10-05T12:00Z") -> datetime:
     """An ISO 8601 instant; UTC if it names no zone.   Errors: LedgerError that names the option."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise LedgerError(option, f"{text!r} is not an instant", "Write it like 2026-10-05T12:00Z") from None
+        raise LedgerError(option, f"{text!r} is not an instant", f"Write it {example}") from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

@@ -87,6 +87,7 @@ class History:
         if self._memory.damaged:
             raise CollectorError("what was learned of exporters", self._memory.damaged, "Delete it: it is learned anew")
         kept = self._kept()
+        self.is_resumed = kept is not None
         self._length = WINDOW_SECONDS
         probe = self._collector(PERIOD_SECONDS, 0)
         try:
@@ -210,10 +211,15 @@ class History:
                         series = max(self._count(probe, names, at) for at in (first + WINDOW_SECONDS / 2, end))
                         return _Position(first, first - 1, period, _every(period, series * (end - first)), end)
             day += timedelta(days=1)
+        since = f"{self._asked.since or now - timedelta(days=DEFAULT_DAYS):%Y-%m-%d}"
+        if not self._asked.selector:
+            raise SourceError(
+                self._asked.url, f"has no series of a GPU exporter since {since}", "Give an earlier --since"
+            )
         raise SourceError(
             self._asked.url,
-            f"has no series of a GPU exporter since {self._asked.since or now - timedelta(days=DEFAULT_DAYS):%Y-%m-%d}",
-            "Give an earlier --since",
+            f"has no series of a GPU exporter with {self._asked.selector} since {since}",
+            "Give another --prometheus-selector, or an earlier --since",
         )
 
     def _count(self, probe: PrometheusCollector, names: Sequence[str], at: float) -> float:

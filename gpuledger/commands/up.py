@@ -193,7 +193,7 @@ def _since(text: str) -> datetime | None:
         return None
     if days := re.fullmatch(r"(\d{1,4})d", text):
         return datetime.now(UTC) - timedelta(days=int(days[1]))
-    return options.parse_instant("--since", text)
+    return options.parse_instant("--since", text, "like 2026-10-05, 2026-10-05T12:00Z or 14d")
 
 
 def _history(store: Store, asked: Asked) -> History:
@@ -202,7 +202,11 @@ def _history(store: Store, asked: Asked) -> History:
     migrate(store)
     history = open_history(store, asked, datetime.now(UTC))
     if asked.since is not None and asked.since + timedelta(days=1) < history.since:
-        say(f"--since: the history begins at {history.since:%Y-%m-%d %H:%M}Z; if there is more, an own --store has it")
+        begins = f"--since: the history begins at {history.since:%Y-%m-%d %H:%M}Z"
+        if history.is_resumed:
+            say(f"{begins}, where this store's first run began; to begin earlier, take another --store")
+        else:
+            say(f"{begins}: the Prometheus has nothing of a GPU exporter before")
     return history
 
 

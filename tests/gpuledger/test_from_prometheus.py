@@ -201,7 +201,10 @@ def test_the_example_prices_whole_models_once_and_say_where_they_are_from() -> N
         (("--prometheus", "http://ada:secret@localhost:1"), "holds a login, which others can read here"),
         (("--since", "14d"), "Add --prometheus URL"),
         (("--prometheus", "localhost:9090"), "not an http or https URL"),
-        (("--prometheus", "http://localhost:1", "--since", "soon"), "'soon' is not an instant"),
+        (
+            ("--prometheus", "http://localhost:1", "--since", "soon"),
+            "'soon' is not an instant. Write it like 2026-10-05, ",
+        ),
         (("--prometheus", "http://localhost:1", "--demo"), "a store has one of them"),
     ],
 )

@@ -141,6 +141,8 @@ def test_a_history_begins_where_it_is_asked_to(fake: Exporter) -> None:
     assert since <= History(Asked(fake.url, since=since), None, NOW).since < since + timedelta(seconds=STEP)
     with pytest.raises(SourceError, match="no series of a GPU exporter since"):
         History(Asked(fake.url, since=NOW), None, NOW)
+    with pytest.raises(SourceError, match=r'exporter with cluster="b" since .* another --prometheus-selector'):
+        History(Asked(fake.url, since=NOW, selector='cluster="b"'), None, NOW)
 
 
 def test_several_clusters_in_one_prometheus_are_named(fake: Exporter) -> None:
@@ -159,8 +161,9 @@ def test_an_unreadable_position_is_reported_and_nothing_is_read_twice(fake: Expo
     first = history.next(NOW)
     assert first is not None
     history.keep()
+    assert not history.is_resumed
     again = History(Asked(fake.url), tmp_path / "kept", NOW)
-    assert again.until == history.until
+    assert again.until == history.until and again.is_resumed
     seen, rest = {row["ts"] for row in first.rows["samples"]}, read(again)
     assert rest and not seen & set(rest)
     (tmp_path / "kept" / "position.json").write_text("{")
