@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -152,8 +153,14 @@ def _receiving(store: Store, senders: Senders, profiles: Sequence[Profile]) -> I
         pushed = PointLog(logging)
         metrics = MetricsEndpoint(receiver.admission, receiver.tally, pushed, profiles=profiles)
         assembler = Assembler(receiver, pushed, profiles=profiles)
+
+        def work(repeated: Store, stop: threading.Event) -> None:
+            if receiver.tally.due:  # also where nobody pushes any more
+                receiver.tally.write()
+            assembler.run(repeated, stop)
+
         try:
-            with repeating(store, assembler.run, seconds=EVERY_SECONDS):
+            with repeating(store, work, seconds=EVERY_SECONDS):
                 devices = known_devices_route(store, receiver.admission.sender)
                 yield [receiver.route(), devices, *metrics.routes()]
         finally:

@@ -15,7 +15,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
+from gpuledger.commands import server
+from ingest.senders import Senders
 from ingest.spool import Spool
 from ingest.targets import Outcome, ReceiverTarget, Sender
 from ingest.wire import pack
@@ -25,9 +29,9 @@ from tests.draws import seldom
 from tests.gpuledger.running import refused
 from tests.ingest.receiving import ANYTHING, TOKEN, tokens_file
 from tests.ingest.test_deliver import certificate
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
-from warehouse.store import open_store
+from warehouse.store import Store, open_store
 
 RUN = (
     "import typer; from gpuledger.commands import server; from gpuledger import cli; app = typer.Typer();"
@@ -73,6 +77,19 @@ def test_over_tls_without_a_dashboard(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
+
+
+def test_a_push_is_counted_for_its_sender_although_no_other_follows(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.tally.WRITTEN_SECONDS", 1.0)
+    monkeypatch.setattr("collectors.receivers.assembler.EVERY_SECONDS", 0.2)
+    with server._receiving(store, Senders(tokens_file(tmp_path)), ()) as routes:
+        client = TestClient(Starlette(routes=routes))
+        assert (
+            client.post("/api/v1/records/events", headers={"Authorization": "Bearer of a stranger"}).status_code == 401
+        )
+        until(lambda: store.rows("SELECT sender, outcome FROM sender_days") == [{"sender": "", "outcome": "denied"}])
 
 
 def test_doors_stay_shut_unless_they_are_asked_to_be_open(tmp_path: Path) -> None:
