@@ -7,13 +7,14 @@ reader of the output has closed it.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import importlib
 import io
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +46,17 @@ class _Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         return _listed(cmd_name) if self._lists else _imported(COMMANDS[cmd_name].modules)[cmd_name]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_values(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            if near := difflib.get_close_matches(args[0], COMMANDS):
+                error.message = f"{error.message.rstrip('.')}. Did you mean {', '.join(map(repr, near))}?"
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         with self._listing():
@@ -81,8 +93,20 @@ def _imported(modules: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
+def _without_values(params: Iterable[Any]) -> list[Any]:
+    """Flags without the type that typer shows in `--help`: they take no value."""
+    found = list(params)
+    for param in found:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return found
+
+
 def _limited(command: Any) -> None:
-    """Gives `--limit` to whatever has `--format`, unless it has one of its own; refuses nan and inf as numbers."""
+    """Gives `--limit` to whatever has `--format`, unless it has one of its own; refuses nan and inf as numbers; flags
+    show no type."""
+    listed = command.get_params
+    command.get_params = lambda context: _without_values(listed(context))
     options = {name for one in command.params for name in one.opts}
     for param in command.params:
         if "float" in str(param.type_descriptor.annotation):
@@ -167,10 +191,9 @@ def _answer(command: Callable[..., Any], arguments: list[str] | None) -> None:
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         if said := error.format_message():  # not where no argument means help, which is printed already
-            complain(
-                said.replace("Value error, ", "").rstrip(".")
-                + (f". See: {context.command_path} --help" if context else "")
-            )
+            said = said.replace("Value error, ", "").rstrip(".")
+            end = "" if said.endswith("?") else "."
+            complain(said + (f"{end} See: {context.command_path} --help" if context else ""))
         sys.exit(2)
     except SystemExit as left:
         if isinstance(left.__context__, BrokenPipeError):

@@ -796,6 +796,17 @@ def _release(file: Any) -> None:
         file.close()
 
 
+_UNREACHED = re.compile(
+    r"HTTPS?Connection.*?(Connection refused|Name or service not known|No route to host|[Cc]onnect(?:ion)? timed out"
+    r"|Network is unreachable|certificate verify failed[^(')]*[^(') ]|Temporary failure in name resolution)"
+)
+"""What urllib3 says of an address at which no server answered, and why."""
+IS_IT_THERE = (
+    "Does ClickHouse run there? It speaks HTTP on port 8123, and TLS (clickhouses://) on 8443; SSL_CERT_FILE names a "
+    "certificate authority of your own"
+)
+
+
 @contextlib.contextmanager
 def _store_errors(url: str) -> Iterator[None]:
     """Turns the client's errors into ours, in one line."""
@@ -805,6 +816,8 @@ def _store_errors(url: str) -> Iterator[None]:
         yield
     except ClickHouseError as error:
         message = str(error)
+        if unreached := _UNREACHED.search(message):
+            raise StoreError(_without_password(url), f"cannot be reached: {unreached[1]}", IS_IT_THERE) from error
         foreign = "HTTP status" in message
         if foreign:
             message = re.sub(r"<[^>]*>", " ", message)

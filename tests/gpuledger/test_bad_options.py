@@ -63,8 +63,8 @@ def test_a_span_is_none_that_a_calendar_does_not_have(typed: str) -> None:
             "Invalid value for '--format': 'yaml' is not one of 'table', 'json', 'csv'. See: ",
         ),
         ("ledger --by", "Option '--by' requires an argument"),
-        ("leger", "No such command 'leger'"),
-        ("invoice isue", "No such command 'isue'"),
+        ("leger", "No such command 'leger'. Did you mean 'ledger'? See: gpuledger --help"),
+        ("invoice isue", "No such command 'isue'. Did you mean 'issue'? See: "),
     ],
 )
 def test_what_is_not_understood_is_one_line(
@@ -83,3 +83,9 @@ def test_the_plugin_of_kubectl_refuses_them_too() -> None:
 
     error: Any = CliRunner().invoke(plugin, ["cost", "--url", "http://127.0.0.1:x"]).exception
     assert "is not an address" in str(error)
+
+
+def test_help_shows_no_value_of_a_flag_because_it_takes_none() -> None:
+    for words in ("", "up", "invoice issue", "watch kubernetes"):
+        shown = run(f"{words} --help").output
+        assert "--help" in shown and "bool" not in shown, words
