@@ -369,8 +369,7 @@ def _run_periodic_work(store: Store, story: Story, steps: Steps) -> None:
         step.update(detail="measuring interference")
         measure_interference(store, story.watched_from, Settings(history=DISTURBED), now)
         step.update(detail="evaluating alert rules")
-        # All of it has just arrived, which would look like agents that lag behind.
-        rules = [rule for rule in load_rules() if rule.name != "delivery-lag"]
+        rules = load_rules()
         for at in (story.watched_from - FIRST_ALERTS, story.watched_from):
             report = evaluate(store, rules, at + DELAY, live=False)
         problems = f", {len(report.problems)} cannot be evaluated" if report.problems else ""

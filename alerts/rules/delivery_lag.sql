@@ -1,10 +1,11 @@
 -- One row: a node whose samples arrived lately, and how late: a spool that grows while the store is away.
 -- Units:   value: seconds from a sample to its arrival, the median of what arrived in the window.
--- Shape:   by the clock of arrival; a replay of the past arrives outside of the window.
+-- Shape:   by the clock of arrival; a replay of the past arrives outside of the window. Pushes, and what agents write
+--          themselves (their source is CLUSTER/NODE); a file or a Prometheus's history that somebody reads has no spool.
 -- Params:  at; window_seconds; reach_seconds = how old samples are looked for.
 WITH arrived AS
 (
-    SELECT batch, max(i.ingested_at) AS ingested_at FROM ingest_batches AS i
+    SELECT batch, any(i.source) AS source, max(i.ingested_at) AS ingested_at FROM ingest_batches AS i
     WHERE record_type = 'samples'
         AND i.ingested_at > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND i.ingested_at <= {at:DateTime64(3, 'UTC')} + INTERVAL 10 MINUTE
     GROUP BY batch
@@ -22,4 +23,5 @@ FROM
         AND batch GLOBAL IN (SELECT batch FROM arrived)
 ) AS s
 INNER JOIN arrived AS b ON s.batch = b.batch
+WHERE startsWith(b.source, 'push:') OR b.source = concat(s.cluster, '/', s.node)
 GROUP BY s.cluster, s.node

@@ -219,7 +219,7 @@ def _of_trace(
             "nodes": tried.nodes,
             "gpus": tried.nodes * gpus_per_node,
             "model": model,
-            "wait_seconds": tried.wait,
+            "wait_seconds": None if tried.wait is None else round(tried.wait, 1),  # known within 1 %
             "keeps_bound": tried.wait is not None and tried.wait <= wait_bound,
             "answer": tried.nodes == answer.nodes,
         }

@@ -351,10 +351,20 @@ def test_an_anomaly_of_last_week_is_over(facts: Store) -> None:
     assert fires(facts, "spend-anomaly") == {}
 
 
-@pytest.mark.parametrize(("minutes", "late"), [(10, True), (9, False)])
-def test_samples_that_arrive_late_tell_of_a_spool_that_grew(facts: Store, minutes: int, late: bool) -> None:
+@pytest.mark.parametrize(
+    ("source", "minutes", "late"),
+    [
+        ("push:n1 c1/n1", 10, True),
+        ("push:n1 c1/n1", 9, False),
+        ("/n1", 10, True),  # as an agent that writes to ClickHouse itself
+        ("samples.csv", 10, False),
+    ],
+)
+def test_samples_that_arrive_late_tell_of_a_spool_that_grew(
+    facts: Store, source: str, minutes: int, late: bool
+) -> None:
     rows = [row for _, row in sampled("GPU-0", minutes, minutes, 0.5)]
-    ingest_tables(facts, SAMPLES, "agent", [pa.table({name: [row[name] for row in rows] for name in rows[0]})])
+    ingest_tables(facts, SAMPLES, source, [pa.table({name: [row[name] for row in rows] for name in rows[0]})])
     facts.command("CREATE TABLE arrived AS ingest_batches")
     facts.command(
         "INSERT INTO arrived SELECT * REPLACE ({at:DateTime64(3, 'UTC')} AS ingested_at) FROM ingest_batches",
