@@ -135,6 +135,7 @@ def _paragraph(alert: AlertLike) -> str:
     notes, words = alert.annotations, WORDS[alert.language]
     lines = [headline(alert), notes.get("description", "")]
     lines += [words.action.format(notes["action"]) if "action" in notes else "", notes.get("runbook", "")]
+    lines += [alert.link if alert.link != notes.get("runbook") else ""]
     labels = ", ".join(f"{name}={text}" for name, text in sorted(alert.labels.items()))
     began = moment(alert.active_at, alert.zone)
     ended = alert.resolved_at and moment(alert.resolved_at, alert.zone)

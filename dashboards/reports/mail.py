@@ -12,16 +12,21 @@ from dashboards.reports.pages import as_html, as_text, chart
 from dashboards.reports.report import Report
 
 
-def message(report: Report, words: Language, sender: str, to: Sequence[str], now: datetime) -> EmailMessage:
-    """The mail, in a language. Errors: LedgerError if the chart cannot be drawn."""
+def message(
+    report: Report, words: Language, sender: str, to: Sequence[str], now: datetime, address: str = ""
+) -> EmailMessage:
+    """The mail, in a language. address: where people open gpuledger, for its links.
+
+    Errors: LedgerError if the chart cannot be drawn.
+    """
     mail = EmailMessage()
     domain = sender.rpartition("@")[2].rstrip(">") or "localhost"
     mail["From"], mail["To"], mail["Date"] = sender, ", ".join(to), format_datetime(now)
     mail["Subject"] = " ".join(f"[gpuledger] {report.tenant}: {report.title(words)}".split())[:200]
     mail["Message-ID"], mail["Auto-Submitted"] = make_msgid("gpuledger", domain), "auto-generated"
     image = make_msgid("chart", domain)
-    mail.set_content(as_text(report, words))
-    mail.add_alternative(as_html(report, words, f"cid:{image[1:-1]}"), subtype="html")
+    mail.set_content(as_text(report, words, address))
+    mail.add_alternative(as_html(report, words, f"cid:{image[1:-1]}", address), subtype="html")
     page = mail.get_body(("html",))
     assert page is not None
     page.add_related(chart(report, words), "image", "png", cid=image, filename="gpu-hours-by-day.png")

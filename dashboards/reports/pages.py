@@ -9,6 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from billing.accounts.budgets import BudgetState
@@ -26,6 +27,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 PIXELS_PER_INCH = 144.0
 COLOURS = {"used": "#1f6f78", "idle": "#e0a03b", "unmetered": "#b4bec7"}
 """As the chart's (billing/documents/templates/design.typ)."""
+PAGES = (("report.open", "/tenants"), ("changes.title", "/changes"), ("savings.title", "/savings"))
+"""Where a report's links lead, each with its text."""
 
 
 def chart(report: Report, words: Language) -> bytes:
@@ -37,15 +40,19 @@ def chart(report: Report, words: Language) -> bytes:
     return bytes(drawn[0] if isinstance(drawn, list) else drawn)
 
 
-def as_html(report: Report, words: Language, image: str) -> str:
-    """One page. image: where the chart is, such as cid:chart or a data: URI."""
-    return templates(TEMPLATES).get_template("report.html").render(**_template_values(report, words), image=image)
+def as_html(report: Report, words: Language, image: str, address: str = "") -> str:
+    """One page. image: where the chart is, such as cid:chart or a data: URI.
+
+    address: where people open gpuledger, for links; empty: there are none.
+    """
+    values = _template_values(report, words, address)
+    return templates(TEMPLATES).get_template("report.html").render(**values, image=image)
 
 
-def as_text(report: Report, words: Language) -> str:
+def as_text(report: Report, words: Language, address: str = "") -> str:
     """For readers without HTML; a name in it makes no line of its own."""
     names = templates(TEMPLATES).overlay(finalize=lambda value: printable(value) if isinstance(value, str) else value)
-    return names.get_template("report.txt").render(**_template_values(report, words), padded=padded)
+    return names.get_template("report.txt").render(**_template_values(report, words, address), padded=padded)
 
 
 def padded(text: str, columns: int) -> str:
@@ -56,12 +63,21 @@ def padded(text: str, columns: int) -> str:
     return spaces + text if columns < 0 else text + spaces
 
 
-def _template_values(report: Report, words: Language) -> dict[str, Any]:
+def _template_values(report: Report, words: Language, address: str) -> dict[str, Any]:
     total = report.total
+
+    def href(path: str, **more: str) -> str:
+        """Of a page with the report's tenant, period and language."""
+        asked = {"period": report.period_key, "tenant": report.tenant, **more}
+        return f"{address.rstrip('/')}{path}?{urlencode({**asked, 'lang': words.code})}" if address else ""
+
     return {
         "report": report,
         "words": words,
         "title": report.title(words),
+        "pages": [
+            (words(name), href(path)) for name, path in PAGES if address
+        ],
         "cost": _amount(total["billed_cost"], report.currency, words),
         "change": _change(report, words),
         "kinds": [_kind(total, kind, words) for kind in HELD],
@@ -71,11 +87,18 @@ def _template_values(report: Report, words: Language) -> dict[str, Any]:
         "tables": [
             (
                 words("report.projects"),
-                [_row(row, row["project"] or words("report.no_project"), report, words) for row in report.projects],
+                [
+                    _row(row, row["project"] or words("report.no_project"), report, words)
+                    | {"href": href("/tenants", project=row["project"]) if row["project"] else ""}
+                    for row in report.projects
+                ],
             ),
             (
                 words("report.workloads"),
-                [_row(row, _workload(row), report, words) for row in report.workloads],
+                [
+                    _row(row, _workload(row), report, words) | {"href": href("/workloads", workload=row["workload"])}
+                    for row in report.workloads
+                ],
             ),
         ],
         "budgets": [_budget(one, words) for one in report.budgets],

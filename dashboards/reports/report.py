@@ -22,6 +22,7 @@ from billing.invoicing.month import books_of
 from billing.ledger_report import billing_timezone
 from billing.periods import Period, month_name, parse_period, period_before
 from dashboards.languages import Language, language
+from dashboards.periods import span_key
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -63,6 +64,15 @@ class Report:
     def title(self, words: Language) -> str:
         """Like `October 2026`, or `2 – 8 November 2026`."""
         return title_of(self.period, self.timezone, words)
+
+    @property
+    def period_key(self) -> str:
+        """As in a page's URL."""
+        month = month_name(self.period, self.timezone)
+        if parse_period(month, self.timezone) == self.period:
+            return month
+        zone = ZoneInfo(self.timezone)
+        return span_key(*(at.astimezone(zone).replace(tzinfo=None) for at in (self.period.start, self.period.end)))
 
 
 def tenant_report(store: Store, tenant: str, period: Period, now: datetime) -> Report:

@@ -1,5 +1,6 @@
 """Who gets which report when: a YAML file.
 
+address: https://gpuledger.example.org     # where people open it, for the links; without it there are none
 smtp: {host: mail.example.org, from: gpuledger@example.org}     # port, security, username, password: docs/alerts.md
 at: "08:00"                          # in the billing zone, on the day after the period
 language: en                         # or zh
@@ -66,10 +67,12 @@ class Wanted(BaseModel):
 
 
 class Schedule(BaseModel):
-    """smtp: of the transport Email, without `to`.   at: local time."""
+    """smtp: of the transport Email, without `to`.   at: local time.   address: where people open gpuledger; empty: a
+    report has no links."""
 
     model_config = MODE
 
+    address: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     smtp: dict[str, Any]
     at: time = time(8)
     language: Code = "en"
@@ -162,7 +165,8 @@ def send(store: Store, schedule: Schedule, one: Due, now: datetime, actor: str =
     email = schedule.email(one.wanted.to)
     words = language(one.wanted.language or schedule.language)
     left = one.left or one.wanted.to
-    mail = message(tenant_report(store, one.tenant, one.period, now), words, email.from_, email.to, now)
+    made = tenant_report(store, one.tenant, one.period, now)
+    mail = message(made, words, email.from_, email.to, now, schedule.address)
     refused = email.post(mail, left)
     details = {"every": one.wanted.every, "language": words.code}
     if taken := [address for address in left if address not in refused]:

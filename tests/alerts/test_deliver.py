@@ -8,6 +8,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from email import message_from_string
 from pathlib import Path
@@ -20,7 +21,7 @@ from alerts import periodic
 from alerts.deliver import Outcome, SentReminders, deliver
 from alerts.periodic import Alerting, AlertSettings
 from alerts.reading import attempts
-from alerts.routing import Routing
+from alerts.routing import Routing, linked
 from alerts.silences import add_silence
 from alerts.transports.email import message
 from tests.alerts.facts import NOON, ago
@@ -342,3 +343,7 @@ def test_a_receiver_has_the_texts_in_its_language_and_what_no_rule_says_in_it_st
     )  # fmt: skip
     mail = message([one.delivery.alert for one in found if one.delivery.target == "zh/slack"], "a@b.c", ["d@e.f"], NOON)
     assert "自 2026-10-06 11:51 UTC 起" in mail.get_content()
+    alert = replace(found[0].delivery.alert, link="", annotations={"runbook": "https://wiki.site.org/g0"})
+    (alert,) = linked([alert], "https://gpu.site.org")
+    mail = message([alert], "a@b.c", ["d@e.f"], NOON)
+    assert f"\nhttps://wiki.site.org/g0\n{alert.link}\n" in mail.get_content()

@@ -142,6 +142,26 @@ def test_a_report_says_what_idle_policies_gave_back(october: Report) -> None:
     assert "would have cost unknown, in no amount above; 0.00 of" in text
 
 
+def test_a_report_links_to_the_pages_of_its_tenant_and_period(october: Report) -> None:
+    assert "href" not in as_html(october, EN, "cid:chart")
+    page = "https://gpu.site.org/tenants?period=2026-10&tenant=a%26b"
+    made = replace(october, tenant="a&b")
+    text, html = (show(made, "https://gpu.site.org/") for show in (_text, _html))
+    assert f"\nOpen in gpuledger: {page}&lang=en\nChanges: https://gpu.site.org/changes?period=2026-10" in text
+    for link in (page, f"{page}&project=p-vision", page.replace("tenants", "workloads") + "&workload=w-vision"):
+        assert f'href="{link}&lang=en"'.replace("&", "&amp;") in html
+    week = replace(october, period=parse_period("2026-10-12..2026-10-19", "Europe/Berlin"), timezone="Europe/Berlin")
+    assert "?period=2026-10-12..2026-10-19&tenant=vision" in _text(week, "http://gpu")
+
+
+def _text(report: Report, address: str) -> str:
+    return as_text(report, EN, address)
+
+
+def _html(report: Report, address: str) -> str:
+    return as_html(report, EN, "cid:chart", address)
+
+
 def test_a_name_is_text_not_markup(october: Report) -> None:
     bad = "<img src=x> & 'q'"
     html = as_html(replace(october, tenant=bad), EN, "cid:chart")
