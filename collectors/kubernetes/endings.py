@@ -40,7 +40,7 @@ from collectors.kubernetes.objects import (
     last_written,
     text,
 )
-from collectors.kubernetes.reclaims import reclaimed
+from collectors.kubernetes.reclaims import REASONS, reclaimed
 
 DISRUPTIONS = {
     "PreemptionByScheduler": "preempted",
@@ -153,7 +153,9 @@ def latest_stamp(pod: Object, deletion: bool = True) -> datetime | None:
     """The latest instant that the object names in the past: it was there then.   deletion: that of its request, too."""
     status = child(pod, "status")
     stamps = [created(pod), at(status.get("startTime")), deletion_requested(pod) if deletion else None]
-    stamps += [at(each.get("lastTransitionTime")) for each in items(status, "conditions")]
+    # What our operator says is by its clock, and tells nothing of the pod that its deletion does not.
+    told = [each for each in items(status, "conditions") if each.get("reason") not in REASONS]
+    stamps += [at(each.get("lastTransitionTime")) for each in told]
     for container in _container_statuses(pod):
         for kind in ("state", "lastState"):
             stamps.append(at(child(container, kind, "running").get("startedAt")))

@@ -192,8 +192,8 @@ def test_what_an_idle_policy_took_is_cancelled_for_that_reason_with_its_evidence
     )
     rows = reported(*versions, deleting(versions[-1], 301, grace=0), deleted=True)
     assert short(rows)[-1] == ("cancelled", 301, "IdleReclaimed")
-    rows = reported(*of_elastic_job(replace(TOLD, reason="Rescaled", actor="ada")), deleted=True)
-    assert (short(rows)[-1], rows[-1]["actor"]) == (("cancelled", 9999, "Rescaled"), "ada")
+    rows = reported(*of_elastic_job(replace(TOLD, reason="Rescaled", actor="ada"), at=99_999), deleted=True)
+    assert (short(rows)[-1], rows[-1]["actor"]) == (("cancelled", 9999, "Rescaled"), "ada"), "whatever its clock shows"
 
 
 def test_a_pod_that_was_to_be_deleted_and_ended_by_itself_was_not_taken() -> None:

@@ -16,7 +16,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,13 @@ import httpx
 import pytest
 import yaml
 
+from billing.close import close
+from billing.exact import rounded
+from billing.invoicing.drafts import draft_all
+from billing.invoicing.invoices import issue_all
+from billing.invoicing.rederive import rederive
+from billing.periods import parse_period
+from billing.rates import apply_rate_card, parse_rate_card
 from collectors.kubernetes.connection import find
 from collectors.kubernetes.objects import child, condition
 from collectors.kubernetes.objects import written as stamp
@@ -40,11 +49,14 @@ from scheduler.live.scaled_jobs import Reading as Use
 from scheduler.live.service import Service
 from scheduler.records.log import Log
 from scheduler.settings import parse_settings
+from tests.billing.facts import put
 from tests.collectors.kubernetes.control_plane import DEPLOY, ControlPlane, control_plane, missing
+from tests.collectors.kubernetes.test_real_server import Watch
 from tests.conftest import REPO
 from tests.draws import keep_seed, seldom
 from tests.patience import PATIENCE_SECONDS, until
 from tests.scheduler.kubernetes.standin import Thing, elastic_job, node_of
+from tests.stores import fresh_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
 SPACE = "default"
@@ -59,6 +71,9 @@ SETTINGS = {
     "queues": [{"name": "batch"}],
     "policies": {"elastic_hold": 2},
 }  # fmt: skip
+STAMPS = 1.1
+"""Seconds after which stamps of the API server, which are of whole seconds, are later."""
+CARD = {"currency": "EUR", "rates": [{"sku": "a100", "price_per_gpu_hour": "2.00"}]}
 
 
 @pytest.fixture(scope="module")
@@ -322,12 +337,17 @@ def _play(kubelets: Kubelets, seconds: float) -> None:
 
 
 @seldom(4, "idle jobs on a real server")
-def test_an_idle_job_is_told_warned_and_made_smaller(plane: ControlPlane, tmp_path: Path) -> None:
-    """By a policy of its pool's tenants, on a clock that jumps; what a server says of its pods, the test says."""
-    policy = {"warn": "30m", "after": "1h", "then": "shrink"}
+@pytest.mark.parametrize("then", ["shrink", "suspend"])
+def test_an_idle_job_is_told_warned_and_made_smaller_or_suspended_and_an_invoice_shows_what_that_saved(
+    plane: ControlPlane, tmp_path: Path, then: str
+) -> None:
+    """By a policy of its pool's tenants, on a clock that jumps; what a server says of its pods, the test says. The
+    books have what the watch reports, at the API server's own times."""
+    job, policy = f"idle-{then}", {"warn": "30m", "after": "1h", "then": then}
     kubelets, shift = Kubelets(plane, random.Random(1)), 0.0
     executor = PodExecutor()
-    with contextlib.closing(Log(tmp_path / "log", alone=True)) as log, ApiCluster(find(plane.operator)) as cluster:
+    with contextlib.ExitStack() as books, ApiCluster(find(plane.operator)) as cluster:
+        log = books.enter_context(contextlib.closing(Log(tmp_path / "log", alone=True)))
         settings = parse_settings(SETTINGS | {"idle": [policy]})
         service = Service(log, settings, "c", executor, lambda: time.time() + shift)
         service.watches_idleness = True
@@ -339,40 +359,104 @@ def test_an_idle_job_is_told_warned_and_made_smaller(plane: ControlPlane, tmp_pa
             return [one for one in kubelets.pods() if not pods.is_leaving(one)]
 
         def status() -> Thing:
-            return dict(child(plane.api.get(f"{JOBS}/idler").json(), "status"))
+            return dict(child(plane.api.get(f"{JOBS}/{job}").json(), "status"))
 
         def told() -> Counter[tuple[str, str]]:
             operator.step()
             found = plane.api.get(f"/api/v1/namespaces/{SPACE}/events").json()["items"]
             about = [(one["involvedObject"]["kind"], one["involvedObject"]["name"], one["reason"]) for one in found]
-            return Counter((kind, why) for kind, name, why in about if name.startswith("idler") and why[:4] == "Idle")
+            return Counter((kind, why) for kind, name, why in about if name.startswith(job) and why[:4] == "Idle")
 
         def hear(minutes: float) -> None:
             at = time.time() + shift
             idle = {one["metadata"]["uid"]: Reading.of(minutes * 60, at) for one in there()}
             service.hear_idle(Feed(at, idle))
 
+        watch = books.enter_context(Watch(plane, tmp_path))
+        waiting = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+        mark = plane.post(PODS, {"metadata": {"name": f"{then}-mark"}, "spec": {"containers": [waiting]}})
+        until(lambda: mark["metadata"]["uid"] in watch.known())
+        plane.delete(f"{PODS}/{then}-mark", 0)
         try:
-            plane.post(JOBS, written("idler", least=1, most=2, gpusPerReplica=1))
+            plane.post(JOBS, written(job, least=1, most=2, gpusPerReplica=1))
             until(lambda: len(there()) == 2 and status().get("state") == "Running", every=0.1)
+            time.sleep(STAMPS)
             for minutes, reason in ((20, "IdleNoticed"), (35, "IdleWarned"), (70, "IdleReclaimed")):
                 shift = (minutes + 2) * 60
                 hear(minutes)
                 wanted = {("ElasticJob", reason): 1, ("Pod", reason): 2}
                 until(lambda wanted=wanted: wanted.items() <= told().items(), lambda: str(told()), every=0.1)
-            until(lambda: len(there()) == 1 and status().get("replicas") == 1, lambda: str(status()), every=0.1)
-            until(lambda: status().get("state") == "Running", lambda: str((there(), status())), every=0.1)
+            if then == "shrink":
+                until(lambda: len(there()) == 1 and status().get("replicas") == 1, lambda: str(status()), every=0.1)
+            else:
+                until(lambda: not there() and status().get("state") == "Suspended", lambda: str(status()), every=0.1)
+                time.sleep(STAMPS)
+                service.resume(status()["jobId"], "ada")
+            until(lambda: there() and status().get("state") == "Running", lambda: str((there(), status())), every=0.1)
+            time.sleep(STAMPS)
             told_once = told()
             hear(0)
             there()
-            assert told() == told_once
+            assert then == "suspend" or told() == told_once, "of another attempt it is told again"
             assert set(told_once) == {
                 (kind, f"Idle{what}") for kind in ("ElasticJob", "Pod") for what in ("Noticed", "Warned", "Reclaimed")
             }
-            plane.delete(f"{JOBS}/idler", 0)
-            until(lambda: not there(), every=0.1)
+            plane.delete(f"{JOBS}/{job}", 0)
+            until(lambda: not there() and not kubelets.pods(), lambda: str(kubelets.pods()), every=0.1)
+            were = {one for called, uids in kubelets.seen.items() if called.startswith(job) for one in uids}
+
+            def over() -> set[str]:
+                ended = ("cancelled", "finished", "failed", "preempted")
+                return {row["allocation_id"] for row in watch.events() if row["event"] in ended}
+
+            until(lambda: were <= over() == watch.known(), lambda: str((were, watch.events())))
+            invoice_shows_what_it_saved(tmp_path / "books", watch.events(), job, then)
         finally:
-            plane.api.delete(f"{JOBS}/idler")
+            plane.api.delete(f"{JOBS}/{job}")
+
+
+def invoice_shows_what_it_saved(folder: Path, events: list[Thing], job: str, then: str) -> None:
+    """events: as the watch reported them.   then: what the policy did."""
+    pods_ = [one for one in events if one["event"] == "submitted" and one["message"].startswith(f"pod default/{job}-")]
+    assert [f" of ElasticJob/{job}: rank " in one["message"] for one in pods_] == [True] * len(pods_)
+    taken = [one for one in events if one.get("reason") == "IdleReclaimed"]
+    assert [(one["event"], one["actor"]) for one in taken] == [("cancelled", "idle policy")] * len(taken)
+    assert len(taken) == (1 if then == "shrink" else 2)
+    at = {one["allocation_id"]: datetime.fromisoformat(one["ts"]) for one in taken}
+    month = parse_period(f"{min(at.values()):%Y-%m}", "UTC")
+    if then == "shrink":  # the job is over when its only pod has ended
+        until_ = max(datetime.fromisoformat(one["ts"]) for one in events if one["event"] == "cancelled")
+    else:
+        made = [datetime.fromisoformat(one["ts"]) for one in pods_]
+        until_ = min(one for one in made if one > max(at.values()))
+    until_ = min(until_, month.end)
+    devices = [
+        {"ts": month.start, "cluster": "c1", "node": name, "device_id": f"GPU-{name}-{index}", "model": "A100",
+         "state": "available"} for name in NODES for index in range(4)
+    ]  # fmt: skip
+    rows = [
+        {key: value for key, value in one.items() if key != "record"} | {"ts": datetime.fromisoformat(one["ts"])}
+        for one in events
+    ]
+    with fresh_store(folder) as store:
+        apply_rate_card(store, parse_rate_card(CARD), "me", "", month.start)
+        put(store, "devices", devices)
+        put(store, "events", rows)
+        close(store, month.end, month.end + timedelta(days=2))
+        (draft,) = draft_all(store, month)
+        (issued,) = issue_all(store, month, month.end + timedelta(days=2))
+        assert rederive(store, str(issued.number)).same
+    section = draft.document["idle_reclaims"]
+    hours = sum((Fraction((until_ - one) // timedelta(seconds=1), 3600) for one in at.values()), Fraction(0))
+    assert hours > 0
+    assert Decimal(section["gpu_hours"]) == rounded(hours)
+    assert Decimal(section["cost"]) == rounded(hours * 2)
+    assert (section["unpriced_gpu_hours"], section["at_most"]) == ("0.000000000", None)
+    said = {(one["workload"], one["by"], one["act"], one["until_because"]) for one in section["reclaims"]}
+    how = ("shrunk", "ended") if then == "shrink" else ("suspended", "resumed")
+    assert said == {(f"default/{job}", "policy", *how)}
+    assert {pod for one in section["reclaims"] for pod in one["pods"]} == at.keys()
+    assert all(one["evidence"].startswith("idle for 1h10m, as measured at ") for one in section["reclaims"])
 
 
 @seldom(4, "scaling on a real server")
