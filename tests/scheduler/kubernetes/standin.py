@@ -37,6 +37,10 @@ class StandIn:
         self.answer: Callable[[Call], str | Exception] = lambda call: "done"
         self.number = 0
         self.events: list[Thing] = []
+        self.ended: list[tuple[Thing, bool]] = []
+        """Pods as an operator asked to delete them, and whether their ElasticJobs were there."""
+        self.unmarked: set[str] = set()
+        """Paths of pods on which it could not say why."""
 
     # As the operator sees it
 
@@ -64,6 +68,8 @@ class StandIn:
 
     def _one(self, call: Call) -> Outcome:
         how = self.answer(call)
+        if isinstance(how, Absent) and call.method == "PATCH" and "/pods/" in call.path:
+            self.unmarked.add(call.path)
         if isinstance(how, Absent | Conflict | Interrupted | KubernetesError):
             return how
         if how == "lost":
@@ -102,6 +108,9 @@ class StandIn:
         metadata = self.objects[kind, space, name]["metadata"]
         if any(metadata[key] != wanted for key, wanted in options["preconditions"].items()):
             raise Conflict("it is another, or has changed")
+        if kind == "pods":
+            pod = copy.deepcopy(self.objects[kind, space, name])
+            self.ended.append((pod, pods.job_uid(pod) in {one["metadata"]["uid"] for one in self.jobs()}))
         self.delete(kind, name, space)
         return {}
 

@@ -23,6 +23,7 @@ from scheduler.live.service import RefusedError
 from scheduler.records.restore import restore
 from tests.draws import keep_seed
 from tests.scheduler.kubernetes.hours import check_hours
+from tests.scheduler.kubernetes.marks import check_marks
 from tests.scheduler.kubernetes.site import NODES, Site, histories
 from tests.scheduler.kubernetes.standin import SPACE, StandIn, Thing, elastic_job, gpus_of, node, node_of, space
 from warehouse.errors import LedgerError
@@ -608,6 +609,7 @@ def test_pods_are_what_the_scheduler_decided_whatever_happens(tmp_path: Path, nu
     assert site.cluster.alive() == []
     assert all(line["allocated"] == 0 for line in site.service.pools()), "nothing is held for what is over"
     check_hours(site)
+    check_marks(site)
     _no_finished_rank_runs_again(site)
 
 
