@@ -7,7 +7,7 @@ left out is made, and one that was made is followed by the deletion.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ from collectors.kubernetes.reclaims import CONDITION, REASONS, Reclaimed
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import STRATEGIC, Call
 from scheduler.kubernetes.elastic_jobs import job_id
-from scheduler.kubernetes.executor import Create, Seen, Step
+from scheduler.kubernetes.executor import Create, Delete, Seen, Step
 from scheduler.live.service import Service
 from scheduler.records.book import Live
 from scheduler.records.events import Cause, allocation_id
@@ -55,8 +55,14 @@ class Reclaims:
     def before(self, steps: Sequence[Step], seen: Seen, now: float) -> list[Step | Mark]:
         """The steps, with a mark in the place of each deletion that needs one first."""
         self._given_up &= {uid(pod) for pod in seen.pods.values()} if self._given_up else set()
-        causes: dict[tuple[str, str], _Why | None] = {}
-        return [self._first(step, seen, now, causes) for step in steps]
+        deletions = [one for one in steps if isinstance(one, Delete) and one.uid not in self._given_up]
+        placed = {one.uid: found for one in deletions if (found := _placed(one, seen)) is not None}
+        if not placed:
+            return list(steps)
+        asked = {(job_id(one.job), one.world) for one in placed.values()}
+        causes = self._service.measured(lambda service: {key: _why(service, *key) for key in asked})
+        at = datetime.fromtimestamp(now, UTC)
+        return [step if isinstance(step, Create) else _first(step, placed.get(step.uid), causes, at) for step in steps]
 
     def carried(self, mark: Mark, outcome: Object | Exception) -> str:
         """Takes the result of a mark. A pod that cannot be marked is deleted without one. Returns a message for the
@@ -66,33 +72,42 @@ class Reclaims:
             return f"pod {mark.name} cannot be marked as {RECLAIMED}, so that the books do not show it: {outcome}"
         return ""
 
-    def _first(self, step: Step, seen: Seen, now: float, causes: dict[tuple[str, str], _Why | None]) -> Step | Mark:
-        if isinstance(step, Create):
-            return step
-        pod = seen.pods.get((step.namespace, step.name))
-        if (
-            pod is None
-            or uid(pod) != step.uid
-            or step.uid in self._given_up
-            or not text(child(pod, "spec"), "nodeName")
-        ):
-            return step  # what is on no node holds nothing
-        job, world = seen.jobs.get(pods.job_uid(pod)), pods.world_of(pod)
-        if job is None or not world.isdecimal():
-            return step
-        key = (uid(job), world)
-        if key not in causes:
-            causes[key] = self._service.measured(lambda service: _why(service, job_id(job), int(world)))
-        why, size = causes[key], pods.size_of(pod)
-        if why is None or not size.isdecimal():
-            return step
-        left = max(0, int(size) - why.replicas) if why.replicas else 0
-        if pods.rank_of(pod) < left:
-            return step
-        said = _condition(why, f"{step.namespace}/{name(job)}", int(world), left, datetime.fromtimestamp(now, UTC))
-        if condition(pod, CONDITION).get("message") == said["message"]:
-            return step
-        return Mark(step.namespace, step.name, step.uid, said, gated_pods.version(pod))
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A pod on a node, in a placement of its job, of so many pods."""
+
+    pod: Object
+    job: Object
+    world: int
+    size: int
+
+
+def _placed(step: Delete, seen: Seen) -> _Placed | None:
+    """None: it holds nothing yet, or its job is gone."""
+    pod = seen.pods.get((step.namespace, step.name))
+    if pod is None or uid(pod) != step.uid or not text(child(pod, "spec"), "nodeName"):
+        return None
+    job, world, size = seen.jobs.get(pods.job_uid(pod)), pods.world_of(pod), pods.size_of(pod)
+    if job is None or not (world.isdecimal() and size.isdecimal()):
+        return None
+    return _Placed(pod, job, int(world), int(size))
+
+
+def _first(
+    step: Delete, placed: _Placed | None, causes: Mapping[tuple[str, int], _Why | None], now: datetime
+) -> Step | Mark:
+    """The mark that the pod needs first, or its deletion."""
+    why = None if placed is None else causes.get((job_id(placed.job), placed.world))
+    if placed is None or why is None:
+        return step
+    left = max(0, placed.size - why.replicas) if why.replicas else 0
+    if pods.rank_of(placed.pod) < left:
+        return step
+    said = _condition(why, f"{step.namespace}/{name(placed.job)}", placed.world, left, now)
+    if condition(placed.pod, CONDITION).get("message") == said["message"]:
+        return step
+    return Mark(step.namespace, step.name, step.uid, said, gated_pods.version(placed.pod))
 
 
 @dataclass(frozen=True, slots=True)
