@@ -101,9 +101,9 @@ class BudgetFile(WholeFile):
                 raise ValueError(f"low_balances has {tenant!r} twice")
         return self
 
-    def low_below(self) -> dict[str, Decimal]:
-        """Thresholds of prepaid balances, by tenant."""
-        return {low.tenant: low.amount for low in self.low_balances}
+    def low_below(self) -> dict[tuple[str, str], Decimal]:
+        """Thresholds of prepaid balances, by tenant and currency."""
+        return {(low.tenant, self.currency): low.amount for low in self.low_balances}
 
 
 class AppliedBudgets(Part):

@@ -168,13 +168,13 @@ def draw_down(store: Store, tenant: str, month_end: datetime, due: Decimal, curr
 
 
 def balances(
-    store: Store, now: datetime, tenant: str | None = None, low_below: Mapping[str, Decimal] | None = None
+    store: Store, now: datetime, tenant: str | None = None, low_below: Mapping[tuple[str, str], Decimal] | None = None
 ) -> list[Balance]:
     """The accounts of the tenants that were ever granted anything, by tenant.
 
     An account pays costs and invoices in its own currency alone.
 
-    low_below: thresholds by tenant.
+    low_below: thresholds by tenant and currency.
     """
     accounts: dict[tuple[str, str], list[Grant]] = defaultdict(list)
     for grant in grants_of(store, tenant):
@@ -191,8 +191,10 @@ def balances(
     for run in runs:
         run.replay([next(costs).known for _ in run.pieces])
     instants = iter(reached(store, [run.target for run in runs if run.target]))
-    thresholds = low_below or {}
-    return [run.balance(now, next(instants) if run.target else None, thresholds.get(run.tenant)) for run in runs]
+    low = low_below or {}
+    return [
+        run.balance(now, next(instants) if run.target else None, low.get((run.tenant, run.currency))) for run in runs
+    ]
 
 
 @dataclass(frozen=True)

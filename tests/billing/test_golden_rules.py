@@ -281,7 +281,7 @@ def test_how_accounts_stand_is_that_of_the_golden_file(monkeypatch: pytest.Monke
         monkeypatch.setattr(prepaid, "cost_of_spans", cost_of_spans)
         monkeypatch.setattr(prepaid, "reached", reached)
         now = dice.choice(bounds) + timedelta(milliseconds=dice.choice((-1, 0, 1)))
-        low = {"chem": Decimal(dice.choice(("0.50", "10", "100")))}
+        low = {("chem", "EUR"): Decimal(dice.choice(("0.50", "10", "100")))}
         reported = [str(vars(one)) for one in prepaid.balances(None, now, None, low)]  # type: ignore[arg-type]
         due = Decimal(dice.choice(("0", "-1", "5", "10.50", "60.005")))
         end = dice.choice(months).end

@@ -59,7 +59,7 @@ def grant(
 
 
 def balance(store: Store, now: datetime = NOW, **low_below: Decimal) -> Balance:
-    (one,) = balances(store, now, "physics", low_below)
+    (one,) = balances(store, now, "physics", {(name, "EUR"): low for name, low in low_below.items()})
     assert one.granted - one.drawn - one.expired == one.balance
     assert one.balance - one.running == one.available
     return one
@@ -465,7 +465,11 @@ def test_an_account_pays_what_is_charged_and_billed_in_its_own_currency_alone(bo
                 issue(store, "2026-09", str(billed), texts, currency=currency, number=f"GL-{currency}")
             exact = None if billed is None else Fraction(billed)
             expected[currency] = reckoned(mine, costs[currency], exact, drawn, min(now, NOVEMBER))
-        found = {one.currency: vars(one) for one in balances(store, min(now, NOVEMBER))}
+        low = {("physics", "EUR"): D("20.00")}
+        found = {one.currency: vars(one) for one in balances(store, min(now, NOVEMBER), low_below=low)}
+        assert {key: one["low_below"] for key, one in found.items()} == {
+            key: low.get(("physics", key)) for key in expected
+        }
         assert {key: {name: found[key][name] for name in wanted} for key, wanted in expected.items()} == expected
 
 
