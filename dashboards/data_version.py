@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from warehouse.store import Store, read_sql
 log = logging.getLogger(__name__)
 
 ANSWERS_CACHED, ROWS_CACHED = 512, 20_000
+RECENT_CACHED = 32
 WRITTEN_ROWS_CACHED = 40_000
 Written = tuple[int, int]
 """An hour or a day, by its start in Unix seconds, and what wrote it: the run of its entries, or the version of its
@@ -37,6 +39,7 @@ class AnswerCache:
         self._rows = 0
         self._written: OrderedDict[Hashable, dict[Written, list[Any]]] = OrderedDict()
         self._written_rows = 0
+        self._recent: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
         self._views: Mapping[str, str] = {}
         self._reads: dict[str, frozenset[str]] = {}
         self._sees_parts = True
@@ -76,6 +79,20 @@ class AnswerCache:
                 while self._written_rows > WRITTEN_ROWS_CACHED:
                     self._written_rows -= sum(map(len, self._written.popitem(last=False)[1].values()))
         return [row for one in asked for row in known[one]]
+
+    def recent(self, key: Hashable, seconds: float, ask: Callable[[], Any]) -> Any:
+        """The answer to `key` that was asked for less than so many seconds ago, else as asked now."""
+        with self._lock:
+            until, answer = self._recent.get(key, (0.0, None))
+            if time.monotonic() < until:
+                return answer
+        answer = ask()
+        with self._lock:
+            self._recent[key] = time.monotonic() + seconds, answer
+            self._recent.move_to_end(key)
+            while len(self._recent) > RECENT_CACHED:
+                self._recent.popitem(last=False)
+        return answer
 
     def parts(self, store: Store) -> Mapping[str, Sequence[tuple[str, int]]] | None:
         """The partitions of each table, each with a fingerprint; None if the server does not let us see them."""
@@ -154,6 +171,11 @@ class DataVersion:
         if self.cache is None or store.cluster or not asked:
             return list(ask(asked)) if asked else []
         return self.cache.written((self.scope, what), asked, ask)
+
+    def recent(self, what: Hashable, seconds: float, ask: Callable[[], Any]) -> Any:
+        """The answer to a question about the present, at most so many seconds old, whatever has come since. It must say
+        of when it is. Callers must not change it."""
+        return ask() if self.cache is None else self.cache.recent((self.scope, what), seconds, ask)
 
     def _state(self, table: str, until: datetime | None) -> int:
         partitions = self.parts.get(table, ())

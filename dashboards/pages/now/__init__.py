@@ -26,19 +26,39 @@ from warehouse.store import Store
 
 MOST = 500
 """Allocations in the table; the headline counts all."""
+RECENT_SECONDS = 10
+"""For so long all readers with the same filters see the same moment: facts come all the time."""
 Row = Mapping[str, Any]
+Found = tuple[Moment | None, Sequence[Row], str]
+"""The moment, its allocations and their currency."""
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
-    return at_clock(store, filters, words, datetime.now(UTC))
+    chosen = tuple(sorted(filters.address.chosen.items()))
+    found: Found = filters.data_version.recent(
+        (__file__, chosen), RECENT_SECONDS, lambda: _found(store, filters, datetime.now(UTC))
+    )
+    return _drawn(store, filters, words, found)
 
 
 def at_clock(store: Store, filters: Filters, words: Language, clock: datetime) -> Component:
+    return _drawn(store, filters, words, _found(store, filters, clock))
+
+
+def _found(store: Store, filters: Filters, clock: datetime) -> Found:
     now = moment(store, clock)
+    return (None, [], "") if now is None else (now, *held(store, filters, now.at, MOST))
+
+
+def _drawn(store: Store, filters: Filters, words: Language, found: Found) -> Component:
+    now, rows, currency = found
     if now is None:
         return parts.page(_titles(filters, words, None), states.nothing(words("now.title"), words("now.no_facts")))
     only_idle = filters.more.get("idle") == "1"
-    rows, currency = held(store, filters, now.at, MOST, only_idle)
+    if only_idle and rows and rows[0]["all_rows"] > MOST:
+        rows, currency = held(store, filters, now.at, MOST, by_idle=True)
+    elif only_idle:
+        rows = idle_first(rows)
     table = _idle_card if only_idle else _card
     return parts.page(
         _titles(filters, words, now),
@@ -48,6 +68,19 @@ def at_clock(store: Store, filters: Filters, words: Language, clock: datetime) -
         dcc.Store(id="now-jobs-asked", data="now") if only_idle else None,
         html.Div(id="now-jobs", className="gl-later") if only_idle else None,
         table(rows, currency, filters, now, words),
+    )
+
+
+def idle_first(rows: Sequence[Row]) -> Sequence[Row]:
+    """All rows in the order in which held.sql has them if those with idle GPUs come first."""
+    return sorted(
+        rows,
+        key=lambda row: (
+            row["idle_gpus"] <= 0,
+            row["idle_hour"] is None,
+            -(row["idle_hour"] or 0),
+            -row["idle_gpus"],
+        ),
     )
 
 

@@ -231,3 +231,19 @@ def test_memory_is_bounded() -> None:
         memory.cached(number, lambda: [{}] * 3000)
     cached = [number for number in range(50) if memory.cached(number, list)]
     assert cached == list(range(44, 50))
+
+
+def test_the_present_is_asked_for_once_in_a_while_by_readers_of_one_scope(house: Store) -> None:
+    memory, asked = AnswerCache(), list[str]()
+
+    def ask(scope: str, seconds: float, cache: AnswerCache | None = memory) -> int:
+        def answer() -> int:
+            asked.append(scope)
+            return len(asked)
+
+        found: int = DataVersion.of(house, scope, cache).recent("now", seconds, answer)
+        return found
+
+    assert [ask("a", 3600), ask("a", 3600), ask("b", 0), ask("b", 3600), ask("a", 3600)] == [1, 1, 2, 3, 1]
+    assert [ask("a", 3600, None), ask("a", 3600, None)] == [4, 5]
+    assert asked == ["a", "b", "b", "a", "a"]

@@ -314,6 +314,7 @@ def test_those_with_idle_gpus_come_first_by_the_cost_of_an_idle_hour(house: Stor
     idle = [row for row in by_idle if row["idle_gpus"] > 0]
     assert 0 < len(idle) < len(by_idle) == len(every)
     assert by_idle[: len(idle)] == idle
+    assert page.idle_first(every) == by_idle
     assert {row["all_idle_rows"] for row in (*every, *by_idle)} == {len(idle)}
     costs = [row["idle_hour"] for row in idle if row["idle_hour"] is not None]
     assert costs == sorted(costs, reverse=True)
