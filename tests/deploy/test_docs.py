@@ -104,7 +104,7 @@ EXAMPLES: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
     ("alerts.md", "address: https", load_routing),
     ("billing.md", "seller:", load_parties),
     ("energy.md", "timezone: Europe/Berlin", load_energy_settings),
-    ("reports.md", "smtp:", load_schedule),
+    ("reports.md", "address: https", load_schedule),
     ("scheduler.md", "pools:", load_settings),
     ("services.md", "name: mine", read_profile),
     ("slo.md", "objectives:", load_objectives),
