@@ -12,11 +12,11 @@
 WITH
     inventory AS
     (
-        SELECT d.cluster AS cluster, d.device_id AS device_id, any(d.units) AS units, arraySort(groupArray((p.ts, p.units))) AS history
-        FROM devices_at(at = {at:DateTime64(3, 'UTC')}) AS d
-        INNER JOIN devices AS p ON d.cluster = p.cluster AND d.device_id = p.device_id
-        WHERE p.ts <= {at:DateTime64(3, 'UTC')}
+        SELECT cluster, device_id, argMax(d.units, ts) AS units, arraySort(groupArray((ts, d.units))) AS history
+        FROM devices AS d
+        WHERE ts <= {at:DateTime64(3, 'UTC')}
         GROUP BY cluster, device_id
+        HAVING argMax(state, ts) != 'removed'
     ),
     held AS
     (
