@@ -12,7 +12,6 @@ WITH
         FROM devices AS d
         WHERE ts <= {at:DateTime64(3, 'UTC')}
         GROUP BY cluster, device_id
-        HAVING argMax(state, ts) != 'removed'
     ),
     speaking AS
     (

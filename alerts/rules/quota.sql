@@ -7,28 +7,28 @@
 -- Unknown: the size of what is held of a device that is not in the inventory (a GPU at most), and of what names neither
 --          devices nor GPUs; held and asked are without it, unknown_sizes says of how many. value: what it is at least,
 --          if that is above zero, or zero or less; null: that depends on it. A row without units holds as many as its
---          device had then.
+--          device had then. What is held of a removed device is nothing.
 -- Params:  at; by = tenant, project or queue; quotas = JSON of name to GPUs; judge = missing or over; grace_seconds.
 WITH
     inventory AS
     (
-        SELECT cluster, device_id, argMax(d.units, ts) AS units, arraySort(groupArray((ts, d.units))) AS history
+        SELECT cluster, device_id, argMax(d.units, ts) AS units, arraySort(groupArray((ts, d.units))) AS history,
+            argMax(state, ts) = 'removed' AS is_removed
         FROM devices AS d
         WHERE ts <= {at:DateTime64(3, 'UTC')}
         GROUP BY cluster, device_id
-        HAVING argMax(state, ts) != 'removed'
     ),
     held AS
     (
         SELECT
             owner.1 AS origin, owner.2 AS cluster, owner.3 AS name,
-            sum(if(h.device_id = '', ifNull(h.gpus, 0), if(h.device_units = 0, 0, least(1, units_held / h.device_units)))) AS gpus,
+            sum(if(h.device_id = '', ifNull(h.gpus, 0), if(h.device_units = 0 OR h.is_removed, 0, least(1, units_held / h.device_units)))) AS gpus,
             countIf(h.device_id != '' AND h.device_units = 0) AS unlisted,
             countIf(h.device_id = '' AND h.gpus IS NULL) AS uncounted
         FROM
         (
             SELECT
-                one.*, d.units AS device_units,
+                one.*, d.units AS device_units, d.is_removed AS is_removed,
                 ifNull(one.units, if(d.history[1].1 > one.placed_at, d.history[1], arrayLast(state -> state.1 <= one.placed_at, d.history)).2) AS units_held
             FROM holders(at = {at:DateTime64(3, 'UTC')}) AS one
             LEFT JOIN inventory AS d ON one.cluster = d.cluster AND one.device_id = d.device_id

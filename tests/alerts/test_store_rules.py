@@ -117,6 +117,12 @@ def test_of_a_device_that_no_inventory_has_anything_up_to_one_gpu_may_be_held(
     assert fires(facts, judge, quotas={"physics": gpus}) == expected
 
 
+def test_a_device_that_was_removed_is_held_by_nobody(facts: Store) -> None:
+    quotas(facts)
+    put(facts, device("b", 30, state="removed"))
+    assert fires(facts, "quota-breached", quotas={"physics": 1.0}) == {("", "tenant", "physics"): 0.5}
+
+
 @pytest.mark.parametrize(
     ("judge", "gpus", "value"),
     [("quota-breached", 2.0, 0.5), ("quota-breached", 4.0, None), ("quota-guarantee-missed", 4.0, None)],
