@@ -159,7 +159,8 @@ def tools(filters: Filters | None, path: str, words: Language) -> list[Component
             color="gray",
             size="lg",
             id="theme",
-            attributes={"root": {"aria-label": words("frame.theme"), "title": words("frame.theme")}},
+            attributes={"root": {"title": words("frame.theme")}},
+            **{"aria-label": words("frame.theme")},  # of `attributes` it would be replaced by an English one
         ),
     ]
 

@@ -78,6 +78,7 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         page.locator(".gl-language", has_text="中").click()
         expect(page.locator("h1")).to_have_text("概览")
         speaks(page, "zh")
+        expect(page.locator("#theme")).to_have_attribute("aria-label", "浅色或深色主题")
         page.locator(".gl-clear").click()
         expect(page.locator(".gl-headline")).to_contain_text("€192")
 

@@ -14,8 +14,12 @@ from alerts.rule import Severity
 from billing.accounts.budgets import State as BudgetState
 from billing.insights.sentences import SENTENCES, Sentence
 from billing.invoicing.month_states import MonthState
+from billing.rates.rate_card import MATCH_KEYS
+from billing.tenants.mapping import MATCH_KEYS as OWNER_KEYS
+from billing.tenants.mapping import OwnerMatch
 from dashboards.advice import sentence as sentence_of
 from dashboards.languages import NAMES, language
+from dashboards.pages.admin.applied_files import _matches
 from dashboards.registry import all_pages
 from ingest.held import Decision
 from ingest.permissions import HELD_FOR
@@ -85,3 +89,11 @@ def test_counts_and_dates_are_said_as_each_language_does() -> None:
     assert english.count("quality.refused", 1) == "1 claim refused"
     assert english.count("quality.refused", 1200) == "1,200 claims refused"
     assert (english.day(date(2026, 10, 5)), chinese.day(date(2026, 10, 5))) == ("5 October 2026", "2026年10月5日")
+
+
+def test_what_a_rule_applies_to_is_said_in_the_pages_language() -> None:
+    rule = OwnerMatch(tenant="physics", project="")
+    assert _matches(rule, OWNER_KEYS, language("zh")) == "项目 '', 租户 physics"
+    assert _matches(rule, OWNER_KEYS, language("en")) == "project '', tenant physics"
+    for code in ("en", "zh"):
+        assert all(language(code)(f"match.{key}") for key in (*MATCH_KEYS, *OWNER_KEYS))

@@ -20,6 +20,7 @@ from billing.rates import current_rate_card, rate_card_of
 from billing.rates.applied import AppliedCard
 from billing.rates.rate_card import MATCH_KEYS
 from billing.tenants import current_mapping
+from billing.tenants.mapping import MATCH_KEYS as OWNER_KEYS
 from billing.tenants.unmapped import unmapped
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
@@ -49,7 +50,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     rows = [
         {
             "sku": rule.sku,
-            "match": _matches(rule.match, words),
+            "match": _matches(rule.match, MATCH_KEYS, words),
             "price": float(rule.price_per_gpu_hour),
             "price_text": unit_price(rule.price_per_gpu_hour, rule.currency or card.card.currency),
             "windows": rule.windows_in_words,
@@ -74,9 +75,11 @@ def _price(currency: str, words: Language) -> grids.Column:
     return {**column, "valueFormatter": formatter, "context": {**column["context"], "formatter": formatter}}
 
 
-def _matches(match: Any, words: Language) -> str:
-    given = {key: getattr(match, key) for key in MATCH_KEYS}
-    return ", ".join(f"{key} {value}" for key, value in given.items() if value is not None) or words("admin.anything")
+def _matches(match: Any, keys: Sequence[str], words: Language) -> str:
+    """Like `tenant physics, model NVIDIA*`, in the page's language."""
+    given = {key: value for key in keys if (value := getattr(match, key)) is not None}
+    named = [f"{words(f'match.{key}')} {value if value != '' else repr(value)}" for key, value in given.items()]
+    return ", ".join(named) or words("admin.anything")
 
 
 def _since(start: datetime | None, end: datetime | None, filters: Filters, words: Language) -> dict[str, Any]:
@@ -131,7 +134,7 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
     ]
     rows = [
         {
-            "match": rule.words,
+            "match": _matches(rule.match, OWNER_KEYS, words),
             **{name: getattr(rule, name) or words("admin.as_reported") for name in ("tenant", "project")},
             "cost_center": rule.cost_center or "",
             **_since(rule.effective_from, rule.effective_to, filters, words),
