@@ -92,11 +92,10 @@ def waits_its_turn(store: Store) -> None:
     store.command(f"INSERT INTO devices ({columns}) VALUES {devices}")
     rows = []
     for number in range(4):
+        end = "preempted" if number == 3 else "finished"
         start = f"2026-10-01 {2 + number:02}:00:00"
         rows += [f"('{start}', 'c', '{number}', 'w{number}', 'started', 't', 'q', 2, 'n', '{name}')" for name in "ab"]
-        rows.append(
-            f"('2026-10-01 {3 + number:02}:00:00', 'c', '{number}', 'w{number}', 'finished', 't', 'q', 2, '', '')"
-        )
+        rows.append(f"('2026-10-01 {3 + number:02}:00:00', 'c', '{number}', 'w{number}', '{end}', 't', 'q', 2, '', '')")
         if number:
             rows.append(f"('2026-10-01 02:00:00', 'c', '{number}', 'w{number}', 'submitted', 't', 'q', 2, '', '')")
     columns = "ts, cluster, allocation_id, workload_id, event, tenant, queue, gpus, node, device_id"
@@ -134,6 +133,7 @@ def test_other_gpus_are_compared_with_what_was_and_with_the_simulator(app: typer
     assert (answer["as_it_was"]["p50"], answer["as_it_was"]["p95"]) == (7200.0, 10800.0)
     assert answer["as_it_was"]["utilization"] == pytest.approx(4 / 24)
     assert "assumed: 1 jobs, nobody reported when they were submitted" in found.stderr
+    assert "assumed: 1 jobs, were preempted, which is not simulated" in found.stderr
     table = CliRunner().invoke(app, asked(books, "--gpus", "2")).stdout.splitlines()
     assert table[0].split() == ["measure", "as", "it", "was", "simulated", "+2", "GPUs"]
     assert next(line for line in table if line.startswith("GPU-hours")).split()[2:] == ["12.0", "12.0", "4.0"]

@@ -3,7 +3,8 @@
 -- where it still holds; first_units: of all devices of its first placement.
 -- places: (node, devices of it, units of each) of that; even: each device gave as many units as the others.
 -- whole, model, pool: units of its first device, and which; several: its devices are not of one model, pool and number of units.
--- is_mig: it held a device of which MIG instances were held.   is_resized: it was given another size while it ran.   attempts: times it was started.
+-- is_mig: it held a device of which MIG instances were held.   is_resized: it was given another size while it ran.   is_preempted: it
+-- was stopped for another job.   attempts: times it was started.
 -- reasons: that were reported for its waiting, in no order.
 -- used_unit_ms, metered_unit_ms: how it was used in the closed hours of the span, and in how much of it that is known.
 -- Params:  start, end DateTime64(3) (UTC, [start, end)); until DateTime64(3), not before end.
@@ -60,6 +61,7 @@ WITH
     (
         SELECT
             cluster, allocation_id, minOrNullIf(ts, event = 'submitted') AS submitted_at, countIf(event = 'resized') > 0 AS is_resized,
+            countIf(event = 'preempted') > 0 AS is_preempted,
             uniqExactIf(ts, event IN ('started', 'resumed')) AS attempts,
             groupUniqArrayIf(toString(reason), event = 'submitted' AND reason != '' AND lower(reason) != 'requeued') AS reasons
         FROM events
@@ -85,7 +87,7 @@ SELECT
     argMin((toString(c.model), toString(c.pool), c.whole), (c.start_at, c.device_id)) AS kind, kind.1 AS model, kind.2 AS pool, kind.3 AS whole,
     uniqExact(c.model, c.pool, c.whole) > 1 AS several,
     countIf(c.is_mig OR c.partition_profile != '') > 0 AS is_mig,
-    any(r.is_resized) AS is_resized, any(r.attempts) AS attempts, any(r.reasons) AS reasons,
+    any(r.is_resized) AS is_resized, any(r.is_preempted) AS is_preempted, any(r.attempts) AS attempts, any(r.reasons) AS reasons,
     any(u.used_unit_ms) AS used_unit_ms, any(u.metered_unit_ms) AS metered_unit_ms, any(u.held_unit_ms) AS seen_unit_ms
 FROM claims AS c
 INNER JOIN sizes AS s ON c.cluster = s.cluster AND c.allocation_id = s.allocation_id

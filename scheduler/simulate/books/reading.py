@@ -134,6 +134,7 @@ def _assumed(name: str, row: Row) -> bool:
         "open": bool(row["is_open"]),
         "resized": bool(row["is_resized"]),
         "restarted": row["attempts"] > 1,
+        "preempted": bool(row["is_preempted"]),
         "priority": row["priority"] is None,
     }
     return found[name]

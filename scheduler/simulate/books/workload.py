@@ -61,9 +61,9 @@ class BookJob:
 
 LEFT_OUT = ("mig", "several", "uneven")
 """Why a job is not in a workload: it held MIG instances; devices of several groups; unequal shares of devices."""
-ASSUMED = ("unsubmitted", "open", "resized", "restarted", "priority")
+ASSUMED = ("unsubmitted", "open", "resized", "restarted", "preempted", "priority")
 """What is assumed of jobs that are: submitted as they started; over as the books end; of the size that they began with;
-of one run; of priority 0."""
+of one run; as long as they were although they were stopped for others; of priority 0."""
 
 
 @dataclass(frozen=True)
