@@ -1,5 +1,6 @@
 -- One row: a node whose samples arrived lately, and how late: a spool that grows while the store is away.
--- Units:   value: seconds from a sample to its arrival, the median of what arrived in the window.
+-- Units:   value: seconds by which the newest sample of the node's last arrival was late. So a backlog that has been delivered
+--          is not late any more.
 -- Shape:   by the clock of arrival; a replay of the past arrives outside of the window. Pushes, and what agents write
 --          themselves (their source is CLUSTER/NODE); a file or a Prometheus's history that somebody reads has no spool.
 -- Params:  at; window_seconds; reach_seconds = how old samples are looked for.
@@ -13,7 +14,7 @@ WITH arrived AS
 SELECT
     s.cluster AS cluster, s.node AS node,
     count() AS samples,
-    quantileExact(0.5)(dateDiff('second', s.ts, b.ingested_at)) AS value,
+    dateDiff('second', argMax(s.ts, (b.ingested_at, s.ts)), max(b.ingested_at)) AS value,
     max(b.ingested_at) AS last_arrival_at
 FROM
 (

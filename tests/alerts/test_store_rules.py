@@ -357,6 +357,16 @@ def test_an_anomaly_of_last_week_is_over(facts: Store) -> None:
     assert fires(facts, "spend-anomaly") == {}
 
 
+def arrived_at_noon(facts: Store) -> None:
+    facts.command("CREATE TABLE arrived AS ingest_batches")
+    facts.command(
+        "INSERT INTO arrived SELECT * REPLACE ({at:DateTime64(3, 'UTC')} AS ingested_at) FROM ingest_batches",
+        {"at": NOON},
+    )
+    facts.exchange("arrived", "ingest_batches")
+    facts.command("DROP TABLE arrived SYNC")
+
+
 @pytest.mark.parametrize(
     ("source", "minutes", "late"),
     [
@@ -371,14 +381,18 @@ def test_samples_that_arrive_late_tell_of_a_spool_that_grew(
 ) -> None:
     rows = [row for _, row in sampled("GPU-0", minutes, minutes, 0.5)]
     ingest_tables(facts, SAMPLES, source, [pa.table({name: [row[name] for row in rows] for name in rows[0]})])
-    facts.command("CREATE TABLE arrived AS ingest_batches")
-    facts.command(
-        "INSERT INTO arrived SELECT * REPLACE ({at:DateTime64(3, 'UTC')} AS ingested_at) FROM ingest_batches",
-        {"at": NOON},
-    )
-    facts.exchange("arrived", "ingest_batches")
-    facts.command("DROP TABLE arrived SYNC")
+    arrived_at_noon(facts)
     assert fires(facts, "delivery-lag") == ({("", "n1"): 600.0} if late else {})
+
+
+def test_a_backlog_that_has_arrived_is_no_spool_that_grows(facts: Store) -> None:
+    for minutes in (120, 1):
+        rows = [row for _, row in sampled("GPU-0", minutes, minutes, 0.5)]
+        ingest_tables(
+            facts, SAMPLES, f"push:n1 {minutes}", [pa.table({name: [row[name] for row in rows] for name in rows[0]})]
+        )
+    arrived_at_noon(facts)
+    assert fires(facts, "delivery-lag") == {}
 
 
 @pytest.mark.parametrize(("attempts", "expected"), [(3, {("r/webhook",): 3.0}), (2, {})])
