@@ -128,7 +128,7 @@ def _table(found: Sequence[Recommendation], filters: Filters, words: Language, c
     columns = [
         grids.link("name", words("workload.name"), minimum=160),
         grids.text("kind", words("advice.what"), minimum=130),
-        grids.text("why", words("advice.why"), minimum=200, flex=2.4),
+        grids.sentence("why", words("advice.why"), minimum=200, flex=300),
         grids.text("confidence", words("advice.confidence"), minimum=90, flex=0.6),
         grids.sorted_by(grids.money("saves", words("advice.saves"), currency, words("advice.saves_is"))),
     ]

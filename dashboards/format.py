@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
 UNKNOWN = "–"
+UUID = re.compile(r"(\w+-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "CHF": "CHF ", "INR": "₹", "KRW": "₩"}
 
 
 def symbol(currency: str) -> str:
     return SYMBOLS.get(currency, f"{currency} " if currency else "")
+
+
+def device_name(device_id: str) -> str:
+    """Of a UUID its vendor's prefix and first eight digits, which tell devices apart; others in full."""
+    return device_id[:-28] if UUID.fullmatch(device_id) else device_id
 
 
 def hours(value: float | None) -> str:

@@ -111,6 +111,12 @@ def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float
     return column if to == "href" else {**column, "cellRendererParams": {"to": to}}
 
 
+def device_link(field: str, header: str, minimum: int = 110) -> Column:
+    """A device's name, shown as in the row's FIELD_text (format.device_name) and in full where one points at it."""
+    column = _shown_as_text(link(field, header, minimum=minimum))
+    return {**column, "cellRendererParams": {"full": True}, "context": {**column["context"], "most": 112}}
+
+
 def use_bar(header: str, tip: str) -> Column:
     """A bar of how the held time was used, from the row's allocated, used, idle, unmetered; sorts by its `use`."""
     return {
@@ -142,13 +148,15 @@ def number(
     minimum: int = 86,
     unit: str = "",
     unknown: str = UNKNOWN,
+    plus: str = "",
 ) -> Column:
     """shape: of d3-format; one that ends in % shows a share of 1 as a percentage.   unit: said in an export.
-    unknown: what to show for None."""
+    unknown: what to show for None.   plus: before what is more than zero."""
     scale, suffix = (" * 100", " + ' %'") if shape.endswith("%") else ("", "")
     d3, value = f"d3.format('{shape.rstrip('%')}')", f"params.value{scale}"
     # The sign comes before a currency.
-    signed = f"(params.value < 0 ? '−{prefix}' + {d3}(-{value}) : '{prefix}' + {d3}({value}))"
+    more = f"(params.value > 0 ? '{plus}{prefix}' : '{prefix}')" if plus else f"'{prefix}'"
+    signed = f"(params.value < 0 ? '−{prefix}' + {d3}(-{value}) : {more} + {d3}({value}))"
     known = signed if prefix else f"{d3}({value})"
     formatter = {"function": f"params.value == null ? '{unknown}' : {known}{suffix}"}
     return {
@@ -156,18 +164,25 @@ def number(
         "type": "rightAligned",
         "valueFormatter": formatter,
         "context": {
-            "unit": unit or ("0–1" if suffix else ""), "shape": shape, "prefix": prefix, "formatter": formatter,
+            "unit": unit or ("0–1" if suffix else ""), "shape": shape, "prefix": plus + prefix, "formatter": formatter,
             "unknown": unknown,
         },
     }  # fmt: skip
+
+
+def price(field: str, header: str, tip: str = "", unit: str = "") -> Column:
+    """A number, shown as in the row's FIELD_text (format.unit_price)."""
+    column = number(field, header, tip, unit=unit)
+    formatter = {"function": f"params.data.{field}_text"}
+    return {**column, "valueFormatter": formatter, "context": {**column["context"], "formatter": formatter}}
 
 
 def percent(field: str, header: str, tip: str = "", minimum: int = 90) -> Column:
     return number(field, header, tip, ",.1f%", minimum=minimum)
 
 
-def money(field: str, header: str, currency: str, tip: str = "") -> Column:
-    return number(field, header, tip, ",.2f", symbol(currency), 122, currency)
+def money(field: str, header: str, currency: str, tip: str = "", plus: str = "") -> Column:
+    return number(field, header, tip, ",.2f", symbol(currency), 122, currency, plus=plus)
 
 
 def duration(field: str, header: str, tip: str = "") -> Column:
@@ -194,9 +209,13 @@ def moment_link(field: str, header: str, tip: str = "", minimum: int = 124, flex
 
 
 def _at(column: Column) -> Column:
+    column = _shown_as_text(column)
+    return {**column, "cellDataType": False, "context": {**column["context"], "unit": "UTC"}}
+
+
+def _shown_as_text(column: Column) -> Column:
     formatter = {"function": f"params.data.{column['field']}_text || params.value"}
-    context = {"unit": "UTC", "formatter": formatter}
-    return {**column, "cellDataType": False, "valueFormatter": formatter, "context": context}
+    return {**column, "valueFormatter": formatter, "context": {"formatter": formatter}}
 
 
 def instant(at: datetime) -> str:

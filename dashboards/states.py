@@ -105,7 +105,7 @@ def not_yours(words: Language, home: str) -> Component:
 
 
 def _other_period(filters: Filters, words: Language) -> Component:
-    first, last = (words.month(filters.months[at].first) for at in (0, -1))
+    first, last = (words.month(filters.local(filters.months[at].first)) for at in (0, -1))
     return nothing(
         words("state.other_period"),
         words("state.other_period_why", first=first, last=last),

@@ -17,7 +17,7 @@ dagcomponentfuncs.UseBar = function (props) {
 dagcomponentfuncs.Go = function (props) {
   var href = (props.data || {})[props.to || "href"];
   var said = props.valueFormatted || props.value;
-  return href ? React.createElement("a", { className: "gl-go", href: href, title: said }, said) : said;
+  return href ? React.createElement("a", { className: "gl-go", href: href, title: props.full ? props.value : said }, said) : said;
 };
 
 // A line of a few numbers, scaled from zero to its greatest; a gap where a number is not known.

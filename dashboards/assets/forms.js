@@ -112,7 +112,7 @@
             tenant: one.tenant || asked.nobody, lines: one.lines.length, hours: amount(totals.allocated_gpu_hours),
             unpriced: amount(totals.unpriced_gpu_hours), tax: unknown ? null : amount(totals.tax),
             amount: unknown ? null : amount(totals.amount), currency: one.currency,
-            state: totals.incomplete ? asked.incomplete : "",
+            state: totals.incomplete ? asked.incomplete : asked.complete,
           };
         });
         return [shown, "", !shown.length];

@@ -42,7 +42,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     columns = [
         grids.text("sku", words("workload.sku"), minimum=130),
         grids.sentence("match", words("admin.match"), words("admin.match_is"), 220, 280),
-        _price(card.card.currency, words),
+        grids.price("price", words("admin.price"), unit=card.card.currency),
         grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
         grids.wrapped(grids.moment("from", words("fleet.from"), minimum=130, flex=130)),
         grids.wrapped(grids.moment("to", words("fleet.until"), minimum=130, flex=130)),
@@ -69,17 +69,11 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     ]
 
 
-def _price(currency: str, words: Language) -> grids.Column:
-    formatter = {"function": "params.data.price_text"}
-    column = grids.number("price", words("admin.price"), unit=currency)
-    return {**column, "valueFormatter": formatter, "context": {**column["context"], "formatter": formatter}}
-
-
 def _matches(match: Any, keys: Sequence[str], words: Language) -> str:
     """Like `tenant physics, model NVIDIA*`, in the page's language."""
     given = {key: value for key in keys if (value := getattr(match, key)) is not None}
     named = [f"{words(f'match.{key}')} {value if value != '' else repr(value)}" for key, value in given.items()]
-    return ", ".join(named) or words("admin.anything")
+    return words("quality.comma").join(named) or words("admin.anything")
 
 
 def _since(start: datetime | None, end: datetime | None, filters: Filters, words: Language) -> dict[str, Any]:

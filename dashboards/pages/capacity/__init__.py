@@ -177,7 +177,7 @@ def _free_card(found: Capacity, words: Language) -> Component:
 
 
 def band_name(band: int, words: Language) -> str:
-    first, end = f"{BANDS[band]:.0%}", f"{BANDS[band + 1]:.0%}" if band + 1 < len(BANDS) else ""
+    first, end = f"{100 * BANDS[band]:.0f} %", f"{100 * BANDS[band + 1]:.0f} %" if band + 1 < len(BANDS) else ""
     if not end:
         return words("capacity.band_from", first=first)
     return words("capacity.band_below", end=end) if band == 0 else words("capacity.band", first=first, end=end)

@@ -36,6 +36,8 @@ OTHERS = 6
 """Months that are offered to compare with."""
 MOST = 500
 """Rows of the table, the greatest changes first."""
+SUMS = ("cost_before", "cost")
+"""Columns that are no change."""
 MORE, LESS, SUM = "#d9567a", "#22a38b", "#66758f"
 Changes = Mapping[str, Change]
 
@@ -201,7 +203,9 @@ def _table(found: Changes, filters: Filters, words: Language) -> Component:
     columns = [
         grids.link("name", words(f"tenants.{level}")),
         *(
-            grids.money(name, words(f"changes.{name}"), currency, words(f"changes.{name}_is"))
+            grids.money(
+                name, words(f"changes.{name}"), currency, words(f"changes.{name}_is"), "" if name in SUMS else "+"
+            )
             for name in ("cost_before", "cost", "difference", "by_hours", "by_price", "by_mix", "idle_difference")
         ),
     ]

@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 from access.roles import Action
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import hours, money, percent
+from dashboards.format import device_name, hours, money, percent
 from dashboards.languages import Language
 from dashboards.pages.fleet.cells import MEASURES, Measure, cell, scale
 from dashboards.pages.fleet.device import device_page
@@ -167,7 +167,7 @@ def _nodes(devices: Rows, measure: Measure, top: float, filters: Filters, words:
 
 def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
     columns = [
-        {**grids.link("name", words("fleet.device")), "context": {"most": 112}},  # longer than any table has room for
+        grids.device_link("name", words("fleet.device")),
         grids.text("node", words("fleet.node"), minimum=110, flex=1.2),
         grids.text("model", words("filter.model"), minimum=120, flex=1.6),
         grids.text("pool", words("filter.pool"), minimum=92),
@@ -183,6 +183,7 @@ def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
     rows = [
         {
             "name": row["device_id"],
+            "name_text": device_name(row["device_id"]),
             "href": row["href"],
             "state": words.of(f"device.{row['state']}", row["state"]),
             **{name: row[name] for name in fields},

@@ -134,7 +134,7 @@ def _drafts_card(
 ) -> Component:
     done = [row["tenant"] for row in issued if row["document_type"] == "invoice" and row["status"] == "issued"]
     asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name"),
-             "incomplete": words("invoices.incomplete")}  # fmt: skip
+             "incomplete": words("invoices.incomplete"), "complete": words("invoices.complete")}  # fmt: skip
     columns = [
         grids.text("tenant", words("filter.tenant"), minimum=110),
         grids.number("lines", words("invoices.lines"), shape=",d", minimum=70),

@@ -22,7 +22,7 @@ from billing.invoicing.invoices import issued
 from billing.money import minor_digits
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN
+from dashboards.format import UNKNOWN, unit_price
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.invoices.given_back import given_back_card
@@ -73,7 +73,9 @@ def _headline(one: Invoice, month: str, words: Language) -> Component:
     totals, currency = one.totals, one.currency
     tenant = one.tenant or words("no_name")
     paid = totals.get("prepaid")
-    prepaid = words("invoices.prepaid", amount=exact(paid, currency)) if paid else words("invoices.due_is")
+    prepaid = (
+        words("invoices.prepaid", amount=exact(paid, currency)) if paid and Decimal(paid) else words("invoices.due_is")
+    )
     figures = [
         Figure(words("filter.tenant"), tenant, "", month),
         Figure(words("invoices.net"), exact(totals.get("net"), currency), "", words("invoices.net_is")),
@@ -105,7 +107,7 @@ def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Langu
         grids.text("project", words("filter.project"), minimum=90),
         grids.number("quantity", words("invoices.quantity"), shape=",.2f"),
         grids.text("unit", words("invoices.unit"), minimum=90),
-        grids.number("price", words("invoices.price"), words("invoices.price_is"), ",.4~f"),
+        grids.price("price", words("invoices.price"), words("invoices.price_is")),
         grids.number("list_cost", words("account.cost"), shape=",.2f"),
         grids.number("amount", words("invoices.amount"), words("invoices.line_amount_is"), ",.2f"),
     ]
@@ -118,10 +120,11 @@ def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Langu
             "project": line["project"],
             "unit": line["unit"],
             **{name: _number(line.get(key)) for name, key in _NUMBERS.items()},
+            "price_text": _price(line.get("contracted_unit_price")),
         }
         for number, line in enumerate(one.lines, 1)
     ]
-    total = {"what": words("tenants.all"), "amount": _number(one.totals["amount"])}
+    total = {"what": words("tenants.all"), "amount": _number(one.totals["amount"]), "price_text": ""}
     title = f"{words('invoices.lines')} · {one.currency}"
     table = grids.grid(columns, rows, words, "invoice-lines", total)
     return parts.card(title, words("invoices.lines_is"), table, class_name="gl-table-card")
@@ -138,6 +141,10 @@ _NUMBERS = {
     "list_cost": "list_cost",
     "amount": "amount",
 }
+
+
+def _price(text: str | None) -> str:
+    return UNKNOWN if text is None else unit_price(Decimal(text), "")
 
 
 def _number(text: str | None) -> float | None:

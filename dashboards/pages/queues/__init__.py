@@ -228,7 +228,8 @@ def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
     first = sorted(sums, key=lambda cause: -sums[cause])[:CAUSES]
     series = {cause: [found[queue].get(cause, 0) for queue in found] for cause in first}
     rest = [sum(jobs for cause, jobs in found[queue].items() if cause not in first) for queue in found]
-    names = [queue or words("no_name") for queue in found]
+    names = [f"{queue or words('no_name')} " for queue in found]
+    width = min(0.5, 0.2 * len(names))
     figure = go.Figure()
     for number, (cause, counts) in enumerate(series.items()):
         colour = figures.PALETTE[number] if cause else figures.GRID
@@ -237,13 +238,13 @@ def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
             x=counts[::-1],
             y=names[::-1],
             orientation="h",
-            width=0.5,
+            width=width,
             name=name,
             hovertemplate="%{x:,d} %{fullData.name}<extra></extra>",
             marker={"color": colour, "line": {"width": 0}},
         )
     if any(rest):
-        figure.add_bar(width=0.5, x=rest[::-1], y=names[::-1], orientation="h", name=words("queues.others"),
+        figure.add_bar(width=width, x=rest[::-1], y=names[::-1], orientation="h", name=words("queues.others"),
                        marker={"color": figures.PALETTE[-1], "line": {"width": 0}})  # fmt: skip
     figures.styled(figure, words, hovermode="closest", showlegend=True, barmode="stack", bargap=0.42)
     figure.update_layout(

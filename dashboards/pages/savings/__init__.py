@@ -90,7 +90,7 @@ def _headline(
             Figure(words("savings.recurs"), money(known(recurs), currency), words("savings.a_month"),
                    words.count("savings.prevent", len(recurs))),
             Figure(words("savings.idle"), money(waste.idle_cost, currency), "",
-                   words("overview.gpu_hours", n=hours(float(waste.idle_gpu_hours))), "idle"),
+                   words("savings.idle_is", n=hours(float(waste.idle_gpu_hours))), "idle"),
             Figure(words("savings.covered"), percent(covered, idle), "", money(waste.covered, currency)),
         ]
     )  # fmt: skip

@@ -23,6 +23,8 @@ NEW_LINE = " \n"
 """Between objective and subject on the axis: on a phone both do not fit in one line."""
 DRAWN = 12
 """Budgets in the chart, the emptiest first."""
+MOST_OVERDRAWN, ROOM = -2.0, 60
+"""What a bar shows of a budget at most, and % of the axis for its label."""
 GOOD, LOW, GONE = "#22a38b", "#f09a2e", "#c4352f"
 Series = Sequence[SeriesStatus]
 
@@ -84,10 +86,9 @@ def _headline(series: Series, words: Language) -> Component:
     worst = min(
         (one for one in series if one.budget_left is not None), key=lambda one: one.budget_left or 0, default=None
     )
-    names = len({one.objective for one in series})
     return parts.headline(
         [
-            Figure(words("slo.met"), of("met"), "", words.count("slo.of_objectives", names)),
+            Figure(words("slo.met"), of("met"), "", words.count("slo.of_scopes", len(series))),
             Figure(words("slo.missed"), of("missed"), "", words("slo.missed_is")),
             Figure(words("slo.unknown"), of("unknown"), "", words("slo.unknown_is")),
             Figure(words("slo.burning"), f"{len(burning):,}", "",
@@ -108,12 +109,12 @@ def _name(one: SeriesStatus, between: str = " · ") -> str:
 
 
 def budgets(known: Series, words: Language) -> go.Figure:
-    """What is left of each budget, the emptiest on top; what is overdrawn by more than the whole is cut there."""
+    """What is left of each budget, the emptiest on top; what is overdrawn by more than twice the whole is cut there."""
     drawn = list(known)[::-1]
     left = [one.budget_left or 0.0 for one in drawn]
     figure = go.Figure(
         go.Bar(
-            x=[100 * max(-1.0, value) for value in left],
+            x=[100 * max(MOST_OVERDRAWN, value) for value in left],
             y=[f"{_name(one, NEW_LINE)} " for one in drawn],
             orientation="h",
             width=0.5,
@@ -127,7 +128,7 @@ def budgets(known: Series, words: Language) -> go.Figure:
         )
     )  # fmt: skip
     figures.styled(figure, words, hovermode="closest", margin={"l": 8, "r": 24, "t": 8, "b": 34})
-    low = -200 if min(left) < 0 else 0
+    low = 100 * max(MOST_OVERDRAWN, min(0.0, *left)) - (ROOM if min(left) < 0 else 0)
     figure.update_xaxes(range=[low, 112], ticksuffix=" %", tickformat=",d", dtick=100, tickangle=0,
                         showgrid=True, gridcolor=figures.GRID,
                         zeroline=True, zerolinecolor="rgba(126,141,166,0.8)")  # fmt: skip

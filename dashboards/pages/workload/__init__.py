@@ -280,9 +280,8 @@ def _event_details(event: Mapping[str, Any], filters: Filters, words: Language) 
     """Reason, message and place of an event, as far as they are reported."""
     place = ", ".join(event["nodes"])
     where = words("workload.at", devices=words.count("workload.gpus", event["devices"]), nodes=place) if place else ""
-    reported = (
-        said(event["reason"], filters, words), said(plain(event["message"]), filters, words), event["actor"], where,
-    )  # fmt: skip
+    message = said(plain(event["message"], words), filters, words)
+    reported = (said(event["reason"], filters, words), message, event["actor"], where)
     return " · ".join(part for part in reported if part)
 
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dashboards.filters import Filters
+from dashboards.languages import Language
 from warehouse.store import Store, read_sql
 
 FINE = timedelta(days=2)
@@ -90,15 +91,22 @@ def step_seconds(window: Span) -> int:
     return next((step for step in STEPS if length.total_seconds() / step <= POINTS), STEPS[-1])
 
 
-def plain(message: str) -> str:
-    """A message that is a JSON object, as a person would write it."""
+def plain(message: str, words: Language) -> str:
+    """A message that is a JSON object, as a person would write it; its text last, without a name."""
     try:
         fields = json.loads(message)
-        return _written(fields) if isinstance(fields, dict) else message
+        return _written(fields, words) if isinstance(fields, dict) else message
     except (ValueError, RecursionError):
         return message
 
 
-def _written(fields: dict[str, Any]) -> str:
-    values = {name: " – ".join(map(str, value)) if isinstance(value, list) else value for name, value in fields.items()}
-    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in values.items())
+def _written(fields: dict[str, Any], words: Language) -> str:
+    parts = []
+    for name, value in fields.items():
+        shown = (
+            " – ".join(map(str, value)) if isinstance(value, list) else words.of(f"told.{name}_is.{value}", str(value))
+        )
+        if name != "text":
+            parts.append(f"{words.of(f'told.{name}', name.replace('_', ' '))}: {shown}")
+    text = fields.get("text")
+    return words("quality.comma").join([*parts, str(text)] if text else parts)

@@ -11,6 +11,7 @@ from dash.development.base_component import Component
 
 from dashboards import figures, parts
 from dashboards.filters import Filters
+from dashboards.format import device_name
 from dashboards.kinds import IDLE, UNMETERED, USED
 from dashboards.languages import Language
 from dashboards.pages.workload.lifecycle import HOUR_SECONDS, Lifecycle, plain, step_seconds
@@ -140,7 +141,9 @@ def _held(
         "customdata": [
             [
                 words.of(f"event.{event['event']}", event["event"]),
-                " ".join(said(part, filters, words) for part in (event["reason"], plain(event["message"])) if part),
+                " ".join(
+                    said(part, filters, words) for part in (event["reason"], plain(event["message"], words)) if part
+                ),
                 words.moment(filters.local(event["ts"])),
             ]
             for event in lifecycle.events
@@ -148,11 +151,17 @@ def _held(
         "hovertemplate": "<b>%{customdata[0]}</b> %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
     }
     panels.add(0, held, happened)
-    names = [words("timeline.events"), *(f"{node} · {(part or device)[-6:]}" for node, device, part in shown)]
+    names = [words("timeline.events"), *(f"{node} · {_digits(part or device)}" for node, device, part in shown)]
     panels.y(
         0, range=[len(shown) + 0.7, -0.7], rangemode="normal", tickvals=list(range(len(names))), ticktext=names,
         showgrid=False,
     )  # fmt: skip
+
+
+def _digits(device: str) -> str:
+    """The first six of a UUID, as tables of devices have them; the last six characters of other names."""
+    short = device_name(device)
+    return short.rpartition("-")[2][:6] if short != device else device[-6:]
 
 
 def _use(panels: Panels, used: Rows, number: int, at: Any, words: Language) -> None:

@@ -132,7 +132,7 @@ def _holders_card(rows: Sequence[Row], filters: Filters, words: Language) -> Com
     return parts.card(
         words("waited.holders"),
         words("waited.holders_is" if sees_all else "waited.holders_yours"),
-        grids.grid(columns, shown, words, "waited-holders",
+        grids.grid(columns, shown, words, "waited-holders", spare=("since", "tenant"),
                    empty=words("waited.nobody" if sees_all else "waited.nobody_yours")),
         tool=exports.of_grid("waited-holders", "held-before", filters, words),
         class_name="gl-table-card",

@@ -1,0 +1,34 @@
+"""Names, prices and months as pages show them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from dashboards import grids, states
+from dashboards.filters import Address, Filters
+from dashboards.format import device_name
+from dashboards.languages import language
+from dashboards.periods import ClosedMonth
+
+
+def test_a_device_is_called_by_what_tells_it_apart() -> None:
+    uuid = "b8f2943e-a3d7-4163-a478-5720b0d260fe"
+    assert [device_name(f"{vendor}{uuid}") for vendor in ("", "GPU-", "MIG-")] == [
+        "b8f2943e", "GPU-b8f2943e", "MIG-b8f2943e",
+    ]  # fmt: skip
+    for other in ("", "GPU-b", "0000:3b:00.0", f"{uuid}/1", f"x y-{uuid}"):
+        assert device_name(other) == other
+
+
+def test_a_change_of_money_has_its_sign() -> None:
+    change, cost = (grids.money("a", "A", "USD", plus=plus)["valueFormatter"]["function"] for plus in ("+", ""))
+    assert "params.value > 0 ? '+$' : '$'" in change and "'+" not in cost
+
+
+def test_the_period_that_is_offered_is_a_month_of_the_billing_zone() -> None:
+    """As found: where November begins at 23:00 UTC, the books went to October, which the link did not show."""
+    months = [ClosedMonth("2026-11", 3, *(datetime(2026, *at, tzinfo=UTC) for at in ((10, 31, 23), (11, 1, 1))))]
+    filters = Filters(Address(), "Europe/Berlin", months, None)
+    page: Any = states.no_books(filters, {}, language("en"))
+    assert "cover November 2026 to November 2026" in str(page) and "Show November 2026" in str(page)
