@@ -93,7 +93,7 @@ def test_counts_and_dates_are_said_as_each_language_does() -> None:
 
 def test_what_a_rule_applies_to_is_said_in_the_pages_language() -> None:
     rule = OwnerMatch(tenant="physics", project="")
-    assert _matches(rule, OWNER_KEYS, language("zh")) == "项目 '', 租户 physics"
+    assert _matches(rule, OWNER_KEYS, language("zh")) == "项目 ''，租户 physics"
     assert _matches(rule, OWNER_KEYS, language("en")) == "project '', tenant physics"
     for code in ("en", "zh"):
         assert all(language(code)(f"match.{key}") for key in (*MATCH_KEYS, *OWNER_KEYS))
