@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from alerts.slo.status import BURNING, SeriesStatus, slo_status
+from alerts.slo import status
+from alerts.slo.status import BURNING, SeriesStatus
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, percent
@@ -17,7 +18,7 @@ from dashboards.languages import Language
 from dashboards.pages.slo.interference import interference_part
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
-from warehouse.store import Store
+from warehouse.store import Store, read_sql
 
 NEW_LINE = " \n"
 """Between objective and subject on the axis: on a phone both do not fit in one line."""
@@ -44,17 +45,16 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 def series_of(store: Store, filters: Filters) -> list[SeriesStatus]:
     """Series as of the period's end; an objective without data is shown whichever tenants are chosen."""
     assert filters.period is not None
-    chosen = filters.address.chosen
+    chosen, at = filters.address.chosen, filters.period.end
+    series: Series = filters.data_version.cached(
+        store, ("slo_status", at), read_sql(status.__file__, "status"), lambda: status.slo_status(store, at)
+    )
 
     def wanted(one: SeriesStatus) -> bool:
         values = {"tenant": one.tenant, "cluster": one.cluster}
         return all(not chosen.get(name) or value in chosen[name] for name, value in values.items())
 
-    return [
-        one
-        for one in slo_status(store, filters.period.end)
-        if (one.state == "unknown" and not one.tenant) or wanted(one)
-    ]
+    return [one for one in series if (one.state == "unknown" and not one.tenant) or wanted(one)]
 
 
 def _objectives(series: Series, filters: Filters, words: Language) -> tuple[Component, ...]:
