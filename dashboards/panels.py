@@ -97,4 +97,4 @@ class Panels:
             "bargap": 0.2,
             "height": self.height,
         }
-        return go.Figure({"data": self._traces, "layout": {**look, **layout, **self._layout}})
+        return go.Figure({"data": figures.timed(self._traces), "layout": {**look, **layout, **self._layout}})

@@ -170,9 +170,10 @@ def legend(kinds: Sequence[Kind], words: Language) -> Component:
 def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component:
     """A chart; `label` says in words what it shows."""
     more = {"id": id} if id else {}
+    plain = figures.plain(figure)
     chart = html.Div(
         dcc.Graph(
-            figure=figures.without_markup(figure),
+            figure=figures.without_markup(plain),
             config={"displayModeBar": False, "responsive": True},
             responsive=True,
             style={"height": "100%"},
@@ -183,7 +184,7 @@ def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component
         role="img",
         **{"aria-label": label},
     )
-    named = figures.legend(figure)
+    named = figures.legend(plain)
     if not named:
         return chart
     items = [html.Li([html.Span(className="gl-swatch", style={"background": colour}), name]) for name, colour in named]
