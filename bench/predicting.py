@@ -71,9 +71,9 @@ def main() -> None:
                     asked = ["--model", "H100", "--gpus", str(gpus - THERE), "--format", "json"]
                     found = answer("simulate", "capacity", *asked, store=store)["changed"]
                     mean, p95 = was["wait_mean_seconds"] / 3600, was["wait_p95_seconds"] / 3600
-                    times = found["p95"] / 3600 / p95
+                    times = f"{found['p95'] / 3600 / p95:5.2f}" if p95 else "    -"
                     predicted = found["mean"] / 3600, found["p95"] / 3600
-                    shown = f"{mean:4.1f}  {predicted[0]:9.1f}  {p95:5.1f}  {predicted[1]:9.1f}  {times:5.2f}"
+                    shown = f"{mean:4.1f}  {predicted[0]:9.1f}  {p95:5.1f}  {predicted[1]:9.1f}  {times}"
                     print(f"{seed:5}  {name:10}  {gpus:4}  {shown}", flush=True)
 
 
