@@ -10,12 +10,37 @@ import pytest
 
 from alerts.finding_words import _ACTIONS, NAMES, XIDS, found
 from alerts.xid_advice import advice
+from collectors.agent.privileges import Privilege
 from collectors.exporters.tracker import UNREPORTED
 from collectors.nvml.gauges import ACTIONS
 from collectors.nvml.xids import MEANINGS, Xid, meaning
+from collectors.slurm.collect import END_CHANGED, END_UNKNOWN
+from collectors.slurm.rows import PROFILE_UNKNOWN, RECORD_LOST, RECORD_MISSING, RUNAWAY
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 SPAN = "2026-11-28T17:00:00Z to 2026-11-28T18:00:00Z"
+IS_THERE = "without it nothing is delivered; rows wait in the spool"
+LACKING = [
+    Privilege("P", "unsupported", IS_THERE, "there is no P", "put the token into that file"),
+    Privilege("P", "no_permission", "without it this node runs no jobs", "P: P", "let the agent's user read it"),
+    Privilege("P", "blank", "everybody on this node can read it, or put another in its place", "P is open to others",
+              "P"),
+    Privilege(
+        "P", "unsupported", "without it nothing is known of NVIDIA devices", "P",
+        "install the driver, run the container with the NVIDIA runtime, or set sources.nvml.enabled: false",
+    ),
+    Privilege(
+        "P", "no_permission", "without it processes have no owners, and who used a shared device is unknown",
+        "P is not the host's, or hides its processes",
+        "hostPID: true in a pod, or mount the host's /proc and set sources.nvml.proc",
+    ),
+    Privilege("P", "no_permission", "without it which pod holds which device is unknown", "P may not be opened",
+              "mount P into the agent's container and let it run as root"),
+    Privilege("P", "unsupported", "without it which pod holds which device is unknown", "there is no P",
+              "is the kubelet running?"),
+    Privilege("P", "no_permission", "without it XIDs from before the start are unknown", "P: P",
+              "run as root with CAP_SYSLOG, or set sources.nvml.kernel_log: null"),
+]  # fmt: skip
 MESSAGES = [
     *(Xid(NOON, code).message for code in (*MEANINGS, 999)),
     *(f"the driver asks: {action}" for action in ACTIONS.values()),
@@ -52,8 +77,57 @@ MESSAGES = [
     "the spool",
     "the spool's file was damaged at 2026-11-28T17:00:00Z: what waited in it was set aside",
     f"90 rows of P in 3 batches of {SPAN} were damaged on disk and are lost",
+    RECORD_MISSING,
+    RECORD_LOST.format("P"),
+    RUNAWAY.replace("sacctmgr show runawayjobs", "P"),
+    END_UNKNOWN.format("P", "P"),
+    END_CHANGED.format("P", "P"),
+    PROFILE_UNKNOWN.replace("AccountingStorageTRES", "P").replace("gres/gpu:a100_3g.20gb", "P"),
+    "P, index 3: Slurm says P, the inventory 7 units",
+    "shard: not reported how many are a GPU",
+    "sacct: 40 more records",
+    "P: cannot be run: P. Install Slurm's commands, or use REST",
+    "P: no answer in 60 s. Is slurmdbd busy?",
+    "P: exit status 1: P. Try the command by hand",
+    "P: no answer: P. Check the address and the token file",
+    "P: HTTP 401: P. Renew the token: P",
+    "P: HTTP 500: P. See slurmrestd's log",
+    "P: HTTP 404: P. It offers P: name one with --rest-version",
+    "P: no header with JobID and State: P. Use --parsable2, without --noheader",
+    "nvml: P. Install the NVIDIA driver or mount P (P: P)",
+    *map(str, LACKING),
 ]  # fmt: skip
 NAMED = {"P", "A", "XID", "GPU", "ECC", "NVLink", "MIG", "mig", "pod", "proc", "hostPID", "docs", "exporters", "md"}
+NAMED |= {
+    "Slurm",
+    "shard",
+    "sacct",
+    "REST",
+    "slurmdbd",
+    "slurmrestd",
+    "HTTP",
+    "rest",
+    "version",
+    "JobID",
+    "State",
+    "parsable",
+}
+NAMED |= {
+    "noheader",
+    "nvml",
+    "NVIDIA",
+    "XIDs",
+    "root",
+    "CAP",
+    "SYSLOG",
+    "sources",
+    "kernel",
+    "log",
+    "null",
+    "enabled",
+    "false",
+}
+NAMED |= {"kubelet", "true"}
 NAMED |= {"Attribution", "to", "workloads"}  # the section that UNREPORTED names
 
 
