@@ -73,6 +73,7 @@ def show(
         "lang": words.code,
         "books": str(data_version.books),
         "refreshes": bool(page and page.refreshes),
+        "zone": filters.zone if filters else "",
         "period": filters.period.key if page and page.has_period and filters and filters.period else "",
     }
     navigation = shell.navigation(pages, path, address.href, words, principal)

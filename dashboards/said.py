@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from access.principal import ANYBODY
 from alerts import finding_words
 from alerts.speaking import rules_by_name, spoken
 from dashboards.filters import Filters
@@ -16,6 +17,11 @@ from scheduler import words as scheduler_words
 def said(text: str, filters: Filters, words: Language) -> str:
     """What a scheduler says of a job: a reason's code or its text."""
     return scheduler_words.said(text, words.code, lambda at: words.moment(filters.local(at)))
+
+
+def who(name: str, words: Language) -> str:
+    """A person, or whoever is at a server that asks nobody to sign in."""
+    return words("frame.anybody") if name == ANYBODY.name else name
 
 
 def found(text: str, filters: Filters, words: Language) -> str:
@@ -34,7 +40,8 @@ def held_back(why: str, words: Language) -> str:
     """Why an alert is not sent, as `alerts.routing.held_back` says it."""
     for name, pattern in _HELD_BACK:
         if found := pattern.fullmatch(why):
-            return words(f"alerts.why_{name}", **found.groupdict())
+            told = found.groupdict()
+            return words(f"alerts.why_{name}", **{key: who(value, words) for key, value in told.items()})
     return why
 
 

@@ -150,7 +150,23 @@ _CHINESE = Phrases((
      lambda found: f"自 {found[2]} 起没有{FACTS.get(found[1], found[1])}，已有 {found[3]}"),
     (r"no (\w+) in (\d+) days", lambda found: f"{found[2]} 天内没有{FACTS.get(found[1], found[1])}"),
 ))  # fmt: skip
+_POLICY = re.compile(
+    r"(?:all jobs|(?:tenants (?P<tenants>[^;]+?))?(?:; )?(?:queues (?P<queues>[^;]+?))?): warn after (?P<warn>\w+), "
+    r"after (?P<after>\w+) (?P<then>shrink|suspend|cancel)(?P<asks> if an operator says yes)?"
+)
+_THEN = {"shrink": "缩减", "suspend": "挂起", "cancel": "取消"}
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)")
+
+
+def policy(summary: str, code: str) -> str:
+    """An idle policy, as settings.IdlePart sums it up, in a language."""
+    found = _POLICY.fullmatch(summary) if code == "zh" else None
+    if found is None:
+        return summary
+    whose = [f"{name} {found[key]}" for name, key in (("租户", "tenants"), ("队列", "queues")) if found[key]]
+    asks = "，须经操作员同意" if found["asks"] else ""
+    warned = f"闲置 {found['warn']} 后警告，{found['after']} 后{_THEN[found['then']]}"
+    return f"{'，'.join(whose) or '全部作业'}：{warned}{asks}"
 
 
 def said(text: str, code: str, moment: Moment | None = None) -> str:

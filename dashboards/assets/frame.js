@@ -30,8 +30,8 @@
   };
 
   // Whether the server is there is asked all the while, so that figures do not go on standing there as if it were.
-  var LOOK_MS = 1500, PATIENCE_MS = 1500;  // together, the time after which it is said
-  var drawn = null;  // the address that was drawn last, and when
+  var LOOK_MS = 1200, PATIENCE_MS = 1500;  // together, the time after which it is said
+  var drawn = null;  // the address that was drawn last, when, and the zone of its times
   var isLost = false;
 
   function address() { return location.pathname + location.search; }
@@ -54,7 +54,7 @@
     var note = document.getElementById("lost");
     if (!note) return;
     var lang = document.documentElement.lang;
-    var at = drawn ? new Date(drawn.at).toLocaleTimeString(lang) : "–";
+    var at = drawn ? new Date(drawn.at).toLocaleTimeString(lang, { hourCycle: "h23", timeZone: drawn.zone || undefined }) : "–";
     note.textContent = (note.dataset[lang] || note.dataset.en).replace("{time}", at);
     note.hidden = false;
     isLost = true;
@@ -261,7 +261,9 @@
     document.documentElement.classList.toggle("gl-whole", isWhole);
     document.querySelectorAll(".gl-grid[id]").forEach(function (grid) {
       var api = window.dash_ag_grid && window.dash_ag_grid.getApi(grid.id);
-      if (api) api.setGridOption("domLayout", isWhole ? "print" : grid.style.height ? "normal" : "autoHeight");
+      if (!api) return;
+      api.setGridOption("domLayout", isWhole ? "print" : grid.style.height ? "normal" : "autoHeight");
+      if (!isWhole) lay(grid, api);
     });
   }
   window.addEventListener("beforeprint", function () {
@@ -373,7 +375,7 @@
         query.set("period", meta.period);
         history.replaceState(history.state, "", location.pathname + "?" + query + location.hash);
       }
-      drawn = { address: address(), at: Date.now() };
+      drawn = { address: address(), at: Date.now(), zone: meta.zone };
       document.title = meta.title;
       document.documentElement.lang = meta.lang;
       if (isMoving) arrive();

@@ -10,7 +10,8 @@ import pytest
 
 import scheduler
 from scheduler.placement.reasons import CARD_CAUSES, NODE_CAUSES
-from scheduler.words import CAUSES, CODES, said
+from scheduler.settings import IdlePart
+from scheduler.words import CAUSES, CODES, policy, said
 
 QUOTA = (
     "asks for 4 to 8 units, tenant org/chem can take 2 (guaranteed 8, of it 2 used up on nodes that have failed or are "
@@ -85,6 +86,21 @@ def test_no_english_is_left_but_names_and_every_number_is_there(text: str) -> No
     assert {*re.findall(r"[A-Za-z]+", found)} <= NAMES, found
     numbers = re.findall(r"\d+", re.sub(r"[0-9-]+T[0-9:]+Z", "", text))
     assert sorted(numbers) == sorted(re.findall(r"\d+", re.sub(r"\d\d/\d\d \d\d:\d\d", "", found))), found
+
+
+@pytest.mark.parametrize("approval", [True, False])
+@pytest.mark.parametrize(
+    "whose", [{}, {"tenants": ["chem"]}, {"queues": ["q", "h"]}, {"tenants": ["a"], "queues": ["b"]}]
+)
+@pytest.mark.parametrize("then", ["shrink", "suspend", "cancel"])
+def test_an_idle_policy_is_said_in_chinese(whose: dict[str, list[str]], then: str, approval: bool) -> None:
+    part = IdlePart.model_validate({"warn": "30m", "after": "2h", "then": then, "approval": approval, **whose})
+    chinese = policy(part.summary(), "zh")
+    assert policy(part.summary(), "en") == part.summary()
+    assert not re.search(r"warn|after|all|tenants|queues|operator|" + then, chinese)
+    assert "30m" in chinese and "2h" in chinese and ("同意" in chinese) == approval
+    for name in (*whose.get("tenants", ()), *whose.get("queues", ())):
+        assert name in chinese
 
 
 def test_every_cause_and_code_of_the_scheduler_has_a_word() -> None:

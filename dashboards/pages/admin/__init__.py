@@ -25,6 +25,7 @@ from dashboards.pages.admin.apply_form import comparison
 from dashboards.pages.admin.held import effect_of, held_part
 from dashboards.pages.admin.people import tokens_part, users_part
 from dashboards.registry import Ask, Page
+from dashboards.said import who
 from warehouse.store import Store, read_sql
 
 MOST = 500
@@ -65,7 +66,8 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
     ]
     rows = [
         {
-            **{name: row[name] for name in ("actor", "action", "object", "reason")},
+            "actor": who(row["actor"], words),
+            **{name: row[name] for name in ("action", "object", "reason")},
             **grids.dated("at", filters.local(row["at"]), words),
             "inputs": ", ".join(f"{key}: {_text(value)}" for key, value in json.loads(row["inputs"] or "{}").items()),
         }

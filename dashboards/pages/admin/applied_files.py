@@ -27,6 +27,7 @@ from dashboards.filters import Filters
 from dashboards.format import unit_price
 from dashboards.languages import Language
 from dashboards.pages.admin.apply_form import form_card
+from dashboards.said import who
 from warehouse.store import Store
 
 
@@ -103,7 +104,7 @@ def _history_card(
             [
                 html.Span(dcc.Link(version, href=href) if href else version, **here),
                 words.dated(filters.local(row["applied_at"])),
-                row["author"],
+                who(row["author"], words),
                 f"{row['rules']:,}",
                 row["reason"],
             ]

@@ -19,6 +19,7 @@ from api.caller import WRITERS
 from dashboards import parts, states
 from dashboards.filters import Filters
 from dashboards.languages import Language
+from dashboards.said import who
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -96,7 +97,7 @@ def listed(found: Sequence[Silence], filters: Filters, now: datetime, may_silenc
                     html.Span(
                         [
                             html.Strong(", ".join(f"{key}={'|'.join(globs)}" for key, globs in one.matchers.items())),
-                            html.Small(words("alerts.silence_by", author=one.author, reason=one.reason)),
+                            html.Small(words("alerts.silence_by", author=who(one.author, words), reason=one.reason)),
                             html.Small(_span(one, filters, now, words)),
                         ]
                     ),

@@ -13,7 +13,8 @@ from dashboards import forms, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
-from dashboards.said import said
+from dashboards.said import said, who
+from scheduler.words import policy
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -62,7 +63,7 @@ def _cells(one: IdleJob, filters: Filters, words: Language) -> list[Component | 
     whose = " · ".join(filter(None, (one.tenant, one.queue, held)))
     step = words.of(f"now.step_{one.step}", one.step)
     if one.by:
-        step = words("now.proposed_by" if one.step == "proposed" else "now.step_by", step=step, by=one.by)
+        step = words("now.proposed_by" if one.step == "proposed" else "now.step_by", step=step, by=who(one.by, words))
     details = " · ".join(filter(None, (_idle(one, filters, words), step, _next(one, filters, words))))
     acts = _acts(one, words)
     return [
@@ -103,7 +104,7 @@ def _acts(one: IdleJob, words: Language) -> list[Component]:
     acts = []
     is_reclaimable = bool(one.policy) and one.idle_seconds is not None and one.step != "kept"
     if is_reclaimable and may(Action.reclaim):
-        acts.append(act("reclaim", words("now.reclaim_sure", job=one.job_id, policy=one.policy)))
+        acts.append(act("reclaim", words("now.reclaim_sure", job=one.job_id, policy=policy(one.policy, words.code))))
     if is_reclaimable and one.step != "proposed" and may(Action.propose):
         acts.append(act("propose"))
     if one.step != "kept" and may(Action.reclaim):

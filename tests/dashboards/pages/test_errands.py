@@ -26,6 +26,15 @@ def test_a_bills_causes_and_an_invoice_to_export_are_two_clicks_away(url: str, o
         page.evaluate("window.print = () => { window.printed = document.querySelectorAll('.ag-layout-print').length }")
         until(lambda: page.keyboard.press("Control+p") or page.evaluate("window.printed || 0"), every=0.5)
         page.evaluate("dispatchEvent(new Event('afterprint'))")
+        expect(page.locator("main .ag-layout-print")).to_have_count(0)
+        page.set_viewport_size(
+            {"width": 390, "height": 844}
+        )  # where tables are cards, before and after they are printed
+        cards = page.locator("main .gl-cards .ag-root.ag-layout-print").first
+        expect(cards).to_be_visible()
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        expect(cards).to_be_visible()
+        page.set_viewport_size({"width": 1440, "height": 900})
         page.locator(".gl-nav").get_by_role("link", name="Invoices", exact=True).click()
         expect(page.locator("#emissions")).to_contain_text("kg CO2e")
         with page.expect_download() as saved:
