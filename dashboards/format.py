@@ -26,6 +26,11 @@ def hours(value: float | None) -> str:
     return f"{value:,.1f}" if 0 < abs(value) < 100 else f"{value:,.0f}"
 
 
+def signed_hours(value: float) -> str:
+    """GPU-hours of a change."""
+    return ("+" if value > 0 else "−" if value < 0 else "") + hours(abs(value))
+
+
 def money(value: float | Decimal | None, currency: str) -> str:
     if value is None or not currency:
         return UNKNOWN

@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards import grids, states
 from dashboards.filters import Address, Filters
-from dashboards.format import device_name
+from dashboards.format import device_name, signed_hours
 from dashboards.languages import language
 from dashboards.periods import ClosedMonth
 
@@ -24,6 +24,10 @@ def test_a_device_is_called_by_what_tells_it_apart() -> None:
 def test_a_change_of_money_has_its_sign() -> None:
     change, cost = (grids.money("a", "A", "USD", plus=plus)["valueFormatter"]["function"] for plus in ("+", ""))
     assert "params.value > 0 ? '+$' : '$'" in change and "'+" not in cost
+
+
+def test_a_change_of_hours_has_the_sign_of_one_of_money() -> None:
+    assert [signed_hours(value) for value in (-510.2, -0.04, 0.0, 12.5)] == ["−510", "−0.0", "0", "+12.5"]
 
 
 def test_the_period_that_is_offered_is_a_month_of_the_billing_zone() -> None:

@@ -22,7 +22,7 @@ from billing.insights.capacity import GroupLine
 from billing.periods import Period as Span
 from dashboards import parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, hours, money, percent
+from dashboards.format import UNKNOWN, duration, hours, money, percent, signed_hours
 from dashboards.languages import Language
 from dashboards.registry import Ask
 from scheduler.simulate.books.workload import MOST_DEVICES, MOST_SHARES, Change, Group, Outcome
@@ -206,7 +206,7 @@ def verdict(asked: WhatIf, outcomes: Outcomes, currency: str, words: Language) -
     cost = difference(asked, outcomes)
     said = words(
         "capacity.verdict", change=change_name(asked.change, words), was=duration(same.p95), now=duration(changed.p95),
-        hours=_signed_hours(changed.waited_gpu_hours - same.waited_gpu_hours),
+        hours=signed_hours(changed.waited_gpu_hours - same.waited_gpu_hours),
     )  # fmt: skip
     if not asked.change.gpus:
         return said
@@ -221,10 +221,6 @@ def difference(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
     _, same, changed = outcomes
     was, now = asked.price.month(same.gpus), asked.price.month(changed.gpus)
     return None if was is None or now is None else now - was
-
-
-def _signed_hours(value: float) -> str:
-    return ("+" if value > 0 else "−" if value < 0 else "") + hours(abs(value))
 
 
 def trust(was: Outcome, same: Outcome, words: Language) -> str:

@@ -22,7 +22,7 @@ from billing.periods import Period as Span
 from billing.periods import parse_period
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, hours, money, percent, symbol
+from dashboards.format import UNKNOWN, hours, money, percent, signed_hours, symbol
 from dashboards.languages import Language
 from dashboards.parts import Figure
 from dashboards.periods import ALL, HOUR, Period, choose, latest, span_key
@@ -157,7 +157,7 @@ def _headline(total: Change, filters: Filters, words: Language) -> Component:
                    if difference is not None else ""),
             Figure(words("changes.now"), money(known["cost"], currency), "",
                    words("changes.was", amount=money(was, currency))),
-            Figure(words("changes.hours"), f"{'+' if more_hours > 0 else ''}{hours(float(more_hours))}",
+            Figure(words("changes.hours"), signed_hours(float(more_hours)),
                    words("unit.gpu_hours"), words("changes.hours_was", hours=hours(float(known["gpu_hours_before"])))),
             Figure(words("changes.idle"), signed(idle, currency), "",
                    words("changes.idle_was", amount=money(known["idle_cost_before"], currency)), "idle"),
