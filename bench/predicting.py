@@ -34,7 +34,7 @@ SETTINGS = {
 
 
 def trace(path: Path, seed: int) -> None:
-    """About 430 jobs of 1 to 16 GPUs that together ask for 26 of the 32; users overstate their time limits."""
+    """About 450 jobs of 1 to 16 GPUs that together ask for 21 to 29 of the 32; users overstate their time limits."""
     draw, at, number = random.Random(seed), 0.0, 0
     lines = ["job_id,submitted_at,run_seconds,gpus,tenant,queue,limit_seconds"]
     while at < DAYS * 86_400:
