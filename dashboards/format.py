@@ -19,6 +19,12 @@ def device_name(device_id: str) -> str:
     return device_id[:-28] if UUID.fullmatch(device_id) else device_id
 
 
+def device_digits(device_id: str) -> str:
+    """As `device_name`, where a node stands before it: of other names the last eight characters."""
+    short = device_name(device_id)
+    return short.rpartition("-")[2] if short != device_id else device_id[-8:]
+
+
 def hours(value: float | None) -> str:
     """GPU-hours; small ones keep a decimal, so that something never looks like nothing."""
     if value is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards import grids, states
 from dashboards.filters import Address, Filters
-from dashboards.format import device_name, signed_hours
+from dashboards.format import device_digits, device_name, signed_hours
 from dashboards.languages import language
 from dashboards.periods import ClosedMonth
 
@@ -19,6 +19,7 @@ def test_a_device_is_called_by_what_tells_it_apart() -> None:
     ]  # fmt: skip
     for other in ("", "GPU-b", "0000:3b:00.0", f"{uuid}/1", f"x y-{uuid}"):
         assert device_name(other) == other
+    assert [device_digits(one) for one in (f"GPU-{uuid}", uuid, "0000:3b:00.0")] == ["b8f2943e", "b8f2943e", ":3b:00.0"]
 
 
 def test_a_change_of_money_has_its_sign() -> None:

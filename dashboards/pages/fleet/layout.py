@@ -12,7 +12,7 @@ from dash.development.base_component import Component
 
 from dashboards import figures, parts
 from dashboards.filters import Filters
-from dashboards.format import device_name
+from dashboards.format import device_digits
 from dashboards.languages import Language
 from warehouse.store import Store
 
@@ -75,7 +75,7 @@ def _bar(
     return html.Div(
         [
             html.A(
-                [first["node"], html.Small(device_name(first["device_id"]))],
+                [first["node"], html.Small(device_digits(first["device_id"]))],
                 href=filters.href("/fleet", device=first["device_id"]),
                 className="gl-go gl-layout-name",
                 title=f"{first['device_id']}\n{first['model']}",

@@ -11,7 +11,7 @@ from dash.development.base_component import Component
 
 from dashboards import figures, parts
 from dashboards.filters import Filters
-from dashboards.format import device_name
+from dashboards.format import device_digits
 from dashboards.kinds import IDLE, UNMETERED, USED
 from dashboards.languages import Language
 from dashboards.pages.workload.lifecycle import HOUR_SECONDS, Lifecycle, plain, step_seconds
@@ -21,6 +21,8 @@ from warehouse.store import Store
 
 LANES = 16
 """Devices drawn one by one; a bigger job shows the first of them."""
+ROOM = 0.012
+"""Of the axis, at either end: half of a mark that stands there, which would cover a label."""
 GOOD, PLAIN, WARN, BAD = "#22a38b", "#3f6ce6", "#c46f06", "#c4352f"
 COLOURS = {"started": GOOD, "resumed": GOOD, "resized": PLAIN, "finished": PLAIN, "cancelled": WARN, "suspended": WARN,
            "failed": BAD, "preempted": BAD, "rejected": BAD}  # fmt: skip
@@ -85,7 +87,8 @@ def draw(
         x, y = _gapped([at(row["step"]) for row in slowed], [row["slowdown"] for row in slowed], step)
         panels.add(place["slowdown"], _line(x, y, figures.PALETTE[4], "%{y:.2f} x", words("timeline.slowdown")))
         panels.line(place["slowdown"], 1)
-    span = [at(lifecycle.window[0]), at(lifecycle.window[1])]
+    room = (lifecycle.window[1] - lifecycle.window[0]) * ROOM
+    span = [at(lifecycle.window[0]) - room, at(lifecycle.window[1]) + room]
     figure = panels.figure([words(f"timeline.{name}") for name, _ in rows], words, span, 120, hoversubplots="axis")
     return figure, panels.height
 
@@ -151,17 +154,11 @@ def _held(
         "hovertemplate": "<b>%{customdata[0]}</b> %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
     }
     panels.add(0, held, happened)
-    names = [words("timeline.events"), *(f"{node} · {_digits(part or device)}" for node, device, part in shown)]
+    names = [words("timeline.events"), *(f"{node} · {device_digits(part or device)}" for node, device, part in shown)]
     panels.y(
         0, range=[len(shown) + 0.7, -0.7], rangemode="normal", tickvals=list(range(len(names))), ticktext=names,
         showgrid=False,
     )  # fmt: skip
-
-
-def _digits(device: str) -> str:
-    """The first six of a UUID, as tables of devices have them; the last six characters of other names."""
-    short = device_name(device)
-    return short.rpartition("-")[2][:6] if short != device else device[-6:]
 
 
 def _use(panels: Panels, used: Rows, number: int, at: Any, words: Language) -> None:
