@@ -133,8 +133,7 @@ ASSUMED = {
     "open": "still run as the books end: taken as over then",
     "resized": "changed their size: taken as of the size that they began with",
     "restarted": "started more than once: taken as one run",
-    "preempted": "were preempted, which is not simulated: what ran again counts as another job, with a wait of "
-    "its own",
+    "preempted": "were preempted, which is not simulated: what ran again counts as another job, with a wait of its own",
     "priority": "nobody reported their priority: taken as 0",
 }
 
