@@ -73,9 +73,9 @@ def _headline(one: Invoice, month: str, words: Language) -> Component:
     totals, currency = one.totals, one.currency
     tenant = one.tenant or words("no_name")
     paid = totals.get("prepaid")
-    prepaid = (
-        words("invoices.prepaid", amount=exact(paid, currency)) if paid and Decimal(paid) else words("invoices.due_is")
-    )
+    prepaid = words("invoices.due_is")  # of a document that does not say how much
+    if paid is not None:
+        prepaid = words("invoices.prepaid", amount=exact(paid, currency)) if Decimal(paid) else ""
     figures = [
         Figure(words("filter.tenant"), tenant, "", month),
         Figure(words("invoices.net"), exact(totals.get("net"), currency), "", words("invoices.net_is")),
@@ -118,7 +118,7 @@ def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Langu
             "href": filters.href("/invoices", number=one.number, line=str(number)),
             "kind": words.of(f"line.{line.get('kind', 'usage')}", line.get("kind", "usage")),
             "project": line["project"],
-            "unit": line["unit"],
+            "unit": words("unit.gpu_hours") if line["unit"] == "GPU-hours" else line["unit"],
             **{name: _number(line.get(key)) for name, key in _NUMBERS.items()},
             "price_text": _price(line.get("contracted_unit_price")),
         }
