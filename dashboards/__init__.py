@@ -12,6 +12,7 @@ Owns not:  attribution, prices, invoices (billing), who may see what (access), w
     languages   the texts of the pages and reports, one dictionary per language
     reports     a tenant's week or month by mail, and the route that shows it
     days        daily sums of the ledger, so that pages need not read hours
+    measured    what was measured of each device in each hour, so that pages need not read samples
     assets      styles and scripts for the browser
 
 To add a page: docs/pages.md.

@@ -26,7 +26,7 @@ import typer
 from gpuledger.output import say
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store, migrate, migrations, open_store
 
 if TYPE_CHECKING:
     from access.principal import Principal
@@ -118,17 +118,21 @@ class Books:
 
 @contextlib.contextmanager
 def opened_store(store: str) -> Iterator[Store]:
-    """The store that `--store` names, migrated; for a server, a read-only one over its SQL.   Errors: StoreError."""
+    """The store that `--store` names, migrated; for a server, a read-only one over its SQL. Says if it is new: its name
+    may be mistyped.   Errors: StoreError."""
     with open_store(store) as opened:
-        migrate(opened)
+        _, first, _ = migrations()[0]
+        if first in migrate(opened):
+            say(f"{opened.url}: this store is new")
         yield opened
 
 
 @contextlib.contextmanager
 def recording_store(store: str, instead: str = PUSH) -> Iterator[Store]:
-    """A store to write records to.   Errors: as `refuse_records`."""
+    """A store to write records to, which may begin with them.   Errors: as `refuse_records`."""
     refuse_records(store, instead)
-    with opened_store(store) as opened:
+    with open_store(store) as opened:
+        migrate(opened)
         yield opened
 
 

@@ -35,6 +35,8 @@ def test_the_version_is_one_line_and_needs_no_command(capsys: pytest.CaptureFixt
 def test_an_answer_that_cannot_be_written_is_no_no(tmp_path: Path, arguments: list[str]) -> None:
     """1 would say that the answer is no."""
     store = ["--store", f"chdb://{tmp_path}/store"] if arguments[0] == "sql" else []
+    if store:
+        subprocess.run([sys.executable, "-m", "gpuledger", "init", *store], check=True, timeout=120)
     with Path("/dev/full").open("w") as full:
         asked = [sys.executable, "-m", "gpuledger", *arguments, *store]
         done = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)

@@ -103,9 +103,14 @@ def operate(
     """The operator, until it is killed.   rounds: that it has done."""
     with said.open("a", buffering=1) as errors:
         os.dup2(errors.fileno(), 2)
-        faulthandler.register(signal.SIGUSR1, errors)
         log = Log(folder / "log", alone=True)
         executor = PodExecutor()
+
+        def show(*_: object) -> None:
+            faulthandler.dump_traceback(errors)
+            print(*(f"{name}: {value}" for name, value in vars(executor).items()), sep="\n", file=errors)
+
+        signal.signal(signal.SIGUSR1, show)
         service = Service(log, parse_settings(SETTINGS), "c", executor, time.time)
         with Faulty(kubeconfig, share, seed) as cluster:
             operator = Operator(service, executor, cluster, time.time)
@@ -447,13 +452,14 @@ class History:
         return f"{statuses}\n{there}\n{self.where_it_is()}"
 
     def where_it_is(self) -> str:
-        """What the operator said last, how many rounds it did in a second, and where its threads are."""
+        """What the operator said last, how many rounds it did in a second, where its threads are and what its executor
+        knows."""
         before = self.rounds.value
         if self.process is not None and self.process.is_alive():
             time.sleep(1)
             os.kill(self.process.pid, signal.SIGUSR1)
             time.sleep(0.5)
-        return f"{self.rounds.value - before} rounds\n{self.said.read_text()[-6000:]}"
+        return f"{self.rounds.value - before} rounds\n{self.said.read_text()[-20_000:]}"
 
     def check(self) -> None:
         there = self.pods()
