@@ -37,6 +37,11 @@ _ENDS = {
     "submitted": "resumed", "started": "resumed", "resumed": "resumed", "resized": "grew", "suspended": "ended",
     "preempted": "ended", "finished": "ended", "failed": "ended", "cancelled": "ended", "rejected": "ended",
 }  # fmt: skip
+_ONE = (
+    "at", "cluster", "allocation_id", "act", "tenant", "project", "job", "placement", "replicas", "time_limit_at",
+    "actor", "evidence",
+)  # fmt: skip
+"""Columns of idle_reclaims.sql that are the same of all that is one reclaim."""
 _End = tuple[datetime, str]
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -70,7 +75,7 @@ def idle_reclaims(store: Store, period: Period, closed_until: datetime, last_run
         for row in store.rows(read_sql(__file__, "job_placements", read=READ_BY), params):
             jobs.setdefault((row["cluster"], row["job"]), []).append(row)
     by_tenant: dict[str, list[_Reclaim]] = {}
-    for _, found in groupby(rows, itemgetter("at", "cluster", "allocation_id", "act", "tenant", "project")):
+    for _, found in groupby(rows, itemgetter(*_ONE)):
         parts = list(found)
         ends = _ends_of(parts[0], jobs)
         one = _Reclaim(parts, ends, until, until == period.end)

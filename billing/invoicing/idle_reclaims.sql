@@ -3,7 +3,7 @@
 -- more, or was over (1970 and '': none).
 -- Of a job that the Kubernetes operator runs (`job`; '' of others), the workload is the job and the allocation its attempt:
 -- what `pods` held that ended then, of its placement of that number; replicas: so many it keeps. What ended that follows
--- from job_placements.sql, and ended_by is ''.
+-- from job_placements.sql, and ended_by is ''. A message is its sender's: one that the operator did not write names no job.
 -- Units:   units of a device that has device_units; prices per GPU-hour, NULL where unknown.
 -- Shape:   what the ledger does not have as held is absent.
 -- Params:  start, end = [start, end): when it was taken back, and events after that do not count.
@@ -23,7 +23,8 @@ WITH
     (
         SELECT
             cluster, allocation_id, event, ts AS at, min(workload) AS workload, min(actor) AS actor, min(message) AS message,
-            JSONExtractString(message, 'job') AS job
+            if(JSONExtractString(message, 'act') IN ('shrunk', 'suspended', 'cancelled')
+                AND match(JSONExtractString(message, 'job'), '^[^/]+/[^/]+$$'), JSONExtractString(message, 'job'), '') AS job
         FROM known
         WHERE reason IN ('IdleReclaimed', 'IdleReclaimed, end estimated') AND event IN ('resized', 'suspended', 'cancelled')
         GROUP BY cluster, allocation_id, event, at
@@ -71,7 +72,8 @@ SELECT
     if(job = '', held.workload, job) AS workload,
     if(job = '', held.allocation_id, JSONExtractString(message, 'allocation')) AS allocation_id, job,
     JSONExtractUInt(message, 'world') AS placement, JSONExtractUInt(message, 'left') AS replicas,
-    arraySort(groupUniqArrayIf(held.allocation_id, job != '')) AS pods, actor, extract(JSONExtractString(message, 'text'), '^(idle for [^;"]*)') AS evidence,
+    arraySort(groupUniqArrayIf(held.allocation_id, job != '')) AS pods, actor,
+    extract(JSONExtractString(message, 'text'), '^(idle for [^;"[:cntrl:]]{0,200})') AS evidence,
     JSONExtractString(message, 'time_limit_at') AS time_limit_at,
     tupleElement(first, 1) AS ended_at, tupleElement(first, 2) AS ended_by, tupleElement(first, 3) AS ended_reason,
     tupleElement(paid, 1) AS tenant, tupleElement(paid, 2) AS project, tupleElement(paid, 3) AS contracted_unit_price,
@@ -80,4 +82,5 @@ FROM held
 LEFT JOIN followed ON held.cluster = followed.cluster AND held.allocation_id = followed.allocation_id
     AND held.act = followed.act AND held.at = followed.at
 GROUP BY ALL
-ORDER BY at, cluster, allocation_id, act, tenant, project, device_units, contracted_unit_price
+ORDER BY at, cluster, allocation_id, act, tenant, project, job, placement, replicas, time_limit_at, actor, evidence,
+    device_units, contracted_unit_price

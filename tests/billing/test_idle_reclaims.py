@@ -335,6 +335,38 @@ def test_a_time_limit_that_is_no_instant_says_nothing(october: Store) -> None:
     assert len(found) == 6
 
 
+def test_what_a_message_claims_joins_no_two_jobs_and_acts_on_no_terminal(october: Store) -> None:
+    """Pods that say the same attempt of different jobs, or have other time limits; and what no operator writes."""
+    mark = {"act": "suspended", "allocation": "ml/train@1", "world": 1, "left": 0, "text": IDLE}
+    limited = {"job": "ml/a", "time_limit_at": "2026-10-21T13:00:00Z"}
+    escapes = {"job": "ml/\x1b[2J", "text": f"idle for {'2' * 300}h"}
+    forged: list[dict[str, Any]] = [mark | {"job": "ml/a"}, mark | limited, mark | {"job": "ml/b"}, mark | escapes]
+    forged += [
+        {"job": 5, "text": IDLE},
+        mark | {"act": "x", "job": "ml/a"},
+        mark | {"job": "a", "text": "idle for \x1b"},
+    ]
+    for number, said in enumerate(forged):
+        odd = Life(f"odd{number}", "phys", [(f"odd{number}", "H100", Fraction(1))])
+        odd.start(at("2026-10-21 08:00"), 1)
+        odd.tell(at("2026-10-21 12:00"), "cancelled", "IdleReclaimed")
+        odd.events[-1]["message"] = json.dumps(said)
+        put(october, "devices", devices("2026-10-01 00:00", f"odd{number}", cluster="c"))
+        put(october, "events", odd.events)
+    close(october, at("2026-11-03 00:00"), at("2026-11-03 00:00"))
+    (draft,) = draft_all(october, OCTOBER, "phys")
+    _, *found = draft.document["idle_reclaims"]["reclaims"]
+    assert sorted((one["workload"], one["act"], one["gpus"], one["until_because"]) for one in found) == [
+        (name, act, "1.000000000", because)
+        for name, act, because in (
+            ("ml/\x1b[2J", "suspended", "month_end"), ("ml/a", "suspended", "month_end"),
+            ("ml/a", "suspended", "time_limit"), ("ml/b", "suspended", "month_end"),
+            ("odd4", "cancelled", "month_end"), ("odd5", "cancelled", "month_end"), ("odd6", "cancelled", "month_end"),
+        )
+    ]  # fmt: skip
+    assert {one["evidence"] for one in found} == {IDLE, f"idle for {'2' * 200}", "idle for "}
+
+
 def test_a_reclaim_at_a_months_first_instant_verifies_though_the_hour_before_is_corrected(tmp_path: Path) -> None:
     """What it took was last held in the month before. The card has no minimum, so nothing else reaches back there."""
     late = Life("note", "phys", [("g0", "H100", Fraction(1))], held=1)
