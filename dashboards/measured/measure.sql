@@ -46,7 +46,11 @@ WITH
                 empty(powers), NULL,
                 power.1 > 0, power.2,
                 arraySum(one -> one.1 * one.2, powers) / arraySum(one -> one.1, powers)) / 1e6 AS power_watts,
-            multiIf(empty(sizes), NULL, own.1, own.3, arraySum(one -> least(1, one.2 / span) * one.3, sizes)) AS memory_bytes
+            arrayMap(one -> (least(1, one.2 / span), one.3), sizes) AS parts,
+            multiIf(
+                empty(sizes), NULL,
+                own.1, own.3,
+                arraySum(one -> one.1 * one.2, parts) / least(1, arraySum(one -> one.1, parts))) AS memory_bytes
         FROM streams AS s
         INNER JOIN named AS n ON s.stream = n.stream
         GROUP BY hour, device_id

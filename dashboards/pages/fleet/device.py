@@ -114,7 +114,16 @@ def _measured_card(store: Store, filters: Filters, device: str, words: Language)
 
 
 def measured_hours(store: Store, filters: Filters, device: str) -> Sequence[Row]:
-    """The rows of measured.sql; of hours that were measured already those of measured_closed.sql."""
+    """The rows of measured.sql; of hours that were measured already those of measured_closed.sql. Those alone that have
+    power or memory."""
+    return [
+        row
+        for row in _measured_hours(store, filters, device)
+        if row["power_watts"] is not None or row["memory_bytes"] is not None
+    ]
+
+
+def _measured_hours(store: Store, filters: Filters, device: str) -> Sequence[Row]:
     assert filters.period is not None
     done = filters.closed.measured
     if not done:
@@ -135,21 +144,30 @@ def measured(rows: Sequence[Row], filters: Filters, words: Language) -> go.Figur
     """Power and memory of each hour; an hour in which nothing was reported leaves a gap."""
     offset = filters.local(rows[0]["hour"]).utcoffset()
     assert offset is not None
-    at = [(row["hour"].astimezone(UTC) + offset).replace(tzinfo=None) for row in rows]
-    memory = [None if row["memory_bytes"] is None else row["memory_bytes"] / 2**30 for row in rows]
     panels = Panels([100, 100])
-    lines = (([row["power_watts"] for row in rows], "%{y:,.0f} W", 1), (memory, "%{y:,.1f} GiB", 3))
-    for number, (values, said, colour) in enumerate(lines):
+    lines = (("power_watts", 1, "%{y:,.0f} W", 1), ("memory_bytes", 2**30, "%{y:,.1f} GiB", 3))
+    for number, (name, unit, said, colour) in enumerate(lines):
+        points = _line([(row["hour"], row[name] / unit) for row in rows if row[name] is not None])
         line = {
             "type": "scatter",
-            "x": at,
-            "y": values,
+            "x": [(hour.astimezone(UTC) + offset).replace(tzinfo=None) for hour, _ in points],
+            "y": [value for _, value in points],
             "mode": "lines",
             "line": {"color": figures.PALETTE[colour], "width": 1.6, "shape": "hv"},
             "hovertemplate": said + "<extra></extra>",
         }
         panels.add(number, line)
     return panels.figure([words("fleet.power"), words("timeline.memory")], words, grain="day")
+
+
+def _line(values: Sequence[tuple[datetime, float]]) -> list[tuple[datetime, float | None]]:
+    """The points of a line in steps, each as long as its hour, which is broken where hours lie between."""
+    points: list[tuple[datetime, float | None]] = []
+    for number, (hour, value) in enumerate(values):
+        points.append((hour, value))
+        if number + 1 == len(values) or values[number + 1][0] != hour + HOUR:
+            points += [(hour + HOUR, value), (hour + HOUR, None)]
+    return points
 
 
 def _holders_card(store: Store, filters: Filters, device: str, words: Language) -> Component:

@@ -3,7 +3,8 @@
 -- the hourly sums that are kept at ingest.
 -- Some sources report a device all the time and each holder beside it, some the device while nobody holds it, else its holder, and
 -- some the holders alone. Where one stream has the device's own memory, or its power, for the whole time, that counts; else
--- memory is the sum of everybody's, and power, which is the device's whoever reports it, the average of all.
+-- memory is the sum of everybody's, over the time for which any was reported, and power, which is the device's whoever reports it,
+-- the average of all.
 -- Traps:   a stream's samples count alike, as if all were as long as the hour's longest: sums of before migration 0116 know no more,
 --          and each further column takes longer than all else here.
 -- Parameters: device String; start, end DateTime64(3) (UTC)
@@ -24,7 +25,11 @@ SELECT
         empty(powers), NULL,
         power.1 > 0, power.2,
         arraySum(one -> one.1 * one.2, powers) / arraySum(one -> one.1, powers)) / 1e6 AS power_watts,
-    multiIf(empty(sizes), NULL, own.1, own.3, arraySum(one -> least(1, one.2 / span) * one.3, sizes)) AS memory_bytes
+    arrayMap(one -> (least(1, one.2 / span), one.3), sizes) AS parts,
+    multiIf(
+        empty(sizes), NULL,
+        own.1, own.3,
+        arraySum(one -> one.1 * one.2, parts) / least(1, arraySum(one -> one.1, parts))) AS memory_bytes
 FROM
 (
     SELECT

@@ -10,9 +10,10 @@ import pytest
 
 from billing.close import close
 from dashboards.filters import filters_of
+from dashboards.languages import language
 from dashboards.measured import measure_hours
 from dashboards.pages import fleet
-from dashboards.pages.fleet.device import measured_hours
+from dashboards.pages.fleet.device import measured, measured_hours
 from tests.billing.facts import at, devices, job, put_all
 from warehouse.store import Store, read_sql
 
@@ -125,3 +126,10 @@ def test_pages_read_measured_hours_until_a_late_sample_comes(store: Store) -> No
     latest, _ = agree(hours=1)
     assert latest[1] == ("g2", None, 70.0, None)
     assert store.value("SELECT uniqExact(inputs) AS n FROM device_hours WHERE hour = '2026-10-05 10:00:00'") == 1
+    filters = filters_of(store, "?period=2026-10-05")
+    assert measured_hours(store, filters, "g2") == [], "neither power nor memory"
+    lines = measured(measured_hours(store, filters, "g1"), filters, language("en")).data
+    assert [(at.hour, watts) for at, watts in zip(lines[0].x, lines[0].y, strict=True)] == [
+        (8, 300.0), (9, 300.0), (9, None), (10, 150.0), (11, 900.0), (12, 900.0), (12, None),
+    ]  # fmt: skip
+    assert [value for value in lines[1].y if value is not None] == [10, 10, 25, 40, 40]
