@@ -217,3 +217,18 @@ def _hover_time(bucket: Bucket, grain: Grain, words: Language) -> str:
     if grain == "hour":
         return f"{words.moment(bucket.at)} {bucket.at:%Z}"
     return words("figure.day", day=words.day(bucket.at), hours=f"{bucket.hours_closed:g}")
+
+
+def in_steps(
+    at: Sequence[datetime], values: Sequence[float | None], step: timedelta
+) -> tuple[list[datetime], list[float | None]]:
+    """Each value from its step's begin to its end; between steps that do not touch there is nothing."""
+    x: list[datetime] = []
+    y: list[float | None] = []
+    for moment, value in zip(at, values, strict=True):
+        if x and x[-1] != moment:
+            x.append(x[-1])
+            y.append(None)
+        x += [moment, moment + step]
+        y += [value, value]
+    return x, y

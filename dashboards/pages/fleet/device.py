@@ -147,27 +147,19 @@ def measured(rows: Sequence[Row], filters: Filters, words: Language) -> go.Figur
     panels = Panels([100, 100])
     lines = (("power_watts", 1, "%{y:,.0f} W", 1), ("memory_bytes", 2**30, "%{y:,.1f} GiB", 3))
     for number, (name, unit, said, colour) in enumerate(lines):
-        points = _line([(row["hour"], row[name] / unit) for row in rows if row[name] is not None])
+        reported = [row for row in rows if row[name] is not None]
+        at = [(row["hour"].astimezone(UTC) + offset).replace(tzinfo=None) for row in reported]
+        x, y = figures.in_steps(at, [row[name] / unit for row in reported], HOUR)
         line = {
             "type": "scatter",
-            "x": [(hour.astimezone(UTC) + offset).replace(tzinfo=None) for hour, _ in points],
-            "y": [value for _, value in points],
+            "x": x,
+            "y": y,
             "mode": "lines",
-            "line": {"color": figures.PALETTE[colour], "width": 1.6, "shape": "hv"},
+            "line": {"color": figures.PALETTE[colour], "width": 1.6},
             "hovertemplate": said + "<extra></extra>",
         }
         panels.add(number, line)
     return panels.figure([words("fleet.power"), words("timeline.memory")], words, grain="day")
-
-
-def _line(values: Sequence[tuple[datetime, float]]) -> list[tuple[datetime, float | None]]:
-    """The points of a line in steps, each as long as its hour, which is broken where hours lie between."""
-    points: list[tuple[datetime, float | None]] = []
-    for number, (hour, value) in enumerate(values):
-        points.append((hour, value))
-        if number + 1 == len(values) or values[number + 1][0] != hour + HOUR:
-            points += [(hour + HOUR, value), (hour + HOUR, None)]
-    return points
 
 
 def _holders_card(store: Store, filters: Filters, device: str, words: Language) -> Component:

@@ -80,11 +80,11 @@ def draw(
     step = timedelta(seconds=step_seconds(lifecycle.window))
     for name, (colour, values, hover) in series.items():
         if name in place:
-            x, y = _gapped([at(row["step"]) for row in measured], values, step)
+            x, y = figures.in_steps([at(row["step"]) for row in measured], values, step)
             panels.add(place[name], _line(x, y, colour, hover, words(f"timeline.{name}")))
     panels.y(place["utilization"], range=[0, 105], ticksuffix=" %")
     if slowed:
-        x, y = _gapped([at(row["step"]) for row in slowed], [row["slowdown"] for row in slowed], step)
+        x, y = figures.in_steps([at(row["step"]) for row in slowed], [row["slowdown"] for row in slowed], step)
         panels.add(place["slowdown"], _line(x, y, figures.PALETTE[4], "%{y:.2f} x", words("timeline.slowdown")))
         panels.line(place["slowdown"], 1)
     room = (lifecycle.window[1] - lifecycle.window[0]) * ROOM
@@ -188,21 +188,6 @@ def _line(at: Sequence[datetime], values: Sequence[float | None], colour: str, h
         "name": name,
         "hovertemplate": hover,
     }
-
-
-def _gapped(
-    at: Sequence[datetime], values: Sequence[float | None], step: timedelta
-) -> tuple[list[datetime], list[float | None]]:
-    """Each value from its step's begin to its end; between steps that do not touch there is nothing."""
-    x: list[datetime] = []
-    y: list[float | None] = []
-    for moment, value in zip(at, values, strict=True):
-        if x and x[-1] != moment:
-            x.append(x[-1])
-            y.append(None)
-        x += [moment, moment + step]
-        y += [value, value]
-    return x, y
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

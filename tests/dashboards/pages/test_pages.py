@@ -11,6 +11,7 @@ import pytest
 from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import Stores
+from dashboards.figures import in_steps
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
@@ -18,7 +19,7 @@ from dashboards.pages import fleet, overview, tenants, workload
 from dashboards.pages.fleet.cells import MEASURES
 from dashboards.pages.overview import activity
 from dashboards.pages.workload.lifecycle import lifecycle_of, plain
-from dashboards.pages.workload.timeline import _gapped, draw
+from dashboards.pages.workload.timeline import draw
 from tests.dashboards.pages.conftest import DAY
 from warehouse.store import Store
 
@@ -153,7 +154,7 @@ def test_what_was_measured_of_a_workload_comes_from_samples_or_their_hourly_sums
 
 def test_measurements_that_do_not_touch_are_not_joined() -> None:
     start, hour = datetime(2026, 10, 1), timedelta(hours=1)  # noqa: DTZ001  (an axis knows no zones)
-    x, y = _gapped([start, start + hour, start + 3 * hour], [1.0, 2.0, 3.0], hour)
+    x, y = in_steps([start, start + hour, start + 3 * hour], [1.0, 2.0, 3.0], hour)
     assert y == [1.0, 1.0, 2.0, 2.0, None, 3.0, 3.0]
     assert x[-1] == start + 4 * hour
 
