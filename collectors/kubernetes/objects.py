@@ -51,6 +51,12 @@ def text(of: Any, key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+def whole(said: str) -> int | None:
+    """The number that a label or an annotation says; None if it is none of at most 18 digits. Whoever owns an object
+    writes them, and Python reads no number of thousands of digits."""
+    return int(said) if re.fullmatch(r"[0-9]{1,18}", said) else None
+
+
 def uid(of: Object) -> str:
     return text(child(of, "metadata"), "uid")
 

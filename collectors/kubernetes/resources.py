@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
 from collectors.kubernetes.objects import Object, child, items, text
@@ -233,7 +234,9 @@ def strict_quantity(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     match = _QUANTITY.fullmatch(str(value))
-    return float(match[1]) * _SUFFIXES[match[2]] if match is not None and match[2] in _SUFFIXES else None
+    if match is None or match[2] not in _SUFFIXES:
+        return None
+    return found if isfinite(found := float(match[1]) * _SUFFIXES[match[2]]) else None
 
 
 class Sum:

@@ -236,6 +236,9 @@ def _suits(pod: Object, node: Object) -> bool:
     )
 
 
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
 def _matches(asked: Object, labels: Mapping[str, Any]) -> bool:
     label, found = labels.get(text(asked, "key")), asked.get("values")
     values: list[Any] = found if isinstance(found, list) else []
@@ -248,7 +251,7 @@ def _matches(asked: Object, labels: Mapping[str, Any]) -> bool:
             return label is not None
         case "DoesNotExist":
             return label is None
-        case "Gt" | "Lt" as which if values and all(re.fullmatch(r"-?\d+", str(one)) for one in (label, values[0])):
+        case "Gt" | "Lt" as which if values and all(_INTEGER.fullmatch(str(one)) for one in (label, values[0])):
             return int(str(label)) > int(values[0]) if which == "Gt" else int(str(label)) < int(values[0])
     return False
 

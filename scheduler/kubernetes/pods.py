@@ -10,7 +10,18 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collectors.kubernetes.objects import Object, at, child, condition, deletion_requested, items, mark, text, uid
+from collectors.kubernetes.objects import (
+    Object,
+    at,
+    child,
+    condition,
+    deletion_requested,
+    items,
+    mark,
+    text,
+    uid,
+    whole,
+)
 from collectors.kubernetes.resources import requests
 from scheduler.kubernetes.elastic_jobs import API_VERSION, GROUP, KIND
 from scheduler.live.executors import Launch
@@ -175,8 +186,8 @@ def world_of(pod: Object) -> str:
 
 def rank_of(pod: Object) -> int:
     """The pod's rank; -1 if it has none."""
-    rank = mark(pod, (RANK,))
-    return int(rank) if rank.isascii() and rank.isdigit() else -1
+    rank = whole(mark(pod, (RANK,)))
+    return -1 if rank is None else rank
 
 
 def allocation_of(pod: Object) -> str:

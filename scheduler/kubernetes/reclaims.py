@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from collectors.kubernetes.api import Absent
 from collectors.kubernetes.connection import KubernetesError
-from collectors.kubernetes.objects import Object, child, condition, name, text, uid, written
+from collectors.kubernetes.objects import Object, child, condition, name, text, uid, whole, written
 from collectors.kubernetes.reclaims import CONDITION, REASONS, Reclaimed
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import STRATEGIC, Call
@@ -88,10 +88,8 @@ def _placed(step: Delete, seen: Seen) -> _Placed | None:
     pod = seen.pods.get((step.namespace, step.name))
     if pod is None or uid(pod) != step.uid or not text(child(pod, "spec"), "nodeName"):
         return None
-    job, world, size = seen.jobs.get(pods.job_uid(pod)), pods.world_of(pod), pods.size_of(pod)
-    if job is None or not (world.isdecimal() and size.isdecimal()):
-        return None
-    return _Placed(pod, job, int(world), int(size))
+    job, world, size = seen.jobs.get(pods.job_uid(pod)), whole(pods.world_of(pod)), whole(pods.size_of(pod))
+    return None if job is None or world is None or size is None else _Placed(pod, job, world, size)
 
 
 def _first(

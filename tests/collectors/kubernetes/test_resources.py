@@ -124,7 +124,18 @@ def test_other_resources_can_be_named() -> None:
 
 @pytest.mark.parametrize(
     ("written", "value"),
-    [("1", 1), ("500m", 0.5), ("2k", 2000), ("1Gi", 2**30), ("1e3", 1000), ("1.5", 1.5), ("", 0), ("many", 0), (3, 3)],
+    [
+        ("1", 1),
+        ("500m", 0.5),
+        ("2k", 2000),
+        ("1Gi", 2**30),
+        ("1e3", 1000),
+        ("1.5", 1.5),
+        ("", 0),
+        ("many", 0),
+        (3, 3),
+        ("9" * 400, 0),
+    ],
 )
 def test_quantities_are_read_as_kubernetes_writes_them(written: Any, value: float) -> None:
     assert quantity(written) == pytest.approx(value)

@@ -102,6 +102,21 @@ def test_suspending_and_unsuspending_an_elastic_job_resumes_one_that_was_reclaim
     assert running(site, job)
 
 
+@pytest.mark.parametrize("mark", ["rank", "world", "world-size"])
+def test_numbers_that_a_tenant_writes_on_its_pods_stop_no_other_job(mark: str, tmp_path: Path) -> None:
+    """Who may edit a pod may take a label away, and write an annotation of any length in its place."""
+    site = Site(tmp_path, idle=[POLICY])
+    job = site.create("train", least=2, gpusPerReplica=1)
+    pod, _ = running(site, job)
+    del pod["metadata"]["labels"][f"gpuledger.io/{mark}"]
+    pod["metadata"].setdefault("annotations", {})[f"gpuledger.io/{mark}"] = "9" * 5000
+    site.cluster.put("pods", pod, "chem")
+    for _ in range(3):
+        site.run()
+        site.settle()
+    assert running(site, site.create("other", least=1, gpusPerReplica=1))
+
+
 def test_a_job_is_idle_only_while_all_its_pods_are(tmp_path: Path) -> None:
     site = Site(tmp_path, idle=[POLICY])
     job = site.create("train", least=2, gpusPerReplica=1)
