@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -24,7 +25,7 @@ def suggestions(store: Store, params: Mapping[str, str], timezone: str, now: dat
     search = given.pop("search", "").lower()
     if not field or "," in field:
         raise QueryError("field", f"{field!r} is not one property", "Name one: field=namespace")
-    if not limit.isascii() or not limit.isdigit() or not 0 < int(limit) <= MOST:
+    if re.fullmatch(r"[0-9]{1,9}", limit) is None or not 0 < int(limit) <= MOST:
         raise QueryError("limit", f"{limit!r} is not a number from 1 to {MOST:,}", f"Leave it out for {DEFAULT_LIMIT}")
     asked = {"window": given.get("window", ""), "filter": given.get("filter", ""), "aggregate": field}
     (found,) = allocations(store, parse_query(asked, timezone, now)).sets

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -58,6 +59,6 @@ def _expected(columns: Sequence[str], optional: Sequence[str]) -> str:
 
 def positive(text: str, what: str) -> int:
     """A whole number of at least 1."""
-    if not text.strip().isdigit() or int(text) < 1:
+    if re.fullmatch(r"[0-9]{1,18}", text.strip()) is None or int(text) < 1:
         raise ValueError(f"{what} is {text!r}, not a whole number of at least 1")
     return int(text)

@@ -813,7 +813,7 @@ def replay(
 
 
 def _plans(journal: Log, what: str) -> list[Entry]:
-    if what.isdigit():
+    if re.fullmatch(r"[0-9]{1,18}", what):
         return [entry for entry in [journal.entry(int(what))] if entry.kind == "plan"]
     found = journal.of_job(what) if what else journal.of_kind("plan")
     return [entry for entry in found if entry.kind == "plan"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,12 +82,15 @@ def fragmentation(
     print_rows(rows, columns, output, f"{metric.value} %, by % of GPUs asked for")
 
 
+_SEED = re.compile("[0-9]{1,18}")
+
+
 def seeds_of(text: str) -> list[int]:
     """42-51 or 42,44,50-51. Errors: LedgerError."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+        if not all(map(_SEED.fullmatch, (first, last) if dash else (first,))) or (dash and int(last) < int(first)):
             raise LedgerError(f"--seeds {text}", f"{part.strip()!r} is no seed and no range", "42-51 or 42,44 fits")
         found += range(int(first), int(last or first) + 1)
     return list(dict.fromkeys(found))

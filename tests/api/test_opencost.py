@@ -185,7 +185,14 @@ def test_opencosts_page_gets_its_days_and_its_suggestions(filled: Store) -> None
     assert get(filled, "/allocation/autocomplete", **{**asked, "limit": "1"}).json()["data"] == {"data": ["speech"]}
     narrowed = {**asked, "filter": 'label[tenant]:"vision"'}
     assert get(filled, "/allocation/autocomplete", **narrowed).json()["data"] == {"data": ["vision"]}
-    for wrong in ({"field": ""}, {"field": "pod,node"}, {"limit": "0"}, {"limit": "x"}, {"field": "colour"}):
+    for wrong in (
+        {"field": ""},
+        {"field": "pod,node"},
+        {"limit": "0"},
+        {"limit": "x"},
+        {"limit": "9" * 5000},
+        {"field": "colour"},
+    ):
         assert get(filled, "/allocation/autocomplete", **{**asked, **wrong}).status_code == 400
 
 

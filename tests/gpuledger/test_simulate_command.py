@@ -68,7 +68,7 @@ def test_every_policy_and_metric_prints_a_table(app: typer.Typer, data: Path, po
     assert len(rows) == 1
 
 
-@pytest.mark.parametrize("text", ["", "x", "5-", "9-7", "42,,43"])
+@pytest.mark.parametrize("text", ["", "x", "5-", "9-7", "42,,43", "²", "9" * 5000])
 def test_seeds_that_are_none_are_refused(app: typer.Typer, data: Path, text: str) -> None:
     found = CliRunner().invoke(app, [*arguments(data)[:-1], text])
     assert isinstance(found.exception, LedgerError)

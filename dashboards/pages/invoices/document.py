@@ -4,6 +4,7 @@ it void, and issuing the next one in its place."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -61,7 +62,7 @@ def document_page(store: Store, filters: Filters, words: Language, number: str) 
 
 def _line_asked(one: Invoice, filters: Filters) -> int | None:
     text = filters.more.get("line", "")
-    return int(text) if text.isdecimal() and 1 <= int(text) <= len(one.lines) else None
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= len(one.lines) else None
 
 
 def _files(number: str, words: Language) -> Component:
