@@ -314,16 +314,24 @@ def _read_devices(path: Path) -> list[Row]:
     """The last row of each device in a file of JSON lines; lines of other record types are ignored."""
     last: dict[str, Row] = {}
     # Not `splitlines`: a name that a user wrote may contain what it treats as a line break.
-    for number, line in enumerate(path.read_text(encoding="utf-8").rstrip("\n").split("\n"), 1):
+    for number, line in enumerate(path.read_bytes().rstrip(b"\n").split(b"\n"), 1):
         try:
             row = parse_json(line)
             if row.pop("record", "devices") == "devices":
+                _check_numbers(row)
                 last[row["device_id"]] = row
         except (ValueError, AttributeError, KeyError, TypeError):
             raise LedgerError(
                 f"{path}, line {number}", "no device row", "Each line is a JSON object with device_id"
             ) from None
     return [row for row in last.values() if row.get("state") != "removed"]
+
+
+def _check_numbers(row: Row) -> None:
+    """Errors: ValueError if its units or memory are said, but are not whole numbers."""
+    for name, least in (("units", 1), ("memory_bytes", 0)):
+        if (number := row.get(name)) is not None and (type(number) is not int or number < least):
+            raise ValueError(name)
 
 
 async def _watch(watcher: Watcher, api: Api, once: bool) -> None:

@@ -254,8 +254,13 @@ def test_an_inventory_in_a_file_stands_in_for_the_stores(cluster: tuple[ApiServe
     assert command(*options, "--once", "--out", str(out), "--inventory", str(devices)) == 0
     (found,) = lines(out)
     assert (found["device_id"], found["state"], found["ts"]) == ("GPU-a", "unavailable", "2026-10-01T08:05:00.000Z")
-    devices.write_text("nonsense\n")
-    assert command(*options, "--once", "--out", str(out), "--inventory", str(devices)) == 2
+    for wrong in (
+        b"nonsense",
+        b'{"node": "n1", "device_id": "\xff"}',
+        b'{"node": "n1", "device_id": "a", "units": "x"}',
+    ):
+        devices.write_bytes(wrong)
+        assert command(*options, "--once", "--out", str(out), "--inventory", str(devices)) == 2
 
 
 @pytest.mark.parametrize(
