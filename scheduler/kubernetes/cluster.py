@@ -127,7 +127,7 @@ def _named(of: Object) -> dict[str, Any]:
 @dataclass
 class _Cache:
     """The objects of one resource.   keep: the part of an object to cache; None: not cached.   listed: whether the
-    first list is complete."""
+    first list is complete, which was of the version `listed_at`."""
 
     path: str
     key: Callable[[Object], Any]
@@ -135,6 +135,7 @@ class _Cache:
     query: dict[str, str] = field(default_factory=dict)
     objects: dict[Any, Object] = field(default_factory=dict)
     listed: bool = False
+    listed_at: int = -1
     _pages: dict[Any, Object] = field(default_factory=dict)
     _gone: OrderedDict[Any, int] = field(default_factory=OrderedDict)
 
@@ -147,18 +148,20 @@ class _Cache:
             if item.last:
                 version = _number(item.version)
                 later = {key: one for key, one in self.objects.items() if _version(one) > version >= 0}
-                self.objects, self._pages, self.listed = self._pages | later, {}, True
+                self.objects, self._pages, self.listed, self.listed_at = self._pages | later, {}, True, version
             return item.last
         if isinstance(item, Changed):
             return self.drop(item.object) if item.deleted else self.put(item.object)
         return False
 
     def put(self, found: Object) -> bool:
-        """Stores an object unless a later version is known. Returns whether it changed anything."""
+        """Stores an object unless a later version is known, or it was gone by then. Returns whether it changed
+        anything."""
         key, cached = self.key(found), self.keep(found)
         before = self.objects.get(key)
         version = _version(found)
-        if cached is None or 0 <= version <= max(_version(before or {}), self._gone.get(key, -1)):
+        known = self.listed_at if before is None else _version(before)
+        if cached is None or 0 <= version <= max(known, self._gone.get(key, -1)):
             return False
         self.objects[key] = cached
         return before is None or _content(before) != _content(cached)
