@@ -274,6 +274,10 @@ class ApiCluster:
             except KubernetesError as error:
                 log.error("%s", error)
                 await asyncio.sleep(AGAIN_SECONDS)
+            except Exception:
+                # Else nobody would follow them any more, and nobody would say so.
+                log.exception("kubernetes: %s is listed again", cache.path)
+                await asyncio.sleep(AGAIN_SECONDS)
 
     async def _all(self, calls: Sequence[Call]) -> list[Outcome]:
         turns = asyncio.Semaphore(AT_ONCE)

@@ -86,6 +86,26 @@ def test_pods_that_no_elastic_job_owns_are_nobodys_here(server: tuple[ApiServer,
     until(all_there, cluster.look)
 
 
+def test_what_cannot_be_followed_is_said_and_listed_again(
+    server: tuple[ApiServer, ApiCluster], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    api, cluster = server
+    cache, left = cluster._pods, [ValueError("a mistake of ours")]
+    keep = cache.keep
+
+    def mistaken(of: dict[str, Any]) -> Any:
+        if left:
+            raise left.pop()
+        return keep(of)
+
+    monkeypatch.setattr("scheduler.kubernetes.cluster.AGAIN_SECONDS", 0.01)
+    until(cluster.look)
+    cache.keep = mistaken
+    api.apply(PODS, pod("ours"))
+    until(lambda: (found := cluster.look()) is not None and list(found.pods) == [("chem", "ours")], cluster.look)
+    assert "a mistake of ours" in caplog.text
+
+
 def test_pods_at_the_gate_are_known_by_their_queue_and_a_budget_delays_no_other_call() -> None:
     with serving() as (api, url):
         api.served |= {PODS, NODES, SPACES, PATH}
