@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from collectors.kubernetes.objects import Object, child, items, mark, name, namespace, text, uid
+from collectors.kubernetes.objects import Object, child, items, mark, name, namespace, text, uid, whole
 from collectors.kubernetes.resources import quantity, requests
 from scheduler.kubernetes.elastic_jobs import GROUP, LEVEL, RESOURCE
 from scheduler.kubernetes.pods import ALLOCATION, QUEUE, TENANT, bound_to, is_leaving, is_over
@@ -60,12 +60,12 @@ def gang_size(gang: Sequence[Object]) -> int:
     """How many pods are to be there.   Errors: LedgerError if they do not agree on a number."""
     sizes = {text(child(pod, "metadata", "labels"), GANG_SIZE) for pod in gang}
     (one, *others) = sorted(sizes)
-    if others or not one.isascii() or not one.isdigit() or not 1 <= int(one) <= 10_000:
+    if others or not 1 <= (size := whole(one) or 0) <= 10_000:
         raise LedgerError(
             f"group {gang_of(gang[0])}", f"has the label {GANG_SIZE} {' and '.join(map(repr, sorted(sizes)))}",
             "All its pods say the same number",
         )  # fmt: skip
-    return int(one)
+    return size
 
 
 def in_order(gang: Sequence[Object]) -> list[Object]:

@@ -140,16 +140,24 @@ def test_what_cannot_be_one_job_says_so(tmp_path: Path) -> None:
     lost = site.submit("lost", queue="nowhere")
     picky = site.submit("picky")
     picky["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "p-1"}
+    many = site.submit("many", group="m", group_size="9" * 5000)
+    huge = site.submit("huge")
+    asked = {"matchExpressions": [{"key": "rack", "operator": "Gt", "values": ["9" * 5000]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [asked]}}
+    huge["spec"]["affinity"] = {"nodeAffinity": required}
+    for node in ("p-0", "p-1"):
+        site.cluster.objects["nodes", "", node]["metadata"]["labels"] = {"rack": "3"}
     site.settle()
     assert "name different accelerators" in notes(uneven[0])["message"]
     assert "has the label gpuledger.io/group-size '2' and 'two'" in notes(unsure[1])["message"]
     assert "asks for nvidia.com/gpu and nvidia.com/mig-1g.10gb" in notes(both)["message"]
     assert "queue 'nowhere' is not one of batch" in notes(lost)["message"]
-    assert "excludes nodes of every pool" in notes(picky)["message"]
-    assert {notes(pod)["reason"] for pod in (*uneven, *unsure, both, lost, picky)} == {"Misconfigured"}
+    assert all("excludes nodes of every pool" in notes(pod)["message"] for pod in (picky, huge))
+    assert "has the label gpuledger.io/group-size '999" in notes(many)["message"]
+    assert {notes(pod)["reason"] for pod in (*uneven, *unsure, both, lost, picky, many, huge)} == {"Misconfigured"}
     assert site.service.list() == []
     waiting = [(one.labels, one.value) for one in site.service.series() if one.name == "gated_pods_without_job"]
-    assert waiting == [({"cause": "Misconfigured"}, 6), ({"cause": "UnknownQueue"}, 1)]
+    assert waiting == [({"cause": "Misconfigured"}, 8), ({"cause": "UnknownQueue"}, 1)]
 
 
 def test_a_preempted_pod_is_evicted_and_deleted_where_a_budget_forbids_that(tmp_path: Path) -> None:
