@@ -56,9 +56,12 @@ def read_inventory(path: Path) -> dict[tuple[str, int], GresDevice]:
 
 def shares_of(inventory: Inventory) -> dict[str, int]:
     """How many shards, or MPS percents, are a GPU, as `device_units` says, where all whole devices that have several
-    agree."""
+    agree. What is less than 100 is no number of percents."""
     sizes = {place.device_units for place in inventory.values() if not place.partition_id and place.device_units > 1}
-    return dict.fromkeys(("shard", "mps"), sizes.pop()) if len(sizes) == 1 else {}
+    if len(sizes) != 1:
+        return {}
+    (size,) = sizes
+    return {"shard": size, "mps": size} if size >= 100 else {"shard": size}
 
 
 def _places(path: Path, rows: csv.DictReader[str]) -> dict[tuple[str, int], GresDevice]:

@@ -252,6 +252,12 @@ def test_a_file_has_no_nodes_so_the_inventory_says_how_many_shards_a_gpu_has() -
     inventory = {("gpu01", 0): GresDevice("GPU-a", device_units=8), ("gpu02", 0): GresDevice("GPU-b")}
     said, _ = read_text(f"{HEADER}\n{shards}", SITE, inventory, NOW, "jobs.txt")
     assert [row["gpus"] for row in said.rows["events"]] == [0.25, 0.25]
+    percents = line(State="RUNNING", End="Unknown", AllocTRES="cpu=1,gres/mps=50", ReqTRES="cpu=1,gres/mps=50")
+    said, _ = read_text(f"{HEADER}\n{percents}", SITE, inventory, NOW, "jobs.txt")
+    assert "events" not in said.rows, "half of a GPU is not six"
+    in_percents = {("gpu01", 0): GresDevice("GPU-a", device_units=100)}
+    said, _ = read_text(f"{HEADER}\n{percents}", SITE, in_percents, NOW, "jobs.txt")
+    assert [row["gpus"] for row in said.rows["events"]] == [0.5, 0.5]
     inventory["gpu03", 0] = GresDevice("GPU-c", device_units=4)
     said, _ = read_text(f"{HEADER}\n{shards}", SITE, inventory, NOW, "jobs.txt")
     assert "events" not in said.rows, "where devices differ nothing is assumed"
