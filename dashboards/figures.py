@@ -104,10 +104,12 @@ def made(
     words: Language,
     grain: Grain = "day",
     xaxis: Mapping[str, Any] | None = None,
+    yaxis: Mapping[str, Any] | None = None,
     **layout: Any,
 ) -> go.Figure:
     """A figure in the common style, made at once: Plotly takes several times as long to change one bit by bit."""
-    whole = {**LOOK, **layout, "xaxis": {**_x_axis(words, grain), **(xaxis or {})}, "yaxis": Y_AXIS}
+    axes = {"xaxis": {**_x_axis(words, grain), **(xaxis or {})}, "yaxis": {**Y_AXIS, **(yaxis or {})}}
+    whole = {**LOOK, **layout, **axes}
     return go.Figure({"data": timed(traces), "layout": whole})
 
 

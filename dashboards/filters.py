@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, quote_plus, urlencode
 from zoneinfo import ZoneInfo
 
 from billing.ledger_report import billing_timezone
+from billing.periods import parse_period
 from billing.rates import example_prices
 from dashboards.data_version import UNCACHED, DataVersion, Written
 from dashboards.days import days_sql, other_hours_sql, summed_sql
@@ -157,6 +158,15 @@ class Filters:
         length = timedelta(days=1) if grain == "day" else timedelta(hours=1)
         return self.href(path, period=span_key(start, start + length), **self.more)
 
+    def over(self, start: datetime, end: datetime) -> Filters:
+        """The same filters over another span, which has no need to be closed."""
+        key = span_key(*(self.local(at).replace(tzinfo=None) for at in (start, end)))
+        span = (start, end)
+        whole = next((one.key for one in self.months if _span(one.key, self.zone) == span), key)
+        period = choose(self.closed, whole, self.months, self.zone) or Period(whole, start, end, 0, self.zone)
+        period = replace(period, start=start, end=end)
+        return replace(self, period=period, sums=self.closed.sums(start, end))
+
     def closed_steps(self, grain: str) -> dict[datetime, float]:
         """The period's days or hours with anything closed, in order, and how many hours of each are closed."""
         if self.period is None:
@@ -238,6 +248,11 @@ def filters_of(
 def _closed(store: Store) -> tuple[str, str, list[ClosedMonth], ClosedHours]:
     zone = billing_timezone(store)
     return zone, example_prices(store), closed_months(store, zone), closed_hours(store, zone)
+
+
+def _span(key: str, zone: str) -> tuple[datetime, datetime]:
+    span = parse_period(key, zone)
+    return span.start, span.end
 
 
 def _ledger(source: str) -> str:

@@ -112,8 +112,8 @@ class Figure:
     href: str = ""
 
 
-def headline(figures: Sequence[Figure]) -> Component:
-    """The page's first numbers, side by side."""
+def headline(figures: Sequence[Figure], class_name: str = "gl-card") -> Component:
+    """The page's first numbers, side by side; within a card with another class."""
     return html.Dl(
         [
             html.Div(
@@ -132,7 +132,7 @@ def headline(figures: Sequence[Figure]) -> Component:
             )
             for one in figures
         ],
-        className="gl-card gl-headline",
+        className=f"{class_name} gl-headline",
         style={"--gl-figures": len(figures)},
     )
 

@@ -693,6 +693,8 @@ class Budget(Document):
     actual: Amount | None
     unpriced_gpu_hours: Amount
     forecast: Amount | None
+    forecast_low: Amount | None = None
+    forecast_high: Amount | None = None
     is_estimate: bool
     burn_per_day: Amount | None
     percent: Amount | None

@@ -19,10 +19,14 @@ from zoneinfo import ZoneInfo
 from billing.accounts.budget_file import Budget, BudgetError, current_budgets
 from billing.accounts.costs import DailyCosts, Span, Target, daily_costs, reached
 from billing.accounts.forecast import (
+    BAND_DAYS,
     WINDOW_DAYS,
     MeasuredError,
+    band,
     days_of,
     forecast,
+    is_blind,
+    known_since,
     measured_error,
     per_day,
 )
@@ -74,6 +78,8 @@ class BudgetState:
     actual: Decimal | None
     unpriced_gpu_hours: Decimal
     forecast: Decimal | None
+    forecast_low: Decimal | None
+    forecast_high: Decimal | None
     is_estimate: bool
     burn_per_day: Decimal | None
     percent: Decimal | None
@@ -101,7 +107,8 @@ def budget_states(store: Store, month: str, now: datetime) -> list[BudgetState]:
         return [_unknown(budget, month, currency) for budget in budgets]
     until = min(known.end, period.end)
     past = _past_months(period, known, zone)
-    start = max(known.start, _window_start(past[0].start if past else period.start, zone))
+    first = min(_window_start(past[0].start if past else period.start, zone), _back(period.start, BAND_DAYS, zone))
+    start = max(known.start, first)
     daily = daily_costs(store, Period(start, until), [budget.tenant for budget in budgets], zone.key)
     if daily.currencies - {currency}:
         raise BudgetError(
@@ -139,9 +146,10 @@ def _state(budget: Budget, view: _View) -> BudgetState:
         guess = forecast(costs, view.known_from, until, view.period, view.zone)
         return None if guess is None else guess / unit
 
-    window = min(view.period.start, _window_start(view.until, view.zone)).astimezone(view.zone).date()
-    blind = any(day >= window for day in gaps)
+    blind = is_blind(gaps, view.until, view.period, view.zone)
     ends = None if blind else seen(view.until)
+    since = known_since(view.known_from, gaps, view.zone)
+    between = None if ends is None else band(costs, since, view.until, view.period, view.zone)
     burn = None if blind else per_day(costs, view.known_from, view.until, view.zone)
     thresholds = []
     for one in budget.thresholds:
@@ -161,6 +169,8 @@ def _state(budget: Budget, view: _View) -> BudgetState:
         actual=None if actual is None else rounded(actual),
         unpriced_gpu_hours=rounded(unpriced),
         forecast=None if ends is None else rounded(ends, digits),
+        forecast_low=None if between is None else rounded(between[0] / unit, digits),
+        forecast_high=None if between is None else rounded(between[1] / unit, digits),
         is_estimate=view.until < view.period.end,
         burn_per_day=None if burn is None else rounded(burn / unit, digits),
         percent=_percent(actual, budget),
@@ -230,6 +240,8 @@ def _unknown(budget: Budget, month: str, currency: str) -> BudgetState:
         actual=None,
         unpriced_gpu_hours=Decimal(0),
         forecast=None,
+        forecast_low=None,
+        forecast_high=None,
         is_estimate=True,
         burn_per_day=None,
         percent=None,
@@ -259,7 +271,11 @@ def _past_months(period: Period, known: Period, zone: ZoneInfo) -> list[Period]:
 
 def _window_start(at: datetime, zone: ZoneInfo) -> datetime:
     """The start of the days on which a forecast made at this instant is based."""
-    return midnight(at.astimezone(zone).date() - timedelta(days=WINDOW_DAYS), zone)
+    return _back(at, WINDOW_DAYS, zone)
+
+
+def _back(at: datetime, days: int, zone: ZoneInfo) -> datetime:
+    return midnight(at.astimezone(zone).date() - timedelta(days=days), zone)
 
 
 def _percent(amount: Fraction | None, budget: Budget) -> Decimal | None:

@@ -13,7 +13,7 @@ whose every hour is closed are judged or used as history.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -165,25 +165,63 @@ def anomalies(store: Store, period: Period | None = None, threshold: Decimal = T
     whole = Period(_day(first - timedelta(weeks=WEEKS), zone).start, _day(last, zone).end)
     costs, currency = daily_costs(store, whole)
     flagged, not_judged, judged = [], [], 0
-    by_subject: dict[Subject, list[DayCost]] = defaultdict(list)
-    for cost in costs:
-        by_subject[cost.subject].append(cost)
-    totals = _totals(costs)
-    for subject, series in by_subject.items():
-        for cost in series:
-            if cost.day < first:
-                continue
-            found = judge(cost, series, totals, threshold)
-            if isinstance(found, str):
-                not_judged.append(NotJudged(cost.day, subject.kind, subject.tenant, found))
-                continue
-            judged += 1
-            if abs(found.score) > threshold and cost.cost is not None:
-                flagged.append(_anomaly(cost, cost.cost, found, currency))
-    flagged.sort(key=lambda one: (one.day, -abs(one.cost - one.expected), one.subject, one.tenant))
+    for cost, found in judgements(costs, first, threshold):
+        if isinstance(found, str):
+            not_judged.append(NotJudged(cost.day, cost.subject.kind, cost.subject.tenant, found))
+            continue
+        judged += 1
+        if abs(found.score) > threshold and cost.cost is not None:
+            flagged.append(_anomaly(cost, cost.cost, found, currency))
+    flagged.sort(key=_order)
     not_judged.sort(key=lambda one: (one.day, one.subject, one.tenant))
     explained = _with_contributors(store, flagged, whole, zone)
     return AnomalyReport(closed, zone, currency, threshold, judged, explained, tuple(not_judged))
+
+
+def judgements(
+    costs: Sequence[DayCost],
+    first: date,
+    threshold: Decimal = THRESHOLD,
+    number: Callable[[Fraction], Any] = Fraction,
+    only: Set[tuple[Subject, date]] | None = None,
+) -> Iterator[tuple[DayCost, Band | str]]:
+    """Each day of a subject since `first` with its band, or why it is not judged; the days before are history.
+
+    number: in what is reckoned; `float` is ten times as fast, and nearly right.   only: the days asked for.
+    """
+    by_subject: dict[Subject, list[DayCost]] = defaultdict(list)
+    for cost in costs:
+        by_subject[cost.subject].append(cost)
+    totals = _totals(costs, number)
+    asked = None if only is None else {subject for subject, _ in only}
+    for subject, series in by_subject.items():
+        if asked is not None and subject not in asked:
+            continue
+        past = {one.day: _per_24_hours(one, number) for one in series if one.closed and one.cost is not None}
+        for cost in series:
+            if cost.day >= first and (only is None or (subject, cost.day) in only):
+                yield cost, judge(cost, past, totals, threshold)
+
+
+def flagged_days(
+    costs: Sequence[DayCost], first: date, currency: str | None, threshold: Decimal = THRESHOLD
+) -> list[Anomaly]:
+    """The flagged days since `first`, the most unusual amount of each day first; without their contributors.
+
+    Floating point tells which days are near the threshold or beyond; only these are judged exactly.
+    """
+    near = float(threshold) * (1 - 1e-6)
+    likely = {
+        (cost.subject, cost.day)
+        for cost, band in judgements(costs, first, threshold, float)
+        if not isinstance(band, str) and abs(band.score) > near
+    }
+    found = [
+        _anomaly(cost, cost.cost, band, currency)
+        for cost, band in (judgements(costs, first, threshold, only=likely) if likely else ())
+        if not isinstance(band, str) and abs(band.score) > threshold and cost.cost is not None
+    ]
+    return sorted(found, key=_order)
 
 
 def daily_costs(store: Store, period: Period) -> tuple[list[DayCost], str | None]:
@@ -225,21 +263,17 @@ def daily_costs(store: Store, period: Period) -> tuple[list[DayCost], str | None
 
 
 def judge(
-    cost: DayCost, series: Iterable[DayCost], totals: Mapping[date, Fraction], threshold: Decimal = THRESHOLD
+    cost: DayCost, past: Mapping[date, Any], totals: Mapping[date, Any], threshold: Decimal = THRESHOLD
 ) -> Band | str:
-    """The band of a day from its subject's other days, or why it is not judged.
+    """The band of a day from its subject's earlier days, or why it is not judged.
 
+    past: what the subject's closed days cost, per 24 hours; later ones do not count.
     totals: what all subjects together cost on each day, per 24 hours.
     """
     if not cost.closed:
         return "not every hour of the day is closed"
     if cost.cost is None:
         return "a price is missing"
-    past = {
-        one.day: one.cost * 24 / one.hours
-        for one in series
-        if one.closed and one.cost is not None and one.day < cost.day
-    }
     weekdays = [day for week in range(1, WEEKS + 1) if (day := cost.day - timedelta(weeks=week)) in past]
     recent = [day for back in range(1, DAYS + 1) if (day := cost.day - timedelta(days=back)) in past]
     if len(weekdays) >= LEAST_WEEKS:
@@ -250,7 +284,7 @@ def judge(
         return f"fewer than {LEAST_DAYS} days of history"
     expected = median(past[day] for day in days)
     deviation = median(abs(past[day] - expected) for day in days) * _NORMAL
-    everything = median(totals.get(day, Fraction(0)) for day in days)
+    everything = median(totals.get(day, 0) for day in days)
     spread = max(deviation, expected * _OF_EXPECTED, everything * _OF_ALL)
     if not spread:
         return "nothing cost anything before"
@@ -265,11 +299,20 @@ def judge(
     )
 
 
-def _totals(costs: Iterable[DayCost]) -> dict[date, Fraction]:
-    totals: dict[date, Fraction] = defaultdict(Fraction)
+def _order(one: Anomaly) -> tuple[date, Decimal, str, str]:
+    return one.day, -abs(one.cost - one.expected), one.subject, one.tenant
+
+
+def _totals(costs: Iterable[DayCost], number: Callable[[Fraction], Any]) -> dict[date, Any]:
+    totals: dict[date, Any] = defaultdict(int)
     for one in costs:
-        totals[one.day] += (one.cost or Fraction(0)) * 24 / one.hours
+        totals[one.day] += _per_24_hours(one, number)
     return totals
+
+
+def _per_24_hours(one: DayCost, number: Callable[[Fraction], Any]) -> Any:
+    cost = number(one.cost or Fraction(0))
+    return cost if one.hours == 24 else cost * 24 / number(one.hours)
 
 
 def _anomaly(cost: DayCost, amount: Fraction, band: Band, currency: str | None) -> Anomaly:

@@ -24,8 +24,8 @@ budget = typer.Typer(invoke_without_command=True)
 FILE_COLUMNS = ("tenant", "project", "amount", "currency", "effective_from", "effective_to", "owner", "thresholds")
 COLUMNS = (
     "tenant", "project", "month", "owner", "amount", "currency", "known_until", "actual", "unpriced_gpu_hours",
-    "percent", "forecast", "is_estimate", "forecast_percent", "burn_per_day", "state", "crossed", "error_day_10",
-    "error_day_20", "error_months",
+    "percent", "forecast", "forecast_low", "forecast_high", "is_estimate", "forecast_percent", "burn_per_day", "state",
+    "crossed", "error_day_10", "error_day_20", "error_months",
 )  # fmt: skip
 
 Month = Annotated[
@@ -161,7 +161,7 @@ def _print_table(states: list[BudgetState], month: str, method: str) -> None:
     print_rows(rows, list(rows[0]), options.Format.table, f"budgets, {month}, {states[0].currency}")
     for state in states:
         name = state.tenant + (f", {state.project}" if state.project else "")
-        for line in (_crossed(state), _error(state), _unpriced(state)):
+        for line in (_crossed(state), _between(state), _error(state), _unpriced(state)):
             if line:
                 say(f"{name}: {line}")
     known = states[0].known_until
@@ -172,6 +172,12 @@ def _unpriced(state: BudgetState) -> str:
     if not state.unpriced_gpu_hours:
         return ""
     return f"{state.unpriced_gpu_hours:.2f} GPU-hours have no price and are in no amount"
+
+
+def _between(state: BudgetState) -> str:
+    if not state.is_estimate or state.forecast_low is None:
+        return ""
+    return f"will end between {state.forecast_low} and {state.forecast_high}, as four of five past trials would have"
 
 
 def _error(state: BudgetState) -> str:

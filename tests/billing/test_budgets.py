@@ -15,17 +15,23 @@ from billing import audit
 from billing.accounts.budget_file import BudgetError, apply_budgets, current_budgets, load_budgets, parse_budgets
 from billing.accounts.budgets import BudgetState, State, budget_states
 from billing.accounts.forecast import (
+    BAND_DAYS,
     DAY,
+    LEAST_TRIALS,
     MeasuredError,
+    band,
     complete_days,
     forecast,
+    is_blind,
+    known_since,
     measured_error,
-    midnight,
+    path,
     per_day,
 )
-from billing.periods import parse_month
+from billing.periods import Period, midnight, parse_month
 from tests.billing.account_books import hours, without_prices
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from tests.draws import dice_of
 from warehouse.store import Store
 
 D = Decimal
@@ -294,3 +300,81 @@ def test_a_ledger_in_another_currency_is_refused(accounts: Store) -> None:
     budgets(accounts, {"tenant": "physics", "amount": "1"})
     with pytest.raises(BudgetError, match="are in EUR, the ledger in USD"):
         states(accounts)
+
+
+def ratios_of(
+    costs: dict[date, int], known_from: datetime, until: datetime, month: Period, zone: ZoneInfo
+) -> list[Fraction] | None:
+    """By brute force: what the days after each past midnight cost, beside what `forecast` would have said of them."""
+    today, first = until.astimezone(zone).date(), month.start.astimezone(zone).date()
+    end = month.end.astimezone(zone).date()
+    since = max(known_from, midnight(first - BAND_DAYS * DAY, zone))
+    for ahead in range((end - max(today, first)).days, 0, -1):
+        found = []
+        for back in range(120, 0, -1):
+            start = today - back * DAY
+            span = Period(midnight(start, zone), midnight(start + ahead * DAY, zone))
+            if midnight(start - 7 * DAY, zone) < since or span.end > until:
+                continue
+            said = forecast(costs, since, span.start, span, zone)
+            if said:
+                found.append(sum(costs.get(start + number * DAY, 0) for number in range(ahead)) / said)
+        if len(found) >= LEAST_TRIALS:
+            return found
+    return None
+
+
+@pytest.mark.parametrize("name", ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kolkata"])
+def test_the_band_holds_four_of_five_past_trials_and_the_forecast(name: str) -> None:
+    zone, dice = ZoneInfo(name), dice_of(None)
+    unknown = 0
+    for _ in range(12):
+        month = parse_month(dice.choice(("2026-11", "2026-10", "2018-11", "2026-03")), name)
+        first = month.start.astimezone(zone).date()
+        known_from = month.start - timedelta(hours=dice.randrange(-200, 80 * 24))
+        until = month.start + timedelta(hours=dice.randrange(1, 28 * 24))
+        if known_from >= until:
+            continue
+        days = [first + number * DAY for number in range(-90, 31)]
+        costs = {day: dice.choice((0, 5, 100, 130)) for day in days
+                 if midnight(day + DAY, zone) > known_from and midnight(day, zone) < until}  # fmt: skip
+        found, trials = band(costs, known_from, until, month, zone), ratios_of(costs, known_from, until, month, zone)
+        if found is None or trials is None:
+            assert found is None
+            assert trials is None
+            unknown += 1
+            continue
+        so_far = sum(cost for day, cost in costs.items() if midnight(day, zone) >= month.start)
+        ends = forecast(costs, known_from, until, month, zone)
+        assert ends is not None
+        rest, (low, high) = ends - so_far, found
+        assert low <= ends <= high
+        within = sum(low <= so_far + ratio * rest <= high for ratio in trials)
+        assert within >= Fraction(4, 5) * len(trials)
+        ordered = sorted(trials)
+        tenth = len(trials) // 10
+        assert low == so_far + rest * min(Fraction(1), ordered[tenth])
+        assert high == so_far + rest * max(Fraction(1), ordered[len(trials) - 1 - tenth])
+        assert list(path(costs, known_from, until, month, zone).values())[-1] == ends
+    assert unknown < 12
+
+
+def test_the_band_of_a_month_that_is_over_is_its_cost_and_of_a_short_past_unknown() -> None:
+    october = parse_month("2026-10", "UTC")
+    costs, whole = {date(2026, 9, 15) + number * DAY: 100 for number in range(47)}, Fraction(3100)
+    assert band(costs, at("2026-09-15 00:00"), october.end, october, UTC_ZONE) == (whole, whole)
+    until = at("2026-10-05 00:00")
+    assert band(costs, at("2026-09-21 00:00"), until, october, UTC_ZONE) == (
+        whole,
+        whole,
+    )  # seven trials of one day each
+    assert band(costs, at("2026-09-21 01:00"), until, october, UTC_ZONE) is None
+
+
+def test_days_of_unknown_cost_blind_a_forecast_that_rests_on_them_and_bound_the_band() -> None:
+    october, until = parse_month("2026-10", "UTC"), at("2026-10-20 12:00")
+    assert is_blind([date(2026, 9, 22)], until, october, UTC_ZONE)
+    assert not is_blind([date(2026, 9, 21)], until, october, UTC_ZONE)
+    assert is_blind([date(2026, 10, 1)], october.end, october, UTC_ZONE)
+    assert known_since(at("2026-09-01 05:00"), [date(2026, 9, 3)], UTC_ZONE) == at("2026-09-04 00:00")
+    assert known_since(at("2026-09-01 05:00"), [], UTC_ZONE) == at("2026-09-01 05:00")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -25,7 +24,7 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent, signed_hours, symbol
 from dashboards.languages import Language
 from dashboards.parts import Figure
-from dashboards.periods import ALL, HOUR, Period, choose, latest, span_key
+from dashboards.periods import ALL, HOUR, Period, latest
 from dashboards.registry import Page
 from warehouse.store import Store
 
@@ -93,18 +92,7 @@ def _spans(store: Store, filters: Filters) -> tuple[Filters, Filters] | None:
     asked = filters.more.get("against", "")
     against = parse_period(asked, filters.zone) if asked else None
     before, now = compared(store, Span(period.start, period.end), against)
-    return _of(store, filters, before), _of(store, filters, now)
-
-
-def _of(store: Store, filters: Filters, span: Span) -> Filters:
-    start, end = (filters.local(at).replace(tzinfo=None) for at in (span.start, span.end))
-    key = span_key(start, end)
-    whole = next((month.key for month in filters.months if parse_period(month.key, filters.zone) == span), key)
-    period = choose(filters.closed, whole, filters.months, filters.zone) or Period(
-        whole, span.start, span.end, 0, filters.zone
-    )
-    period = replace(period, start=span.start, end=span.end)
-    return replace(filters, period=period, sums=filters.closed.sums(span.start, span.end))
+    return filters.over(before.start, before.end), filters.over(now.start, now.end)
 
 
 def changes_of(store: Store, before: Filters, now: Filters) -> Changes:

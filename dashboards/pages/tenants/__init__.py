@@ -15,8 +15,8 @@ import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from billing.accounts.budget_file import current_budgets
 from billing.money import minor_digits
+from dashboards import budgets as applied
 from dashboards import exports, figures, grids, headline_figures, parts, states
 from dashboards.advice import of_tenant
 from dashboards.amounts import Amounts, amounts
@@ -119,14 +119,10 @@ def budgets_of(store: Store, filters: Filters, level: Level) -> dict[str, Decima
     Budgets are of months: none for another period, and none where filters leave a part of the costs out.
     """
     period = filters.period
-    narrowed = any(name in filters.address.chosen for name in ("queue", "pool", "model", "cluster"))
-    applied = current_budgets(store)
-    if applied is None or period is None or narrowed or period.key not in {month.key for month in filters.months}:
+    if period is None or period.key not in {month.key for month in filters.months}:
         return {}
     found = {}
-    for budget in applied.file.budgets:
-        if not budget.in_force(period.key):
-            continue
+    for budget in applied.in_month(store, filters, period.key)[0]:
         if level.name == "tenant" and budget.project is None:
             found[budget.tenant] = budget.amount
         elif level.name == "project" and budget.tenant == filters.only("tenant"):

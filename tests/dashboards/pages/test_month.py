@@ -1,0 +1,144 @@
+"""The overview's month: what it cost and will cost, its budget and its unusual days, beside what the commands say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import yaml
+
+from access.principal import ANYBODY, Principal
+from access.roles import Role
+from access.scope import Stores
+from billing.accounts.budget_file import apply_budgets, parse_budgets
+from billing.accounts.budgets import budget_states
+from billing.exact import rounded
+from billing.insights.anomalies import anomalies
+from billing.periods import parse_month
+from billing.rates import apply_rate_card, parse_rate_card
+from dashboards.filters import filters_of
+from dashboards.frame import show
+from dashboards.languages import language
+from dashboards.pages.overview.month import MonthBudget, month_budget, month_cost, month_figure
+from tests.dashboards import site
+from tests.dashboards.books import entry, fill
+from tests.stores import fresh_store
+from warehouse.store import Store
+
+EN = language("en")
+START, NOW = datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 11, 20, 14, tzinfo=UTC)
+DEAR = date(2026, 11, 12)
+BUDGETS = """
+currency: EUR
+budgets:
+  - {tenant: vision, amount: "2400.00"}
+  - {tenant: speech, amount: "700.00", effective_to: 2026-11}
+  - {tenant: speech, amount: "800.00", effective_from: 2026-11}
+"""
+
+
+def months(store: Store) -> None:
+    """vision holds a GPU, on working days two; speech one in the day; on one day vision's price is four times what it
+    is; on the 16th of October an hour of speech has no price."""
+    rows = []
+    for number in range(int((NOW - START) / timedelta(hours=1))):
+        hour = START + timedelta(hours=number)
+        price = 8.0 if hour.date() == DEAR else 2.0
+        rows += [
+            entry(hour, device, tenant="vision", allocation_id=device, used=0.5, idle=0.5, price=price)
+            for device in ("ab" if hour.weekday() < 5 else "a")
+        ]
+        if 8 <= hour.hour < 20:
+            unpriced: dict[str, Any] = {}
+            if hour == datetime(2026, 10, 16, 12, tzinfo=UTC):
+                unpriced = {"price": None, "billing_currency": ""}
+            rows.append(entry(hour, "c", tenant="speech", allocation_id="c", unmetered=1.0, **unpriced))
+    fill(store, rows)
+    apply_rate_card(store, parse_rate_card(yaml.safe_load(site.CARD), "card"), "test", "", NOW)
+    apply_budgets(store, parse_budgets(yaml.safe_load(BUDGETS)), "test", "", NOW)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with fresh_store(tmp_path_factory.mktemp("month") / "store", months) as opened:
+        yield opened
+
+
+def test_the_forecast_and_its_band_are_those_of_the_budgets_command(store: Store) -> None:
+    (vision, speech) = budget_states(store, "2026-11", NOW)
+    for state in (vision, speech):
+        found = month_cost(store, filters_of(store, f"?period=2026-11&tenant={state.tenant}"))
+        assert found.ends is not None or state.forecast is None
+        between = found.between or (None, None)
+        said = [None if one is None else rounded(one, 2) for one in (found.so_far, found.ends, *between)]
+        assert said == [round(state.actual or Decimal(-1), 2), state.forecast, state.forecast_low, state.forecast_high]
+    assert vision.forecast is not None
+    assert vision.forecast_low is not None
+    assert vision.forecast_high is not None
+    assert vision.forecast_low <= vision.forecast <= vision.forecast_high
+    assert vision.forecast_low < vision.forecast_high
+
+
+def test_the_month_is_that_in_which_the_period_ends(store: Store) -> None:
+    keys = {
+        search: month_cost(store, filters_of(store, search)).key
+        for search in ("?period=2026-10", "?period=2026-10-31", "?period=2026-09-05..2026-10-01", "?period=all")
+    }
+    assert list(keys.values()) == ["2026-10", "2026-10", "2026-09", "2026-11"]
+
+
+def test_a_day_without_a_price_breaks_the_line_and_is_no_forecast_s_ground(store: Store) -> None:
+    whole, vision = (month_cost(store, filters_of(store, f"?period=2026-10{more}")) for more in ("", "&tenant=vision"))
+    assert (whole.gaps, round(whole.unpriced, 9), vision.gaps) == ([date(2026, 10, 16)], 1, [])
+    filters = filters_of(store, "?period=2026-10")
+    drawn = month_figure(whole, MonthBudget(), filters, EN).to_dict()
+    (line,) = [one for one in drawn["data"] if one["name"] == EN("month_cost.so_far")]
+    assert [number for number, value in enumerate(line["y"], 1) if value is None] == [16]
+    assert line["y"][-1] == pytest.approx(float(sum(whole.costs.values())))
+    assert len(line["y"]) == 31
+
+
+def test_unusual_days_are_those_of_the_anomalies_command(store: Store) -> None:
+    report = anomalies(store, parse_month("2026-11", "UTC"))
+    told = {(one.day, one.tenant, one.cost, one.expected, one.direction) for one in report.flagged if one.tenant}
+    found = month_cost(store, filters_of(store, "?period=2026-11"))
+    shown = {(one.day, one.tenant, one.cost, one.expected, one.direction) for one in found.unusual}
+    assert told
+    assert told <= shown
+    assert (DEAR, "vision", Decimal("384"), Decimal("96"), "high") in shown
+    assert month_cost(store, filters_of(store, "?period=2026-11&tenant=speech")).unusual == []
+
+
+def test_a_budget_is_of_all_that_is_shown_or_it_is_not_there(store: Store) -> None:
+    def of(search: str) -> MonthBudget:
+        filters = filters_of(store, search)
+        return month_budget(store, filters, month_cost(store, filters), EN)
+
+    assert of("?period=2026-11") == MonthBudget(Decimal("3200.00"))
+    assert of("?period=2026-11&tenant=speech") == MonthBudget(Decimal("800.00"))
+    assert of("?period=2026-10&tenant=speech") == MonthBudget(Decimal("700.00"))
+    for narrowed in ("&model=H100", "&tenant=vision&project=x", "&project=x&tenant=a&tenant=b", "&tenant=nobody"):
+        assert of(f"?period=2026-11{narrowed}") == MonthBudget()
+    assert of("?period=2026-11&tenant=vision&tenant=nobody") == MonthBudget(None, "1 of 2 tenants have a budget")
+
+
+def test_the_card_says_what_the_chart_shows_and_a_tenant_sees_its_own(store: Store) -> None:
+    for lang, title, amount in (
+        ("en", "Cost in November 2026", "will be exceeded by"),
+        ("zh", "2026年11月成本", "预计超出"),
+    ):
+        page = str(show(store, ANYBODY, "/", f"?period=2026-11&tenant=vision&lang={lang}").page)
+        assert title in page
+        assert amount in page
+        assert "gpuledger budget --period 2026-11" in page
+        assert "/changes?period=2026-11-12" in page
+        assert "against=2026-11-05" in page
+    who = Principal("s", frozenset({Role.tenant}), frozenset({"speech"}))
+    with Stores(store).scoped_to(who) as own:
+        page = str(show(own, who, "/", "?period=2026-11").page)
+    assert "€800" in page
+    assert "vision" not in page
+    assert "3,200" not in page
