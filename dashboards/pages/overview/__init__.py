@@ -16,8 +16,8 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent
 from dashboards.kinds import ALLOCATED, IDLE, KINDS, UNALLOCATED, UNAVAILABLE, UNMETERED, USED, Kind
 from dashboards.languages import Language
+from dashboards.pages.overview import month
 from dashboards.pages.overview.activity import alerts_card, waits_card
-from dashboards.pages.overview.month import month_card
 from dashboards.pages.overview.quality import quality_card, quality_of
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
@@ -50,7 +50,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             _fleet_card(store, grain, filters, total, words),
             class_name="gl-even",
         ),
-        month_card(store, filters, words),
+        month.month_card(filters, words),
         parts.split(_cost_card(tenants, filters, words), alerts_card(store, filters, words)),
         parts.split(waits_card(store, filters, words), quality_card(filters, quality, total, words)),
     )
@@ -296,8 +296,8 @@ def callbacks(app: Dash, ask: Ask) -> None:
         State("url", "search"),
         prevent_initial_call=True,
     )
-    for chart in ("overview-fleet", "overview-month"):
-        app.clientside_callback(ClientsideFunction("gl", "follow"), Input(chart, "clickData"))
+    app.clientside_callback(ClientsideFunction("gl", "follow"), Input("overview-fleet", "clickData"))
+    month.callbacks(app, ask)
 
 
 PAGE = Page(

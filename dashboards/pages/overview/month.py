@@ -13,7 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import plotly.graph_objects as go
-from dash import dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from billing.accounts.forecast import DAY, band, days_of, forecast, is_blind, known_since, path
@@ -27,7 +27,7 @@ from dashboards.format import UNKNOWN, hours, money, symbol
 from dashboards.languages import Language
 from dashboards.parts import Figure
 from dashboards.periods import HOUR
-from dashboards.registry import has_page
+from dashboards.registry import Ask, has_page
 from warehouse.store import Store
 
 UNIT = 10**15
@@ -82,12 +82,15 @@ class MonthBudget:
     note: str = ""
 
 
-def month_cost(store: Store, filters: Filters) -> MonthCost:
-    """Of the month in which the newest closed hour of the period lies."""
+def month_of(filters: Filters) -> str:
+    """The month in which the newest closed hour of the period lies, like 2026-10."""
     assert filters.period is not None
-    zone, closed = ZoneInfo(filters.zone), filters.closed
-    newest = _at(closed.within(filters.period.start, filters.period.end)[-1][0])
-    key = f"{(min(newest + HOUR, filters.period.end) - timedelta(milliseconds=1)).astimezone(zone):%Y-%m}"
+    newest = _at(filters.closed.within(filters.period.start, filters.period.end)[-1][0])
+    return f"{filters.local(min(newest + HOUR, filters.period.end) - timedelta(milliseconds=1)):%Y-%m}"
+
+
+def month_cost(store: Store, filters: Filters) -> MonthCost:
+    zone, closed, key = ZoneInfo(filters.zone), filters.closed, month_of(filters)
     month = parse_month(key, filters.zone)
     until = min(_at(closed.hours[-1][0]) + HOUR, month.end)
     first = month.start.astimezone(zone).date()
@@ -211,25 +214,47 @@ def month_budget(store: Store, filters: Filters, found: MonthCost, words: Langua
     return MonthBudget(sum(own, Decimal(0)))
 
 
-def month_card(store: Store, filters: Filters, words: Language) -> Component:
+def month_card(filters: Filters, words: Language) -> Component:
+    """Filled in by a callback, because it reads more than the page: the weeks before, too."""
+    first = parse_month(month_of(filters), filters.zone).start
+    return parts.card(
+        words("month_cost.title", month=words.month(filters.local(first))),
+        words("month_cost.is"),
+        dcc.Store(id="overview-month-asked", data=filters.href("/")),
+        dcc.Loading(html.Div(id="overview-month-shown", className="gl-month"), delay_show=200),
+        id="month",
+    )
+
+
+def month_shown(store: Store, filters: Filters, words: Language) -> Component:
+    """What stands in the card."""
     if not filters.currency:
-        return parts.card(
-            words("month_cost.none"), words("month_cost.is"), html.P(words("no_price"), className="gl-nothing")
-        )
+        return html.P(words("no_price"), className="gl-nothing")
     found = month_cost(store, filters)
     budget = month_budget(store, filters, found, words)
     shown = _figures(found, budget, filters, words)
     said = "; ".join(f"{one.label}: {one.value} {one.detail}".strip() for one in shown)
     title = words("month_cost.title", month=words.month(found.month.start.astimezone(found.zone)))
-    return parts.card(
-        title,
-        words("month_cost.is"),
-        parts.headline(shown, "gl-inset"),
-        parts.graph(month_figure(found, budget, filters, words), f"{title}. {said}", id="overview-month", height=260),
-        _unusual_days(found, filters, words),
-        _notes(found, budget, words),
-        id="month",
+    return html.Div(
+        [
+            parts.headline(shown, "gl-inset"),
+            parts.graph(
+                month_figure(found, budget, filters, words), f"{title}. {said}", id="overview-month", height=260
+            ),
+            _unusual_days(found, filters, words),
+            _notes(found, budget, words),
+        ]
     )
+
+
+def callbacks(app: Dash, ask: Ask) -> None:
+    async def loaded(_: str, search: str) -> Any:
+        return await ask(month_shown, search)
+
+    app.callback(
+        Output("overview-month-shown", "children"), Input("overview-month-asked", "data"), State("url", "search")
+    )(loaded)
+    app.clientside_callback(ClientsideFunction("gl", "follow"), Input("overview-month", "clickData"))
 
 
 def _figures(found: MonthCost, budget: MonthBudget, filters: Filters, words: Language) -> list[Figure]:
@@ -293,6 +318,7 @@ def month_figure(found: MonthCost, budget: MonthBudget, filters: Filters, words:
     currency, sums = filters.currency, _cumulated(found)
     known = [day for day in days if day in found.costs]
     last = known[-1] if known else days[0]
+    leads = {one.day: _href(one, filters) for one in reversed(found.unusual)}
     traces: list[dict[str, Any]] = []
     if found.path and found.so_far is not None:
         traces += _forecast_traces(found, last, currency, words)
@@ -312,7 +338,7 @@ def month_figure(found: MonthCost, budget: MonthBudget, filters: Filters, words:
         | {
             "mode": "lines+markers",
             "marker": {"size": 5, "color": SPENT},
-            "customdata": [filters.at_step("/", midnight(day, found.zone), "day") for day in known],
+            "customdata": [leads.get(day) or filters.at_step("/", midnight(day, found.zone), "day") for day in known],
             "hovertemplate": f"{symbol(currency)}%{{y:,.2f}}",
         }
     )
@@ -386,7 +412,7 @@ def _markers(found: MonthCost, sums: Mapping[date, Fraction], filters: Filters, 
     for one in found.unusual:
         by_day[one.day].append(one)
     days = list(by_day)
-    texts = ["\n".join(_said(one, filters, words) for one in by_day[day][:LISTED]) for day in days]
+    texts = ["\n".join(part for one in by_day[day][:LISTED] for part in _said(one, filters, words)) for day in days]
     return _line(days, [float(sums.get(day, 0)) for day in days], words("month_cost.unusual"), UNUSUAL, "solid") | {
         "mode": "markers",
         "marker": {"symbol": "diamond", "size": 11, "color": UNUSUAL, "line": {"width": 1, "color": "#ffffff"}},
@@ -395,9 +421,13 @@ def _markers(found: MonthCost, sums: Mapping[date, Fraction], filters: Filters, 
     }
 
 
-def _said(one: Anomaly, filters: Filters, words: Language) -> str:
-    amounts = {name: money(getattr(one, name), filters.currency) for name in ("cost", "expected", "low", "high")}
-    return words("month_cost.unusual_day", who=one.tenant or words("no_name"), **amounts)
+def _said(one: Anomaly, filters: Filters, words: Language) -> tuple[str, str]:
+    """Whose day cost what, and what was expected."""
+    expected, low, high = (money(amount, filters.currency) for amount in (one.expected, one.low, one.high))
+    return (
+        words("month_cost.unusual_day", who=one.tenant or words("no_name"), cost=money(one.cost, filters.currency)),
+        words("month_cost.expected", amount=expected, low=low, high=high),
+    )
 
 
 def _href(one: Anomaly, filters: Filters) -> str:
@@ -420,7 +450,7 @@ def _unusual_days(found: MonthCost, filters: Filters, words: Language) -> Compon
                     html.Span(className="gl-dot gl-warn"),
                     dcc.Link(words.day(one.day), href=_href(one, filters)),
                     " ",
-                    _said(one, filters, words),
+                    words("part.break").join(_said(one, filters, words)),
                 ]
             )
             for one in sorted(listed, key=lambda one: one.day)

@@ -22,7 +22,7 @@ from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
-from dashboards.pages.overview.month import MonthBudget, month_budget, month_cost, month_figure
+from dashboards.pages.overview.month import MonthBudget, month_budget, month_cost, month_figure, month_shown
 from tests.dashboards import site
 from tests.dashboards.books import entry, fill
 from tests.stores import fresh_store
@@ -110,6 +110,15 @@ def test_unusual_days_are_those_of_the_anomalies_command(store: Store) -> None:
     assert told <= shown
     assert (DEAR, "vision", Decimal("384"), Decimal("96"), "high") in shown
     assert month_cost(store, filters_of(store, "?period=2026-11&tenant=speech")).unusual == []
+    filters = filters_of(store, "?period=2026-11")
+    line, marks = month_figure(found, MonthBudget(), filters, EN).to_dict()["data"][-2:]
+    (place,) = [number for number, (href, _) in enumerate(marks["customdata"]) if f"period={DEAR}" in href]
+    href, said = marks["customdata"][place]
+    assert "tenant=vision" in href
+    assert "vision: €384" in said
+    assert "expected €96.00" in said
+    assert line["customdata"][DEAR.day - 1] == href
+    assert line["customdata"][0].startswith("/?period=2026-11-01")
 
 
 def test_a_budget_is_of_all_that_is_shown_or_it_is_not_there(store: Store) -> None:
@@ -130,7 +139,10 @@ def test_the_card_says_what_the_chart_shows_and_a_tenant_sees_its_own(store: Sto
         ("en", "Cost in November 2026", "will be exceeded by"),
         ("zh", "2026年11月成本", "预计超出"),
     ):
-        page = str(show(store, ANYBODY, "/", f"?period=2026-11&tenant=vision&lang={lang}").page)
+        search = f"?period=2026-11&tenant=vision&lang={lang}"
+        page = str(show(store, ANYBODY, "/", search).page) + str(
+            month_shown(store, filters_of(store, search), language(lang))
+        )
         assert title in page
         assert amount in page
         assert "gpuledger budget --period 2026-11" in page
@@ -139,6 +151,7 @@ def test_the_card_says_what_the_chart_shows_and_a_tenant_sees_its_own(store: Sto
     who = Principal("s", frozenset({Role.tenant}), frozenset({"speech"}))
     with Stores(store).scoped_to(who) as own:
         page = str(show(own, who, "/", "?period=2026-11").page)
+        page += str(month_shown(own, filters_of(own, "?period=2026-11"), EN))
     assert "€800" in page
     assert "vision" not in page
     assert "3,200" not in page
