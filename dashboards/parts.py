@@ -112,7 +112,7 @@ class Figure:
     href: str = ""
 
 
-def headline(figures: Sequence[Figure], class_name: str = "gl-card") -> Component:
+def headline(figures: Sequence[Figure], class_name: str = "gl-card gl-headline") -> Component:
     """The page's first numbers, side by side; within a card with another class."""
     return html.Dl(
         [
@@ -132,7 +132,7 @@ def headline(figures: Sequence[Figure], class_name: str = "gl-card") -> Componen
             )
             for one in figures
         ],
-        className=f"{class_name} gl-headline",
+        className=class_name,
         style={"--gl-figures": len(figures)},
     )
 

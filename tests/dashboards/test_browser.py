@@ -45,6 +45,8 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         page.goto(served)
         expect(page.locator("#overview-fleet .bars .point")).to_have_count(2 * 5)
         expect(page).to_have_title("Overview · gpuledger")
+        expect(page.locator("#month .gl-inset")).to_contain_text("So far")
+        expect(page.locator("#overview-month .scatterlayer .point").first).to_be_visible()
 
         page.keyboard.press("Tab")
         expect(page.locator(".gl-skip")).to_be_focused()

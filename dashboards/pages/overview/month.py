@@ -443,17 +443,20 @@ def _unusual_days(found: MonthCost, filters: Filters, words: Language) -> Compon
     if not found.unusual:
         return None
     listed = sorted(found.unusual, key=lambda one: (-abs(one.cost - one.expected), one.day))[:LISTED]
+    more = len(found.unusual) - len(listed)
     return html.Ul(
         [
-            html.Li(
-                [
-                    html.Span(className="gl-dot gl-warn"),
-                    dcc.Link(words.day(one.day), href=_href(one, filters)),
-                    " ",
-                    words("part.break").join(_said(one, filters, words)),
-                ]
-            )
-            for one in sorted(listed, key=lambda one: one.day)
+            *(
+                html.Li(
+                    [
+                        html.Span(className="gl-dot gl-warn"),
+                        dcc.Link(words.day(one.day), href=_href(one, filters)),
+                        words("part.break").join(_said(one, filters, words)),
+                    ]
+                )
+                for one in sorted(listed, key=lambda one: one.day)
+            ),
+            *([html.Li(words.count("month_cost.more_days", more))] if more else []),
         ],
         className="gl-unusual",
     )
