@@ -129,7 +129,7 @@ def test_pages_read_measured_hours_until_a_late_sample_comes(store: Store) -> No
     filters = filters_of(store, "?period=2026-10-05")
     assert measured_hours(store, filters, "g2") == [], "neither power nor memory"
     lines = measured(measured_hours(store, filters, "g1"), filters, language("en")).data
-    assert [(at.hour, watts) for at, watts in zip(lines[0].x, lines[0].y, strict=True)] == [
+    assert [(datetime.fromisoformat(at).hour, watts) for at, watts in zip(lines[0].x, lines[0].y, strict=True)] == [
         (8, 300.0), (9, 300.0), (9, None), (10, 150.0), (11, 150.0), (11, 900.0), (12, 900.0),
     ]  # fmt: skip
     assert [value for value in lines[1].y if value is not None] == [10, 10, 25, 25, 40, 40]
