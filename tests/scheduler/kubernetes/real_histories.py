@@ -109,9 +109,11 @@ def operate(
         def show(*_: object) -> None:
             faulthandler.dump_traceback(errors)
             print(*(f"{name}: {value}" for name, value in vars(executor).items()), sep="\n", file=errors)
+            jobs = service.book.jobs.items()
+            print(*(f"{job}: {one.status} in {one.world}, after {one.follows}" for job, one in jobs), file=errors)
 
-        signal.signal(signal.SIGUSR1, show)
         service = Service(log, parse_settings(SETTINGS), "c", executor, time.time)
+        signal.signal(signal.SIGUSR1, show)
         with Faulty(kubeconfig, share, seed) as cluster:
             operator = Operator(service, executor, cluster, time.time)
             while True:
