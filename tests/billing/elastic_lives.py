@@ -20,14 +20,20 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass
 class Taken:
-    """What was taken of a pod.   act: what became of its job."""
+    """What was taken back: from each device its model and part.   act: what became of the workload."""
 
     when: datetime
     parts: Sequence[tuple[str, Fraction]]
     limit: datetime | None
     act: str
+
+
+@dataclass
+class PodTaken(Taken):
+    """Of a pod.   ends: what ended the counting, besides the limit and the month; None: nothing that the books hear
+    of."""
+
     ends: datetime | None = None
-    """What ended the counting, besides the limit and the month; None: nothing that the books hear of."""
 
 
 @dataclass
@@ -45,8 +51,8 @@ class ElasticLife:
     began: datetime | None = None
     size_of: dict[str, int] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)
-    open: list[Taken] = field(default_factory=list)
+    taken: list[PodTaken] = field(default_factory=list)
+    open: list[PodTaken] = field(default_factory=list)
 
     @property
     def job(self) -> str:
@@ -98,7 +104,7 @@ class ElasticLife:
             self.tell(at, pod, "cancelled", reason=why, message=marked.message(), actor=marked.actor)
             if marked.reason == "IdleReclaimed":
                 limit = self.began + self.limit if self.began and self.limit else None
-                one = Taken(at, [(self.models[rank], Fraction(1))], limit, marked.act)
+                one = PodTaken(at, [(self.models[rank], Fraction(1))], limit, marked.act)
                 self.taken.append(one)
                 self.open.append(one)
         self.pods = []

@@ -26,8 +26,7 @@ from billing.invoicing.rederive import rederive
 from billing.periods import Period, parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from gpuledger.commands.invoice import print_table
-from tests.billing.elastic_lives import ElasticLife
-from tests.billing.elastic_lives import Taken as PodTaken
+from tests.billing.elastic_lives import ElasticLife, PodTaken, Taken
 from tests.billing.elastic_lives import lived as elastic_life
 from tests.billing.facts import devices, put
 from tests.billing.hand_ledger import at
@@ -53,16 +52,6 @@ def price(model: str, when: datetime) -> Fraction | None:
     """Of a GPU-hour that ends then."""
     known = {"H100": "2.00" if when <= DEARER else "3.10", "A100": "1.30"}
     return Fraction(known[model]) if model in known else None
-
-
-@dataclass
-class Taken:
-    """What was taken back: from each device its model and part."""
-
-    when: datetime
-    parts: Sequence[tuple[str, Fraction]]
-    limit: datetime | None
-    act: str
 
 
 @dataclass
@@ -178,7 +167,7 @@ def lived(name: str, tenant: str, dice: Random) -> Life:
     return life
 
 
-def ends_of(life: Life | ElasticLife, one: Taken | PodTaken) -> list[datetime]:
+def ends_of(life: Life | ElasticLife, one: Taken) -> list[datetime]:
     """What ends the counting, besides the time limit and the month."""
     if isinstance(one, PodTaken):
         return [] if one.ends is None else [one.ends]
