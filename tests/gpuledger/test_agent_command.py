@@ -241,4 +241,5 @@ def test_two_signals_end_it_at_once(tmp_path: Path) -> None:
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_SECONDS) in (0, 130)
+        # -SIGTERM where the interpreter was already ending when the second one came.
+        assert process.wait(PATIENCE_SECONDS) in (0, 130, -signal.SIGTERM)
