@@ -46,7 +46,7 @@ WITH
             argMin((later.ts, later.event, later.reason), (later.ts, later.event)) AS first
         FROM later
         INNER JOIN reclaims ON later.cluster = reclaims.cluster AND later.workload = reclaims.workload
-        WHERE later.reason != 'IdleReclaimed'
+        WHERE later.reason NOT IN ('IdleReclaimed', 'IdleReclaimed, end estimated')
             AND (later.ts > reclaims.at OR (later.ts = reclaims.at AND later.allocation_id != reclaims.allocation_id))
             AND (later.event != 'resized' OR later.reason = 'Rescaled' OR later.grew)
         GROUP BY cluster, allocation_id, act, at

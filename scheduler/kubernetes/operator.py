@@ -31,6 +31,7 @@ from scheduler.kubernetes.elastic_jobs import (
     tenant_of,
 )
 from scheduler.kubernetes.executor import Create, PodExecutor, Seen, Step
+from scheduler.kubernetes.gates import Move
 from scheduler.kubernetes.idle_events import IdleEvents
 from scheduler.kubernetes.reclaims import Mark, Reclaims
 from scheduler.kubernetes.status import Standing, due_for_deletion, event_of, patch_of, scaled_event, status_of
@@ -138,10 +139,14 @@ class Operator:
 
     def _admit(self, admission: Admission, seen: Seen) -> bool:
         """Lets gated pods in and evicts them, and says why others wait."""
-        moves, now = admission.moves(), self._clock()
-        outcomes = [outcome for _, outcome in self._sent(moves, call_of)]
+        now = self._clock()
+        moves = self._reclaims.before_evictions(admission.moves(), now)
+        outcomes = [outcome for _, outcome in self._sent(moves, _moved)]
         notes = admission.notes(seen, now)
         for move, outcome in zip(moves, outcomes, strict=True):
+            if isinstance(move, Mark):
+                self._log_problem(outcome, self._reclaims.carried(move, outcome))
+                continue
             self._log_problem(outcome, admission.carried(move, outcome))
             notes += admission.happened(move, outcome, now)
         return self._carry_out(notes) or any(not isinstance(outcome, Exception) for outcome in outcomes)
@@ -457,6 +462,10 @@ def _call(step: Step | Mark) -> Call:
         space = step.launch.payload["namespace"]
         return Call("POST", f"/api/v1/namespaces/{space}/{step.kind.lower()}s", step.body)
     return _deletion(f"/api/v1/namespaces/{step.namespace}/pods/{step.name}", step.uid, step.version)
+
+
+def _moved(move: Move | Mark) -> Call:
+    return move.call if isinstance(move, Mark) else call_of(move)
 
 
 def _outcome(step: Step, answer: Outcome) -> Outcome:

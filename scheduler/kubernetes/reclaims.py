@@ -1,8 +1,9 @@
 """Says on a pod that an idle policy takes its GPUs, before the pod is deleted: the books cannot know otherwise.
 
 It is a condition of the pod's status, which whoever owns the pod may not write. Of a job that is made smaller, all pods
-are replaced: only those of the ranks that it loses are marked. What is decided is in the log, so a mark that a crash
-left out is made, and one that was made is followed by the deletion.
+are replaced: only those of the ranks that it loses are marked. Gated pods are marked before they are evicted, unless a
+controller makes another in their place: that asks for the GPUs again at once. What is decided is in the log, so a mark
+that a crash left out is made, and one that was made is followed by the deletion.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from datetime import UTC, datetime
 
 from collectors.kubernetes.api import Absent
 from collectors.kubernetes.connection import KubernetesError
-from collectors.kubernetes.objects import Object, child, condition, name, text, uid, whole, written
-from collectors.kubernetes.reclaims import CONDITION, REASONS, Reclaimed
+from collectors.kubernetes.objects import Object, child, condition, name, namespace, text, uid, whole, written
+from collectors.kubernetes.reclaims import CONDITION, EVICTED, REASONS, Reclaimed, has_controller
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import STRATEGIC, Call
 from scheduler.kubernetes.elastic_jobs import job_id
 from scheduler.kubernetes.executor import Create, Delete, Seen, Step
+from scheduler.kubernetes.gates import Evict, Move
 from scheduler.live.service import Service
 from scheduler.records.book import Live
 from scheduler.records.events import Cause, allocation_id
@@ -54,7 +56,7 @@ class Reclaims:
 
     def before(self, steps: Sequence[Step], seen: Seen, now: float) -> list[Step | Mark]:
         """The steps, with a mark in the place of each deletion that needs one first."""
-        self._given_up &= {uid(pod) for pod in seen.pods.values()} if self._given_up else set()
+        self._given_up &= {*map(uid, seen.pods.values()), *seen.gated} if self._given_up else set()
         deletions = [one for one in steps if isinstance(one, Delete) and one.uid not in self._given_up]
         placed = {one.uid: found for one in deletions if (found := _placed(one, seen)) is not None}
         if not placed:
@@ -63,6 +65,21 @@ class Reclaims:
         causes = self._service.measured(lambda service: {key: _why(service, *key) for key in asked})
         at = datetime.fromtimestamp(now, UTC)
         return [step if isinstance(step, Create) else _first(step, placed.get(step.uid), causes, at) for step in steps]
+
+    def before_evictions(self, moves: Sequence[Move], now: float) -> list[Move | Mark]:
+        """The moves, with a mark in the place of each eviction that needs one first."""
+        evicted = {gated_pods.admitted_as(one.pod) for one in moves if isinstance(one, Evict)}
+        if not evicted:
+            return list(moves)
+        causes = self._service.measured(lambda service: {job: _why_evicted(service, job) for job in evicted})
+        at = datetime.fromtimestamp(now, UTC)
+        return [self._evicted(one, causes, at) if isinstance(one, Evict) else one for one in moves]
+
+    def _evicted(self, step: Evict, causes: Mapping[str, Reclaimed | None], now: datetime) -> Evict | Mark:
+        why = causes[gated_pods.admitted_as(step.pod)]
+        if why is None or uid(step.pod) in self._given_up or has_controller(step.pod):
+            return step
+        return _unless_said(step.pod, EVICTED, why, now) or step
 
     def carried(self, mark: Mark, outcome: Object | Exception) -> str:
         """Takes the result of a mark. A pod that cannot be marked is deleted without one. Returns a message for the
@@ -102,10 +119,10 @@ def _first(
     left = max(0, placed.size - why.replicas) if why.replicas else 0
     if pods.rank_of(placed.pod) < left:
         return step
-    said = _condition(why, f"{step.namespace}/{name(placed.job)}", placed.world, left, now)
-    if condition(placed.pod, CONDITION).get("message") == said["message"]:
-        return step
-    return Mark(step.namespace, step.name, step.uid, said, gated_pods.version(placed.pod))
+    limit, cause = _limit(why.limit_at), why.cause
+    of = f"{step.namespace}/{name(placed.job)}"
+    told = Reclaimed(cause.reason, why.act, cause.actor, of, why.allocation, placed.world, left, cause.text, limit)
+    return _unless_said(placed.pod, CONDITION, told, now) or step
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +158,26 @@ def _is_reclaimed(live: Live) -> bool:
     return ends or (live.idle is not None and live.idle.is_shrunk)
 
 
-def _condition(why: _Why, job: str, world: int, left: int, now: datetime) -> dict[str, str]:
-    limit = "" if why.limit_at is None else instant(why.limit_at)
-    cause = why.cause
-    told = Reclaimed(cause.reason, why.act, cause.actor, job, why.allocation, world, left, cause.text, limit)
-    return {
-        "type": CONDITION,
-        "status": "True",
-        "reason": cause.reason,
-        "message": told.message(),
-        "lastTransitionTime": written(now),
-    }
+def _why_evicted(service: Service, job: str) -> Reclaimed | None:
+    """What an idle policy says of the pods of a gated job; None: it does not end the job."""
+    live = service.book.jobs.get(job)
+    if live is None or live.stop is None or live.stop[1].reason != RECLAIMED:
+        return None
+    cause, limit = live.stop[1], _limit(live.limit_at)
+    return Reclaimed(
+        cause.reason, "cancelled", cause.actor, "", allocation_id(job, live.attempt), 0, 0, cause.text, limit
+    )
+
+
+def _unless_said(pod: Object, kind: str, told: Reclaimed, now: datetime) -> Mark | None:
+    """The mark of a pod; None: it has it."""
+    message = told.message()
+    if condition(pod, kind).get("message") == message:
+        return None
+    said = {"type": kind, "status": "True", "reason": told.reason, "message": message}
+    condition_ = {**said, "lastTransitionTime": written(now)}
+    return Mark(namespace(pod), name(pod), uid(pod), condition_, gated_pods.version(pod))
+
+
+def _limit(at: float | None) -> str:
+    return "" if at is None else instant(at)

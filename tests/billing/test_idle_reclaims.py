@@ -71,6 +71,8 @@ class Life:
 
     def tell(self, when: datetime, event: str, reason: str = "", text: str = "", limit: datetime | None = None) -> None:
         said = {"sequence": len(self.events), "text": text}
+        if event == "cancelled" and len(self.devices) > 1:  # as of a gated pod
+            said |= {"act": "cancelled", "actor": "idle policy", "allocation": f"ml/{self.name}@1"}
         if limit is not None:
             said["time_limit_at"] = f"{limit:%Y-%m-%dT%H:%M:%S.000Z}"
         row = {
@@ -354,6 +356,23 @@ def test_what_a_message_claims_joins_no_two_jobs_and_acts_on_no_terminal(october
         )
     ]  # fmt: skip
     assert {one["evidence"] for one in found} == {IDLE, f"idle for {'2' * 200}", "idle for "}
+
+
+def test_the_estimated_end_of_another_reclaim_of_a_workload_ends_none(october: Store) -> None:
+    """Two allocations of one workload are taken back; the end of the second, nobody saw."""
+    both = [Life("pair", "phys", [(f"pair{number}", "H100", Fraction(1))]) for number in range(2)]
+    for number, one in enumerate(both):
+        one.attempt += number
+        one.start(at("2026-10-21 08:00"), 1)
+        one.tell(at(f"2026-10-21 12:0{number}"), "cancelled", "IdleReclaimed" + ", end estimated" * number, IDLE)
+        put(october, "devices", devices("2026-10-01 00:00", f"pair{number}", cluster="c"))
+        put(october, "events", one.events)
+    close(october, at("2026-11-03 00:00"), at("2026-11-03 00:00"))
+    (draft,) = draft_all(october, OCTOBER, "phys")
+    found = [one for one in draft.document["idle_reclaims"]["reclaims"] if one["workload"] == "pair"]
+    assert [(one["allocation"], one["until_because"]) for one in found] == [
+        ("pair", "month_end"), ("pair/2", "month_end"),
+    ]  # fmt: skip
 
 
 def test_a_reclaim_at_a_months_first_instant_verifies_though_the_hour_before_is_corrected(tmp_path: Path) -> None:

@@ -203,6 +203,42 @@ def test_a_pod_that_was_to_be_deleted_and_ended_by_itself_was_not_taken() -> Non
     assert ends(marked, deleting(ended(marked, 400), 500), deleted=True) == [("finished", 400, "")]
 
 
+GATED = replace(TOLD, act="cancelled", job="", allocation="chem/train@7", world=0, left=0)
+
+
+def gated_pod(told: Reclaimed = GATED, kind: str = "gpuledger.io/Reclaimed", admitted: str = "chem/train@7") -> Pod:
+    """One that the operator let in and evicts, which the API server says, too."""
+    version = life(annotations={"gpuledger.io/allocation": admitted} if admitted else {})[-1]
+    marked = with_condition(version, kind, "True", 300, told.reason, told.message())
+    if kind == "DisruptionTarget":
+        return marked
+    return with_condition(marked, "DisruptionTarget", "True", 301, "EvictionByEvictionAPI", "Eviction API: evicting")
+
+
+def test_a_gated_pod_that_an_idle_policy_took_is_cancelled_for_that_reason() -> None:
+    for told in (GATED, replace(GATED, allocation="chem/train@7/2")):
+        rows = reported(*life(), gated_pod(told), ended(deleting(gated_pod(told), 301), 310, 143))
+        assert short(rows)[-1] == ("cancelled", 310, "IdleReclaimed")
+        assert (rows[-1]["actor"], rows[-1]["message"]) == ("idle policy", told.message())
+        assert "world" not in told.message()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        gated_pod(admitted=""),
+        gated_pod(admitted="chem/tra"),
+        gated_pod(replace(GATED, act="suspended")),
+        gated_pod(replace(GATED, job="chem/train")),
+        gated_pod(replace(GATED, reason="Other")),
+        gated_pod(kind="DisruptionTarget"),
+    ],
+)
+def test_what_only_looks_like_the_operators_word_on_a_gated_pod_is_not_its(other: Pod) -> None:
+    ((event, when, _),) = ends(other, ended(deleting(other, 301), 310, 143))
+    assert (event, when) == ("preempted", 310)
+
+
 @pytest.mark.parametrize("version", ["owner", "controller", "job", "message", "act", "world", "left"])
 def test_only_the_operator_says_of_its_own_pods_that_they_were_idle(version: str) -> None:
     """Anybody else who says so took the devices for a reason of their own."""

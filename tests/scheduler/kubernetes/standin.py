@@ -19,6 +19,13 @@ from scheduler.kubernetes.operator import Outcome
 Thing = dict[str, Any]
 SPACE = "chem"
 CLUSTER_WIDE = ("computepools", "queues", "tenants")
+EVICTION = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
+"""What the API server writes on a pod that it evicts (k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go)."""
 
 
 class Killed(BaseException):
@@ -115,11 +122,15 @@ class StandIn:
         return {}
 
     def _evicted(self, space: str, name: str, body: Mapping[str, Any]) -> Thing:
-        """As policy/v1 has it: 429 while a PodDisruptionBudget does not allow it."""
+        """As policy/v1 has it: 429 while a PodDisruptionBudget does not allow it; what a condition said is replaced."""
         if ("pods", space, name) not in self.objects:
             raise Absent(f"no pod {name}", forbidden=False)
         if self.objects["pods", space, name]["metadata"]["labels"].get("budget"):
             raise Interrupted("Cannot evict pod as it would violate the pod's disruption budget.")
+        pod, wanted = self.objects["pods", space, name], body["deleteOptions"]["preconditions"]
+        if all(pod["metadata"][key] == value for key, value in wanted.items()):
+            others = [one for one in items(pod["status"], "conditions") if one.get("type") != EVICTION["type"]]
+            pod["status"] = {**pod["status"], "conditions": [*others, EVICTION]}
         return self._deleted("pods", space, name, body["deleteOptions"])
 
     def _add(self, kind: str, space: str, body: Thing) -> Thing:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from collectors.kubernetes.api import Absent, Refused
 from collectors.kubernetes.objects import condition
+from collectors.kubernetes.reclaims import reclaimed
 from scheduler.live.idle import Feed, Reading
 from scheduler.live.service import RefusedError
 from tests.scheduler.kubernetes.hours import check_hours
@@ -270,16 +270,51 @@ def test_gated_pods_are_marked_and_cannot_be_suspended(tmp_path: Path) -> None:
     assert "gpuledger.io/idle" not in pod["metadata"]["annotations"]
 
 
-def test_gated_pods_are_evicted_where_a_policy_cancels(tmp_path: Path) -> None:
+@pytest.mark.parametrize("calls", range(6))
+def test_gated_pods_are_evicted_where_a_policy_cancels_and_say_so_before(tmp_path: Path, calls: int) -> None:
+    """Even if the operator is killed after any number of its calls."""
     site = GatedSite(tmp_path, idle=[POLICY | {"then": "cancel"}])
-    pod = site.submit("train", gpus=1)
+    pods = [site.submit(f"train-{n}", gpus=1, group="train", group_size="2") for n in range(2)]
+    other = site.submit("other", gpus=1)
     site.settle()
     site.run()
     site.settle()
-    (job,) = site.service.list()
-    grow_idle(site, [pod], 60)
+    job = next(one["job_id"] for one in site.service.list() if "train" in one["job_id"])
+    grow_idle(site, pods, 50)
+    site.service.hear_idle(Feed(site.now, {one["metadata"]["uid"]: Reading.of(3600, site.now) for one in pods}))
+    site.kill(calls)
+    site.restart()
+    site.settle()
+    assert [bool(one["metadata"].get("deletionTimestamp")) for one in (*pods, other)] == [True, True, False]
+    for pod in pods:
+        assert condition(pod, "DisruptionTarget")["reason"] == "EvictionByEvictionAPI", "as an API server does"
+        said = condition(pod, "gpuledger.io/Reclaimed")
+        told = {"reason": said["reason"]} | json.loads(said["message"])
+        assert told.pop("text").startswith("idle for 1h, as measured at ")
+        assert told == {
+            "reason": "IdleReclaimed", "act": "cancelled", "actor": "idle policy", "allocation": job,
+        }  # fmt: skip
+        assert reclaimed(pod) is not None, "the books read it"
+    assert not condition(other, "gpuledger.io/Reclaimed")
     site.run()
     site.settle()
-    explained: dict[str, Any] = site.service.explain(job["job_id"])
-    assert explained["status"] == "cancelled"
-    assert idle_events(site)[-1] == ("Pod", "IdleReclaimed")
+    assert site.service.explain(job)["status"] == "cancelled"
+    assert ("Pod", "IdleReclaimed") in idle_events(site)
+
+
+def test_other_gated_pods_are_evicted_without_a_word(tmp_path: Path) -> None:
+    """Somebody cancels one, another cannot be marked, and of a third the controller makes a new one."""
+    site = GatedSite(tmp_path, idle=[POLICY | {"then": "cancel"}])
+    pods = [site.submit(name, gpus=1) for name in ("a", "b", "c")]
+    pods[2]["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}]
+    site.settle()
+    site.run()
+    site.settle()
+    forbidden = Absent("patch is forbidden", forbidden=True)
+    site.cluster.answer = lambda call: forbidden if call.path.endswith("/pods/a/status") else "done"
+    mine = next(one["job_id"] for one in site.service.list() if one["job_id"].startswith("chem/b@"))
+    site.service.cancel(mine, "ada")
+    grow_idle(site, pods, 60)
+    site.settle()
+    assert all(one["metadata"].get("deletionTimestamp") for one in pods)
+    assert not any(condition(one, "gpuledger.io/Reclaimed") for one in pods)
