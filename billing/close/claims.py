@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from billing.close.facts import read_too
-from billing.close.resolve import FOREVER, Claim, DeviceState, LastSeen, Refusal, Resolution, resolve
+from billing.close.resolve import FOREVER, SILENT, Claim, DeviceState, LastSeen, Piece, Refusal, Resolution, resolve
 from billing.close.stage import Stage
 from billing.close.unsettled import AllocationKey, HeldElsewhere, unsettled_claims
 from billing.rates.staging import subject_keys
@@ -34,27 +34,26 @@ def stage_claims(store: Store, stage: Stage, subjects: Params, horizon_ms: int) 
         "events": stage("events_of_alive") if stage.of_alive else "events",
         "forever": FOREVER,
     }
-    for name in ("stage_claims", "claims", "states", "disputed", "stage_decided", "stage_unsettled"):
+    for name in ("stage_claims", "claims", "states", "disputed", "stage_unsettled"):
         store.command(read_sql(__file__, name), params)
     doubts: dict[str, list[Claim]] = defaultdict(list)
     for row in store.rows(read_sql(__file__, "doubtful"), params):
         doubts[row.pop("doubt")].append(Claim(**row))
-    resolution = Resolution()
-    if disputed := doubts["disputed"]:
+    disputed, resolution = doubts["disputed"], Resolution()
+    if disputed:
         workloads = sorted({claim.workload_id for claim in disputed if not claim.device_id or claim.end_ms >= FOREVER})
         if workloads:
             wanted = "SELECT batch FROM samples WHERE workload_id IN {workloads:Array(String)}"
             read_too(store, stage, wanted, {"workloads": workloads})
         states = [DeviceState(**row) for row in store.rows(read_sql(__file__, "disputed_states"), params)]
-        resolution = resolve(disputed, states, _last_seen(store, stage), _named(store, stage, disputed))
+        resolution, lost = _decide(store, stage, disputed, states, params)
         unsettled = unsettled_claims(
             disputed, states, resolution, horizon_ms, _held_elsewhere(store, stage, horizon_ms)
         )
         store.insert(stage("unsettled"), _numbers(unsettled))
-    if resolution.kept:
-        store.insert(stage("decided"), _decided(resolution.kept))
-    store.command(read_sql(__file__, "settle", keys=subject_keys("claims", "priced_")), params)
-    _end_lost(store, stage)
+    else:
+        lost = _settle(store, stage, resolution, params)
+    _end_lost(store, stage, lost)
     backwards, unknown = doubts["ends_before_it_starts"], doubts["unknown_device"]
     return [
         *(Refusal(claim, "ends_before_it_starts", "its end event is older than its start") for claim in backwards),
@@ -118,28 +117,49 @@ def _decided(kept: Sequence[Claim]) -> pa.Table:
     )
 
 
-def _end_lost(store: Store, stage: Stage) -> None:
+def _decide(
+    store: Store, stage: Stage, disputed: Sequence[Claim], states: Sequence[DeviceState], params: Params
+) -> tuple[Resolution, dict[int, int]]:
+    """Decides the disputed claims, and fills `settled`. Returns also when its claims fell silent, as `_settle` does.
+
+    A claim that fell silent leaves its device to claims on the node, of which others may have fallen silent then.
+    """
+    sources = _last_seen(store, stage), _named(store, stage, disputed)
+    silent_ends: dict[Piece, int] = {}
+    while True:
+        resolution = resolve(disputed, states, *sources, silent_ends)
+        lost = _settle(store, stage, resolution, params)
+        found = {(one.claim, one.device_id): lost[one.claim] for one in resolution.kept if one.claim in lost}
+        if not found or all(claim.device_id for claim in disputed):
+            return resolution, lost
+        silent_ends |= found
+        for name in ("decided", "settled", "silent"):
+            store.command("DROP TABLE {name:Identifier}", {"name": stage(name)})
+
+
+def _settle(store: Store, stage: Stage, resolution: Resolution, params: Params) -> dict[int, int]:
+    """Fills `settled`. Returns its claims whose ends are lost: when they fell silent, in ms."""
+    store.command(read_sql(__file__, "stage_decided"), params)
+    if resolution.kept:
+        store.insert(stage("decided"), _decided(resolution.kept))
+    store.command(read_sql(__file__, "settle", keys=subject_keys("claims", "priced_")), params)
+    names = {**stage.names("batches", "settled", "silent"), "forever": FOREVER, "silence_ms": SILENCE_MS, "why": SILENT}
+    store.command(read_sql(__file__, "silent"), names)
+    if not store.value("SELECT count() AS claims FROM {silent:Identifier}", names):
+        return {}
+    read_too(store, stage, read_sql(__file__, "batches_of_silent"), names)
+    return {row["claim"]: row["last_ms"] for row in store.rows(read_sql(__file__, "lost_ends"), names)}
+
+
+def _end_lost(store: Store, stage: Stage, lost: Mapping[int, int]) -> None:
     """Ends open claims whose workload fell silent at their last sign of life."""
-    params = {**stage.names("batches", "settled", "silent", "lost"), "forever": FOREVER, "silence_ms": SILENCE_MS}
-    store.command(read_sql(__file__, "silent"), params)
-    if not store.value("SELECT count() AS claims FROM {silent:Identifier}", params):
-        return
-    read_too(store, stage, read_sql(__file__, "batches_of_silent"), params)
-    lost = store.rows(read_sql(__file__, "lost_ends"), params)
     if not lost:
         return
     import pyarrow as pa
 
     store.command("CREATE TABLE {lost:Identifier} (claim UInt64, last_ms Int64) ENGINE = Memory", stage.names("lost"))
-    store.insert(
-        stage("lost"),
-        pa.table(
-            {
-                "claim": pa.array([row["claim"] for row in lost], pa.uint64()),
-                "last_ms": pa.array([row["last_ms"] for row in lost], pa.int64()),
-            }
-        ),
-    )
-    names = stage.names("settled", "lost", "ended")
+    of_claims = {"claim": pa.array([*lost], pa.uint64()), "last_ms": pa.array([*lost.values()], pa.int64())}
+    store.insert(stage("lost"), pa.table(of_claims))
+    names = {**stage.names("settled", "lost", "ended"), "why": SILENT}
     store.command(read_sql(__file__, "end_lost"), names)
     store.exchange(stage("ended"), stage("settled"))

@@ -24,6 +24,8 @@ FOREVER = 1 << 62
 STAMP_MS = 1000
 """How much two holders of a device may overlap if their stamps are whole seconds."""
 
+SILENT = "end lost: last sign of life of a silent workload"
+
 DeviceKey = tuple[str, str]
 """(cluster, device_id)"""
 
@@ -93,6 +95,9 @@ class Resolution:
     lost_ends: set[int] = field(default_factory=set)
 
 
+Piece = tuple[int, str]
+"""A claim, by number, on a device."""
+
 LastSeen = Callable[[Claim, int], int | None]
 """When the claim's own workload was last sampled on its device, at or before an instant (ms); None: never."""
 
@@ -102,10 +107,13 @@ def resolve(
     states: Sequence[DeviceState],
     last_seen: LastSeen,
     named: Mapping[tuple[str, str], Sequence[str]],
+    silent_ends: Mapping[Piece, int] | None = None,
 ) -> Resolution:
     """Decides over claims that may contradict each other.
 
-    named: devices on which a workload's own samples were seen, by (cluster, workload_id).
+    named: devices on which a workload's own samples were seen, by (cluster, workload_id).   silent_ends: when claims
+    without an end fell silent, in ms. Their devices are free for claims on the node from then on; to claims that name
+    the device they are open, as ever.
     """
     by_device: dict[DeviceKey, list[DeviceState]] = defaultdict(list)
     for state in sorted(states, key=lambda state: state.start_ms):
@@ -126,9 +134,10 @@ def resolve(
     reported = {claim.claim: claim for claim in ordered}
     for claim in (claim for claim in ordered if not claim.device_id):
         places = {key: devices[key] for key in by_node[claim.cluster, claim.node]}
-        _place(claim, places, resolution, named, reported)
+        _place(claim, places, resolution, named, reported, silent_ends or {})
     for device in devices.values():
         device.go_back()
+        device.ahead = [_until_silent(claim, silent_ends or {}) for claim in device.ahead]
         _cut_to_fit(device.ahead, device.states, resolution)
         resolution.kept.extend(device.ahead)
     resolution.kept.sort(key=lambda claim: claim.order)
@@ -166,10 +175,11 @@ class _Device:
         every = [*self.over, *self.active, *self.ahead]
         self.over, self.active, self.ahead = [], [], sorted(every, key=lambda claim: -claim.start_ms)
 
-    def meeting(self, claim: Claim) -> list[Claim]:
+    def meeting(self, claim: Claim, silent_ends: Mapping[Piece, int]) -> list[Claim]:
         """What it was given that overlaps with the claim, at whose start it is."""
         first = bisect_left(self.ahead, -claim.end_ms + 1, key=lambda other: -other.start_ms)
-        return [other for other in (*self.active, *self.ahead[first:]) if _meet(other, claim)]
+        others = (_until_silent(other, silent_ends) for other in (*self.active, *self.ahead[first:]))
+        return [other for other in others if _meet(other, claim)]
 
     def give(self, claim: Claim, now_ms: int) -> None:
         if claim.start_ms <= now_ms:
@@ -257,6 +267,7 @@ def _place(
     resolution: Resolution,
     named: Mapping[tuple[str, str], Sequence[str]],
     reported: Mapping[int, Claim],
+    silent_ends: Mapping[Piece, int],
 ) -> None:
     """Gives a claim on a node its devices, instant by instant; time for which the node has none is refused.
 
@@ -267,7 +278,7 @@ def _place(
     for key, device in places.items():
         if any(state.node == claim.node and _meet(state, claim) for state in device.states):
             device.go_to(claim.start_ms)
-            rooms.append(_Room(key, _units_at(device.states, claim.start_ms), device.meeting(claim)))
+            rooms.append(_Room(key, _units_at(device.states, claim.start_ms), device.meeting(claim, silent_ends)))
     wanted = max(1, round(claim.gpus))
     pieces = 0
     homeless: dict[tuple[int, int], int] = defaultdict(int)
@@ -333,6 +344,13 @@ class _Room:
         starts = sorted(other.start_ms for other in self.holders if at_ms < other.start_ms < claim.end_ms)
         left = self.capacity - self.asked(claim)
         return next((instant for instant in (at_ms, *starts) if _taken(self.holders, instant) > left), claim.end_ms)
+
+
+def _until_silent(claim: Claim, silent_ends: Mapping[Piece, int]) -> Claim:
+    end_ms = silent_ends.get((claim.claim, claim.device_id), 0) if claim.end_ms >= FOREVER else 0
+    if end_ms <= claim.start_ms:
+        return claim
+    return replace(claim, end_ms=end_ms, estimated="; ".join(filter(None, (claim.estimated, SILENT))))
 
 
 def _meet(one: Claim | DeviceState, other: Claim) -> bool:

@@ -488,6 +488,7 @@ class _Fleet:
 # --- as the store takes them, and made smaller -----------------------------------------------------------------------
 
 _TYPES = {
+    "gpus": pa.float64(),
     "ts": pa.timestamp("ms", "UTC"),
     "interval_seconds": pa.float64(),
     "utilization": pa.float64(),

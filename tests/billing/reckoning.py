@@ -715,7 +715,7 @@ def _claims(books: Books) -> list[Claim]:
                     free += one.place.shares
             admitted.append(claim)
         found += [_without_silence(one, samples[key]) for one in admitted]
-    return found
+    return _ended_together(found, [one for one in reported if one.end == OPEN], samples)
 
 
 def _first(claim: Claim) -> tuple[int, str]:
@@ -731,6 +731,30 @@ def _without_silence(claim: Claim, samples: Sequence[Sample]) -> Claim:
     own = _last_seen(claim, samples, OPEN)
     last = max((one.at for one in samples), default=0)
     return replace(claim, end=own) if claim.end == OPEN and own > claim.start and last - own >= DAY else claim
+
+
+def _ended_together(
+    found: Sequence[Claim], without_end: Sequence[Claim], samples: Mapping[Name, Sequence[Sample]]
+) -> list[Claim]:
+    """A job whose end was lost on a device ended then on those, too, where it was never seen; not if it may be alive
+    on one where it was."""
+    newest = max((one.at for some in samples.values() for one in some), default=0)
+    by_job: dict[Name, list[Claim]] = defaultdict(list)
+    for claim in found:
+        by_job[claim.job.key].append(claim)
+    together = []
+    for claims in by_job.values():
+        had_none = [(one.job.key, one.place, one.start) for one in without_end]
+        lost = [
+            one.end for one in claims if one.start < one.end < OPEN and (one.job.key, one.place, one.start) in had_none
+        ]
+        still = [one for one in claims if one.end == OPEN]
+        seen = [_last_seen(one, samples[one.device], OPEN) for one in still]
+        is_over = all(last <= min(one.start, newest - DAY) for one, last in zip(still, seen, strict=True))
+        for one in claims:
+            is_known = one.end < OPEN or not lost or not is_over
+            together.append(one if is_known else replace(one, end=max(lost) if max(lost) > one.start else OPEN))
+    return together
 
 
 # --- samples ---------------------------------------------------------------------------------------------------------

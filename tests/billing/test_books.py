@@ -234,7 +234,16 @@ def device(time: str, device_id: str, state: str = "available", units: int = 1) 
 def event(time: str, allocation: str, kind: str, device_id: str = "", units: int | None = None) -> Record:
     about = {"cluster": "c", "source": "test", "allocation_id": allocation, "workload_id": f"uid-{allocation}"}
     who = {"event": kind, "tenant": "physics", "project": "p", "queue": "q", "preemptible": False}
-    return {"ts": clock(time), **about, **who, "device_id": device_id, "partition_id": "", "units": units}
+    return {
+        "ts": clock(time),
+        **about,
+        **who,
+        "node": "",
+        "gpus": None,
+        "device_id": device_id,
+        "partition_id": "",
+        "units": units,
+    }
 
 
 def sample(time: str, device_id: str, utilization: float) -> Record:
@@ -405,11 +414,55 @@ def fell_silent(job_at: str, device_at: str) -> Facts:
     )
 
 
+def on_others(*devices: str) -> Facts:
+    """The same job has these devices as well."""
+    return Facts(
+        [device("00:00", one) for one in devices], [event("09:00", "a", "started", device_id=one) for one in devices]
+    )
+
+
+def on_node(time: str, allocation: str, gpus: float = 1.0) -> Record:
+    return event(time, allocation, "started") | {"node": "n", "gpus": gpus}
+
+
 SILENT = {
     "one silent for a day ended at its last sample": Case(fell_silent("10:30", "35:00"), {"a": (1.5, True)}),
     "one silent for less than a day is still held": Case(fell_silent("11:30", "35:00"), {"a": (27.0, False)}),
     "one whose device fell silent an hour after it is still held": Case(
         fell_silent("10:30", "11:30"), {"a": (27.0, False)}
+    ),
+    "where it was never seen it ended as where it was": Case(
+        fell_silent("10:30", "35:00") + on_others("GPU-1"), {"a": (3.0, True)}
+    ),
+    "unless it is alive elsewhere": Case(
+        fell_silent("10:30", "35:00")
+        + on_others("GPU-1", "GPU-2")
+        + Facts([], [], [measured("34:00", "GPU-2", "a"), sample("35:00", "GPU-2", 0.0)]),
+        {"a": (1.5 + 27 + 27, True)},
+    ),
+    "or may be, as the device fell silent with it": Case(
+        fell_silent("10:30", "35:00") + on_others("GPU-1", "GPU-2") + Facts([], [], [measured("10:30", "GPU-2", "a")]),
+        {"a": (1.5 + 27 + 27, True)},
+    ),
+    "of a node only, it ended on the device that was assumed, too": Case(
+        Facts(
+            [device("00:00", "GPU-0"), device("00:00", "GPU-1")],
+            [on_node("09:00", "a", 2.0)],
+            [measured("10:30", "GPU-1", "a"), sample("35:00", "GPU-1", 0.0)],
+        ),
+        {"a": (3.0, True)},
+    ),
+    "one that named the device left it to a later one on the node": Case(
+        fell_silent("10:30", "35:00") + Facts([], [on_node("12:00", "b")]), {"a": (1.5, True), "b": (24.0, True)}
+    ),
+    "so did one on the node": Case(
+        Facts(
+            [device("00:00", "GPU-0")],
+            [on_node("09:00", "a"), on_node("12:00", "b"), on_node("13:00", "c")],
+            [measured("10:30", "GPU-0", "a"), sample("35:00", "GPU-0", 0.0)],
+        ),
+        {"a": (1.5, True), "b": (24.0, True)},
+        {"c": "no_free_device"},
     ),
 }
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import billing.close
 from billing.close.facts import READ_BY, _all_are_recent, read_too, stage_facts
-from billing.close.resolve import FOREVER
+from billing.close.resolve import FOREVER, SILENT
 from billing.close.stage import Stage
 from billing.rates.staging import subject_keys
 from tests.billing.hand_ledger import HOUR_MS
@@ -398,6 +398,9 @@ PUBLISHED = ("claim", *TEXTS, "units", "preemptible", "priority", "cost_center",
 """Columns of an allocation besides its time."""
 
 
+ASSUMED = "device unknown: a free one of the node was assumed"
+
+
 def drawn_allocation(dice: Random, claim: int) -> Row:
     start = NOW + dice.choice([0, 1, -1]) + dice.randint(-9, 9) * HOUR_MS
     lengths = [1, HOUR_MS, 5 * HOUR_MS, 800 * HOUR_MS]
@@ -621,9 +624,10 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
             "start_ms": newest - dice.randint(1, 60) * HOUR_MS,
             "cluster": dice.choice("ab"),
         }
-        claims.append(
-            claim | {"end_ms": FOREVER if truth(dice, 0.8) else newest, "workload_id": dice.choice(["a", "b", "c", ""])}
-        )
+        estimated = dice.choice(["", "", "end lost: last sign of life before the next holder", ASSUMED])
+        end = FOREVER if truth(dice, 0.8) else dice.choice([newest, claim["start_ms"]])
+        whose = {"workload_id": dice.choice(["a", "b", "c", ""]), "allocation_id": dice.choice("abcdefgh")}
+        claims.append(claim | whose | {"end_ms": end, "estimated": estimated})
     # Two of whom batches tell otherwise that the close does not read: of the first that it was alive since, of the
     # second that its device was.
     unread: list[Row] = []
@@ -650,6 +654,17 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
         samples += [where | {"workload_id": own["workload_id"], "ts": newest - length}]
         samples += [where | {"workload_id": "", "ts": newest}]
     samples += [{"cluster": "z", "device_id": "z", "workload_id": "", "ts": newest, "batch": dice.choice([1, 2])}]
+    # An allocation that fell silent on one device, on a second was never seen, and on a third is what it is.
+    for number in range(6):
+        third = dice.choice([None, None, dice.randint(0, 60) * HOUR_MS, silence])
+        for place_of, ago in (("seen", silence + HOUR_MS), ("unseen", None), ("third", third)):
+            where = {"cluster": "a", "device_id": f"{place_of} {number}"}
+            whose = {"allocation_id": f"on several {number}", "workload_id": f"w{number}", "estimated": ""}
+            life = {"start_ms": newest - dice.choice([61, 40, 10]) * HOUR_MS, "end_ms": FOREVER}
+            claims.append(drawn_allocation(dice, len(claims)) | where | whose | life)
+            if ago is not None:
+                samples += [where | {"workload_id": f"w{number}", "ts": newest - ago, "batch": 1}]
+            samples += [where | {"workload_id": "", "ts": newest - dice.choice([0, HOUR_MS]), "batch": 1}]
     # Of rows with one key the store keeps one.
     samples = list({(*place(one), one["workload_id"], one["ts"]): one for one in [*samples, *unread]}.values())
     fill(books, stage("settled"), claims)
@@ -671,12 +686,27 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
     assert found == [{name: one[name] for name in found[0]} for one in silent]
     since = min((one["start_ms"] for one in silent), default=0)
     later = [one for one in read if one["ts"] > since]
-    lost = {}
+    lost, unseen = {}, []
     for one in silent:
         its, device = of(later, one, *subject), of(later, one, "cluster", "device_id")
-        if one["workload_id"] and its and max(its) > one["start_ms"] and max(device) - max(its) >= silence:
+        was_seen = one["workload_id"] != "" and bool(its) and max(its) > one["start_ms"]
+        if was_seen and max(device) - max(its) >= silence:
             lost[one["claim"]] = max(its)
+        elif not was_seen:
+            unseen.append(one)
     assert 24 in lost and 25 not in lost
+    ends = {
+        one["claim"]: one["end_ms"]
+        for one in claims
+        if one["end_ms"] < FOREVER and one["end_ms"] > one["start_ms"] and one["estimated"].startswith("end lost")
+    } | lost
+    for one in unseen:
+        theirs = [other for other in claims if all(other[key] == one[key] for key in ("cluster", "allocation_id"))]
+        undecided = [other for other in theirs if other["end_ms"] == FOREVER and other["claim"] not in lost]
+        known = [ends[other["claim"]] for other in theirs if other["claim"] in ends]
+        if known and max(known) > one["start_ms"] and all(other in unseen for other in undecided):
+            lost[one["claim"]] = max(known)
+    lost = dict(sorted(lost.items()))
     answers = rows_of(books, "lost_ends", **params)
     assert [(row["claim"], row["last_ms"]) for row in answers] == list(lost.items())
 
@@ -686,13 +716,14 @@ def test_a_claim_without_an_end_ends_when_its_workload_fell_silent_and_its_devic
             stage("lost"),
             pa.table({"claim": pa.array(lost, pa.uint64()), "last_ms": pa.array(lost.values(), pa.int64())}),
         )
-    ask(books, "end_lost", **names)
+    ask(books, "end_lost", **names, why=SILENT)
     ended = {row["claim"]: row for row in books.rows("SELECT * FROM {ended:Identifier}", names)}
     assert ended.keys() == {one["claim"] for one in claims}
-    reason = "end lost: last sign of life of a silent workload"
+    reason = SILENT
     for one in claims:
         end = lost.get(one["claim"])
-        expected = one if end is None else one | {"end_ms": end, "estimated": reason}
+        why = f"{one['estimated']}; {reason}" if one["estimated"] else reason
+        expected = one if end is None else one | {"end_ms": end, "estimated": why}
         assert {name: ended[one["claim"]][name] for name in one} == expected
 
     for one in dice.sample(claims, 4):
