@@ -50,7 +50,9 @@ def test_a_file_that_is_not_there_is_unusable_input_in_one_line(
     with pytest.raises(SystemExit) as left:
         run(build(), [*command.split(), str(tmp_path / name)])
     assert left.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    (line,) = lines
     assert name in line
 
 
