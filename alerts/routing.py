@@ -229,13 +229,18 @@ class Silence:
     def covers(self, labels: Mapping[str, str], now: datetime) -> bool:
         return self.starts_at <= now < self.ends_at and fits(self.matchers, labels)
 
+    def acknowledges(self, fingerprint: str, active_at: datetime, now: datetime) -> bool:
+        """Whether it is an acknowledgement, in force, of the occurrence of an alert that became active then."""
+        of_it = self.id == f"{ACKNOWLEDGED}{fingerprint}" and active_at <= self.starts_at
+        return of_it and self.starts_at <= now < self.ends_at
+
     def why_quiet(self, alert: Notification, now: datetime) -> str:
         """Why the alert is not sent; '' if that is not for this silence. An acknowledgement is of one occurrence: if
         the alert resolves and fires again, somebody is notified."""
         if self.id.startswith(ACKNOWLEDGED):
-            of_it = self.id == f"{ACKNOWLEDGED}{alert.fingerprint}" and alert.active_at <= self.starts_at
             more = f": {self.reason}" if self.reason else ""
-            return f"acknowledged by {self.author}{more}" if of_it and self.starts_at <= now < self.ends_at else ""
+            by = f"acknowledged by {self.author} at {self.starts_at:%Y-%m-%dT%H:%M:%SZ}{more}"
+            return by if self.acknowledges(alert.fingerprint, alert.active_at, now) else ""
         return f"silenced by {self.id} ({self.author}: {self.reason})" if self.covers(alert.labels, now) else ""
 
 

@@ -65,25 +65,31 @@ def add_silence(
 def acknowledge(
     store: Store,
     fingerprint: str,
+    active_at: datetime,
     labels: Mapping[str, str],
     author: str,
     reason: str,
     now: datetime,
     lasts: timedelta = ACKNOWLEDGED_FOR,
-) -> Silence:
-    """Acknowledges an alert: nobody is reminded of this occurrence for a while, but those who were notified learn of
-    its end. Another one later replaces it. Errors: AlertError without an author, or for longer than a silence lasts."""
+) -> tuple[Silence, bool]:
+    """Acknowledges an alert, active since `active_at`: nobody is reminded of this occurrence for a while, but those who
+    were notified learn of its end. Answers the acknowledgement in force and whether it is new: the first one counts
+    until it ends, and another writes nothing. Errors: AlertError without an author, or for longer than a silence
+    lasts."""
     if not author.strip():
         raise AlertError("acknowledgement: author", "is missing", "Say who acknowledges the alert")
     if not timedelta(0) < lasts <= LONGEST:
         raise AlertError("acknowledgement", f"lasts {lasts}", f"Give more than nothing and at most {LONGEST.days} days")
     matchers = {name: (literal(text),) for name, text in labels.items() if name not in ("severity", "owner")}
     silence = Silence(f"{ACKNOWLEDGED}{fingerprint}", matchers, now, now + lasts, author, reason)
-    before = [row["revision"] for row in _rows(store, _NEVER) if row["id"] == silence.id]
+    before = [row for row in _rows(store, _NEVER) if row["id"] == silence.id]
+    for first in map(_silence, before):
+        if first.acknowledges(fingerprint, active_at, now):
+            return first, False
     about = {"rule": labels.get("alertname", ""), "ends_at": silence.ends_at}
     audit.record(store, now, author, "alert.acknowledge", fingerprint, reason, about)
-    _write(store, silence, max(before, default=0) + 1, now)
-    return silence
+    _write(store, silence, max((row["revision"] for row in before), default=0) + 1, now)
+    return silence, True
 
 
 def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Silence:

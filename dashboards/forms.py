@@ -16,6 +16,7 @@ import dash_mantine_components as dmc
 from dash import html
 from dash.development.base_component import Component
 
+from access.principal import ANYBODY
 from dashboards.languages import Language
 
 Kind = Literal["text", "number", "list", "boolean"]
@@ -32,15 +33,20 @@ def form(
     shows: str = "",
     then: str = "",
     says: str = "",
+    already: str = "",
+    zone: str = "",
     small: bool = False,
 ) -> Component:
     """api: method and path below /api/v1; {name} in it is the text of that field.   body: sent with the fields.
     sure: asked before it is sent.   shows: the key of the answer that is told this once; the page is not drawn again
     then.   then: where to go instead of drawing the page again; {key} in it is of the answer.   says: what to say
-    instead, {key} likewise.   small: a button alone.
+    instead, {key} likewise.   already: what to say instead if it had been done before (200 where 201 is usual), with
+    times in `zone`.   small: a button alone.
     """
     attributes = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then,
-                  "says": says}  # fmt: skip
+                  "says": says, "already": already, "zone": zone}  # fmt: skip
+    if already and words.code != "en":
+        attributes["names"] = json.dumps({ANYBODY.name: words("frame.anybody")})
     return html.Form(
         [
             *fields,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from access.principal import ANYBODY
@@ -29,19 +30,23 @@ def found(text: str, filters: Filters, words: Language) -> str:
     return finding_words.found(text, words.code, lambda at: words.moment(filters.local(at)))
 
 
+_ACKNOWLEDGED = r"acknowledged by (?P<who>.+?) at (?P<at>[-0-9]{10}T[:0-9]{8}Z)"
 _HELD_BACK = (
-    ("acknowledged", re.compile(r"acknowledged by (?P<who>.+)", re.DOTALL)),
+    ("acknowledged_with_reason", re.compile(rf"{_ACKNOWLEDGED}: (?P<reason>.+)", re.DOTALL)),
+    ("acknowledged", re.compile(_ACKNOWLEDGED, re.DOTALL)),
     ("silenced", re.compile(r"silenced by (?P<id>\S+) \((?P<who>.*)\)", re.DOTALL)),
     ("inhibited", re.compile(r"inhibited by (?P<rule>\S+)")),
 )
 
 
-def held_back(why: str, words: Language) -> str:
+def held_back(why: str, filters: Filters, words: Language) -> str:
     """Why an alert is not sent, as `alerts.routing.held_back` says it."""
     for name, pattern in _HELD_BACK:
         if found := pattern.fullmatch(why):
-            told = found.groupdict()
-            return words(f"alerts.why_{name}", **{key: who(value, words) for key, value in told.items()})
+            told = {key: who(value, words) for key, value in found.groupdict().items()}
+            if at := told.get("at"):
+                told["at"] = words.moment(filters.local(datetime.fromisoformat(at)))
+            return words(f"alerts.why_{name}", **told)
     return why
 
 

@@ -440,7 +440,8 @@ class Client:
         return self._post(documents.IdleJobAct, "/idle-jobs/keep", {"job": job, "reason": reason})
 
     def acknowledge_alert(self, fingerprint: str, reason: str = "", hours: float = 4.0) -> documents.Silence:
-        """Acknowledges an alert: nobody is reminded of this occurrence for so many hours."""
+        """Acknowledges an alert: nobody is reminded of this occurrence for so many hours. If somebody has acknowledged
+        it, theirs is answered, and nothing is written."""
         asked = {"reason": reason, "hours": hours}
         return self._post(documents.Silence, f"/alerts/{_segment(fingerprint)}/acknowledge", asked)
 

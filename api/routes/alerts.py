@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from alerts import reading
@@ -124,16 +124,24 @@ def end_silence_(caller: SilenceAlerts, id: str) -> documents.Silence:
         return _silence(end_silence(store, id, caller.principal.actor, caller.now))
 
 
-@router.post("/alerts/{fingerprint}/acknowledge", status_code=201)
-def acknowledge_alert(caller: SilenceAlerts, fingerprint: str, new: Acknowledgement) -> documents.Silence:
+@router.post(
+    "/alerts/{fingerprint}/acknowledge",
+    status_code=201,
+    responses={200: {"model": documents.Silence, "description": "Acknowledged already: by whom and when"}},
+)
+def acknowledge_alert(
+    caller: SilenceAlerts, response: Response, fingerprint: str, new: Acknowledgement
+) -> documents.Silence:
     """Acknowledges an alert: nobody is reminded of this occurrence for a while; those who were notified learn of its
-    end."""
+    end. If it is acknowledged already, answers 200 with that acknowledgement, and nothing is written."""
     found = _one(caller, fingerprint, CURRENT)
+    actor, hours = caller.principal.actor, timedelta(hours=new.hours)
     with caller.writing() as store:
-        hours = timedelta(hours=new.hours)
-        return _silence(
-            acknowledge(store, fingerprint, found["labels"], caller.principal.actor, new.reason, caller.now, hours)
+        made, is_new = acknowledge(
+            store, fingerprint, found["active_at"], found["labels"], actor, new.reason, caller.now, hours
         )
+    response.status_code = 201 if is_new else 200
+    return _silence(made)
 
 
 @router.post("/alerts/{fingerprint}/tell")

@@ -3,6 +3,8 @@
   "use strict";
   var dash = (window.dash_clientside = window.dash_clientside || {});
 
+  var AGAIN_MS = 3000;  // so long what a form has just done is not done again, as by a double click
+
   function values(form) {
     var body = JSON.parse(form.dataset.body || "{}");
     form.querySelectorAll("[data-field]").forEach(function (field) {
@@ -32,7 +34,8 @@
     return body;
   }
 
-  async function ask(method, path, body) {
+  // The API's answer: its status and its document.
+  async function request(method, path, body) {
     var answer = await fetch("/api/v1" + path, {
       method: method,
       credentials: "same-origin",
@@ -41,7 +44,25 @@
     });
     var document = await answer.json();
     if (!answer.ok) throw new Error([document.detail, document.next_step].filter(Boolean).join(". "));
-    return document;
+    return [answer.status, document];
+  }
+
+  async function ask(method, path, body) {
+    return (await request(method, path, body))[1];
+  }
+
+  // A text whose braces name keys of an answer: lists with commas, times in the form's zone, names in its language.
+  function spoken(form, template, answer) {
+    var lang = window.document.documentElement.lang, names = JSON.parse(form.dataset.names || "{}");
+    return template.replace(/\{(\w+)\}/g, function (_, key) {
+      var value = answer[key];
+      if (value != null && /_at$/.test(key)) {
+        var how = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+        how.timeZone = form.dataset.zone || undefined;
+        return new Date(value).toLocaleString(lang === "en" ? "en-GB" : lang, how);
+      }
+      return [].concat(value == null ? [] : value).map(function (one) { return names[one] || one; }).join(", ");
+    });
   }
 
   document.addEventListener("submit", async function (event) {
@@ -55,13 +76,16 @@
     said.textContent = "";
     button.disabled = true;
     try {
-      var sent = values(form), answer = await ask(parts[0], filled(parts[1], sent), without(parts[1], sent));
+      var sent = values(form);
+      var [status, answer] = await request(parts[0], filled(parts[1], sent), without(parts[1], sent));
+      if (status === 200 && form.dataset.already) {
+        said.textContent = spoken(form, form.dataset.already, answer);
+        return;
+      }
       if (form.dataset.says) {
-        said.textContent = form.dataset.says.replace(/\{(\w+)\}/g, function (_, key) {
-          return [].concat(answer[key] == null ? [] : answer[key]).join(", ");
-        });
+        said.textContent = spoken(form, form.dataset.says, answer);
         form.querySelectorAll("input").forEach(function (input) { input.value = ""; });
-        button.disabled = false;
+        setTimeout(function () { button.disabled = false; }, AGAIN_MS);
         return;
       }
       if (!form.dataset.shows) {

@@ -134,9 +134,10 @@ def test_an_acknowledged_alert_is_quiet_until_it_fires_anew(served_site: Site) -
         made = client.acknowledge_alert(of, "on it", 2)
     assert (made.id, made.author, made.ends_at - made.starts_at) == (f"ack-{of}", "operator", timedelta(hours=2))
     held = {row["labels"]["tenant"]: row["held_back"] for row in ask(served_site, "admin")["rows"]}
-    assert held == {"vision": "acknowledged by operator: on it", "speech": ""}
+    assert held == {"vision": f"acknowledged by operator at {made.starts_at:%Y-%m-%dT%H:%M:%SZ}: on it", "speech": ""}
     with served_site.client("operator") as client:
-        # It is acknowledged again, under the same id, and ended as a silence is.
+        # It is ended as a silence is, and then acknowledged again, under the same id.
+        assert client.delete(f"{ALERTS}/silences/{made.id}").status_code == 200
         assert client.post(f"{ALERTS}/{of}/acknowledge", json={}).status_code == 201
         assert client.delete(f"{ALERTS}/silences/{made.id}").status_code == 200
         assert client.post(f"{ALERTS}/{of}/acknowledge", json={"hours": 0}).status_code == 422
@@ -147,6 +148,24 @@ def test_an_acknowledged_alert_is_quiet_until_it_fires_anew(served_site: Site) -
     assert {row["held_back"] for row in ask(served_site, "admin")["rows"]} == {""}
     done = [one for one in audit.history(served_site.store, "alert.acknowledge", of) if one["reason"] == "on it"]
     assert [one["actor"] for one in done] == ["operator"]
+
+
+def test_who_acknowledges_second_hears_of_the_first_and_nothing_is_written(served_site: Site) -> None:
+    of = fingerprint("idle-holder", [("of", "vision")])
+
+    def written() -> tuple[object, int]:
+        revisions = served_site.store.value(f"SELECT count() FROM alert_silences WHERE id = 'ack-{of}'")
+        return revisions, len(audit.history(served_site.store, "alert.acknowledge", of))
+
+    with served_site.client("operator") as first, served_site.client("admin") as second:
+        made = first.post(f"{ALERTS}/{of}/acknowledge", json={"reason": "mine"})
+        before = written()
+        again = second.post(f"{ALERTS}/{of}/acknowledge", json={"reason": "no, mine", "hours": 9})
+        assert (made.status_code, again.status_code, again.json()) == (201, 200, made.json())
+        assert written() == before
+        assert first.delete(f"{ALERTS}/silences/ack-{of}").status_code == 200
+        assert second.post(f"{ALERTS}/{of}/acknowledge", json={}).json()["author"] == "admin"
+        assert second.delete(f"{ALERTS}/silences/ack-{of}").status_code == 200
 
 
 @pytest.mark.parametrize("who", ["finance", "analyst", "vision"])

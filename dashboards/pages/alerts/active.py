@@ -72,7 +72,7 @@ def _alert(one: Alert, filters: Filters, now: datetime, of: str, may_silence: bo
                     html.Span(className=f"gl-dot gl-{one['severity']}", title=words(f"severity.{one['severity']}")),
                     html.Span([html.Strong(one["rule"]), html.Small(notes.get("summary", ""))]),
                     _badge(words("alerts.pending")) if pending else None,
-                    _badge(_held_back(one["held_back"], words), held_back(one["held_back"], words))
+                    _badge(_held_back(one["held_back"], words), held_back(one["held_back"], filters, words))
                     if one["held_back"] and not pending
                     else None,
                     html.Span(labels.get("owner") or UNKNOWN, className="gl-alert-owner", title=words("alerts.owner")),
@@ -123,17 +123,26 @@ def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> It
     if text := runbooks().get(notes.get("runbook", "")):
         yield html.Details([html.Summary(words("alerts.runbook")), dcc.Markdown(text)], className="gl-runbook")
     if one["held_back"]:
-        yield html.P(words("alerts.held_back_is", why=held_back(one["held_back"], words)), className="gl-reasons")
+        yield html.P(
+            words("alerts.held_back_is", why=held_back(one["held_back"], filters, words)), className="gl-reasons"
+        )
     if may_silence:
-        yield html.Div(list(_acts(one, words)), className="gl-acts")
+        yield html.Div(list(_acts(one, filters, words)), className="gl-acts")
     yield html.Div(list(_links(one, filters, may_silence, words)), className="gl-alert-links")
 
 
-def _acts(one: Alert, words: Language) -> Iterable[Component]:
+def _acts(one: Alert, filters: Filters, words: Language) -> Iterable[Component]:
     """What those may do who may silence it. The API says why it does not."""
     path = quote(one["fingerprint"], safe="")
     if not one["held_back"].startswith("acknowledged"):
-        yield forms.form(f"POST /alerts/{path}/acknowledge", words("alerts.acknowledge"), words, small=True)
+        yield forms.form(
+            f"POST /alerts/{path}/acknowledge",
+            words("alerts.acknowledge"),
+            words,
+            already=words("alerts.already_acknowledged"),
+            zone=filters.zone,
+            small=True,
+        )
     if one["state"] == "firing":
         yield forms.form(
             f"POST /alerts/{path}/tell",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,16 +13,21 @@ from access.current import set_current
 from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import Stores
+from access.settings import AccessSettings
 from alerts.silences import silences
+from api.reach import Reach
+from dashboards.app import DashboardSettings, build_app
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import alerts, queues, slo
 from dashboards.pages.alerts import silencing
 from dashboards.pages.alerts.active import why
+from tests.alerts.receivers import http_receiver
 from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
+from tests.dashboards.site import running
 from tests.draws import seldom
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -234,3 +241,38 @@ class TestInTheBrowser:
             page.get_by_role("button", name="确认（4 小时）").click()
             expect(page.locator(".gl-alerts details[open] > summary .gl-badge")).to_have_text("已确认")
             assert [one for one in wrong if "409" not in one] == []
+
+    @seldom(4, "an alert is acknowledged from two browsers, and its owner told by a double click")
+    def test_a_second_acknowledgement_says_whose_was_first_and_a_double_click_tells_once(
+        self, house: Store, tmp_path: Path, opened: Any
+    ) -> None:
+        from playwright.sync_api import expect
+
+        routing = tmp_path / "routing.yaml"
+        with http_receiver() as chat:
+            (tmp_path / "chat").write_text(chat.url)
+            routing.write_text(
+                f"receivers: {{chat: {{webhook: {{url: {{file: {tmp_path}/chat}}}}}}}}\n"
+                "routes: [{receivers: [chat]}]\n"
+            )
+            app = build_app(house, DashboardSettings(access=AccessSettings(), reach=Reach(routing)))
+            with running(app) as url, tab(opened) as (first, wrong), tab(opened) as (second, _):
+                for page in (first, second):
+                    page.goto(f"{url}/alerts?{DAY}&alert=f1&lang=zh")
+                    expect(page.get_by_role("button", name="确认（4 小时）")).to_be_visible()
+                first.get_by_role("button", name="确认（4 小时）").click()
+                reasons = first.locator(".gl-alerts details[open] .gl-reasons")
+                expect(reasons).to_contain_text(re.compile("已由 本机任何人 于 .+ 确认"))
+                at = re.search("于 (.+) 确认", reasons.text_content() or "")
+                second.get_by_role("button", name="确认（4 小时）").click()
+                said = second.locator(".gl-acts .gl-said").first
+                expect(said).to_contain_text(f"本机任何人 已于 {at and at[1]} 确认")
+                second.get_by_label("给负责人的附言").fill("please")
+                tell = second.get_by_role("button", name="通知负责人")
+                tell.click()
+                expect(second.locator(".gl-acts .gl-said").last).to_have_text("已通知：chat/webhook", timeout=3000)
+                tell.click(force=True)  # the second one of a double click, after the first one's answer
+                second.wait_for_timeout(500)
+                expect(second.locator(".gl-acts .gl-said").last).to_have_text("已通知：chat/webhook", timeout=1)
+                assert len(chat.documents()) == 1
+                assert wrong == []
