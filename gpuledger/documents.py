@@ -457,8 +457,9 @@ class CapacitySimulation(Document):
 
 class WaitingJob(Document):
     """rank: its place among the `queued` of its queue, by priority and then by how long it waits.   reason: a code;
-    text: the same for people.   earliest_start, latest_start: when its scheduler expects to start it; null: it gives
-    none."""
+    text: the same for people.   earliest_start, latest_start: when its scheduler expected to start it, as it announced
+    first; null: it gives none.   start_is: that interval at the instant of the answer: `ahead`, `due` (begun) or
+    `overdue`."""
 
     cluster: str
     allocation_id: str
@@ -477,6 +478,7 @@ class WaitingJob(Document):
     reported_at: Instant
     earliest_start: Instant | None
     latest_start: Instant | None
+    start_is: str | None = None
 
 
 class Waiting(Document):

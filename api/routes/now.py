@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -49,7 +50,9 @@ def waiting_(
     if at is None:
         return documents.Waiting(at=None)
     rows = waiting(_asking(caller, tenant, queue), workload, limit, at.after)
-    return documents.Waiting(at=at.at, jobs=[_job(row) for row in rows], rows_in_all=rows[0]["in_all"] if rows else 0)
+    return documents.Waiting(
+        at=at.at, jobs=[_job(row, at.at) for row in rows], rows_in_all=rows[0]["in_all"] if rows else 0
+    )
 
 
 def _asking(caller: Caller, tenant: str | None, queue: str | None) -> Ask:
@@ -67,8 +70,7 @@ def _allocation(row: Any) -> documents.NowAllocation:
     )
 
 
-def _job(row: Any) -> documents.WaitingJob:
+def _job(row: Any, at: datetime) -> documents.WaitingJob:
     said = reported(row)
-    return documents.WaitingJob(
-        **{**row, "text": said.text, "earliest_start": said.earliest, "latest_start": said.latest}
-    )
+    start = {"earliest_start": said.earliest, "latest_start": said.latest, "start_is": said.due(at)}
+    return documents.WaitingJob(**{**row, "text": said.text, **start})

@@ -96,11 +96,18 @@ def lines(job: Mapping[str, Any], now: datetime) -> list[str]:
         cost = f", cost {job['cost']}" if job["cost"] else ""
         found.append(f"  so far: {job['gpu_hours']} GPU-hours{cost}")
     if expected := job["expected_start"]:
-        found.append(f"  expected start: {_clock(expected['from'])} to {_clock(expected['to'])}")
+        found.append(f"  expected start: {_clock(expected['from'])} to {_clock(expected['to'])}{_due(expected, now)}")
     worlds = [int(one["world"]) for one in job["pods"] if one["world"].isascii() and one["world"].isdigit()]
     newest = str(max(worlds, default=""))  # of former placements, pods that have ended are kept for their logs
     waiting = [one for one in job["pods"] if one["phase"] not in ("Running", "Succeeded") and one["world"] == newest]
     return [*found, *(f"  pod {_pod_line(one)}" for one in waiting)]
+
+
+def _due(expected: Mapping[str, datetime | None], now: datetime) -> str:
+    """What has become of the interval, which is the one that was announced first."""
+    if expected["from"] is None or expected["to"] is None or now < expected["from"]:
+        return ""
+    return ": due now" if now < expected["to"] else ": overdue"
 
 
 def _pod_line(pod: Mapping[str, str]) -> str:

@@ -227,14 +227,20 @@ def why_waiting(client: Client, workload: str = "", tenant: Tenant = "", queue: 
     holders = client.now(queue=first.queue or None, limit=5).allocations
     expected = ""
     if first.earliest_start is not None and first.latest_start is not None:
-        expected = f" It is expected to start between {_at(first.earliest_start)} and {_at(first.latest_start)}."
+        earliest, latest = _at(first.earliest_start), _at(first.latest_start)
+        expected = {
+            "ahead": f" It is expected to start between {earliest} and {latest}.",
+            "due": f" It is expected to start by {latest}: its scheduler announced {earliest} to {latest}.",
+            "overdue": f" Its start is overdue: its scheduler announced {earliest} to {latest}.",
+        }[first.start_is or "ahead"]
     return Answer(
         answer=f"{first.workload_id or first.allocation_id} has waited {_length(first.waited_seconds)} for"
         f" {_count(first.gpus)} in queue {first.queue or '(none)'}, as number {first.rank} of {first.queued}:"
         f" {first.text or first.reason or 'its scheduler gives no reason'}.{expected}",
         figures=as_json({"waiting": found.rows_in_all, "rank": first.rank, "queued": first.queued, "gpus": first.gpus,
                         "waited_seconds": first.waited_seconds, "reason": first.reason,
-                        "earliest_start": first.earliest_start, "latest_start": first.latest_start}),
+                        "earliest_start": first.earliest_start, "latest_start": first.latest_start,
+                        "start_is": first.start_is}),
         evidence=[as_json(one.model_dump()) for one in found.jobs]
         + [as_json({"holds": one.model_dump(include={"allocation_id", "tenant", "gpus", "since", "used_60"})})
            for one in holders],

@@ -107,6 +107,17 @@ def test_how_long_it_waits_is_counted_from_the_condition() -> None:
     assert "for 2 d 1 h" in first
 
 
+def test_an_expected_start_that_is_past_is_overdue() -> None:
+    starts = datetime(2026, 11, 27, 13, tzinfo=UTC)
+    ends = {
+        now: next(line for line in lines(explanation(waiting(), []), now) if "expected start" in line).partition(
+            "15:00Z"
+        )[2]
+        for now in (starts - timedelta(seconds=1), starts, starts + timedelta(hours=2))
+    }
+    assert [*ends.values()] == ["", ": due now", ": overdue"]
+
+
 def test_a_job_that_starts_says_what_its_pods_wait_for() -> None:
     standing = Standing("starting", "vision", "j", replicas=2, ready=1, nodes=("n1", "n2"), unready="x")
     job = {**JOB, "status": status_of(standing, {}, NOW)}

@@ -7,9 +7,9 @@ waiting  waiting jobs: rank, reason, expected start
 
 from billing.insights.now.asking import ASKED, Ask, asking
 from billing.insights.now.held import IDLE_BELOW, LATE, Moment, held, isolation, moment
-from billing.insights.now.waiting import Reported, reported, waiting
+from billing.insights.now.waiting import Due, Reported, due, reported, waiting
 
 __all__ = [
-    "ASKED", "IDLE_BELOW", "LATE", "Ask", "Moment", "Reported", "asking", "held", "isolation", "moment", "reported",
-    "waiting",
+    "ASKED", "IDLE_BELOW", "LATE", "Ask", "Due", "Moment", "Reported", "asking", "due", "held", "isolation", "moment",
+    "reported", "waiting",
 ]  # fmt: skip

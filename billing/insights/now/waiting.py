@@ -6,19 +6,30 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from billing.insights.now.asking import Ask, Row
+
+Due = Literal["ahead", "due", "overdue"]
+"""An expected start whose interval is still to come, has begun, or is over though the job waits."""
 
 
 @dataclass(frozen=True)
 class Reported:
     """The content of a message about a wait. text: for people.   earliest, latest: of the expected start; None: not
-    reported."""
+    reported. A scheduler may report the interval that it announced first, hours ago: it is then past (`due`)."""
 
     text: str
     earliest: datetime | None = None
     latest: datetime | None = None
+
+    def due(self, at: datetime) -> Due | None:
+        """How the expected start lies to an instant at which the job waits; None: none is reported."""
+        return None if self.earliest is None or self.latest is None else due(self.earliest, self.latest, at)
+
+
+def due(earliest: datetime, latest: datetime, at: datetime) -> Due:
+    return "ahead" if at < earliest else "due" if at < latest else "overdue"
 
 
 def waiting(ask: Ask, workload: str, most: int, at: datetime | None = None) -> Sequence[Row]:

@@ -60,7 +60,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _waits_card(rows, words)
         if why_card is None
         else parts.split(_waits_card(rows, words), why_card, class_name="gl-even"),
-        waiters_card(waiting(store, filters, at=end), filters, words),
+        waiters_card(waiting(store, filters, at=end), end, filters, words),
         longest_card(longest(store, filters), filters, words),
         _table_card(rows, filters, words),
         parts.split(

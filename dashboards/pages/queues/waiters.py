@@ -34,8 +34,20 @@ def known_until(store: Store, filters: Filters) -> datetime:
     return filters.period.end if at is None else min(filters.period.end, at.after)
 
 
-def expected(row: Row, filters: Filters, words: Language) -> str:
-    """The interval, as people read it; '' where nobody tells one."""
+def expected(row: Row, at: datetime, filters: Filters, words: Language) -> str:
+    """The expected start of a job that waits at an instant, as people read it: of an interval that has begun its end,
+    after it that it is overdue; '' where nobody tells one."""
+    found = reported(row)
+    if found.latest is None:
+        return ""
+    due = found.due(at)
+    if due != "ahead":
+        return words(f"queues.{due}", last=words.moment(filters.local(found.latest)))
+    return announced(row, filters, words)
+
+
+def announced(row: Row, filters: Filters, words: Language) -> str:
+    """The interval as its scheduler announced it; '' where nobody tells one."""
     found = reported(row)
     if found.earliest is None or found.latest is None:
         return ""
@@ -53,7 +65,8 @@ def _interval(row: Row) -> str | None:
     return f"{grids.instant(found.earliest)}/{grids.instant(found.latest)}"
 
 
-def waiters_card(rows: Sequence[Row], filters: Filters, words: Language) -> Component:
+def waiters_card(rows: Sequence[Row], at: datetime, filters: Filters, words: Language) -> Component:
+    """at: the instant at which they wait."""
     in_all = rows[0]["in_all"] if rows else 0
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.4),
@@ -75,7 +88,7 @@ def waiters_card(rows: Sequence[Row], filters: Filters, words: Language) -> Comp
         cut if in_all > MOST else words("queues.waiters_is"),
         grids.grid(
             columns,
-            [_row(row, filters, words) for row in rows],
+            [_row(row, at, filters, words) for row in rows],
             words,
             "queues-waiters",
             empty=words("queues.nobody_waits"),
@@ -87,7 +100,7 @@ def waiters_card(rows: Sequence[Row], filters: Filters, words: Language) -> Comp
     )
 
 
-def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
+def _row(row: Row, at: datetime, filters: Filters, words: Language) -> dict[str, Any]:
     return {
         "name": row["workload_id"] or row["allocation_id"],
         "href": filters.href("/workloads", workload=row["workload_id"]) if row["workload_id"] else "",
@@ -97,7 +110,7 @@ def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
         "details": said(reported(row).text, filters, words),
         "waited": row["waited_seconds"],
         "expected": _interval(row),
-        "expected_text": expected(row, filters, words),
+        "expected_text": expected(row, at, filters, words),
         **{name: row[name] for name in ("gpus", "tenant", "project", "priority")},
         "since": filters.local(row["since"]),
     }

@@ -88,7 +88,7 @@ def _reasons_card(spells: Sequence[Spell], filters: Filters, words: Language) ->
             "since": filters.local(one.start),
             "lasted": (one.end - one.start).total_seconds(),
             "reason": said(one.event["reason"], filters, words) or words("queues.no_reason"),
-            "expected": expected(one.event, filters, words),
+            "expected": expected(one.event, one.start, filters, words),
             "details": said(reported(one.event).text, filters, words),
         }
         for one in spells

@@ -16,7 +16,7 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
 from dashboards.pages.now.allocated import held
-from dashboards.pages.queues.waiters import expected, waiting
+from dashboards.pages.queues.waiters import announced, expected, waiting
 from dashboards.parts import Figure
 from dashboards.said import said
 from warehouse.store import Store
@@ -80,10 +80,18 @@ def _headline(wait: Wait, filters: Filters, words: Language) -> Component:
             Figure(words("queues.asked"), asked, words("unit.gpus"), row["queue"] or words("no_name")),
             Figure(words("queues.rank"), words("queues.rank_of", n=row["rank"], all=f"{row['queued']:,}"), "",
                    words("wait.rank_is")),
-            Figure(words("queues.expected"), expected(row, filters, words) or UNKNOWN, "",
-                   "" if expected(row, filters, words) else words("wait.not_expected")),
+            Figure(words("queues.expected"), expected(row, wait.at, filters, words) or UNKNOWN, "",
+                   _expected_note(wait, filters, words)),
         ]
     )  # fmt: skip
+
+
+def _expected_note(wait: Wait, filters: Filters, words: Language) -> str:
+    """What stands below the expected start: the interval, where it is no longer all ahead."""
+    due = reported(wait.row).due(wait.at)
+    if due is None:
+        return words("wait.not_expected")
+    return "" if due == "ahead" else words("wait.announced", interval=announced(wait.row, filters, words))
 
 
 def _moment(at: datetime, filters: Filters, words: Language) -> str:

@@ -24,7 +24,7 @@ from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import queues
 from dashboards.pages.queues.longest import longest
-from dashboards.pages.queues.waiters import expected, known_until, waiting
+from dashboards.pages.queues.waiters import expected, known_until, waiters_card, waiting
 from dashboards.pages.workload.waits import wait_cards, waits_of
 from gpuledger.client import Client
 from tests.dashboards.browser import MARKS, picture, tab
@@ -158,12 +158,31 @@ def test_what_a_scheduler_expects_is_an_interval(house: Store) -> None:
     filters = filters_of(house, f"?{DAY}")
     (row,) = waiting(house, filters, workload="w-reported")
     assert reported(row).text == "8 GPUs, 3 free"
-    assert expected(row, filters, EN) == "3 Oct, 01:00 – 04:30"
+    began, ends = (datetime.fromisoformat(at) for at in cast("list[str]", INTERVAL["expected_interval"]))
+    instant = timedelta(milliseconds=1)
+    assert expected(row, began - instant, filters, EN) == "3 Oct, 01:00 – 04:30"
+    assert {expected(row, at, filters, EN) for at in (began, ends - instant)} == {"by 3 Oct, 04:30"}
+    assert expected(row, ends, filters, EN) == "overdue since 3 Oct, 04:30"
     for message in ("", "{", "[]", '{"expected_interval": null}', '{"expected_interval": ["a", "b"]}',
                     '{"expected_interval": ["2026-10-03T01:00:00", "2026-10-03T02:00:00"]}'):  # fmt: skip
-        assert expected({**row, "message": message}, filters, EN) == ""
+        assert expected({**row, "message": message}, AT, filters, EN) == ""
     for message in ("", " ", "8", "null", "text", "[1]", '{"text"', "[" * 100_000, '{"text":' * 100_000):
         assert reported({**row, "message": message}).text == message
+
+
+def test_an_expected_start_that_is_past_is_overdue_on_every_page(house: Store) -> None:
+    """The page of queues is about the end of its period; the one of a workload about the newest facts."""
+    end = datetime(2026, 10, 4, tzinfo=UTC)
+    filters = filters_of(house, "?period=2026-10-03")
+    card = waiters_card(waiting(house, filters, at=end), end, filters, EN)
+    (row,) = (one for one in grid_rows(card, "queues-waiters") if one["name"] == "w-reported")
+    assert (row["expected_text"], row["expected"]) == (
+        "overdue since 3 Oct, 04:30", "/".join(cast("list[str]", INTERVAL["expected_interval"]))
+    )  # fmt: skip
+    (wait,) = waits_of(house, filters, "w-reported", AT + timedelta(hours=1))
+    assert "announced" not in str(wait_cards(wait, filters, EN))
+    late = str(wait_cards(replace(wait, at=end), filters, EN))
+    assert "overdue since 3 Oct, 04:30" in late and "announced: 3 Oct, 01:00 – 04:30" in late
 
 
 def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Store) -> None:
@@ -354,3 +373,4 @@ def test_the_api_answers_what_the_page_shows(house: Store) -> None:
     assert [job.earliest_start, job.latest_start] == [
         datetime.fromisoformat(at) for at in cast("list[str]", INTERVAL["expected_interval"])
     ]
+    assert job.start_is == reported(rows[[one["allocation_id"] for one in rows].index(job.allocation_id)]).due(found.at)
