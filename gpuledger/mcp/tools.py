@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from billing.exact import DIGITS, rounded
 from gpuledger import documents
 from gpuledger.client import Client
 from gpuledger.mcp import queries
@@ -20,6 +22,11 @@ from warehouse.printable import grouped
 
 MOST = 20
 """Maximum rows of evidence in an answer."""
+HOLDS = ("allocation_id", "tenant", "gpus", "since", "used_60")
+"""What an answer says of a holder."""
+NUMBER = re.compile(r"(?:.+_)?(?:hours|cost|price|amount|quantity|coverage)")
+"""Keys of the API's untyped rows whose texts are decimals; others may be names that look like some."""
+DECIMAL = re.compile(r"-?\d+\.\d+", re.ASCII)
 Span = tuple[datetime, datetime]
 Period = Annotated[
     str, Field(description="A month (2026-10), a day (2026-10-05) or START..END; empty: all that is closed.")
@@ -29,9 +36,9 @@ Tenant = Annotated[str, Field(description="One tenant; empty: all that the token
 
 
 class Answer(BaseModel):
-    """answer: in words, with units.   figures: the numbers in it, exact.   evidence: rows, the most important first;
-    evidence_in_all: how many there are.   sql: a statement over the documented views that shows the same facts; empty
-    if they are not in the closed books yet.   notes: what is unknown or not counted."""
+    """answer: in words, with units.   figures: the numbers in it, to nine decimals.   evidence: rows, the most
+    important first; evidence_in_all: how many there are.   sql: a statement over the documented views that shows the
+    same facts; empty if they are not in the closed books yet.   notes: what is unknown or not counted."""
 
     answer: str
     figures: dict[str, Any] = {}
@@ -64,8 +71,8 @@ def idle_holders(client: Client, tenant: Tenant = "", queue: str = "") -> Answer
             if now.rows_in_all
             else f"there is no allocation{whose}."
         ),
-        figures=as_json(vars(total)) | {"currency": now.currency, "as_of": documents.instant(now.at)},
-        evidence=[as_json(one.model_dump()) for one in now.allocations],
+        figures=_shown(vars(total)) | {"currency": now.currency, "as_of": documents.instant(now.at)},
+        evidence=[_shown(one) for one in now.allocations],
         evidence_in_all=now.rows_in_all,
         sql=queries.allocations_at(now.at, tenant=tenant or None, queue=queue or None),
         notes=notes,
@@ -91,9 +98,9 @@ def gpu_waste(client: Client, period: Period = "", tenant: Tenant = "") -> Answe
     return Answer(
         answer=f"{_name(tenant)} had {allocated:,.2f} GPU-hours allocated {_in(found.period, period)} and used"
         f" {used:,.2f}; {idle:,.2f} were idle, at {_money(cost, currency)}.",
-        figures=as_json({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
+        figures=_shown({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
                         "unmetered_gpu_hours": unmetered, "idle_cost": cost, "currency": currency}),
-        evidence=[as_json(row.model_dump(exclude_none=True)) for row in rows[:MOST]],
+        evidence=[_known(row) for row in rows[:MOST]],
         evidence_in_all=len(rows),
         sql=queries.usage(span, ("tenant", "project"), tenant=tenant or None) if span else "",
         notes=notes,
@@ -115,8 +122,8 @@ def right_sizing(client: Client, period: Period = "", tenant: Tenant = "", workl
         f" {_money(monthly, found.currency)} a month. The largest: {advised[0].what}."
         if advised
         else f"No recommendation{_of(tenant)} {_in(found.period, period)}.",
-        figures=as_json(figures),
-        evidence=[as_json(one.model_dump()) for one in advised[:MOST]],
+        figures=_shown(figures),
+        evidence=[_shown(one) for one in advised[:MOST]],
         evidence_in_all=len(advised),
         sql=advised[0].reproduce if advised else "",
         notes=[note for note in notes if not note.startswith("0 ")] + _not_closed(found.period),
@@ -140,8 +147,8 @@ def cost_anomalies(client: Client, period: Period = "", tenant: Tenant = "") -> 
         " judged by tenant."
         if found.judged
         else f"No day could be judged{_of(tenant)} {_in(found.period, period)}.",
-        figures=as_json({"anomalies": len(rows), "judged": found.judged, "not_judged": found.not_judged}),
-        evidence=[as_json(one.model_dump(mode="json")) for one in rows[:MOST]],
+        figures=_shown({"anomalies": len(rows), "judged": found.judged, "not_judged": found.not_judged}),
+        evidence=[_shown(one) for one in rows[:MOST]],
         evidence_in_all=len(rows),
         sql=queries.daily(span, found.timezone, tenant=tenant or None) if span else "",
         notes=(
@@ -168,8 +175,8 @@ def efficiency_score(client: Client, period: Period = "", tenant: Tenant = "") -
         answer="No allocated GPU-hour was measured: there is no score." if score is None else
         f"{_name(tenant)} scored {score} of 100 {_in(found.period, period)}: {used:,.2f} of {measured:,.2f} measured"
         f" GPU-hours were used. Lowest: {', '.join(worst)}.",
-        figures=as_json({"score": score, "used_gpu_hours": used, "measured_gpu_hours": measured, "coverage": coverage}),
-        evidence=[as_json(row.model_dump(exclude_none=True)) for row in scored[:MOST]],
+        figures=_shown({"score": score, "used_gpu_hours": used, "measured_gpu_hours": measured, "coverage": coverage}),
+        evidence=[_known(row) for row in scored[:MOST]],
         evidence_in_all=len(scored),
         sql=queries.usage(span, ("tenant",), tenant=tenant or None) if span else "",
         notes=unmeasured + _not_closed(found.period),
@@ -205,10 +212,10 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
     return Answer(
         answer=f"{tenant}'s bill went from {_money(totals[0], currency)} in {before} to {_money(totals[1], currency)}"
         f" in {month} ({_money(difference, currency, sign=True)}){': ' if causes else ''}{causes}.",
-        figures=as_json({"before": totals[0], "now": totals[1], "difference": difference, "currency": currency,
+        figures=_shown({"before": totals[0], "now": totals[1], "difference": difference, "currency": currency,
                         "by_hours": sum((one["by_quantity"] or 0 for one in effects), Decimal(0)),
                         "by_price": sum((one["by_price"] or 0 for one in effects), Decimal(0))}),
-        evidence=[as_json(one) for one in effects[:MOST]],
+        evidence=[_shown(one) for one in effects[:MOST]],
         evidence_in_all=len(effects),
         sql=queries.charges(_months(bills), ("sku", "project"), tenant=tenant),
         notes=notes,
@@ -237,13 +244,12 @@ def why_waiting(client: Client, workload: str = "", tenant: Tenant = "", queue: 
         answer=f"{first.workload_id or first.allocation_id} has waited {_length(first.waited_seconds)} for"
         f" {_count(first.gpus)} in queue {first.queue or '(none)'}, as number {first.rank} of {first.queued}:"
         f" {first.text or first.reason or 'its scheduler gives no reason'}.{expected}",
-        figures=as_json({"waiting": found.rows_in_all, "rank": first.rank, "queued": first.queued, "gpus": first.gpus,
+        figures=_shown({"waiting": found.rows_in_all, "rank": first.rank, "queued": first.queued, "gpus": first.gpus,
                         "waited_seconds": first.waited_seconds, "reason": first.reason,
                         "earliest_start": first.earliest_start, "latest_start": first.latest_start,
                         "start_is": first.start_is}),
-        evidence=[as_json(one.model_dump()) for one in found.jobs]
-        + [as_json({"holds": one.model_dump(include={"allocation_id", "tenant", "gpus", "since", "used_60"})})
-           for one in holders],
+        evidence=[_shown(one) for one in found.jobs]
+        + [{"holds": {name: _shown(getattr(one, name)) for name in HOLDS}} for one in holders],
         evidence_in_all=found.rows_in_all + len(holders),
         sql=queries.events(allocation_id=first.allocation_id, cluster=first.cluster),
         notes=[] if first.earliest_start else ["No start is expected: its scheduler reports none."],
@@ -268,7 +274,7 @@ def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
         if found
         else f"There is no budget{_of(tenant)} in {month}.",
         figures={"budgets": len(found), "expected_over": len(over)},
-        evidence=[as_json(one.model_dump(mode="json")) for one in found[:MOST]],
+        evidence=[_shown(one) for one in found[:MOST]],
         evidence_in_all=len(found),
         sql=queries.charges(span, ("tenant", "project"), tenant=tenant or None) if span else "",
         notes=sorted({f"{one.tenant}: no forecast yet." for one in found if one.forecast is None}),
@@ -281,8 +287,8 @@ def invoice_line(client: Client, number: str, line: int) -> Answer:
     return Answer(
         answer=f"Line {line} of {number}: {found.line.get('description') or found.line['kind']}, amount"
         f" {found.line.get('amount') or 'unknown'} {client.invoice(number).currency}. {found.formula}.",
-        figures=as_json({name: found.line.get(name) for name in ("kind", "quantity", "unit", "amount", "sku")}),
-        evidence=[as_json(one) for one in found.rows[:MOST]],
+        figures=_numbers({name: found.line.get(name) for name in ("kind", "quantity", "unit", "amount", "sku")}),
+        evidence=[_numbers(one) for one in found.rows[:MOST]],
         evidence_in_all=len(found.rows),
         sql=queries.invoice_lines(number),
         notes=[f"Rate card {found.rate_card}."],
@@ -301,7 +307,7 @@ def firing_alerts(client: Client, rule: str = "") -> Answer:
         if found
         else f"No alert{f' of the rule {rule}' if rule else ''} is firing.",
         figures={"firing": len(found), "by_rule": dict(by_rule)},
-        evidence=[as_json(one.model_dump(mode="json")) for one in found[:MOST]],
+        evidence=[_shown(one) for one in found[:MOST]],
         evidence_in_all=len(found),
     )
 
@@ -352,7 +358,7 @@ def _effect(
     difference = owed - amount
     splits = key[0] == "usage" and (price is not None or new_price is not None)
     at = price if price is not None else new_price
-    by_quantity = (later - quantity) * at if splits and at is not None else None
+    by_quantity = _rounded((later - quantity) * at) if splits and at is not None else None
     what = " ".join(part for part in (key[0], key[2], f"of {key[1]}" if key[1] else "") if part)
     return {
         "what": what, "difference": difference, "before": amount, "now": owed,
@@ -426,3 +432,39 @@ def _money(amount: Decimal | None, currency: str | None, sign: bool = False) -> 
     if amount is None:
         return "an unknown amount"
     return f"{amount:{'+' if sign else ''},.2f} {currency or ''}".rstrip()
+
+
+def _shown(value: Any) -> Any:
+    """A value for an answer: decimals as texts that people can read and that still add up, instants in UTC."""
+    if isinstance(value, Decimal):
+        whole, _, part = format(_rounded(value), "f").partition(".")
+        return f"{whole}.{part[:2]}{part[2:].rstrip('0')}" if part else whole
+    if isinstance(value, float):
+        return round(value, DIGITS)
+    if isinstance(value, BaseModel):
+        return {name: _shown(one) for name, one in value}
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: _shown(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(one) for one in value]
+    return as_json(value)
+
+
+def _known(row: BaseModel) -> dict[str, Any]:
+    """What is known of it: other dimensions were not asked for."""
+    return {name: _shown(value) for name, value in row if value is not None}
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of texts, with its decimals as `_shown` has them."""
+    return {
+        name: _shown(Decimal(value) if NUMBER.fullmatch(name) and DECIMAL.fullmatch(str(value)) else value)
+        for name, value in row.items()
+    }
+
+
+def _rounded(value: Decimal) -> Decimal:
+    """To the digits of an answer, half to even."""
+    return rounded(Fraction(value)) if int(value.as_tuple().exponent) < -DIGITS else value

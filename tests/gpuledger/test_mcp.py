@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
@@ -117,6 +118,53 @@ def test_the_parts_of_a_changed_bill_sum_to_the_difference(monkeypatch: pytest.M
     assert sum(Decimal(one["difference"]) for one in found.evidence) == Decimal("12.95")
     assert (parts["usage h100"]["by_quantity"], parts["usage h100"]["by_price"]) == ("4.00", "6.00")
     assert (parts["usage l40s"]["by_quantity"], parts["tax h100"]["by_price"]) == ("-5.00", None)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Decimal("33.33333333333333333333333"), "33.333333333"),
+        (Decimal("0.0000000005"), "0.00"),  # half to even, as the API's
+        (Decimal("0.0000000015"), "0.000000002"),
+        (Decimal("-12.500000000"), "-12.50"),
+        (Decimal("96.000000000"), "96.00"),
+        (Decimal("4800"), "4800"),  # yen
+        (Decimal("1E+3"), "1000"),
+        (0.1 + 0.2, 0.3),
+    ],
+)
+def test_a_figure_is_as_people_read_it(value: Any, shown: Any) -> None:
+    assert tools._shown({"one": [value]}) == {"one": [shown]}
+
+
+def test_figures_have_nine_decimals_at_most_and_names_stay_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, admin: Client
+) -> None:
+    def decimals(value: Any) -> Iterator[str]:
+        for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from decimals(one)
+        if isinstance(value, str):
+            yield from re.findall(r"^-?\d+\.(\d+)$", value)
+
+    third = Decimal(100) / 3
+    draft = next(iter(admin.drafts("2026-10", "vision")))
+    bills = {
+        month: [{"kind": "usage", "quantity": quantity, "amount": amount, "sku": "1.1000000000000", "project": "",
+                 "charge_class": None}]
+        for month, quantity, amount in (("2026-09", "7", str(third)), ("2026-10", "3", "0.01"))
+    }  # fmt: skip
+    monkeypatch.setattr(
+        tools, "_bill", lambda _client, _tenant, month: draft.model_copy(update={"lines": bills[month]})
+    )
+    changed = tools.bill_change(admin, "vision", "2026-10", "2026-09")
+    (effect,) = changed.evidence
+    assert effect["what"] == "usage 1.1000000000000"
+    assert Decimal(effect["by_quantity"]) + Decimal(effect["by_price"]) == Decimal(effect["difference"])
+    for answer in (changed, *(answered(admin, name) for name in ASKED)):
+        longest = max(map(len, decimals([answer.figures, answer.evidence])), default=0)
+        assert longest <= 9, answer
+    (row,) = answered(admin, "invoice_line").evidence
+    assert (row["allocation"], row["allocated_gpu_hours"]) == ("2", "48.00")
 
 
 def test_what_has_no_price_is_unknown_and_said(monkeypatch: pytest.MonkeyPatch, admin: Client) -> None:
