@@ -14,7 +14,7 @@ from warehouse.phrases import Moment, Phrases, with_moments
 CAUSES = {
     "reserved": "已预留",
     "in maintenance": "维护中",
-    "failed": "故障",
+    "not ready": "未就绪",
     "of another pool": "属于其他资源池",
     "without the labels": "缺少标签",
     "with a taint that is not tolerated": "有不能容忍的污点",
@@ -94,7 +94,8 @@ _CHINESE = Phrases((
     (r", queue (\S+) can take (-?\d+)", r"，队列 \1 还可占用 \2"),
     (r", tenant (\S+) can take (-?\d+)", r"，租户 \1 还可占用 \2"),
     (r"guaranteed (\d+)(?=,)", r"保障 \1"),
-    (r", of it (\d+) used up on nodes that have failed or are in maintenance", r"，其中 \1 耗在故障或维护中的节点上"),
+    (r", of it (\d+) used up on nodes that (?:have failed or are|are not ready or) in maintenance",
+     r"，其中 \1 耗在未就绪或维护中的节点上"),
     (r", of it (\d+) borrowed", r"，其中借用 \1"),
     (r", holds (\d+) of at most (\d+)", r"，占用 \1，上限 \2"),
     (r", holds (\d+)", r"，占用 \1"),
@@ -112,6 +113,7 @@ _CHINESE = Phrases((
         (rf"(\d+) {re.escape(text)}(?=[,;:.)]|$)", rf"\1 个{' ' if put[0].isascii() else ''}{put}")
         for text, put in CAUSES.items()
     ),
+    (r"(\d+) failed(?=[,;:.)]|$)", r"\1 个未就绪"),  # as older events say it
     (r"(\d+) devices? instead of (\d+)", r"\1 个设备，而不是 \2 个"),
     (r"(\d+) units? of each device instead of (\d+)", r"每个设备 \1 个单元，而不是 \2 个"),
     (r"(\d+) units? of each device instead of all", r"每个设备 \1 个单元，而不是全部"),

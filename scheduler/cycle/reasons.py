@@ -136,7 +136,7 @@ def quota(state: State, kind: JobClass) -> Reason:
     level, path = _kind_of(state, tree), tree.path_name(name)
     own = f"guaranteed {branch.subtree}"
     if used_up := tree.used_up(name):
-        own += f", of it {used_up} used up on nodes that have failed or are in maintenance"
+        own += f", of it {used_up} used up on nodes that are not ready or in maintenance"
     own += f", holds {branch.held}"
     if branch.limit is not None:
         own += f" of at most {branch.limit}"

@@ -24,7 +24,7 @@ NEVER_FITS, NO_ROOM, NO_DOMAIN = "NeverFits", "InsufficientCapacity", "TopologyP
 NODE_CAUSES = {
     "NodeReserved": "reserved",
     "NodeMaintenance": "in maintenance",
-    "NodeFailed": "failed",
+    "NodeFailed": "not ready",
     "PoolMismatch": "of another pool",
     "LabelMismatch": "without the labels",
     "UntoleratedTaint": "with a taint that is not tolerated",

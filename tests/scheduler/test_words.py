@@ -20,6 +20,8 @@ QUOTA = (
 )
 TEXTS = [
     QUOTA,
+    QUOTA.replace("have failed or are", "are not ready or"),
+    "0 of 1 replicas fit; 0 of 4 nodes fit: 1 in maintenance, 2 not ready, 1 failed",
     "asks for 1 unit, queue q could never hold more than 0 (guaranteed 0, holds 0)",
     "asks for 1 unit of 0 that there are; no node could hold it with everything free; 0 of 4 nodes fit: 2 reserved, "
     "1 of another pool, 4 short of cards; of 16 cards: 8 of another model, 8 in use",

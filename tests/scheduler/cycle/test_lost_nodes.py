@@ -94,7 +94,7 @@ def test_a_guarantee_that_is_held_on_a_lost_node_is_not_given_again_to_a_job_tha
     state.set_node(node, "maintenance", 1)
     plan = decide(state, 2, job("firm", gpus=8, at=2, preemptible=False))
     (reason,) = [one for one in plan.waiting["firm"] if one.code == "NotPreemptibleBeyondGuarantee"]
-    used_up = "of it 8 used up on nodes that have failed or are in maintenance"
+    used_up = "of it 8 used up on nodes that are not ready or in maintenance"
     assert f"can take 0 (guaranteed 8, {used_up}, holds 0, of it 0 borrowed)" in reason.text
     assert started(decide(state, 3, job("b1", "b", gpus=8, at=3))) == ["b1"], "the other guarantee can be met"
     state.end("b1", 4, True)

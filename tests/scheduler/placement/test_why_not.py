@@ -28,6 +28,16 @@ def fleet() -> Cluster:
     return cluster
 
 
+def test_a_node_that_cannot_be_used_is_not_ready_whether_it_failed_or_its_agent_is_silent() -> None:
+    """An executor reports `failed` for both, and for a Kubernetes node without the condition Ready."""
+    cluster = fleet()
+    cluster.set_state(0, "failed")
+    reason = why_not(cluster, Request(8, models=frozenset({"H100"})))
+    assert reason is not None
+    assert reason.counts["NodeFailed"] == 1
+    assert "nodes fit: 1 in maintenance, 1 not ready, " in reason.text
+
+
 def test_what_fits_has_no_reason() -> None:
     assert why_not(fleet(), Request(3)) is None
     assert why_not(fleet(), Request(1), replicas=10) is None
