@@ -3,7 +3,8 @@
     forms.form("POST /invoices", words("invoices.issue"), words, body={"month": "2026-10"})
 
 assets/forms.js sends the fields as JSON from our own page (the gate requires that of requests that change something),
-shows the API's reason if it refuses, and otherwise redraws the page.
+shows the API's reason if it refuses, and otherwise redraws the page. The reason is English; in front of it another
+language says which kind of refusal it is.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dash.development.base_component import Component
 from access.principal import ANYBODY
 from dashboards.languages import Language
 
+REFUSED = (400, 401, 403, 404, 409, 422, 503)
+"""Statuses of the API's refusals (api.problems)."""
 Kind = Literal["text", "number", "list", "boolean"]
 """What a field's text is to the API; a list stands in it with commas, a boolean is `true` or `false`."""
 
@@ -45,8 +48,10 @@ def form(
     """
     attributes = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then,
                   "says": says, "already": already, "zone": zone}  # fmt: skip
-    if already and words.code != "en":
-        attributes["names"] = json.dumps({ANYBODY.name: words("frame.anybody")})
+    if words.code != "en":
+        attributes["refused"] = json.dumps({status: words(f"form.refused_{status}") for status in REFUSED})
+        if already:
+            attributes["names"] = json.dumps({ANYBODY.name: words("frame.anybody")})
     return html.Form(
         [
             *fields,

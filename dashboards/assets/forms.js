@@ -43,7 +43,10 @@
       body: body && method !== "DELETE" ? JSON.stringify(body) : undefined,
     });
     var document = await answer.json();
-    if (!answer.ok) throw new Error([document.detail, document.next_step].filter(Boolean).join(". "));
+    if (!answer.ok) {
+      var why = new Error([document.detail, document.next_step].filter(Boolean).join(". "));
+      throw Object.assign(why, { status: answer.status });
+    }
     return [answer.status, document];
   }
 
@@ -99,7 +102,8 @@
       said.appendChild(document.createElement("code")).textContent = answer[form.dataset.shows];
     } catch (error) {
       said.classList.add("gl-refused");
-      said.textContent = error.message || form.dataset.failed;
+      var kind = JSON.parse(form.dataset.refused || "{}")[error.status];
+      said.textContent = [kind, error.message || form.dataset.failed].filter(Boolean).join(" ");
     }
     button.disabled = false;
   }, true);

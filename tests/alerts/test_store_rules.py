@@ -19,6 +19,7 @@ from alerts.routing import Routing
 from alerts.rule import Rule
 from alerts.rule_files import load_rules
 from alerts.slo.measure import measure
+from alerts.speaking import spoken
 from billing.accounts.budget_file import apply_budgets, parse_budgets
 from billing.close import close as close_books
 from billing.rates import apply_rate_card, parse_rate_card
@@ -345,6 +346,26 @@ def test_a_budget_below_its_threshold_does_not(facts: Store) -> None:
 def test_a_day_that_cost_far_more_than_its_past_alerts(facts: Store) -> None:
     books(facts, ["100.00"] * 20 + ["130.00"])
     assert list(fires(facts, "spend-anomaly")) == [("2026-10-05", "tenant", "physics")]
+
+
+@pytest.mark.parametrize(
+    ("tenant", "subject", "who"),
+    [("physics", "tenant", "physics"), ("", "tenant", "无名租户"), ("", "unallocated", "未分配的 GPU")],
+)
+def test_a_day_s_cost_in_chinese_names_whose_it_was(tenant: str, subject: str, who: str) -> None:
+    rules = {rule.name: rule for rule in load_rules()}
+    labels = {"day": "2026-10-05", "tenant": tenant, "subject": subject}
+    evidence = {"cost": "130", "expected": "100", "currency": "EUR", "direction": "high", "contributors": ""}
+    alert = {
+        "rule": "spend-anomaly",
+        "labels": labels,
+        "value": 4.0,
+        "evidence": evidence,
+        "at": NOON,
+        "active_at": NOON,
+    }
+    summary = spoken({**alert, "annotations": {"summary": "as stored"}}, rules, "zh", "UTC")["summary"]
+    assert summary.startswith(f"2026-10-05：{who} 花费 ")
 
 
 def test_a_day_that_cost_a_little_more_does_not(facts: Store) -> None:

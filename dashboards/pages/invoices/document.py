@@ -16,7 +16,6 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from billing.documents.page import validity
 from billing.invoicing.documents import Invoice
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import issued
@@ -27,6 +26,7 @@ from dashboards.format import UNKNOWN, unit_price
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.invoices.given_back import given_back_card
+from dashboards.pages.invoices.line_words import described, holds, unit
 from dashboards.parts import Figure
 from warehouse.store import Store
 
@@ -115,11 +115,11 @@ def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Langu
     zone = one.document["period"]["timezone"]
     rows = [
         {
-            "what": f"{'▸ ' if number == chosen else ''}{number}. {_what(line, zone)}",
+            "what": f"{'▸ ' if number == chosen else ''}{number}. {_what(line, zone, words)}",
             "href": filters.href("/invoices", number=one.number, line=str(number)),
             "kind": words.of(f"line.{line.get('kind', 'usage')}", line.get("kind", "usage")),
             "project": line["project"],
-            "unit": words("unit.gpu_hours") if line["unit"] == "GPU-hours" else line["unit"],
+            "unit": unit(line, words),
             **{name: _number(line.get(key)) for name, key in _NUMBERS.items()},
             "price_text": _price(line.get("contracted_unit_price")),
         }
@@ -131,9 +131,9 @@ def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Langu
     return parts.card(title, words("invoices.lines_is"), table, class_name="gl-table-card")
 
 
-def _what(line: Mapping[str, Any], zone: str) -> str:
+def _what(line: Mapping[str, Any], zone: str, words: Language) -> str:
     """What the line is about, and when its price holds."""
-    return ", ".join(filter(None, (line["description"] or line["sku"] or line["rule"], validity(line, zone))))
+    return words("line_said.comma").join(filter(None, (described(line, words), holds(line, zone, words))))
 
 
 _NUMBERS = {
@@ -271,8 +271,11 @@ def _line_columns(words: Language) -> list[grids.Column]:
 
 def _of_line(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str, Any]:
     kind = row.get("kind", "usage")
-    what = row["description"] or row["sku"] or row["rule"]
-    return {"what": f"{row['line']}. {what}", "kind": words.of(f"line.{kind}", kind), "amount": _number(row["amount"])}
+    return {
+        "what": f"{row['line']}. {described(row, words)}",
+        "kind": words.of(f"line.{kind}", kind),
+        "amount": _number(row["amount"]),
+    }
 
 
 def _credit_card(store: Store, one: Invoice, line: int | None, filters: Filters, words: Language) -> Component | None:
@@ -318,7 +321,7 @@ def _of_the_line(one: Invoice, number: int, words: Language) -> tuple[str, str]:
     amount = Decimal(line["amount"] or 0)
     if amount <= 0 or line.get("kind") == "tax":
         return "", ""
-    what = line["description"] or line["sku"] or line["rule"]
+    what = described(line, words)
     return f"{amount:.{minor_digits(one.currency)}f}", words("invoices.line_reason", line=number, what=what)
 
 
