@@ -22,6 +22,9 @@ from pathlib import Path
 from collectors.errors import CollectorError
 from warehouse.records import MAX_UNITS
 
+PERCENTS = 100
+"""Of gres/mps that a GPU usually has: the percentage of its threads that a client may use."""
+
 
 @dataclass(frozen=True, slots=True)
 class GresDevice:
@@ -55,13 +58,13 @@ def read_inventory(path: Path) -> dict[tuple[str, int], GresDevice]:
 
 
 def shares_of(inventory: Inventory) -> dict[str, int]:
-    """How many shards, or MPS percents, are a GPU, as `device_units` says, where all whole devices that have several
-    agree. What is less than 100 is no number of percents."""
+    """How many shards are a GPU, as `device_units` says, where all whole devices that have several agree; and how many
+    of gres/mps, if they are 100. Of any other number, 50 may be half of a GPU or 50 units of it."""
     sizes = {place.device_units for place in inventory.values() if not place.partition_id and place.device_units > 1}
     if len(sizes) != 1:
         return {}
     (size,) = sizes
-    return {"shard": size, "mps": size} if size >= 100 else {"shard": size}
+    return {"shard": size, "mps": size} if size == PERCENTS else {"shard": size}
 
 
 def _places(path: Path, rows: csv.DictReader[str]) -> dict[tuple[str, int], GresDevice]:

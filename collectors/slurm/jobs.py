@@ -271,13 +271,11 @@ def _devices(node: str, entries: Iterable[Gres], site: Site, inventory: Inventor
     """Rows of the devices that the indices name; of the node for those that the inventory does not know."""
     unknown: dict[str, float] = {}
     for entry in entries:
-        name, shared = profile(entry.type), entry.name != "gpu"
-        per_gpu = site.shares_per_gpu.get(entry.name) or _reported_total(entry) if shared else 1
-        for number, index in enumerate(entry.indices or ()):
-            even = _spread(entry.count, len(entry.indices or ()), number) if shared else None
-            units, of = entry.shares.get(index, (even, per_gpu))
+        name, per_gpu = profile(entry.type), _per_gpu(entry, site)
+        for index, units, of in _shares(entry, per_gpu):
             place = inventory.get((node, index))
-            if place is None or not _fits(place, name):
+            own = _units_of(place, units, of) if place is not None else None
+            if place is None or not _fits(place, name) or (units and own is None):
                 unknown[name] = unknown.get(name, 0) + (units / of if units and of else 1)
                 continue
             yield {
@@ -285,22 +283,51 @@ def _devices(node: str, entries: Iterable[Gres], site: Site, inventory: Inventor
                 "device_id": place.device_id,
                 "partition_id": place.partition_id,
                 "partition_profile": name,
-                "units": units or place.units or slices(name),
+                "units": own or place.units or slices(name),
             }
         if entry.indices is None and per_gpu:
             unknown[name] = unknown.get(name, 0) + entry.count / per_gpu
     yield from _of_node(node, unknown)
 
 
-def contradictions(job: Job, inventory: Inventory) -> list[str]:
-    """Indexes with another profile in Slurm than in the inventory: their device counts as unknown."""
+def _per_gpu(entry: Gres, site: Site) -> int | None:
+    """How many of an entry's kind are a GPU; None: not reported."""
+    return site.shares_per_gpu.get(entry.name) or _reported_total(entry) if entry.name != "gpu" else 1
+
+
+def _shares(entry: Gres, per_gpu: int | None) -> Iterator[tuple[int, int | None, int | None]]:
+    """An entry's indexes, each with how many shares of how many it has of that GPU; None: it is no share."""
+    for number, index in enumerate(entry.indices or ()):
+        even = _spread(entry.count, len(entry.indices or ()), number) if entry.name != "gpu" else None
+        yield index, *entry.shares.get(index, (even, per_gpu))
+
+
+def _units_of(place: GresDevice, shares: int | None, of: int | None) -> int | None:
+    """Shares of a GPU in the units of its device; None: they are no whole number of them. Where the inventory does not
+    say how many units it has, they are the same."""
+    if not shares or not of or place.device_units in (1, of):
+        return shares
+    units, rest = divmod(shares * place.device_units, of)
+    return None if rest else units
+
+
+def contradictions(job: Job, site: Site, inventory: Inventory) -> list[str]:
+    """Indexes with another profile in Slurm than in the inventory, or with a share that is no whole number of the units
+    there: their device counts as unknown."""
     return [
-        f"{node}, index {index}: Slurm says {profile(entry.type)}, the inventory {place.units} units"
+        f"{node}, index {index}: Slurm says {said}, the inventory {place.units or place.device_units} units"
         for node, entries in job.placed.items()
         for entry in entries
-        for index in entry.indices or ()
-        if (place := inventory.get((node, index))) is not None and not _fits(place, profile(entry.type))
+        for index, shares, of in _shares(entry, _per_gpu(entry, site))
+        if (place := inventory.get((node, index))) is not None
+        if (said := _contradicts(place, profile(entry.type), entry.name, shares, of))
     ]
+
+
+def _contradicts(place: GresDevice, profile_name: str, kind: str, shares: int | None, of: int | None) -> str:
+    if not _fits(place, profile_name):
+        return profile_name
+    return f"{shares} of {of} {kind}" if shares and _units_of(place, shares, of) is None else ""
 
 
 def _fits(place: GresDevice, profile_name: str) -> bool:

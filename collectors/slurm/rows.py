@@ -106,7 +106,7 @@ def placement_rows(jobs: Iterable[Job], site: Site, inventory: Inventory, now: d
     """Events that name the devices of the controller's jobs."""
     collected = Collected()
     for job in jobs:
-        for message in contradictions(job, inventory):
+        for message in contradictions(job, site, inventory):
             collected.add("findings", finding(site, now, "profile_unknown", message, job.job_id, "warning"))
         for row in placements(job, site, inventory):
             collected.add("events", row)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from collectors.slurm import rest
 from collectors.slurm.inventory import GresDevice, Inventory
 from collectors.slurm.jobs import Site, lifecycle, profile_is_a_guess
@@ -93,6 +95,37 @@ def test_instances_and_shards_have_their_units() -> None:
         ("GPU-s1", 4, None),
         (None, None, 0.125),
     ]
+
+
+@pytest.mark.parametrize(
+    ("device_units", "units", "share"),
+    [
+        (100, 50, None),
+        (200, 100, None),  # half of the device, not a quarter
+        (128, 64, None),
+        (1, 50, None),  # the inventory does not say how many
+        (1023, None, 0.5),
+        (7, None, 0.5),
+    ],
+)
+def test_a_percentage_is_that_part_of_the_device_however_many_units_it_has(
+    device_units: int, units: int | None, share: float | None
+) -> None:
+    inventory = {("g3", 1): GresDevice("GPU-p", device_units=device_units)}
+    job: dict[str, Any] = {
+        "nodes": "g3",
+        "node_count": 1,
+        "tres_alloc_str": "gres/mps=50",
+        "gres_detail": ["mps:50(0/100,50/100)"],
+    }
+    assert columns(placed(inventory=inventory, **job), "device_id", "units", "gpus") == [
+        ("GPU-p" if units else None, units, share)
+    ]
+    (read,) = rest.read_jobs({"jobs": [controlled(**(JOB | job))]}).records
+    findings = placement_rows([read], SITE, inventory, NOW).rows.get("findings", [])
+    assert [row["message"] for row in findings] == (
+        [] if units else [f"g3, index 1: Slurm says 50 of 100 mps, the inventory {device_units} units"]
+    )
 
 
 def test_an_index_that_slurm_and_the_inventory_call_otherwise_names_no_device() -> None:

@@ -258,6 +258,12 @@ def test_a_file_has_no_nodes_so_the_inventory_says_how_many_shards_a_gpu_has() -
     in_percents = {("gpu01", 0): GresDevice("GPU-a", device_units=100)}
     said, _ = read_text(f"{HEADER}\n{percents}", SITE, in_percents, NOW, "jobs.txt")
     assert [row["gpus"] for row in said.rows["events"]] == [0.5, 0.5]
+    for other in (128, 200):
+        said, _ = read_text(
+            f"{HEADER}\n{percents}", SITE, {("gpu01", 0): GresDevice("GPU-a", device_units=other)}, NOW, "j"
+        )
+        assert "events" not in said.rows, f"50 may be half of a GPU, or 50 of {other}"
+        assert [row["message"] for row in said.rows["findings"]] == ["mps: not reported how many are a GPU"]
     inventory["gpu03", 0] = GresDevice("GPU-c", device_units=4)
     said, _ = read_text(f"{HEADER}\n{shards}", SITE, inventory, NOW, "jobs.txt")
     assert "events" not in said.rows, "where devices differ nothing is assumed"
