@@ -48,7 +48,9 @@ def fragmentation(
     policy: Annotated[
         FragmentationPolicy, typer.Option("--policy", help="How nodes are chosen.")
     ] = FragmentationPolicy.fgd,
-    seeds: Annotated[str, typer.Option("--seeds", help="Of the arrival orders: 42-51, or 42,44.")] = "42-51",
+    seeds: Annotated[
+        str, typer.Option("--seeds", help="Of the arrival orders: 42-51, or 42,44; at most 1,000.")
+    ] = "42-51",
     metric: Annotated[
         FragmentationMetric,
         typer.Option("--metric", help="allocated: % of all GPUs; frag_ratio: % of the idle that is fragmented."),
@@ -63,8 +65,9 @@ def fragmentation(
     from scheduler.simulate.fragmentation_experiment import COLUMNS, run
     from scheduler.simulate.published import read_workload
 
+    wanted = seeds_of(seeds)
     read = read_workload(data, workload)
-    chosen = read.seeds(seeds_of(seeds))
+    chosen = read.seeds(wanted)
     rows: list[dict[str, Any]] = []
     for seed in chosen:
         done = run(read, policy.value, seed, most_moves if consolidate else 0)
@@ -83,14 +86,19 @@ def fragmentation(
 
 
 _SEED = re.compile("[0-9]{1,18}")
+MOST_SEEDS = 1000
+"""Of one call; the published orders have ten."""
 
 
 def seeds_of(text: str) -> list[int]:
-    """42-51 or 42,44,50-51. Errors: LedgerError."""
+    """42-51 or 42,44,50-51. Errors: LedgerError, also if they are more than MOST_SEEDS."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not all(map(_SEED.fullmatch, (first, last) if dash else (first,))) or (dash and int(last) < int(first)):
             raise LedgerError(f"--seeds {text}", f"{part.strip()!r} is no seed and no range", "42-51 or 42,44 fits")
-        found += range(int(first), int(last or first) + 1)
+        chosen = range(int(first), int(last or first) + 1)
+        if len(found) + len(chosen) > MOST_SEEDS:
+            raise LedgerError(f"--seeds {text}", f"more than {MOST_SEEDS:,} seeds", "Choose fewer, like 42-51")
+        found += chosen
     return list(dict.fromkeys(found))

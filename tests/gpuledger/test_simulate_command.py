@@ -75,6 +75,13 @@ def test_seeds_that_are_none_are_refused(app: typer.Typer, data: Path, text: str
     assert "42-51 or 42,44 fits" in str(found.exception)
 
 
+@pytest.mark.parametrize("text", ["0-999999999999999999", "0-1000", "0-999,0", "0-500,0-500"])
+def test_more_seeds_than_anybody_runs_are_one_line_and_take_no_memory(text: str) -> None:
+    with pytest.raises(LedgerError, match=r"more than 1,000 seeds\. Choose fewer, like 42-51"):
+        simulate.seeds_of(text)
+    assert len(simulate.seeds_of("0-999")) == 1000
+
+
 def test_seeds_may_be_a_list_with_ranges() -> None:
     assert simulate.seeds_of("42-44, 50,43") == [42, 43, 44, 50]
 
