@@ -173,6 +173,8 @@ _CHINESE = Phrases((
     (r"^the MIG profile of its GPUs is unknown, the node's smallest was assumed: name the types in (\S+), "
      r"such as (.+)$",
      r"其 GPU 的 MIG 规格未知，假定为该节点最小的规格：请在 \1 中列出类型，例如 \2"),
+    (r"^(\S+), index (\d+): Slurm says (\d+) of (\d+) (\w+), the inventory (.+) units$",
+     r"\1 的序号 \2：Slurm 报告 \4 个 \5 中的 \3 个，设备清单为 \6 个单元"),
     (r"^(\S+), index (\d+): Slurm says (.+), the inventory (.+) units$",
      r"\1 的序号 \2：Slurm 报告 \3，设备清单为 \4 个单元"),
     (r"^(\w+): not reported how many are a GPU$", r"\1：未报告多少个等于一个 GPU"),

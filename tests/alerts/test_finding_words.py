@@ -84,6 +84,7 @@ MESSAGES = [
     END_CHANGED.format("P", "P"),
     PROFILE_UNKNOWN.replace("AccountingStorageTRES", "P").replace("gres/gpu:a100_3g.20gb", "P"),
     "P, index 3: Slurm says P, the inventory 7 units",
+    "P, index 3: Slurm says 50 of 100 shard, the inventory 7 units",
     "shard: not reported how many are a GPU",
     "sacct: 40 more records",
     "P: cannot be run: P. Install Slurm's commands, or use REST",
