@@ -99,6 +99,11 @@ _ACTIONS = {
 """As nvml.gauges.ACTIONS."""
 _STATES = {"available": "可用", "unavailable": "不可用", "removed": "已移除"}
 
+
+def _named(name: str) -> str:
+    return "（无名）" if name == "(without a name)" else name
+
+
 _CHINESE = Phrases((
     # The driver and its devices (nvml.collector, nvml.inventory).
     (r"^the clock went from (\S+) to (\S+): averages and counters start anew$",
@@ -128,6 +133,29 @@ _CHINESE = Phrases((
     (r"^an allocation names (.+), which this node does not have$", r"一项分配指名 \1，而此节点没有它"),
     (r"^(\S+) names (.+), which this node does not have$", r"\1 指名 \2，而此节点没有它"),
     (r"^(\d+) of (\d+) (\S+) are allocatable$", r"\2 个 \3 中有 \1 个可分配"),
+    # Objects of Kueue and Volcano that cannot be read (kubernetes.queues).
+    (r"^(Workload|LocalQueue|ClusterQueue|PodGroup|Queue) (\S+|\(without a name\)): (?=has no |how many GPUs |.* is )",
+     lambda found: f"{found[1]}{'（无名）' if found[2].startswith('(') else f' {found[2]}'}："),
+    (r"(?<=：)has no uid, or no time of creation(?= \(and|$)", "没有 uid 或创建时间"),
+    (r"(?<=：)how many GPUs a (\S+) is, depends on the node: its quota is not known in GPUs(?= \(and|$)",
+     r"一个 \1 相当于多少 GPU 取决于节点：以 GPU 计的配额未知"),
+    (r"(?<=：)count of pod set (\S+) is (.+), not a number from 0(?= \(and|$)",
+     r"pod 集 \1 的 count 为 \2，不是从 0 起的数"),
+    (r"(?<=：)(\S+) of (\S+) in flavor (\S+|\(without a name\)) is (.+), not a quantity from 0(?= \(and|$)",
+     lambda found: f"flavor {_named(found[3])} 中 {found[2]} 的 {found[1]} 为 {found[4]}，不是从 0 起的数量"),
+    (r"(?<=：)(\S+) of (\S+) in (\S+) of (\S+|\(without a name\)) is (.+), not a quantity from 0(?= \(and|$)",
+     lambda found: f"{_named(found[4])} 的 {found[3]} 中 {found[2]} 的 {found[1]} 为 {found[5]}，不是从 0 起的数量"),
+    (r"(?<=：)(\S+) of (\S+) is (.+), not a quantity from 0(?= \(and|$)", r"\2 的 \1 为 \3，不是从 0 起的数量"),
+    (r"(?<=：)(\S+) of flavor (\S+|\(without a name\)) is (.+), not a list of objects(?= \(and|$)",
+     lambda found: f"flavor {_named(found[2])} 的 {found[1]} 为 {found[3]}，不是对象列表"),
+    (r"(?<=：)(\S+) of (\S+) of (\S+|\(without a name\)) is (.+), not a list of objects(?= \(and|$)",
+     lambda found: f"{_named(found[3])} 的 {found[2]} 的 {found[1]} 为 {found[4]}，不是对象列表"),
+    (r"(?<=：)(\S+) of (\S+) is (.+), not a list of objects(?= \(and|$)", r"\2 的 \1 为 \3，不是对象列表"),
+    (r"(?<=：)(\S+) is not a list of objects(?= \(and|$)", r"\1 不是对象列表"),
+    (r"(?<=：)(\S+) is not an object(?= \(and|$)", r"\1 不是对象"),
+    (r"(?<=：)(\S+) is (.+), not an object(?= \(and|$)", r"\1 为 \2，不是对象"),
+    (r"(?<=：)(\S+) is (.+), not a whole number from 1(?= \(and|$)", r"\1 为 \2，不是从 1 起的整数"),
+    (r"(?<=[\u4e00-\u9fff]) \(and (\d+) more\)$", r"（另有 \1 个问题）"),
     # Exporters and their units (exporters, receivers).
     (r"^the exporter names it no longer$", "导出器不再列出它"),
     (r"^(.+?) of (.+): the unit is not known: (.+); left blank$",

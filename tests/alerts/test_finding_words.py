@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,9 @@ from alerts.finding_words import _ACTIONS, NAMES, XIDS, found
 from alerts.xid_advice import advice
 from collectors.agent.privileges import Privilege
 from collectors.exporters.tracker import UNREPORTED
+from collectors.kubernetes.quotas import of_cluster_queue, of_volcano_queue
+from collectors.kubernetes.settings import Settings
+from collectors.kubernetes.waits import of_pod_group
 from collectors.nvml.gauges import ACTIONS
 from collectors.nvml.xids import MEANINGS, Xid, meaning
 from collectors.slurm.collect import END_CHANGED, END_UNKNOWN
@@ -41,6 +46,33 @@ LACKING = [
     Privilege("P", "no_permission", "without it XIDs from before the start are unknown", "P: P",
               "run as root with CAP_SYSLOG, or set sources.nvml.kernel_log: null"),
 ]  # fmt: skip
+SETTINGS = Settings(cluster="c")
+HOSTILE: Mapping[str, Any] = {
+    "metadata": {"name": "P"},
+    "spec": {
+        "weight": 0, "capability": [], "deserved": {"nvidia.com/gpu": -1, "nvidia.com/gpu.shared": 1},
+        "resourceGroups": [{"flavors": [
+            {"name": "P", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": -7, "borrowingLimit": {}}]},
+            {"resources": 7}, {"name": "P", "resources": 7},
+        ]}, {"flavors": 7}],
+    },
+    "status": {"flavorsUsage": [{"name": "P", "resources": 7},
+                                {"resources": [{"name": "nvidia.com/gpu", "total": -7}]}]},
+}  # fmt: skip
+OBJECTS = [
+    *(("ClusterQueue", problem) for problem in of_cluster_queue(HOSTILE, SETTINGS).problems),
+    *(("ClusterQueue", problem) for problem in of_cluster_queue({"spec": 7}, SETTINGS).problems),
+    *(("Queue", problem) for problem in of_volcano_queue(HOSTILE, SETTINGS).problems),
+    *(
+        ("PodGroup", problem)
+        for given in ({}, {"uid": "u", "creationTimestamp": "2026-11-28T12:00:00Z"})
+        for problem in of_pod_group({"metadata": given, "spec": {"minResources": 7}}, SETTINGS).problems
+    ),
+    ("PodGroup", "minResources of P is '-7', not a quantity from 0"),
+    ("Workload", "spec.podSets is not a list of objects"),
+    ("Workload", "count of pod set P is '-7', not a number from 0"),
+]
+"""What cannot be read of an object, as its readers say it."""
 MESSAGES = [
     *(Xid(NOON, code).message for code in (*MEANINGS, 999)),
     *(f"the driver asks: {action}" for action in ACTIONS.values()),
@@ -97,6 +129,8 @@ MESSAGES = [
     "P: no header with JobID and State: P. Use --parsable2, without --noheader",
     "nvml: P. Install the NVIDIA driver or mount P (P: P)",
     *map(str, LACKING),
+    *(f"{kind} P/A: {problem}{more}" for kind, problem in OBJECTS for more in ("", " (and 2 more)")),
+    "Queue (without a name): spec.weight is 0, not a whole number from 1",
 ]  # fmt: skip
 NAMED = {"P", "A", "XID", "GPU", "ECC", "NVLink", "MIG", "mig", "pod", "proc", "hostPID", "docs", "exporters", "md"}
 NAMED |= {
@@ -129,6 +163,38 @@ NAMED |= {
     "false",
 }
 NAMED |= {"kubelet", "true"}
+NAMED |= {
+    *[
+        "ClusterQueue",
+        "Queue",
+        "PodGroup",
+        "Workload",
+        "uid",
+        "pod",
+        "flavor",
+        "count",
+        "gpu",
+        "com",
+        "nvidia",
+        "shared",
+        "spec",
+        "status",
+    ]
+}
+NAMED |= {
+    *[
+        "resourceGroups",
+        "flavors",
+        "flavorsUsage",
+        "resources",
+        "nominalQuota",
+        "borrowingLimit",
+        "total",
+        "weight",
+        "capability",
+    ]
+}
+NAMED |= {*["deserved", "minResources", "podSets", "creationTimestamp"]}  # as Kubernetes' objects call them
 NAMED |= {"Attribution", "to", "workloads"}  # the section that UNREPORTED names
 
 
