@@ -20,7 +20,7 @@ from dashboards.languages import Language
 from warehouse.instants import rfc3339
 
 LONG = 18
-"""From so many rows on a table scrolls in itself."""
+"""From so many rows on a table scrolls in itself, where its rows are no cards."""
 Column = dict[str, Any]
 
 _THEME = (
@@ -74,7 +74,7 @@ def grid(
             "suppressColumnVirtualisation": True,
             # Otherwise a table below the screen has no width, and shows nothing in print, until somebody scrolls to it.
             "suppressContentVisibilityAuto": True,
-            "localeText": {"noRowsToShow": empty or words("grid.nothing")},
+            "localeText": {"noRowsToShow": empty or words("grid.nothing"), "showAll": words("grid.show_all")},
         },
         style={"height": "600px"} if long else {"height": None},
         className="gl-grid gl-fits" if spare else "gl-grid",

@@ -176,8 +176,33 @@
     grid.classList.toggle("gl-cards", isCards);
     if (api.getGridOption("domLayout") !== layout) api.setGridOption("domLayout", layout);
     if (isCards) nameCells(grid, api);
+    fold(grid, api);
     if (isCards) api.setColumnsVisible(api.getColumns() || [], true);
     else if (grid.classList.contains("gl-fits")) fit(grid, api);
+  }
+
+  // Cards scroll with the page. Of a long table the first ones are there, so that what follows is near; a button below
+  // them shows all (gl-folded in the style sheet).
+  var FIRST_CARDS = 20;
+  var unfolded = {};  // by table, the address at which its reader asked for all
+
+  function fold(grid, api) {
+    var count = api.getDisplayedRowCount(), address = location.pathname + location.search;
+    var isFolded = grid.classList.contains("gl-cards") && count > FIRST_CARDS && unfolded[grid.id] !== address;
+    var button = grid.querySelector(":scope > .gl-unfold");
+    grid.classList.toggle("gl-folded", isFolded);
+    if (!isFolded) return button && button.remove();
+    if (!button) {
+      button = grid.appendChild(document.createElement("button"));
+      button.type = "button";
+      button.className = "gl-press gl-small gl-unfold";
+      button.addEventListener("click", function () {
+        unfolded[grid.id] = location.pathname + location.search;
+        fold(grid, api);
+      });
+    }
+    var text = (api.getGridOption("localeText") || {}).showAll || "{n}";
+    button.textContent = text.replace("{n}", count.toLocaleString(document.documentElement.lang));
   }
 
   function leastWidth(api) {
@@ -243,6 +268,7 @@
         if (api.getDisplayedRowCount()) goBack(grid, api);
         else api.addEventListener("firstDataRendered", function () { goBack(grid, api); });
         api.addEventListener("gridPreDestroyed", function () { keepPlace(grid, api); });
+        api.addEventListener("modelUpdated", function () { fold(grid, api); });
         ["gridSizeChanged", "firstDataRendered", "newColumnsLoaded"].forEach(function (event) { api.addEventListener(event, again); });
       });
     });

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.dashboards.browser import MARKS, tab
+from tests.dashboards.browser import MARKS, picture, tab
 from tests.dashboards.pages.conftest import DAY
 from tests.draws import seldom
 
@@ -66,4 +66,23 @@ def test_a_workload_is_found_by_a_part_of_its_name(url: str, opened: Any) -> Non
         page.keyboard.press("Enter")
         expect(page.locator("#workload-grid .ag-center-cols-container .ag-row")).to_have_count(2)
         assert page.url.endswith("find=MIG")
+        assert wrong == []
+
+
+@seldom(4, "a long table on a phone")
+def test_a_long_table_scrolls_with_the_page_on_a_phone_and_shows_all_when_asked(url: str, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
+        page.goto(f"{url}/workloads?period=2026-10-01..2026-10-03&workload=w-vision")
+        grid = page.locator("#workload-hours")
+        cards = grid.locator(".ag-center-cols-container > .ag-row:visible")
+        expect(cards).to_have_count(20)
+        picture(page, "long-table-phone")
+        grid.get_by_role("button", name="Show all 48 rows").click()
+        expect(cards).to_have_count(48)
+        expect(grid.locator(".gl-unfold")).to_have_count(0)
+        assert grid.evaluate("grid => grid.scrollHeight <= grid.clientHeight"), "it scrolls within the page"
+        page.set_viewport_size({"width": 1440, "height": 900})
+        expect(grid).to_have_css("height", "600px")
         assert wrong == []
