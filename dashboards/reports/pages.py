@@ -24,7 +24,7 @@ from dashboards.reports.report import ADVISED, Report
 from warehouse.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"
-PIXELS_PER_INCH = 144.0
+PIXELS_PER_INCH = 216.0
 COLOURS = {"used": "#1f6f78", "idle": "#e0a03b", "unmetered": "#b4bec7"}
 """As the chart's (billing/documents/templates/design.typ)."""
 PAGES = (("report.open", "/tenants"), ("changes.title", "/changes"), ("savings.title", "/savings"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import email
 import email.policy
+import re
 import shutil
+import struct
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +24,7 @@ from billing.accounts.budgets import State
 from billing.periods import parse_period, period_before
 from dashboards.languages import language
 from dashboards.reports import schedule as schedules
-from dashboards.reports.pages import as_html, as_text, chart
+from dashboards.reports.pages import PIXELS_PER_INCH, as_html, as_text, chart
 from dashboards.reports.periodic import reporting, send_due
 from dashboards.reports.report import Report, ReportError, tenant_report
 from dashboards.reports.schedule import Schedule, due, last_period, load_schedule, wanted_by
@@ -222,6 +224,15 @@ def test_columns_stand_under_each_other_also_in_chinese(october: Report) -> None
 
 def columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def test_a_chart_is_legible_on_a_phone_and_no_larger_than_its_text_on_a_screen(october: Report) -> None:
+    """A phone of 390 px has 310 for it within the page's margins: three quarters of its own width at least."""
+    width, _ = struct.unpack(">II", chart(october, EN)[16:24])  # of a PNG's header
+    own = width * 96 / PIXELS_PER_INCH
+    (most,) = re.findall(r'class="chart" [^>]*max-width:(\d+)px', as_html(october, EN, "cid:chart"))
+    assert own <= 310 / 0.75
+    assert own <= int(most) <= 1.25 * own
 
 
 def test_a_chart_is_in_the_reader_s_language(october: Report) -> None:
