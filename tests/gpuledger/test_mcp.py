@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -118,6 +119,24 @@ def test_the_parts_of_a_changed_bill_sum_to_the_difference(monkeypatch: pytest.M
     assert sum(Decimal(one["difference"]) for one in found.evidence) == Decimal("12.95")
     assert (parts["usage h100"]["by_quantity"], parts["usage h100"]["by_price"]) == ("4.00", "6.00")
     assert (parts["usage l40s"]["by_quantity"], parts["tax h100"]["by_price"]) == ("-5.00", None)
+
+
+def test_an_expected_start_that_is_past_is_called_overdue(monkeypatch: pytest.MonkeyPatch, admin: Client) -> None:
+    found = admin.waiting()
+    span = {
+        "earliest_start": datetime(2026, 10, 2, 13, tzinfo=UTC),
+        "latest_start": datetime(2026, 10, 2, 15, tzinfo=UTC),
+    }
+    for is_, said in (
+        ("ahead", "It is expected to start between 2026-10-02 13:00 UTC and 2026-10-02 15:00 UTC."),
+        ("due", "It is expected to start by 2026-10-02 15:00 UTC: "),
+        ("overdue", "Its start is overdue: its scheduler announced 2026-10-02 13:00 UTC to 2026-10-02 15:00 UTC."),
+    ):
+        first = found.jobs[0].model_copy(update={**span, "start_is": is_})
+        monkeypatch.setattr(admin, "waiting", lambda *_, job=first: found.model_copy(update={"jobs": [job]}))
+        answer = tools.why_waiting(admin)
+        assert said in answer.answer
+        assert answer.figures["start_is"] == is_
 
 
 @pytest.mark.parametrize(
