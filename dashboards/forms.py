@@ -4,7 +4,7 @@
 
 assets/forms.js sends the fields as JSON from our own page (the gate requires that of requests that change something),
 shows the API's reason if it refuses, and otherwise redraws the page. The reason is English; in front of it another
-language says which kind of refusal it is.
+language says which kind of refusal it is (`refusals`, once in the document).
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ from dash import html
 from dash.development.base_component import Component
 
 from access.principal import ANYBODY
-from dashboards.languages import Language
+from dashboards.languages import NAMES, Language, language
 
 REFUSED = (400, 401, 403, 404, 409, 422, 503)
 """Statuses of the API's refusals (api.problems)."""
 Kind = Literal["text", "number", "list", "boolean"]
 """What a field's text is to the API; a list stands in it with commas, a boolean is `true` or `false`."""
+
+
+def refusals() -> Component:
+    """What each kind of refusal is called, in the languages that need it."""
+    said = {code: {status: language(code)(f"form.refused_{status}") for status in REFUSED} for code in NAMES}
+    texts = {f"data-{code}": json.dumps(kinds, ensure_ascii=False) for code, kinds in said.items() if code != "en"}
+    return html.Div(id="refusals", hidden=True, **texts)
 
 
 def form(
@@ -48,10 +55,8 @@ def form(
     """
     attributes = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then,
                   "says": says, "already": already, "zone": zone}  # fmt: skip
-    if words.code != "en":
-        attributes["refused"] = json.dumps({status: words(f"form.refused_{status}") for status in REFUSED})
-        if already:
-            attributes["names"] = json.dumps({ANYBODY.name: words("frame.anybody")})
+    if already and words.code != "en":
+        attributes["names"] = json.dumps({ANYBODY.name: words("frame.anybody")})
     return html.Form(
         [
             *fields,

@@ -15,7 +15,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from access.principal import Principal
-from dashboards import parts, tour
+from dashboards import forms, parts, tour
 from dashboards.filters import Filters
 from dashboards.languages import NAMES, Language, language
 from dashboards.periods import ALL, HOUR, latest, neighbour
@@ -53,6 +53,7 @@ def layout() -> Component:
                 ],
                 className="gl-frame",
             ),
+            forms.refusals(),
             html.Div(id="live", role="status", className="gl-unseen", **{"aria-live": "polite"}),
         ],
         defaultColorScheme="auto",

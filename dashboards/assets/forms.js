@@ -102,7 +102,8 @@
       said.appendChild(document.createElement("code")).textContent = answer[form.dataset.shows];
     } catch (error) {
       said.classList.add("gl-refused");
-      var kind = JSON.parse(form.dataset.refused || "{}")[error.status];
+      var refusals = document.getElementById("refusals").dataset[document.documentElement.lang];
+      var kind = JSON.parse(refusals || "{}")[error.status];
       said.textContent = [kind, error.message || form.dataset.failed].filter(Boolean).join(" ");
     }
     button.disabled = false;
