@@ -23,6 +23,7 @@ from dashboards.languages import language
 from dashboards.pages import alerts, queues, slo
 from dashboards.pages.alerts import silencing
 from dashboards.pages.alerts.active import why
+from dashboards.said import held_back
 from tests.alerts.receivers import http_receiver
 from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
@@ -194,6 +195,24 @@ def test_what_a_silence_of_an_alert_begins_with_fits_that_alert_alone() -> None:
     assert silencing.parsed(text) == {"alertname": ("gpu-lost",), "node": ("n[[]1]",)}
     with pytest.raises(LedgerError, match="second matcher of its label"):
         silencing.parsed("node=n1, node=n2")
+
+
+@pytest.mark.parametrize(
+    ("why", "english", "chinese"),
+    [
+        ("acknowledged by ada at 2026-10-02T06:10:30Z", "acknowledged by ada, 2 Oct, 06:10",
+         "已由 ada 于 10月2日 06:10 确认"),
+        ("acknowledged by anybody on this machine at 2026-10-02T06:10:30Z: look: at 7",
+         "acknowledged by anybody on this machine, 2 Oct, 06:10: look: at 7",
+         "已由 本机任何人 于 10月2日 06:10 确认：look: at 7"),
+        ("silenced by 4711 (ada: a move)", "silenced by 4711 (ada: a move)", "被 4711 静默（ada: a move）"),
+    ],
+)  # fmt: skip
+def test_why_nobody_is_notified_is_said_with_who_and_since_when(
+    house: Store, why: str, english: str, chinese: str
+) -> None:
+    filters = filters_of(house, f"?{DAY}")
+    assert [held_back(why, filters, language(code)) for code in ("en", "zh")] == [english, chinese]
 
 
 def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:
