@@ -65,7 +65,7 @@ def form(
         ],
         className="gl-act",
         **{f"data-{name}": value for name, value in attributes.items() if value},
-        **{"data-failed": words("form.failed"), "data-once": words("form.once")},
+        **{f"data-{name}": words(f"form.{name}") for name in ("failed", "once", "working")},
     )
 
 

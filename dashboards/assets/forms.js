@@ -3,6 +3,7 @@
   "use strict";
   var dash = (window.dash_clientside = window.dash_clientside || {});
 
+  var SOON_MS = 400;  // so long a press needs no answer before the form says that it is at work
   var AGAIN_MS = 3000;  // so long what a form has just done is not done again, as by a double click
 
   function values(form) {
@@ -78,9 +79,11 @@
     said.className = "gl-said";
     said.textContent = "";
     button.disabled = true;
+    var working = setTimeout(function () { said.textContent = form.dataset.working; }, SOON_MS);
     try {
       var sent = values(form);
       var [status, answer] = await request(parts[0], filled(parts[1], sent), without(parts[1], sent));
+      clearTimeout(working);
       if (status === 200 && form.dataset.already) {
         said.textContent = spoken(form, form.dataset.already, answer);
         return;
@@ -101,6 +104,7 @@
       said.textContent = form.dataset.once;
       said.appendChild(document.createElement("code")).textContent = answer[form.dataset.shows];
     } catch (error) {
+      clearTimeout(working);
       said.classList.add("gl-refused");
       var refusals = document.getElementById("refusals").dataset[document.documentElement.lang];
       var kind = JSON.parse(refusals || "{}")[error.status];

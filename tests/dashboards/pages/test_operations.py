@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
 from tests.dashboards.site import running
 from tests.draws import seldom
+from tests.patience import PATIENCE_SECONDS
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -290,8 +292,12 @@ class TestInTheBrowser:
                 expect(said).to_contain_text(f"本机任何人 已于 {at and at[1]} 确认")
                 second.get_by_label("给负责人的附言").fill("please")
                 tell = second.get_by_role("button", name="通知负责人")
-                tell.click()
-                expect(second.locator(".gl-acts .gl-said").last).to_have_text("已通知：chat/webhook", timeout=3000)
+                chat.together = threading.Barrier(2)
+                tell.dblclick()
+                expect(second.locator(".gl-acts .gl-said").last).to_have_text("正在处理…")
+                chat.together.wait(PATIENCE_SECONDS)
+                chat.together = None
+                expect(second.locator(".gl-acts .gl-said").last).to_have_text("已通知：chat/webhook")
                 tell.click(force=True)  # the second one of a double click, after the first one's answer
                 second.wait_for_timeout(500)
                 expect(second.locator(".gl-acts .gl-said").last).to_have_text("已通知：chat/webhook", timeout=1)
