@@ -167,16 +167,23 @@ def requests(pod: Object, extra: Sequence[str] = (), share_by: ShareBy = "larger
     return tuple(found) or _annotated(pod)
 
 
+MOST_PARTS = 1024
+"""Partitions and replicas of a pod that are allocations of their own. No node has more, so a pod that asks for more
+never runs; anybody may ask for 10^18 of them."""
+
+
 def parts(asked: Sequence[Request], facts: NodeFacts) -> tuple[Part, ...]:
-    """The allocations of a pod that asked for these: as many, and in the same order, whatever the node."""
+    """The allocations of a pod that asked for these: as many, and in the same order, whatever the node. Of more
+    partitions and replicas than MOST_PARTS, those of a kind are one allocation."""
     found: list[Part] = []
+    apart = sum(request.count for request in asked if request.kind in ("partition", "replica")) <= MOST_PARTS
     for request in asked:
         share = request.share
         if request.kind == "partition":
             slices = partition_units(request.vendor, request.profile)
-            found += [Part(share, slices, request.profile)] * request.count
+            found += _each(Part(share, slices, request.profile), request.count, apart)
         elif request.kind == "replica":
-            found += [Part(1 / facts.replicas if facts.replicas > 1 else None, 1)] * request.count
+            found += _each(Part(1 / facts.replicas if facts.replicas > 1 else None, 1), request.count, apart)
         elif request.kind == "whole" and request.resource == "nvidia.com/gpu" and facts.replicas > 1:
             # Time-sliced without another name: each of these is a ticket, not a device.
             found.append(Part(request.count / facts.replicas, request.count))
@@ -185,6 +192,12 @@ def parts(asked: Sequence[Request], facts: NodeFacts) -> tuple[Part, ...]:
                 share = share_of(request.memory_mib / facts.memory_mib, request.cores, request.share_by)
             found.append(Part(None if share is None else request.count * share))
     return tuple(found)
+
+
+def _each(part: Part, count: int, apart: bool) -> list[Part]:
+    if apart:
+        return [part] * count
+    return [Part(None if part.gpus is None else part.gpus * count, None, part.profile)]
 
 
 def partition_units(vendor: str, profile: str) -> int | None:

@@ -22,7 +22,7 @@ from collectors.kubernetes.objects import (
     uid,
     whole,
 )
-from collectors.kubernetes.resources import requests
+from collectors.kubernetes.resources import NodeFacts, parts, requests
 from scheduler.kubernetes.elastic_jobs import API_VERSION, GROUP, KIND
 from scheduler.live.executors import Launch
 from scheduler.live.idle import Holders
@@ -246,7 +246,7 @@ def holders(found: Sequence[Object | None], comes_back: bool = True) -> Holders 
 
 def _allocations(pod: Object) -> list[str]:
     """Its UID; of one with several partitions or replicas, UID/2 and so on for the others."""
-    each = sum(one.count if one.kind in ("partition", "replica") else 1 for one in requests(pod))
+    each = len(parts(requests(pod), NodeFacts()))
     return [uid(pod) if number == 1 else f"{uid(pod)}/{number}" for number in range(1, max(1, each) + 1)]
 
 

@@ -50,6 +50,18 @@ def test_every_vendors_resources_become_gpus_and_units(
     assert [gpus for gpus, _, _ in found] == pytest.approx([gpus for gpus, _, _ in expected])
 
 
+@pytest.mark.parametrize("many", ["100000000", "9223372036854775807", "1E"])
+def test_more_partitions_than_a_node_has_are_one_allocation_and_as_many_gpus(many: str) -> None:
+    """Anybody may create such a pod; it never runs."""
+    count = quantity(many)
+    ((gpus, units, profile),) = asked(pod("u", resources={"nvidia.com/mig-1g.10gb": many}))
+    assert (gpus, units, profile) == (pytest.approx(count / 7), None, "1g.10gb")
+    assert asked(pod("u", resources={"nvidia.com/gpu.shared": many})) == [(None, None, "")]
+    assert len(asked(pod("u", resources={"nvidia.com/mig-1g.10gb": 1024}))) == 1024
+    kinds = {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.10gb": 1000, "nvidia.com/mig-2g.20gb": 25}
+    assert [gpus for gpus, _, _ in asked(pod("u", resources=kinds))] == pytest.approx([2.0, 1000 / 7, 50 / 7])
+
+
 def test_the_largest_init_container_or_all_others_together_count() -> None:
     def spec(init: list[dict[str, Any]], main: list[int]) -> dict[str, Any]:
         containers = [container({"nvidia.com/gpu": each}, str(number)) for number, each in enumerate(main)]
