@@ -283,13 +283,14 @@ def _place(
     pieces = 0
     homeless: dict[tuple[int, int], int] = defaultdict(int)
     for number in range(wanted):
-        at_ms, part = claim.start_ms, wanted - number
+        at_ms, part, before = claim.start_ms, wanted - number, pieces
+        without: list[tuple[int, int]] = []
         while at_ms < claim.end_ms:
             free = [(room, until_ms) for room in rooms if (until_ms := room.free_until(claim, at_ms)) > at_ms]
             if not free:
                 ends = [other.end_ms for room in rooms for other in room.holders if other.end_ms > at_ms]
                 until_ms = min([claim.end_ms, *ends])
-                homeless[at_ms, until_ms] += 1
+                without.append((at_ms, until_ms))
             else:
                 room, until_ms = max(free, key=lambda one: (one[0].device[1] in known, one[1]))
                 piece = replace(
@@ -308,6 +309,12 @@ def _place(
                 pieces += 1
                 part = wanted + pieces
             at_ms = until_ms
+        # Where one got nothing, neither do those that follow it, of which anybody may ask for 10^18.
+        alike = 1 if pieces > before else wanted - number
+        for when in without:
+            homeless[when] += alike
+        if alike > 1:
+            break
     for (start_ms, end_ms), count in sorted(homeless.items()):
         if pieces and _is_a_stamp(start_ms, end_ms):
             # The second in which one holder followed another, stamped on both.

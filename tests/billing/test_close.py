@@ -130,6 +130,22 @@ def test_what_no_device_of_the_node_can_hold_is_refused_and_units_left_out_are_a
     ]
 
 
+def test_more_devices_than_any_node_has_are_refused_at_once(store: Store) -> None:
+    """Kubernetes 1.20 binds a pod that asks for the most that 64 bits hold."""
+    put(store, "devices", [device("GPU-0"), device("GPU-1")])
+    put(store, "events", [
+        event(1, "a", "started", node="n1", gpus=float((1 << 63) - 1)), event(4, "a", "failed", node="", gpus=None),
+    ])  # fmt: skip
+    others = [event(0, "b", "started", device_id="GPU-1"), event(2, "b", "finished", device_id="")]
+    put(store, "events", others, batch=2)
+    close(store, until=at(5))
+    assert held(store) == {("a", "GPU-0"): 3, ("a", "GPU-1"): 2, ("b", "GPU-1"): 2}
+    refused = store.rows("SELECT detail FROM refused_claims ORDER BY start_at")
+    assert [one["detail"].partition(" for ")[2] for one in refused] == [
+        f"{(1 << 63) - 1} of 9.22337e+18 GPUs", f"{(1 << 63) - 2} of 9.22337e+18 GPUs",
+    ]  # fmt: skip
+
+
 def test_a_batch_completed_after_a_close_reopens_its_hours(store: Store) -> None:
     put(store, "devices", [device("GPU-0")])
     put(store, "events", [event(0, "a", "started", device_id="GPU-0"), event(3, "a", "finished", device_id="")])
