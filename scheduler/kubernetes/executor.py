@@ -72,7 +72,7 @@ class Create:
     def name(self) -> str:
         payload, launch = self.launch.payload, self.launch
         if self.rank is None:
-            return pods.service_name(payload["name"])
+            return pods.service_name(payload)
         return pods.pod_name(payload["name"], launch.world, self.rank.number)
 
 
@@ -106,11 +106,13 @@ class PodAttempt(Attempt):
 @dataclass
 class _OwnPodsAttempt(PodAttempt):
     """there: names of pods of this world that were seen.   whole: whether all were, perhaps by an earlier process.
-    done: those that finished.   taken: since when a name is taken by another object."""
+    done: those that finished.   taken: since when a name is taken by another object.   meets: whether its service was
+    there when this world began; somebody may have deleted an earlier world's."""
 
     there: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
     whole: bool = False
+    meets: bool = False
     taken: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -133,7 +135,7 @@ class _OwnPodsAttempt(PodAttempt):
 
     def moves_to(self, launch: Launch) -> None:
         if launch.world != self.launch.world:
-            self.there, self.done, self.taken, self.whole = set(), set(), {}, False
+            self.there, self.done, self.taken, self.whole, self.meets = set(), set(), {}, False, False
         self.launch = launch
 
     def ended_at(self, of_job: Sequence[Object]) -> float | None:
@@ -217,7 +219,6 @@ class PodExecutor:
         self._attempts: dict[AttemptName, _OwnPodsAttempt] = {}
         self._seen: Seen | None = None
         self._of_job: dict[str, dict[Name, Object]] = {}
-        self._met: set[str] = set()
         self._open: set[str] = set()
         self._lock = threading.RLock()
         self.left: Collection[str] = ()
@@ -293,9 +294,7 @@ class PodExecutor:
                 return set()
             changed = {at for at, pod in seen.pods.items() if before.pods.get(at) is not pod}
             touched = {identity for identity, job in seen.jobs.items() if before.jobs.get(identity) is not job}
-            gone = before.jobs.keys() - seen.jobs.keys()
-            touched |= gone
-            self._met -= gone
+            touched |= before.jobs.keys() - seen.jobs.keys()
             for at in changed | (before.pods.keys() - seen.pods.keys()):
                 if at in before.pods:
                     self._of_job.get(pods.job_uid(before.pods[at]), {}).pop(at, None)
@@ -352,7 +351,7 @@ class PodExecutor:
             if not isinstance(outcome, Exception):
                 attempt.refused = ""
                 if step.rank is None:
-                    self._met.add(attempt.uid)
+                    attempt.meets = True
                 return ""
             if isinstance(outcome, Conflict):
                 now = self._clock()
@@ -405,7 +404,7 @@ class PodExecutor:
         if self._clock() < attempt.again_at:
             return []
         missing = [(rank, at) for rank, at in attempt.names() if at not in there and at[1] not in attempt.there]
-        if len(attempt.launch.ranks) > 1 and attempt.uid not in self._met and missing:
+        if len(attempt.launch.ranks) > 1 and not attempt.meets and missing:
             return [Create(attempt.launch)]
         return [Create(attempt.launch, rank) for rank, _ in missing]
 

@@ -7,6 +7,7 @@ scheduler one node, as for a DaemonSet's pods: so the pod waits while the node i
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,9 +50,10 @@ def pod_name(job: str, world: int, rank: int) -> str:
     return f"{job}-{world}-{rank}"
 
 
-def service_name(job: str) -> str:
-    """The name of the headless service by which ranks find each other."""
-    return f"{job}-ranks"
+def service_name(payload: Mapping[str, Any]) -> str:
+    """The name of the headless service by which ranks find each other: of this ElasticJob alone. Its predecessor of the
+    same name may still have one, which is collected once its owner is gone."""
+    return f"{payload['name']}-ranks-{hashlib.sha256(payload['uid'].encode()).hexdigest()[:8]}"
 
 
 def allocation_id(launch: Launch) -> str:
@@ -69,7 +71,7 @@ def service_of(payload: Mapping[str, Any]) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": service_name(payload["name"]),
+            "name": service_name(payload),
             "namespace": payload["namespace"],
             "ownerReferences": [owner(payload)],
         },
@@ -94,7 +96,7 @@ def pod_of(launch: Launch, rank: Rank) -> dict[str, Any]:
     spec |= {
         "restartPolicy": text(spec, "restartPolicy") or "Never",
         "hostname": called,
-        "subdomain": service_name(payload["name"]),
+        "subdomain": service_name(payload),
         "affinity": bound_to(spec.get("affinity"), node_of(rank.node)),
         "containers": [_container(launch, rank, one, number) for number, one in enumerate(spec["containers"])],
     }
@@ -158,7 +160,7 @@ def _variables(launch: Launch, rank: Rank) -> dict[str, str]:
         "GROUP_RANK": str(rank.number),
         "NODE_RANK": str(rank.number),
         "GROUP_WORLD_SIZE": size,
-        "MASTER_ADDR": f"{first}.{service_name(name_)}.{space}.svc",
+        "MASTER_ADDR": f"{first}.{service_name(launch.payload)}.{space}.svc",
         "MASTER_PORT": str(MASTER_PORT),
         "GPULEDGER_JOB": launch.job.job_id,
         "GPULEDGER_ATTEMPT": str(launch.attempt),

@@ -43,6 +43,44 @@ def test_pods_with_gpus_tolerate_the_taint_of_their_gpus(tmp_path: Path) -> None
         assert pod["spec"]["tolerations"] == wanted
 
 
+def services(site: Site) -> list[Thing]:
+    return [one for (kind, _, _), one in site.cluster.objects.items() if kind == "services"]
+
+
+def test_a_job_of_a_former_one_s_name_has_a_service_of_its_own(tmp_path: Path) -> None:
+    """What the former one owned is collected later, perhaps when the new one's pods run."""
+    site = Site(tmp_path)
+    site.create("train", least=2, gpusPerReplica=1)
+    site.settle()
+    (old,) = services(site)
+    site.cluster.delete("elasticjobs", "train", SPACE)
+    site.settle()
+    job = site.create("train", least=2, gpusPerReplica=1)
+    site.settle()
+    del site.cluster.objects["services", SPACE, old["metadata"]["name"]]  # as the garbage collector does
+    (new,) = services(site)
+    assert new["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    assert {one["spec"]["subdomain"] for one in site.pods_of(job)} == {new["metadata"]["name"]}
+
+
+def test_a_service_that_somebody_deleted_is_there_again_for_the_next_world(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    job = site.create("train", least=2, most=2, gpusPerReplica=1)
+    site.settle()
+    site.run()
+    site.settle()
+    (service,) = services(site)
+    del site.cluster.objects["services", SPACE, service["metadata"]["name"]]
+    job["spec"]["scaling"]["maxReplicas"] = 3
+    site.cluster.put("elasticjobs", job, SPACE)
+    for _ in range(10):
+        site.now += 5
+        site.settle()
+        site.run()
+    assert len(site.pods_of(job)) == 3
+    assert [one["metadata"]["name"] for one in services(site)] == [service["metadata"]["name"]]
+
+
 def test_a_job_becomes_pods_on_its_nodes_and_its_end_is_reported(tmp_path: Path) -> None:
     site = Site(tmp_path)
     job = site.create("train", least=2, gpusPerReplica=4, tenant="vision", project="ocr")
@@ -57,8 +95,10 @@ def test_a_job_becomes_pods_on_its_nodes_and_its_end_is_reported(tmp_path: Path)
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("ElasticJob", job["metadata"]["uid"], True)
     env = {one["name"]: one["value"] for one in second["spec"]["containers"][0]["env"]}
     assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
-    assert env["MASTER_ADDR"] == f"{first['metadata']['name']}.train-ranks.{SPACE}.svc"
-    assert ("services", SPACE, "train-ranks") in site.cluster.objects
+    (service,) = services(site)
+    assert service["metadata"]["ownerReferences"] == first["metadata"]["ownerReferences"]
+    assert service["metadata"]["name"] == first["spec"]["subdomain"] == second["spec"]["subdomain"]
+    assert env["MASTER_ADDR"] == f"{first['metadata']['name']}.{first['spec']['subdomain']}.{SPACE}.svc"
     status = job["status"]
     assert (status["state"], status["replicas"], status["readyReplicas"]) == ("Starting", 2, 0)
     site.run()
