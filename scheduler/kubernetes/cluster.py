@@ -19,7 +19,7 @@ from typing import Any
 
 from collectors.kubernetes.api import Absent, Api, Conflict, Interrupted
 from collectors.kubernetes.connection import Connection, KubernetesError
-from collectors.kubernetes.follow import Backoff, Changed, Follow, Item, Listed, Trouble
+from collectors.kubernetes.follow import Backoff, Changed, Current, Follow, Item, Listed, Trouble
 from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid
 from scheduler.kubernetes import elastic_jobs, pods
 from scheduler.kubernetes.calls import Call
@@ -127,7 +127,7 @@ def _named(of: Object) -> dict[str, Any]:
 @dataclass
 class _Cache:
     """The objects of one resource.   keep: the part of an object to cache; None: not cached.   listed: whether the
-    first list is complete, which was of the version `listed_at`."""
+    first list is complete; the last was of the version `listed_at`.   reached: that of the last list or change."""
 
     path: str
     key: Callable[[Object], Any]
@@ -136,6 +136,7 @@ class _Cache:
     objects: dict[Any, Object] = field(default_factory=dict)
     listed: bool = False
     listed_at: int = -1
+    reached: int = -1
     _pages: dict[Any, Object] = field(default_factory=dict)
     _gone: OrderedDict[Any, int] = field(default_factory=OrderedDict)
 
@@ -147,11 +148,20 @@ class _Cache:
             self._pages |= {self.key(one): cached for one in item.objects if (cached := self.keep(one)) is not None}
             if item.last:
                 version = _number(item.version)
+                if 0 <= version < self.reached:  # etcd was restored: what came later has never been
+                    log.warning(
+                        "kubernetes: %s: version %d after %d: all is as listed", self.path, version, self.reached
+                    )
+                    self.objects, self._gone = {}, OrderedDict()
                 later = {key: one for key, one in self.objects.items() if _version(one) > version >= 0}
                 self.objects, self._pages, self.listed, self.listed_at = self._pages | later, {}, True, version
+                self.reached = version
             return item.last
         if isinstance(item, Changed):
+            self.reached = max(self.reached, _number(item.version))
             return self.drop(item.object) if item.deleted else self.put(item.object)
+        if isinstance(item, Current):
+            self.reached = max(self.reached, _number(item.version))
         return False
 
     def put(self, found: Object) -> bool:

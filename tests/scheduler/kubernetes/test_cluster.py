@@ -11,7 +11,7 @@ import pytest
 
 from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.connection import Connection
-from collectors.kubernetes.follow import Backoff, Changed, Listed
+from collectors.kubernetes.follow import Backoff, Changed, Current, Listed
 from scheduler.kubernetes.calls import MERGE, Call
 from scheduler.kubernetes.cluster import ApiCluster, _Cache
 from scheduler.kubernetes.elastic_jobs import PATH
@@ -158,3 +158,18 @@ def test_late_answers_and_lists_bring_nothing_back(seed: int) -> None:
             cache.put(old)
         expected = truth[known]
         assert cache.objects == ({} if expected is None else {"a": expected}), (seed, version)
+
+
+@pytest.mark.parametrize("how", [Changed(pod("later", 90), "90", deleted=False), Current("90")])
+def test_after_etcd_was_restored_there_is_what_the_list_says(how: Changed | Current) -> None:
+    cache = _Cache("", lambda one: one["metadata"]["name"], lambda one: one)
+    cache.take(Listed([pod("gone", 10), pod("changed", 50, "Running")], "50", first=True, last=True))
+    cache.take(Changed(pod("gone", 80), "80", deleted=True))
+    cache.take(how)
+    cache.put(pod("made", 95))
+    there = {"gone": pod("gone", 10), "changed": pod("changed", 20)}
+    cache.take(Listed(list(there.values()), "40", first=True, last=True))
+    assert cache.objects == there
+    for again in (pod("later", 45), pod("gone", 46, "Running")):
+        assert cache.put(again)
+        assert cache.objects[again["metadata"]["name"]] == again
