@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, items, mark, name, namespace, text, uid
+from collectors.kubernetes.resources import requests
 from scheduler.codec import plain, read
 from scheduler.live.payload import candidates
 from scheduler.model import Job, Node
@@ -161,6 +162,18 @@ def unfit(payload: Mapping[str, Any]) -> str:
                     "say gpusPerReplica instead"
                 )
     return ""
+
+
+def uncounted(payload: Mapping[str, Any]) -> str:
+    """Which devices its pods would take beside those that the scheduler gives them; '' if none: a pod gets what its
+    largest init container asks for, and each resource."""
+    template = child(payload, "template")
+    spec = child(template, "spec")
+    pod, resource = {"metadata": child(template, "metadata"), "spec": spec}, text(payload, "resource")
+    asked = [one.resource for one in requests(pod, (resource,))]
+    if not asked:
+        return ""
+    return f"its template asks for {', '.join(asked[:3])}: say gpusPerReplica and resourceName instead"
 
 
 def unplaceable(job: Job, nodes: Sequence[Node]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from collectors.kubernetes.api import Absent, Conflict, Refused
 from collectors.kubernetes.objects import Object, child, condition, name, namespace, text, uid
 from scheduler.kubernetes import pods
-from scheduler.kubernetes.elastic_jobs import unfit, unplaceable
+from scheduler.kubernetes.elastic_jobs import uncounted, unfit, unplaceable
 from scheduler.live.executors import JUST_NOW, Attempt, AttemptName, Completing, Launch, Over, Result
 from scheduler.live.idle import Holders
 from scheduler.live.ranks import Rank
@@ -226,7 +226,7 @@ class PodExecutor:
     # As an executor
 
     def refusal(self, job: Job, payload: Mapping[str, Any], nodes: Sequence[Node]) -> str:
-        return unfit(payload) or unplaceable(job, nodes)
+        return unfit(payload) or uncounted(payload) or unplaceable(job, nodes)
 
     def says_size(self, payload: Mapping[str, Any]) -> str:
         return "has its size from its ElasticJob. Change spec.scaling, as by `kubectl scale`"

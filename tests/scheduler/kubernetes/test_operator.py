@@ -43,6 +43,10 @@ def test_pods_with_gpus_tolerate_the_taint_of_their_gpus(tmp_path: Path) -> None
         assert pod["spec"]["tolerations"] == wanted
 
 
+def asking(resource: str, many: str) -> Thing:
+    return {"name": "main", "image": "train", "resources": {"limits": {resource: many}}}
+
+
 def services(site: Site) -> list[Thing]:
     return [one for (kind, _, _), one in site.cluster.objects.items() if kind == "services"]
 
@@ -151,6 +155,27 @@ def test_a_template_says_neither_who_pays_nor_where_it_runs(tmp_path: Path) -> N
     assert "nodeName" not in pod["spec"]
     assert refused["status"]["state"] == "Rejected"
     assert "say gpusPerReplica instead" in refused["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "more", "named"),
+    [
+        ("nvidia.com/gpu", {"initContainers": [asking("nvidia.com/gpu", "8")]}, "nvidia.com/gpu"),
+        ("acme.com/npu", {"initContainers": [asking("acme.com/npu", "8")]}, "acme.com/npu"),
+        ("nvidia.com/gpu", {"containers": [asking("nvidia.com/mig-1g.10gb", "7")]}, "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/gpu", {"containers": [asking("cpu", "1"), asking("amd.com/gpu", "2")]}, "amd.com/gpu"),
+        ("nvidia.com/gpu", {"containers": [asking("cpu", "1"), asking("nvidia.com/gpu", "0")]}, "nvidia.com/gpu"),
+    ],
+)
+def test_a_template_takes_no_devices_that_the_scheduler_does_not_count(
+    tmp_path: Path, resource: str, more: Thing, named: str
+) -> None:
+    site = Site(tmp_path)
+    spec = {"containers": [asking("cpu", "1")], "restartPolicy": "Never"} | more
+    job = site.create("sly", gpusPerReplica=1, resourceName=resource, template={"metadata": {}, "spec": spec})
+    site.settle()
+    assert (job["status"]["state"], job["status"]["reason"]) == ("Rejected", "CannotRun")
+    assert f"asks for {named}: say gpusPerReplica" in job["status"]["message"]
 
 
 def test_a_failed_rank_ends_the_others_and_one_taken_away_begins_another_attempt(tmp_path: Path) -> None:
