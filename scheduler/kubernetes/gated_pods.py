@@ -108,11 +108,19 @@ def without(payload: Mapping[str, Any], ranks: Sequence[int], failed: str) -> di
     return {**payload, "gated": left, "vacated": now._asdict()}
 
 
-def job_of(gang: Sequence[Object], tenant: str, pool: str, labelled: bool, weighs: frozenset[str]) -> dict[str, Any]:
+def job_of(
+    gang: Sequence[Object],
+    tenant: str,
+    pool: str,
+    labelled: bool,
+    weighs: frozenset[str],
+    offered: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
     """What is submitted (scheduler.model.Job).   labelled: as for elastic_jobs.job_of.   weighs: which of cpu and
-    memory the scheduler's nodes have.   Errors: LedgerError if it cannot be placed as one job."""
+    memory the scheduler's nodes have.   offered: in which resources they say that they offer devices; some may be known
+    to nothing else.   Errors: LedgerError if it cannot be placed as one job."""
     gang = in_order(gang)
-    asked = [_request(pod, labelled) for pod in gang]
+    asked = [_request(pod, labelled, offered) for pod in gang]
     where = f"pods of group {gang_of(gang[0])}" if gang_of(gang[0]) else f"pod {name(gang[0])}"
     for what, values in (("accelerators", asked), ("queues", [queue_of(pod) for pod in gang])):
         if any(one != values[0] for one in values):
@@ -139,8 +147,8 @@ def job_of(gang: Sequence[Object], tenant: str, pool: str, labelled: bool, weigh
     return job | {"payload": {"namespace": namespace(gang[0]), "gated": pods}}
 
 
-def _request(pod: Object, labelled: bool) -> dict[str, Any]:
-    found = requests(pod)
+def _request(pod: Object, labelled: bool, offered: frozenset[str]) -> dict[str, Any]:
+    found = requests(pod, sorted(offered))
     if not found:
         return {"devices": 0}
     one, where = found[0], f"pod {name(pod)}"

@@ -180,3 +180,18 @@ class DeclaredSite(Site):
         found["metadata"]["generation"] += 1
         self.cluster.put(plural, found)
         return found
+
+
+class DeclaredGatedSite(DeclaredSite, GatedSite):
+    """One of both kinds."""
+
+    def start(self) -> None:
+        self.log = Log(self.folder / "log")
+        executor, file = PodExecutor(lambda: self.now), parse_settings(self.file)
+        gates = GatedPodExecutor(executor, lambda: self.now)
+        self.service = Service(self.log, first_settings(None, file, "file"), "c", gates, lambda: self.now)
+        self.declarations = Declarations(self.service, executor, file)
+        admission = Admission(self.service, gates, labelled=True)
+        self.operator = Operator(
+            self.service, executor, self.cluster, lambda: self.now, self.declarations, admission=admission
+        )

@@ -14,7 +14,7 @@ from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.elastic_jobs import LEVEL, RESOURCE
 from scheduler.kubernetes.gates import EVICT_SECONDS
 from scheduler.live.service import RefusedError
-from tests.scheduler.kubernetes.site import GatedSite
+from tests.scheduler.kubernetes.site import DeclaredGatedSite, GatedSite
 from tests.scheduler.kubernetes.standin import SPACE, Thing, gated_pod, gpu_node, node_of, space
 from warehouse.errors import LedgerError
 
@@ -268,6 +268,22 @@ def test_mig_partitions_are_profiles_and_other_requests_are_read_as_the_books_re
     assert (job["priority"], job["time_limit"], job["job_id"]) == (7, 60.0, f"{SPACE}/a@u")
     declared = gated_pods.job_of([pod], "chem", "", True, frozenset())
     assert declared["request"] == {"devices": 2, "pool": "", "labels": {RESOURCE: "nvidia.com/mig-1g.10gb"}}
+
+
+def test_devices_of_a_resource_that_only_a_pool_knows_are_counted(tmp_path: Path) -> None:
+    site = DeclaredGatedSite(tmp_path)
+    odd = gpu_node("odd-0", pool="odd")
+    odd["status"]["allocatable"] = {"acme.com/npu": "4"}
+    site.cluster.put("nodes", odd)
+    site.declare("computepools", "odd", nodeSelector={"pool": "odd"}, resourceNames=["acme.com/npu"])
+    site.settle()
+    held = site.submit("held", gpus=3, resource="acme.com/npu", tenant="vision", pool="odd")
+    site.settle()
+    waits = site.submit("waits", gpus=2, resource="acme.com/npu", tenant="vision", pool="odd")
+    site.settle()
+    assert (held["spec"]["schedulingGates"], node_of(held)) == ([], "odd-0")
+    assert notes(waits)["reason"] == "InsufficientCapacity"
+    assert site.cluster.objects["computepools", "", "odd"]["status"]["allocated"] == 3
 
 
 def test_a_pod_asks_for_an_isolation_level_by_its_label() -> None:
