@@ -39,7 +39,8 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Jobs that wait, jobs that are placed, and devices that these hold."""
+    """Jobs that wait, jobs that are placed, and devices that these hold: those of a job that is being stopped count for
+    no quota any more."""
 
     pending: int = 0
     running: int = 0
@@ -105,7 +106,8 @@ def counts(jobs: Iterable[Live], nodes: Sequence[Node], parents: Mapping[str, st
     own: dict[str, Counts] = {}
     for live in jobs:
         waits = live.status in ("pending", "held", "suspended")
-        one = Counts(1, 0, 0) if waits else Counts(0, 1, round(gpus_held(nodes, live.grants)))
+        held = 0 if live.status == "stopping" else round(gpus_held(nodes, live.grants))
+        one = Counts(1, 0, 0) if waits else Counts(0, 1, held)
         called = str(getattr(live.job, of))
         own[called] = own.get(called, Counts()) + one
     found = dict(own)

@@ -295,6 +295,26 @@ def test_parents_count_what_is_below_them_and_stay_while_they_are_needed(
     assert "all" not in {queue.name for queue in settings(site).queues}
 
 
+def test_what_is_being_stopped_is_allocated_neither_in_its_pool_nor_to_its_tenant(tmp_path: Path) -> None:
+    """Its quota is somebody else's by then."""
+    site = DeclaredSite(tmp_path)
+    tenant = site.declare("tenants", "vision", limit=4)
+    job = site.create("train", gpusPerReplica=4, tenant="vision")
+    site.settle()
+    site.run()
+    site.settle()
+    pool = site.cluster.objects["computepools", "", "p"]
+    assert (tenant["status"]["allocated"], pool["status"]["allocated"]) == (4, 4)
+    job["spec"]["suspend"] = True
+    site.cluster.put("elasticjobs", job, SPACE)
+    site.settle()
+    assert job["status"]["state"] == "Stopping"
+    assert (tenant["status"]["allocated"], pool["status"]["allocated"], tenant["status"]["running"]) == (0, 0, 1)
+    other = site.create("next", gpusPerReplica=4, tenant="vision")
+    site.settle()
+    assert (other["status"]["state"], tenant["status"]["allocated"]) == ("Starting", 4)
+
+
 def test_jobs_get_nodes_with_the_resource_that_they_ask_for(tmp_path: Path) -> None:
     site = DeclaredSite(tmp_path)
     ascend = gpu_node("n-0", 0, pool="p")
