@@ -40,6 +40,10 @@ class FieldConflict(KubernetesError):  # noqa: N818
     """409: another field manager has it."""
 
 
+class Invalid(KubernetesError):  # noqa: N818
+    """422: it takes no such object, or not in place of the one that is there."""
+
+
 class Cluster:
     """The cluster of a kubeconfig's context.   namespace: of that context."""
 
@@ -104,6 +108,8 @@ class Cluster:
             raise Forbidden(where, message or f"refuses {path}", "Check: kubectl auth can-i --list")
         if answer.status_code == httpx.codes.CONFLICT:
             raise FieldConflict(where, message or f"refuses {path}")
+        if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
+            raise Invalid(where, message or f"refuses {path}")
         if not answer.is_success or not isinstance(found, dict) or not found:
             raise KubernetesError(where, f"answers {answer.status_code} to {path}: {message or 'no object'}")
         return found
@@ -137,4 +143,6 @@ class Cluster:
             raise Forbidden("kubectl", output)
         if "conflict" in output.lower():
             raise FieldConflict("kubectl", output)
+        if " is invalid: " in output:
+            raise Invalid("kubectl", output)
         raise KubernetesError("kubectl", output or f"exit {done.returncode}")

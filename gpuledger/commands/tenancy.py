@@ -86,27 +86,48 @@ def _enforcer(cluster: Cluster) -> Enforcer:
 
 
 def _apply(cluster: Cluster, wanted: Sequence[dict[str, Any]], force: bool) -> None:
-    from collectors.kubernetes.direct import FieldConflict, NotThere
+    """All that can be. Errors: LedgerError, of the last that could not; of those before it is a line each."""
+    refused: list[LedgerError] = []
+    for one in wanted:
+        try:
+            _apply_one(cluster, one, force)
+        except _RefusedError as error:
+            refused.append(error)
+    say(*map(str, refused[:-1]), f"applied {len(wanted) - len(refused)} objects")
+    if refused:
+        raise refused[-1]
+
+
+class _RefusedError(LedgerError):
+    """The cluster does not take one of the objects."""
+
+
+def _apply_one(cluster: Cluster, one: dict[str, Any], force: bool) -> None:
+    from collectors.kubernetes.direct import FieldConflict, Forbidden, Invalid, NotThere
     from scheduler.kubernetes import tenancy
 
-    deadline = time.monotonic() + ESTABLISHED_SECONDS
-    for one in wanted:
-        while True:
-            try:
-                cluster.apply(tenancy.path_of(one), one, tenancy.MANAGER, force)
-                break
-            except FieldConflict as error:
-                next_step = "See who has it (kubectl get -o yaml --show-managed-fields), or overrule them: --force"
-                raise LedgerError(tenancy.described(one), error.what, next_step) from None
-            except NotThere as error:
-                if one["kind"] != tenancy.CONSTRAINT or not error.resource:
-                    raise
-                if time.monotonic() > deadline:
-                    what = f"Gatekeeper did not make its kind of the template within {ESTABLISHED_SECONDS:g} s"
-                    next_step = f"See the status of constrainttemplate {tenancy.CONSTRAINT.lower()}, and apply again"
-                    raise LedgerError(tenancy.described(one), what, next_step) from None
-                time.sleep(0.5)
-    say(f"applied {len(wanted)} objects")
+    deadline, called = time.monotonic() + ESTABLISHED_SECONDS, tenancy.described(one)
+    while True:
+        try:
+            cluster.apply(tenancy.path_of(one), one, tenancy.MANAGER, force)
+            return
+        except FieldConflict as error:
+            next_step = "See who has it (kubectl get -o yaml --show-managed-fields), or overrule them: --force"
+            raise _RefusedError(called, error.what, next_step) from None
+        except Invalid as error:
+            delete = f"kubectl delete priorityclass {one['metadata']['name']}"
+            next_step = f"Its value cannot be changed: {delete} (pods keep theirs), and apply again"
+            raise _RefusedError(called, error.what, next_step if one["kind"] == "PriorityClass" else "") from None
+        except Forbidden as error:
+            raise _RefusedError(called, error.what, error.next_step) from None
+        except NotThere as error:
+            if one["kind"] != tenancy.CONSTRAINT or not error.resource:
+                raise
+            if time.monotonic() > deadline:
+                what = f"Gatekeeper did not make its kind of the template within {ESTABLISHED_SECONDS:g} s"
+                next_step = f"See the status of constrainttemplate {tenancy.CONSTRAINT.lower()}, and apply again"
+                raise LedgerError(called, what, next_step) from None
+            time.sleep(0.5)
 
 
 def _there(cluster: Cluster, enforcer: Enforcer, wanted: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

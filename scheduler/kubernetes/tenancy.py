@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from collectors.kubernetes.objects import Object, child, mark, name, namespace
+from collectors.kubernetes.objects import Object, child, deletion_requested, mark, name, namespace
 from scheduler.kubernetes.elastic_jobs import LAUNCHER, TENANTS
 from scheduler.quota.tree import QuotaTree
 from scheduler.settings import Settings
@@ -33,7 +33,8 @@ TEMPLATES_GROUP = "templates.gatekeeper.sh/v1"
 CONSTRAINTS_GROUP = "constraints.gatekeeper.sh/v1beta1"
 CONSTRAINT = "GpuledgerTenants"
 REGO = Path(__file__).with_name("gatekeeper.rego")
-_DNS = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
+_DNS = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?)*")
+MOST_LETTERS = 200
 _ALLOWED = (
     f"(has(namespaceObject.metadata.annotations) && '{TENANTS}' in namespaceObject.metadata.annotations"
     f" ? namespaceObject.metadata.annotations['{TENANTS}'] : '').split(',').map(t, t.trim()).filter(t, t != '')"
@@ -66,7 +67,8 @@ def tenants_of(home: Object) -> list[str]:
 
 def wanted(settings: Settings, namespaces: Iterable[Object], resource: str, enforcer: Enforcer) -> Wanted:
     """What the settings ask for. resource: in which nodes offer their GPUs.   enforcer: what the cluster has."""
-    namespaces = sorted(namespaces, key=name)
+    # Nothing can be made in a namespace that is being deleted.
+    namespaces = sorted((one for one in namespaces if not deletion_requested(one)), key=name)
     notes: list[str] = []
     objects = list(_priorities(settings, notes))
     capacity = _capacity(settings)
@@ -145,8 +147,8 @@ def _priorities(settings: Settings, notes: list[str]) -> Iterator[dict[str, Any]
     for queue in settings.queues:
         if queue.name in parents:
             continue
-        if not _DNS.fullmatch(queue.name):
-            notes.append(f"queue {queue.name}: no name for a PriorityClass, which has a-z, 0-9 and dashes")
+        if len(queue.name) > MOST_LETTERS or not _DNS.fullmatch(queue.name):
+            notes.append(f"queue {queue.name}: no name for a PriorityClass, which has a-z, 0-9, dashes and dots")
             continue
         yield _object(
             "scheduling.k8s.io/v1", "PriorityClass", f"{NAME}-{queue.name}",

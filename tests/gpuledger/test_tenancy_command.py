@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from collectors.kubernetes.direct import Cluster, Forbidden, Invalid
 from scheduler.kubernetes import tenancy
 from scheduler.settings import load_settings
 from tests.collectors.kubernetes.control_plane import control_plane, missing
@@ -83,6 +84,28 @@ def test_options_that_do_not_fit_and_a_cluster_that_refuses_are_one_line(
     assert "site.yaml" in refused(COMMAND, site)
 
 
+def test_what_the_cluster_does_not_take_keeps_nothing_else_from_it(
+    api: Scripted, config: Path, site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, applied = answers(api, site), list[str]()
+
+    def apply(_: Cluster, path: str, body: dict[str, Any], *__: Any) -> None:
+        if body["kind"] == "PriorityClass":
+            raise Invalid("it", "Value: Forbidden: may not be changed in an update.")
+        if body["kind"] == "LimitRange":
+            raise Forbidden("it", "the namespace is being terminated")
+        applied.append(path)
+
+    monkeypatch.setattr(Cluster, "apply", apply)
+    done = run(COMMAND, site, "--apply")
+    assert applied == [tenancy.path_of(one) for one in objects if one["kind"] not in ("PriorityClass", "LimitRange")]
+    assert str(done.exception).startswith("LimitRange vision/gpuledger: the namespace is being terminated")
+    first, count = done.stderr.splitlines()
+    assert first.startswith("PriorityClass gpuledger-batch: Value: Forbidden: may not be changed in an update.")
+    assert "kubectl delete priorityclass gpuledger-batch (pods keep theirs), and apply again" in first
+    assert count == f"applied {len(applied)} objects"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(bool(missing() or no_kustomize()), reason=missing() or no_kustomize())
 def test_a_real_api_server_takes_them_tells_drift_and_who_has_a_field(
@@ -147,6 +170,19 @@ def test_a_real_api_server_takes_them_tells_drift_and_who_has_a_field(
         assert run(COMMAND, site, "--check", *through).stdout.splitlines() == [line]
         assert run(COMMAND, site, "--apply", "--force", *through).exit_code == 0
         assert run(COMMAND, site, "--check", *of).exit_code == 0
+
+        # A PriorityClass keeps its value; the rest is applied all the same.
+        for way, limit in ((of, 2), (through, 4)):
+            changed = SITE.replace("priority: 5", "priority: 6").replace("borrowing_limit: 1", f"limit: {limit}")
+            Path(site).write_text(changed)
+            said = refused(COMMAND, site, "--apply", *way)
+            assert said.startswith("PriorityClass gpuledger-batch: ")
+            assert "kubectl delete priorityclass gpuledger-batch" in said
+            line = "PriorityClass gpuledger-batch: value is 5, not 6"
+            assert run(COMMAND, site, "--check", *of).stdout.splitlines() == [line]
+        plane.delete("/apis/scheduling.k8s.io/v1/priorityclasses/gpuledger-batch", 0)
+        Path(site).write_text(SITE)
+        assert run(COMMAND, site, "--apply", *of).exit_code == 0
 
         # A tenant that is no more leaves objects behind, which are named.
         Path(site).write_text(SITE.replace("name: vision", "name: speech"))

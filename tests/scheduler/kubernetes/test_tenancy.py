@@ -92,6 +92,19 @@ def test_priorities_are_of_queues_that_jobs_stand_in() -> None:
     (one,) = (one for one in made.objects if one["kind"] == "PriorityClass")
     assert (one["metadata"]["name"], one["value"], one["preemptionPolicy"]) == ("gpuledger-batch", -5, "Never")
     assert [note for note in made.notes if "Big_Jobs" in note]
+    queues = [{"name": name} for name in ("night.eu-1", "night..eu", ".night", "x" * 201)]
+    made = wanted(parse_settings(SITE | {"queues": queues}), [], GPU, Enforcer.ADMISSION_POLICY)
+    assert [one["metadata"]["name"] for one in made.objects if one["kind"] == "PriorityClass"] == [
+        "gpuledger-night.eu-1"
+    ]
+
+
+def test_a_namespace_that_is_being_deleted_gets_nothing() -> None:
+    leaving = home("vision")
+    leaving["metadata"] |= {"deletionTimestamp": "2026-10-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+    for one, many in ((home("vision"), 2), (leaving, 0)):
+        made = wanted(parse_settings(SITE), [one], GPU, Enforcer.NONE)
+        assert len([each for each in made.objects if "namespace" in each["metadata"]]) == many
 
 
 def test_without_a_pool_of_the_operators_there_are_no_quotas() -> None:
