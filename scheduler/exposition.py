@@ -162,6 +162,15 @@ def gated_series(reasons: Iterable[str]) -> list[Series]:
     ]
 
 
+def elastic_series(reasons: Iterable[str]) -> list[Series]:
+    """reasons: of each ElasticJob that is no job."""
+    text = "ElasticJobs that are no job yet, by reason"
+    return [
+        Series("elastic_jobs_without_job", text, "gauge", count, {"cause": reason})
+        for reason, count in sorted(Counter(reasons).items())
+    ]
+
+
 def services_series(services: Services) -> list[Series]:
     """Series of services that scale with their queues."""
     found = []

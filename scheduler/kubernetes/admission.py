@@ -15,7 +15,7 @@ from typing import Any
 from collectors.kubernetes.objects import Object, created, mark, name, namespace, uid, written
 from scheduler.kubernetes import gated_pods, pods
 from scheduler.kubernetes.calls import MERGE, Call, event_on
-from scheduler.kubernetes.elastic_jobs import LAUNCHER, RESOURCE, paying
+from scheduler.kubernetes.elastic_jobs import LAUNCHER, RESOURCE, paying, undeclared
 from scheduler.kubernetes.executor import AGAIN_SECONDS, Seen
 from scheduler.kubernetes.gates import Admit, Evict, GatedPodExecutor, Move
 from scheduler.kubernetes.status import KUEUE
@@ -130,6 +130,9 @@ class Admission:
             weighed = frozenset(what for what, does in weighs.items() if does)
             offered = frozenset(one.labels[RESOURCE] for one in nodes if RESOURCE in one.labels)
             job = gated_pods.job_of(gang, tenants.pop(), pool, self._labelled, weighed, offered)
+            queues = self._service.measured(lambda service: service.restored.core.queues)
+            if self._labelled and (problem := undeclared(job["queue"], queues)):
+                raise problem
             self._service.submit(job, ACTOR)
         except LedgerError as error:
             return self._ended(job_id) if self._service.log.of_job(job_id) else Reason("Misconfigured", str(error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, items, mark, name, namespace, text, uid
@@ -145,6 +145,15 @@ def scaling_of(of: Object) -> tuple[int, int]:
     """The fewest and the most replicas that it is to have."""
     scaling = child(of, "spec", "scaling")
     return scaling.get("minReplicas", 1), scaling.get("maxReplicas", 1)
+
+
+def undeclared(queue: str, queues: Collection[str]) -> LedgerError | None:
+    """Why a job waits whose Queue is none of the cluster's: it may be declared after its jobs. None: it is one, or
+    there are none at all, and any name is a queue."""
+    if not queues or queue in queues:
+        return None
+    known = ", ".join(sorted(queues)[:20])
+    return LedgerError(f"queue {queue}", f"is not declared; Queues: {known}", "See kubectl get gq")
 
 
 def unfit(payload: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ derived from it, and the next round completes an interrupted one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
@@ -29,6 +29,7 @@ from scheduler.kubernetes.elastic_jobs import (
     policy_of,
     scaling_of,
     tenant_of,
+    undeclared,
 )
 from scheduler.kubernetes.executor import Create, PodExecutor, Seen, Step
 from scheduler.kubernetes.gates import Move
@@ -46,6 +47,8 @@ from warehouse.isolation import weakest
 log = logging.getLogger(__name__)
 
 ACTOR = "kubernetes"
+MISCONFIGURED = "Misconfigured"
+"""Why an ElasticJob waits that cannot be submitted as it is."""
 CODES: Mapping[Result, str] = {
     "finished": "Finished",
     "failed": "ExitStatus",
@@ -181,6 +184,7 @@ class Operator:
         for of_jobs in (self._unscaled, self._refused):
             for gone in of_jobs.keys() - seen.jobs.keys():
                 del of_jobs[gone]
+        self._service.elastic_without_job = [MISCONFIGURED] * len(self._refused)
         self._followed_at = looked
 
     def _follow_one(self, job_id_: str, asked_by: Object | None, live: Live) -> bool:
@@ -199,6 +203,8 @@ class Operator:
         try:
             tenant = tenant_of(job, seen.namespaces.get(namespace(job), {}), seen.tenants)
             wanted = job_of(job, tenant, self._declarations is not None)
+            if self._declarations is not None and (error := undeclared(wanted["queue"], self._queues())):
+                raise error
         except LedgerError as error:
             if not self._service.log.of_job(job_id(job)):
                 self._refuse(identity, error)
@@ -214,6 +220,10 @@ class Operator:
                 self._refuse(identity, error)
                 return
         self._submitted.add(identity)
+
+    def _queues(self) -> Collection[str]:
+        found: Collection[str] = self._service.measured(lambda service: service.restored.core.queues)
+        return found
 
     def _refuse(self, identity: str, why: LedgerError) -> None:
         """Records a refused submission, which is tried again when the job changes."""
@@ -362,7 +372,7 @@ class Operator:
     def _standing(self, identity: str, job: Object, seen: Seen) -> Standing | None:
         """The standing of a job; None if it was not submitted yet."""
         if identity in self._refused:
-            reason = Reason("Misconfigured", self._refused[identity])
+            reason = Reason(MISCONFIGURED, self._refused[identity])
             return Standing("pending", "", job_id(job), reasons=(reason,))
         if identity not in self._submitted:
             return None

@@ -23,7 +23,15 @@ from scheduler.codec import plain, read
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.order import positions
 from scheduler.cycle.reasons import EXPECTED, why_short
-from scheduler.exposition import Series, gated_series, idle_series, pools_series, series, services_series
+from scheduler.exposition import (
+    Series,
+    elastic_series,
+    gated_series,
+    idle_series,
+    pools_series,
+    series,
+    services_series,
+)
 from scheduler.live.admission import misfit, mispolicy, misrange, uncountable, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
@@ -118,6 +126,8 @@ class Service:
         self.waiting: Mapping[str, tuple[Reason, ...]] = {}
         self.gated_without_job: Sequence[str] = ()
         """Reasons of pods that wait at the operator's gate and are no job."""
+        self.elastic_without_job: Sequence[str] = ()
+        """Reasons of ElasticJobs that wait and are no job."""
         self._planned_at = float("-inf")
         self._due = True
         self.cycles = 0
@@ -799,6 +809,7 @@ class Service:
                 *services_series(self.restored.services),
                 *idle_series(idle),
                 *gated_series(self.gated_without_job),
+                *elastic_series(self.elastic_without_job),
             ]
 
     # The loop

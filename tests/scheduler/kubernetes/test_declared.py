@@ -295,6 +295,29 @@ def test_parents_count_what_is_below_them_and_stay_while_they_are_needed(
     assert "all" not in {queue.name for queue in settings(site).queues}
 
 
+def test_a_job_waits_for_its_queue_to_be_declared_and_is_counted_meanwhile(tmp_path: Path) -> None:
+    """As where one file has both, jobs first."""
+    site = DeclaredSite(tmp_path)
+    job = site.create("train", queue="night")
+    site.settle()
+    assert (job["status"]["state"], job["status"]["reason"]) == ("Pending", "Misconfigured")
+    assert job["status"]["message"] == "queue night: is not declared; Queues: batch. See kubectl get gq"
+    counted = [(one.labels, one.value) for one in site.service.series() if one.name == "elastic_jobs_without_job"]
+    assert counted == [({"cause": "Misconfigured"}, 1)]
+    site.restart()
+    site.declare("queues", "night")
+    site.settle()
+    assert job["status"]["state"] == "Starting"
+    assert not [one for one in site.service.series() if one.name == "elastic_jobs_without_job"]
+    site.remove("queues", "night")
+    site.settle()
+    assert job["status"]["state"] == "Starting"
+    site.remove("queues", "batch")
+    any_queue = site.create("any", queue="any")
+    site.settle()
+    assert any_queue["status"]["state"] == "Starting", "there are no queues"
+
+
 def test_what_is_being_stopped_is_allocated_neither_in_its_pool_nor_to_its_tenant(tmp_path: Path) -> None:
     """Its quota is somebody else's by then."""
     site = DeclaredSite(tmp_path)

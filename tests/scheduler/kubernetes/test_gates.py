@@ -286,6 +286,17 @@ def test_devices_of_a_resource_that_only_a_pool_knows_are_counted(tmp_path: Path
     assert site.cluster.objects["computepools", "", "odd"]["status"]["allocated"] == 3
 
 
+def test_a_pod_waits_for_its_queue_to_be_declared(tmp_path: Path) -> None:
+    site = DeclaredGatedSite(tmp_path)
+    pod = site.submit("train")
+    pod["metadata"]["labels"]["gpuledger.io/queue"] = "night"
+    site.settle()
+    assert notes(pod)["reason"] == "Misconfigured"
+    site.declare("queues", "night")
+    site.settle()
+    assert pod["spec"]["schedulingGates"] == []
+
+
 def test_a_pod_asks_for_an_isolation_level_by_its_label() -> None:
     pod = gated_pod("a", "u", isolation="exclusive")
     asked = gated_pods.job_of([pod], "chem", "p", labelled=True, weighs=frozenset())["request"]
