@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -39,6 +40,9 @@ LATE_SECONDS = 15.0
 LINE_BYTES = 64 << 20
 """Longest line of a watch: an object has at most about 3 MiB in etcd."""
 
+DEEPEST = 200
+"""Levels of an answer that are read where it has too many. Pods have some fifteen."""
+_NESTING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 LONGEST_ASKED_SECONDS = 300.0
 """That are waited because the server asks for it."""
 
@@ -158,7 +162,7 @@ class Api:
         if not 200 <= response.status < 300:
             raise _refusal(path, response, said)
         try:
-            found = json.loads(said)
+            found = decoded(said)
         except (ValueError, RecursionError):
             raise Interrupted(f"{path}: the answer is not JSON") from None
         return found if isinstance(found, dict) else {}
@@ -174,7 +178,7 @@ class Api:
         """A page and the token of the next one, empty for the last."""
         async with self._get(path, asked, ANSWER_SECONDS) as response:
             try:
-                document = json.loads(await _in_time(path, response.read(), LIST_SECONDS))
+                document = decoded(await _in_time(path, response.read(), LIST_SECONDS))
             except (ValueError, RecursionError):
                 raise Interrupted(f"{path}: the list is not JSON") from None
         found = document.get("items") if isinstance(document, dict) else None
@@ -257,9 +261,32 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
                 yield bytes(line)
 
 
+def decoded(text: bytes) -> Any:
+    """JSON, in which null stands for what is nested deeper than Python reads: anybody may write that into a field that
+    the API server does not know, and nobody could read the objects beside it."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return json.loads(_shallow(text.decode()))
+
+
+def _shallow(document: str) -> str:
+    parts, depth, since = [], 0, 0
+    for token in _NESTING.finditer(document):
+        if token[0] in ("[", "{"):
+            depth += 1
+            if depth == DEEPEST + 1:
+                parts += [document[since : token.start()], "null"]
+        elif token[0] in ("]", "}"):
+            if depth == DEEPEST + 1:
+                since = token.end()
+            depth -= 1
+    return "".join([*parts, document[since:]])
+
+
 def _change(path: str, line: bytes) -> Change:
     try:
-        document = json.loads(line)
+        document = decoded(line)
     except (ValueError, RecursionError):
         raise Interrupted(f"{path}: a line of the watch is not JSON") from None
     kind, found = text(document, "type"), child(document, "object")

@@ -69,13 +69,19 @@ CONTAINERS, STATUSES = ("containers", "initContainers"), ("containerStatuses", "
 ASKED = ("name", "resources", "restartPolicy")
 
 
-def _shared(found: Any) -> Any:
+DEEPEST = 100
+"""Levels of an object that are kept: more than any pod has, and fewer than what copies it can take."""
+
+
+def _shared(found: Any, levels: int = DEEPEST) -> Any:
     """The same with one string for all that are equal, here and in other objects: most are in thousands of them."""
     if isinstance(found, str):
         return sys.intern(found) if len(found) < 64 else found
+    if not levels:
+        return None
     if isinstance(found, dict):
-        return {sys.intern(key): _shared(value) for key, value in found.items()}
-    return [_shared(one) for one in found] if isinstance(found, list) else found
+        return {sys.intern(key): _shared(value, levels - 1) for key, value in found.items()}
+    return [_shared(one, levels - 1) for one in found] if isinstance(found, list) else found
 
 
 def _only(of: Object, keys: Sequence[str]) -> dict[str, Any]:

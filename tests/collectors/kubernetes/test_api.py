@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collectors.kubernetes.api import Api, Interrupted
+from collectors.kubernetes.api import DEEPEST, Api, Interrupted, decoded
 from collectors.kubernetes.connection import Connection, KubernetesError
 from tests.collectors.kubernetes.server import PODS, serving
 
@@ -48,3 +48,15 @@ def test_the_environment_says_by_which_proxy_and_for_which_servers_none(
 def test_a_token_of_several_lines_is_one_line_of_error() -> None:
     with pytest.raises(KubernetesError, match="the token has characters that no token has"):
         asyncio.run(listed(Connection("http://127.0.0.1:1", token="a\nb: c")))
+
+
+@pytest.mark.parametrize(("left", "right"), [('{"a":', "}"), ("[", "]"), ('[{"a\\"]}":', "}]")])
+def test_an_object_nested_too_deeply_to_be_read_hides_no_other(left: str, right: str) -> None:
+    deep = left * 5000 + '"]["' + right * 5000
+    text = '{"items":[{"name":"one \\" { "},{"deep":DEEP,"name":"[two"},{"name":"three"}]}'
+    items = decoded(text.replace("DEEP", deep).encode())["items"]
+    assert [one["name"] for one in items] == ['one " { ', "[two", "three"]
+    found, levels = items[1]["deep"], 0
+    while found is not None:
+        found, levels = (next(iter(found.values())) if isinstance(found, dict) else found[0]), levels + 1
+    assert levels == DEEPEST - 3, "of the answer, which has three above it"

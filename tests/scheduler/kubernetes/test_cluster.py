@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import random
 import time
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.connection import Connection
 from collectors.kubernetes.follow import Backoff, Changed, Current, Listed
 from scheduler.kubernetes.calls import MERGE, Call
-from scheduler.kubernetes.cluster import ApiCluster, _Cache
+from scheduler.kubernetes.cluster import DEEPEST, ApiCluster, _Cache, _slim
 from scheduler.kubernetes.elastic_jobs import PATH
 from scheduler.kubernetes.pods import JOB
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
@@ -173,3 +175,14 @@ def test_after_etcd_was_restored_there_is_what_the_list_says(how: Changed | Curr
     for again in (pod("later", 45), pod("gone", 46, "Running")):
         assert cache.put(again)
         assert cache.objects[again["metadata"]["name"]] == again
+
+
+def test_an_object_that_nests_without_end_is_kept_as_far_as_a_pod_may_nest() -> None:
+    """Of an ElasticJob's template nothing is pruned."""
+    template = json.loads('{"a":' * 900 + "1" + "}" * 900)
+    spec = {
+        "template": {"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b"}]}], "x": template}}
+    }
+    kept = copy.deepcopy(_slim({"metadata": {"name": "deep", "uid": "u"}, "spec": spec}))
+    assert kept["spec"]["template"]["spec"]["containers"] == spec["template"]["spec"]["containers"]
+    assert str(kept["spec"]["template"]["spec"]["x"]).count("a") == DEEPEST - 4
