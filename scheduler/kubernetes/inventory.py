@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from collectors.kubernetes.objects import Object, child, created, name, text
+from collectors.kubernetes.resources import quantity
 from scheduler.kubernetes import virtual
 from scheduler.kubernetes.elastic_jobs import LEVEL, NVIDIA, RESOURCE
 from scheduler.kubernetes.pods import AGAIN, node_of
@@ -90,9 +91,8 @@ def _offered(node: Object, pool: Object) -> Offer | None:
 
 
 def _count(amount: Any) -> int:
-    """Extended resources are whole numbers."""
-    digits = str(amount)
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 9 else 0
+    """Extended resources are whole numbers, which may be written as 1k."""
+    return max(0, int(quantity(amount)))
 
 
 def offers(

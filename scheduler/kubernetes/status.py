@@ -191,7 +191,8 @@ def event_of(wanted: Mapping[str, Any], before: Object) -> tuple[str, str, str] 
     called = "Resized" if resized else "ScalingLimited" if is_limited else state
     called = KUEUE.get(reason, reason) if state == "Pending" and reason else called
     where = f" on {', '.join(wanted['nodes'])}" if state in ("Starting", "Running") and wanted.get("nodes") else ""
-    words = f"{state}: {wanted['replicas']} replicas{where}" if state in ("Starting", "Running") else state
+    size = f"{wanted['replicas']} replica{'' if wanted['replicas'] == 1 else 's'}"
+    words = f"{state}: {size}{where}" if state in ("Starting", "Running") else state
     message = str(wanted.get("message", ""))
     return ("Warning" if is_bad else "Normal"), called, f"{words}; {message}" if message else words
 

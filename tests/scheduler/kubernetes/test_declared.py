@@ -54,6 +54,19 @@ def test_a_pool_has_the_nodes_that_its_labels_select_and_tells_what_they_do(tmp_
     assert site.cluster.objects["queues", "", "batch"]["status"]["allocated"] == 2
 
 
+@pytest.mark.parametrize(
+    ("written", "total"), [("1k", 64), ("64", 64), ("0", 0), ("-3", 0), ("many", 0), (2, 2), ("4.0", 4)]
+)
+def test_a_node_offers_as_many_devices_as_kubernetes_reads(tmp_path: Path, written: object, total: int) -> None:
+    site = DeclaredSite(tmp_path)
+    node = gpu_node("q-0", pool="q")
+    node["status"]["allocatable"]["nvidia.com/gpu"] = written
+    site.cluster.put("nodes", node)
+    pool = site.declare("computepools", "q", nodeSelector={"pool": "q"})
+    site.settle()
+    assert pool["status"]["total"] == total
+
+
 def test_before_there_is_anything_a_scheduler_waits_for_it(tmp_path: Path) -> None:
     site = DeclaredSite(tmp_path)
     for kind, _, name in list(site.cluster.objects):

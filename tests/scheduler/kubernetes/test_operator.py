@@ -116,6 +116,10 @@ def test_a_job_becomes_pods_on_its_nodes_and_its_end_is_reported(tmp_path: Path)
     assert condition(job, "Finished")["status"] == "True"
     assert len(site.pods_of(job)) == 2, "what is over is kept, for its logs"
     assert [one["reason"] for one in site.cluster.events] == ["Starting", "Running", "Succeeded"]
+    assert site.cluster.events[1]["message"].startswith("Running: 2 replicas on p-")
+    site.create("alone")
+    site.settle()
+    assert site.cluster.events[-1]["message"].startswith("Starting: 1 replica on p-")
 
 
 def test_what_waits_says_why_in_the_words_of_kueue(tmp_path: Path) -> None:
