@@ -177,8 +177,10 @@ class _Cache:
         before = self.objects.get(key)
         version = _version(found)
         known = self.listed_at if before is None else _version(before)
-        if cached is None or 0 <= version <= max(known, self._gone.get(key, -1)):
+        if 0 <= version <= max(known, self._gone.get(key, -1)):
             return False
+        if cached is None:  # it may have been one of ours until now
+            return self.objects.pop(key, None) is not None
         self.objects[key] = cached
         return before is None or _content(before) != _content(cached)
 

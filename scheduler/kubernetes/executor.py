@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectors.kubernetes.api import Absent, Conflict, Refused
+from collectors.kubernetes.api import Absent, Conflict, Interrupted, Refused
 from collectors.kubernetes.objects import Object, child, condition, name, namespace, text, uid
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.elastic_jobs import uncounted, unfit, unplaceable
@@ -220,6 +220,7 @@ class PodExecutor:
         self._seen: Seen | None = None
         self._of_job: dict[str, dict[Name, Object]] = {}
         self._open: set[str] = set()
+        self._astray: dict[str, Delete] = {}
         self._lock = threading.RLock()
         self.left: Collection[str] = ()
 
@@ -295,7 +296,12 @@ class PodExecutor:
             changed = {at for at, pod in seen.pods.items() if before.pods.get(at) is not pod}
             touched = {identity for identity, job in seen.jobs.items() if before.jobs.get(identity) is not job}
             touched |= before.jobs.keys() - seen.jobs.keys()
-            for at in changed | (before.pods.keys() - seen.pods.keys()):
+            vanished = before.pods.keys() - seen.pods.keys()
+            for pod in (before.pods[at] for at in vanished):
+                if not pods.is_leaving(pod) and not pods.is_over(pod):
+                    # Gone at once, or somebody took our label or its owner from it, and it runs on beside all quotas.
+                    self._astray[uid(pod)] = Delete(namespace(pod), name(pod), uid(pod), "")
+            for at in changed | vanished:
                 if at in before.pods:
                     self._of_job.get(pods.job_uid(before.pods[at]), {}).pop(at, None)
                     touched.add(pods.job_uid(before.pods[at]))
@@ -322,8 +328,9 @@ class PodExecutor:
     def steps(self) -> list[Step]:
         """Steps towards the wanted pods. No pod of a world is created before all pods of the previous one are gone."""
         with self._lock:
+            astray: list[Step] = list(self._astray.values())
             if self._seen is None or not self._open:
-                return []
+                return astray
             wanted = {one.uid: one for one in self._attempts.values() if one.result is None}
             found: list[Step] = []
             for job in sorted(self._open):
@@ -335,7 +342,7 @@ class PodExecutor:
                 if not steps and not (attempt is not None and exists and not attempt.whole):
                     self._open.discard(job)  # until one of its objects changes
                 found += steps
-            return found
+            return found + astray
 
     def _pods_of(self, job: str) -> Sequence[Object]:
         return list(self._of_job.get(job, {}).values())
@@ -343,6 +350,9 @@ class PodExecutor:
     def carried(self, step: Step, outcome: Object | Exception) -> str:
         """Takes the result of a step. Returns a message for the log, or ''."""
         if isinstance(step, Delete):
+            if not isinstance(outcome, Interrupted):
+                with self._lock:
+                    self._astray.pop(step.uid, None)
             return "" if isinstance(outcome, Absent | Conflict | Mapping) else f"pod {step.name}: {outcome}"
         with self._lock:
             attempt, called = self._attempts.get(step.attempt), f"{step.kind.lower()} {step.name}"

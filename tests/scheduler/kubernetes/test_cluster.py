@@ -186,3 +186,11 @@ def test_an_object_that_nests_without_end_is_kept_as_far_as_a_pod_may_nest() -> 
     kept = copy.deepcopy(_slim({"metadata": {"name": "deep", "uid": "u"}, "spec": spec}))
     assert kept["spec"]["template"]["spec"]["containers"] == spec["template"]["spec"]["containers"]
     assert str(kept["spec"]["template"]["spec"]["x"]).count("a") == DEEPEST - 4
+
+
+def test_a_pod_that_is_nobodys_any_more_is_gone(server: tuple[ApiServer, ApiCluster]) -> None:
+    api, cluster = server
+    api.apply(PODS, pod("ours"))
+    until(lambda: (found := cluster.look()) is not None and list(found.pods) == [("chem", "ours")], cluster.look)
+    api.apply(PODS, pod("ours", ownerReferences=[]))
+    until(lambda: (found := cluster.look()) is not None and not found.pods, cluster.look)

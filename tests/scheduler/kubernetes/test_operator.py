@@ -182,6 +182,31 @@ def test_a_template_takes_no_devices_that_the_scheduler_does_not_count(
     assert f"asks for {named}: say gpusPerReplica" in job["status"]["message"]
 
 
+@pytest.mark.parametrize("part", ["labels", "ownerReferences"])
+def test_a_pod_whose_mark_somebody_takes_away_does_not_run_on_beside_its_job(tmp_path: Path, part: str) -> None:
+    site = Site(tmp_path)
+    job = site.create("train", gpusPerReplica=4)
+    site.settle()
+    site.run()
+    site.settle()
+    (pod,) = site.pods_of(job)
+    del pod["metadata"][part]
+    site.cluster.number += 1
+    site.cluster.answer = lambda call: "lost" if call.method == "DELETE" else "done"
+    for _ in range(3):
+        site.operator.step()
+    assert not pods.is_leaving(pod)
+    site.cluster.answer = lambda _: "done"
+    site.settle()
+    assert pods.is_leaving(pod)
+    site.cluster.forget(pod["metadata"]["name"])
+    site.settle()
+    site.run()
+    site.settle()
+    (again,) = site.pods_of(job)
+    assert (again["metadata"]["name"] != pod["metadata"]["name"], job["status"]["attempt"]) == (True, 2)
+
+
 def test_a_failed_rank_ends_the_others_and_one_taken_away_begins_another_attempt(tmp_path: Path) -> None:
     site = Site(tmp_path)
     fails = site.create("fails", least=2, gpusPerReplica=1)
