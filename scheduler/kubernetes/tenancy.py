@@ -198,7 +198,10 @@ def _policy(resource: str, group: str, expressions: Sequence[str]) -> list[dict[
             {"name": "written", "expression": _ALLOWED},
             {"name": "allowed", "expression": _OR_ITS_NAME},
         ],
-        "validations": [{"expression": one, "messageExpression": _MESSAGE} for one in expressions],
+        # Forbidden, as a quota's refusal is: whoever makes pods tries again, where Invalid is for good.
+        "validations": [
+            {"expression": one, "messageExpression": _MESSAGE, "reason": "Forbidden"} for one in expressions
+        ],
     }
     binding = {"policyName": called, "validationActions": ["Deny"]}
     return [

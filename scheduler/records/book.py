@@ -158,7 +158,10 @@ class Live:
         return round(min(max(began_at, earliest, self.not_before), now), 3)
 
     def may_have_ended(self, ended_at: float, now: float) -> float:
-        """Not before the books last heard of it, else no later than now."""
+        """Not before the books last heard of it, else no later than now. Of what ended before it began, by its node's
+        clock, the end is not known: it is when somebody saw so."""
+        if self.status in ("starting", "running") and ended_at < self.since:
+            return now
         return max(self.reported_at, min(ended_at, now))
 
     @property

@@ -77,6 +77,7 @@ def by_cel(home: Mapping[str, Any], one: Mapping[str, Any], before: Mapping[str,
     answers = [plain(ENV.compile(rule["expression"]).eval(data=data)) for rule in spec["validations"]]
     messages = [plain(ENV.compile(rule["messageExpression"]).eval(data=data)) for rule in spec["validations"]]
     assert all("may name the tenants " in message for message in messages)
+    assert {rule["reason"] for rule in spec["validations"]} == {"Forbidden"}, "422 would be for good"
     assert {type(answer) for answer in answers} == {bool}, answers
     return all(answers)
 

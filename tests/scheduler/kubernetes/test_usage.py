@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from collectors.kubernetes.objects import at
+from collectors.kubernetes.objects import at, written
 from scheduler.kubernetes import pods
 from scheduler.kubernetes.operator import USAGE_SECONDS
 from scheduler.kubernetes.usage import usage_of
@@ -178,6 +179,23 @@ def test_an_end_that_nobody_saw_is_when_it_is_known(tmp_path: Path) -> None:
     site.restart()
     site.settle()
     assert gpu_seconds(job) == pytest.approx(150 * 6, abs=0.5), "the pod that is gone may have been the last"
+
+
+@pytest.mark.parametrize("wrong", [-3600, -7, 0, 3600])
+def test_a_kubelet_whose_clock_is_wrong_makes_no_job_cost_nothing(tmp_path: Path, wrong: float) -> None:
+    site = Site(tmp_path)
+    job = site.create("train", gpusPerReplica=4)
+    site.settle()
+    site.run()
+    (pod,) = site.pods_of(job)
+    site.cluster.says(pod, "Running", startTime=written(datetime.fromtimestamp(site.now + wrong, UTC)))
+    site.settle()
+    site.now += 200
+    site.settle()
+    site.cluster.ends(pod, 0, site.now + wrong)
+    site.settle()
+    lost = 7 if wrong == -7 else 0  # an end that may be right
+    assert gpu_seconds(job) == pytest.approx((200 - lost) * 4, abs=0.5)
 
 
 def test_usage_of_running_jobs_is_reported_regularly_at_the_sites_prices(tmp_path: Path) -> None:
