@@ -5,8 +5,9 @@
     by_mix     more expensive or cheaper models than before, at their earlier prices
 
 The three sum to the difference. New and vanished usage counts as a change in hours. If a period is not over yet, only
-as much of the other one is compared as is closed. Costs are at the contracted price, before discounts, credits and
-taxes of invoices; the cost of idle time within them is reported separately.
+as much of the other one is compared as is closed; if the books begin within the period before, as much less of both.
+Costs are at the contracted price, before discounts, credits and taxes of invoices; the cost of idle time within them is
+reported separately.
 """
 
 from __future__ import annotations
@@ -136,12 +137,20 @@ def changes(store: Store, period: Period, against: Period | None, by: Sequence[s
 
 
 def compared(store: Store, period: Period, against: Period | None) -> tuple[Period, Period]:
-    """The other period and this one: of this the part until the books end, of the other as much."""
+    """The other period and this one: of this the part until the books end, of the other as much. If the books begin
+    within the period before, both begin as much later: what they do not know would look like a rise. One that was
+    asked for stays as it is."""
     books, before = closed_period(store), against or period_before(period, billing_timezone(store))
-    if books is None or not period.start < books.end < period.end:
+    if books is None:
         return before, period
-    closed = books.end - period.start
-    return Period(before.start, min(before.end, before.start + closed)), Period(period.start, books.end)
+    if period.start < books.end < period.end:
+        closed = books.end - period.start
+        before = Period(before.start, min(before.end, before.start + closed))
+        period = Period(period.start, books.end)
+    later = books.start - before.start
+    if against is None and before.start < books.start < before.end and later < period.end - period.start:
+        return Period(books.start, before.end), Period(period.start + later, period.end)
+    return before, period
 
 
 def walk(before: Mapping[str, Held], now: Mapping[str, Held]) -> Change:

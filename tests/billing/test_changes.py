@@ -91,7 +91,7 @@ def test_a_day_against_the_one_before_by_tenant(books: Store) -> None:
     assert [total[name] for name in ("cost_before", "cost", "difference")] == [11, 10, -1]
     assert (total["by_hours"], total["by_price"], total["by_mix"]) == (-3, 2, 0)
     assert (total["gpu_hours_before"], total["gpu_hours"], total["unpriced_gpu_hours"]) == (4, 4, 1)
-    assert report.document()["before"]["start"] == at("2026-10-05 00:00")
+    assert report.document()["before"]["start"] == at("2026-10-05 10:00"), "where the books begin"
 
 
 def test_of_a_day_that_is_not_over_as_much_of_the_other_is_compared(books: Store) -> None:
@@ -100,6 +100,19 @@ def test_of_a_day_that_is_not_over_as_much_of_the_other_is_compared(books: Store
     assert report.before is not None and report.period is not None
     assert report.before.period.end == at("2026-10-05 11:00") and report.period.period.end == at("2026-10-06 11:00")
     assert (report.total["cost_before"], report.total["cost"]) == (Decimal(6), Decimal(7))
+
+
+def test_what_the_books_do_not_know_of_the_period_before_is_no_rise(books: Store) -> None:
+    """As found: a month that followed ten days of books cost four times as much, says the page."""
+    fill(books, [each for each in FACTS if each.hour >= at("2026-10-05 11:00")])
+    day = parse_period("2026-10-06", "UTC")
+    report = changes(books, day, None, [])
+    assert report.before is not None and report.period is not None
+    assert (report.before.period.start, report.period.period.start) == (at("2026-10-05 11:00"), at("2026-10-06 11:00"))
+    assert (report.total["cost_before"], report.total["cost"]) == (Decimal(5), Decimal(3))
+    named = changes(books, day, parse_period("2026-10-05", "UTC"), [])
+    assert named.period is not None and named.period.period.start == at("2026-10-06 00:00"), "as asked for"
+    assert (named.total["cost_before"], named.total["cost"]) == (Decimal(5), Decimal(10))
 
 
 def test_what_cannot_be_compared_is_refused_or_unknown(books: Store) -> None:

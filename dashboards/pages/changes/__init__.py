@@ -52,13 +52,13 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     total = in_all(found.values())
     compared_with = parts.chip(words("changes.with", period=before.period.label(words) if before.period else UNKNOWN),
                                words("changes.with_is"), state="")  # fmt: skip
-    notes = [compared_with, _partly(before.period, words)]
+    notes = [compared_with, _partly(before.period, words), _since(filters, before.period, now.period, words)]
     if before.period is not None and not before.period.hours_closed:
         return parts.page(parts.titles(now, words, title, compared_with), _chooser(filters, before.period, words),
                           states.nothing_here(words("changes.no_other")))  # fmt: skip
     return parts.page(
         parts.titles(now, words, title, *notes),
-        _chooser(filters, before.period, words),
+        _chooser(filters, before.period, words, is_shorter=notes[-1] is not None),
         _headline(total, filters, words),
         parts.card(
             words("changes.walk"),
@@ -81,6 +81,14 @@ def _partly(before: Period | None, words: Language) -> Component | None:
         return None
     hours = {"closed": f"{before.hours_closed:,}", "all": f"{before.hours:,}"}
     return parts.chip(words("changes.partly", **hours), words("changes.partly_why"))
+
+
+def _since(filters: Filters, before: Period | None, now: Period | None, words: Language) -> Component | None:
+    """That the page leaves out the beginning of its period, where the books do not know the other one's."""
+    if filters.period is None or before is None or now is None or now.start <= filters.period.start:
+        return None
+    first, start = (words.moment(filters.local(at)) for at in (before.start, now.start))
+    return parts.chip(words("changes.since", at=start), words("changes.since_why", at=first))
 
 
 def _spans(store: Store, filters: Filters) -> tuple[Filters, Filters] | None:
@@ -109,9 +117,9 @@ def _held(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Held]]:
     return found
 
 
-def _chooser(filters: Filters, before: Period | None, words: Language) -> Component:
+def _chooser(filters: Filters, before: Period | None, words: Language, is_shorter: bool = False) -> Component:
     """Which other period: the one before, or one of the last months. Where the books do not know all of it, the newest
-    weeks that they know are offered, too."""
+    weeks that they know are offered, too.   is_shorter: less is compared for that reason."""
     asked = filters.more.get("against", "")
     own = filters.period.key if filters.period else ""
     months = [month.key for month in filters.months if month.key != own][-OTHERS:]
@@ -126,7 +134,8 @@ def _chooser(filters: Filters, before: Period | None, words: Language) -> Compon
         )
         for key, name in others.items()
     ]
-    if _partly(before, words) is not None and sum(month.hours for month in filters.months) * HOUR >= 2 * WEEK:
+    is_known = not is_shorter and _partly(before, words) is None
+    if not is_known and sum(month.hours for month in filters.months) * HOUR >= 2 * WEEK:
         weeks = filters.href("/changes", period=latest(filters.months, filters.zone, WEEK), against=None)
         links.append(html.Li(dcc.Link(words("changes.weeks"), href=weeks, className="gl-choice")))
     return html.Ul(links, className="gl-choices", **{"aria-label": words("changes.against")})
