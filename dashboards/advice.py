@@ -16,7 +16,7 @@ from billing.insights.waste import Waste
 from billing.periods import Period
 from dashboards import grids, states
 from dashboards.filters import Filters
-from dashboards.format import money
+from dashboards.format import hours, money
 from dashboards.languages import Language
 from warehouse.store import Store
 
@@ -33,7 +33,9 @@ def of_workload(store: Store, filters: Filters, words: Language, workload: str) 
         items = [html.Li(_item(one, words)) for one in report.recommendations]
         return html.Div([html.Ul(items, className="gl-quality"), waste, _note(span, filters, words)])
     why = next((one.sentence for one in report.not_judged), None)
-    text = words("workload.not_judged", why=sentence(why, words)) if why else words("workload.no_advice")
+    text = (
+        words("workload.not_judged", why=sentence(why, words)) if why else _nothing(report, "workload.no_advice", words)
+    )
     return html.Div([states.nothing_here(text), waste, _note(span, filters, words)])
 
 
@@ -47,7 +49,8 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
     sentences = waste_summary(report, words, money) if project is None else ""
     waste = html.P(sentences, className="gl-note")
     if not found:
-        return html.Div([states.nothing_here(words("advice.none")), waste, _note(span, filters, words)])
+        text = _nothing(report, "advice.none", words) if sentences else words("advice.none")
+        return html.Div([states.nothing_here(text), waste, _note(span, filters, words)])
     amount = sum((one.monthly_amount or Decimal(0) for one in found), Decimal(0))
     count = words.count("advice.count", len(found))
     summed = words("advice.in_all", count=count, amount=money(amount, report.currency or ""))
@@ -59,6 +62,11 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
             _note(span, filters, words),
         ]
     )
+
+
+def _nothing(report: SavingsReport, none: str, words: Language) -> str:
+    """That nothing is recommended.   none: the words for who had no idle time to speak of."""
+    return words("advice.only_waste" if report.waste and report.waste.total.not_covered else none)
 
 
 def examined_period(filters: Filters) -> Period:
@@ -78,7 +86,7 @@ def sentence(one: Sentence, words: Language) -> str:
 
 def waste_summary(report: SavingsReport, words: Language, shown: Callable[[Decimal | None, str], str]) -> str:
     """The total savings, compared with the cost of idle time, and why the rest of that is not covered; empty if nothing
-    is closed.
+    is closed or has a price.
 
     shown: formats an amount in a currency.
     """
@@ -89,17 +97,20 @@ def waste_summary(report: SavingsReport, words: Language, shown: Callable[[Decim
         words("waste.part", amount=shown(amount, currency), why=words(f"wasted.{reason}"))
         for reason, amount in waste.not_covered.items()
     ]
-    sentences = [
-        words(
-            "waste.sum" if parts else "waste.all",
-            amount=shown(report.monthly_amount, currency),
-            idle=shown(waste.idle_cost, currency),
-            covered=shown(waste.covered, currency),
-            parts=words("waste.between").join(parts),
+    sentences = []
+    if waste.idle_cost is not None:
+        said = "waste.all" if not parts else "waste.sum" if report.recommendations else "waste.none"
+        sentences.append(
+            words(
+                said,
+                amount=shown(report.monthly_amount, currency),
+                idle=shown(waste.idle_cost, currency),
+                covered=shown(waste.covered, currency),
+                parts=words("waste.between").join(parts),
+            )
         )
-    ]
     if waste.unpriced_gpu_hours:
-        sentences.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
+        sentences.append(words("waste.unpriced", hours=hours(float(waste.unpriced_gpu_hours))))
     if waste.unmetered_gpu_hours:
         sentences += unmetered_time(waste, words, shown(waste.unmetered_cost, currency))
     return " ".join(sentences)
@@ -107,9 +118,9 @@ def waste_summary(report: SavingsReport, words: Language, shown: Callable[[Decim
 
 def unmetered_time(waste: Waste, words: Language, amount: str) -> list[str]:
     """What it cost, and how much of it has no price."""
-    found = [words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount)]
+    found = [words("waste.unmetered", hours=hours(float(waste.unmetered_gpu_hours)), amount=amount)]
     if lacking := waste.unpriced_unmetered_gpu_hours:
-        found.append(words("waste.unpriced_unmetered", hours=f"{lacking:,.0f}"))
+        found.append(words("waste.unpriced_unmetered", hours=hours(float(lacking))))
     return found
 
 

@@ -20,15 +20,19 @@ def device_name(device_id: str) -> str:
 
 
 def device_digits(device_id: str) -> str:
-    """As `device_name`, where a node stands before it: of other names the last eight characters."""
-    short = device_name(device_id)
-    return short.rpartition("-")[2] if short != device_id else device_id[-8:]
+    """As `device_name`, where a node stands before it: of other names the last eight characters. A share that is named
+    by its device and a number (GPU-…::2) keeps that."""
+    device, sign, share = device_id.partition("::")
+    short = device_name(device)
+    return short.rpartition("-")[2] + sign + share if short != device else device_id[-8:]
 
 
 def hours(value: float | None) -> str:
-    """GPU-hours; small ones keep a decimal, so that something never looks like nothing."""
+    """GPU-hours; small ones keep decimals, so that something never looks like nothing."""
     if value is None:
         return UNKNOWN
+    if 0 < abs(value) < 0.1:
+        return f"{value:,.2f}"
     return f"{value:,.1f}" if 0 < abs(value) < 100 else f"{value:,.0f}"
 
 

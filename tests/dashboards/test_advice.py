@@ -25,13 +25,14 @@ EN = language("en")
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """48 hours: an idle device of physics' qcd, two of its replicas that fit on one, an idle one of chem."""
+    """48 hours: an idle device of physics' qcd, two of its replicas that fit on one, one idle of chem, one busy."""
     words = {"memory": 15, "model": L40S}
     jobs = [
         Job("idle", ("GPU-0",), use=0.0, **words),
         Job("vllm-0", ("GPU-1",), use=0.35, project="serve", **words),
         Job("vllm-1", ("GPU-2",), use=0.35, project="serve", **words),
         Job("theirs", ("GPU-3",), use=0.0, tenant="chem", **words),
+        Job("busy", ("GPU-4",), use=0.9, tenant="bio", **words),
     ]
     with fresh_store(tmp_path_factory.mktemp("advice") / "store") as store:
         run(store, jobs, hours=48)
@@ -73,6 +74,13 @@ def test_a_tenant_gets_no_advice_about_another(books: Store) -> None:
     assert "Nothing to recommend" in stolen
 
 
+def test_idle_time_that_nothing_can_save_is_no_use(books: Store) -> None:
+    """As found: "it used what it was allocated" stood above what its idle time cost."""
+    text = str(advice.of_workload(books, filters_of(books, MONTH), EN, "busy"))
+    assert "the reasons are below" in text and "it used what it was allocated" not in text
+    assert "not covered by a recommendation: " in text and "Recommended savings" not in text
+
+
 def test_a_workloads_advice_is_that_of_its_tenants_table(books: Store) -> None:
     of_workload = str(advice.of_workload(books, filters_of(books, MONTH), EN, "vllm-1"))
     assert "Use fewer GPUs" in of_workload and "saves €48.00 per month" in of_workload
@@ -97,5 +105,5 @@ def test_the_api_tells_of_one_workload_or_tenant_the_same(books: Store) -> None:
         whole = client.savings("2026-10")
         assert whole.waste and str(whole.waste.unallocated_cost) == "0.00"
         assert whole.summary.startswith(
-            "Advised: 144.00 EUR a month. Idle time cost 158.40 in the period: 144.00 of it"
+            "Advised: 144.00 EUR a month. Idle time cost 163.20 in the period: 144.00 of it"
         )

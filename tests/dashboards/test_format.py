@@ -20,6 +20,7 @@ def test_a_device_is_called_by_what_tells_it_apart() -> None:
     for other in ("", "GPU-b", "0000:3b:00.0", f"{uuid}/1", f"x y-{uuid}"):
         assert device_name(other) == other
     assert [device_digits(one) for one in (f"GPU-{uuid}", uuid, "0000:3b:00.0")] == ["b8f2943e", "b8f2943e", ":3b:00.0"]
+    assert device_digits(f"GPU-{uuid}::2") == "b8f2943e::2", "which of its device's shares"
 
 
 def test_a_change_of_money_has_its_sign() -> None:
@@ -28,7 +29,7 @@ def test_a_change_of_money_has_its_sign() -> None:
 
 
 def test_a_change_of_hours_has_the_sign_of_one_of_money() -> None:
-    assert [signed_hours(value) for value in (-510.2, -0.04, 0.0, 12.5)] == ["−510", "−0.0", "0", "+12.5"]
+    assert [signed_hours(value) for value in (-510.2, -0.04, 0.0, 12.5)] == ["−510", "−0.04", "0", "+12.5"]
 
 
 def test_the_period_that_is_offered_is_a_month_of_the_billing_zone() -> None:

@@ -199,13 +199,21 @@ def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Lan
                 words("workload.ran"),
                 duration(lifecycle.ran_seconds),
                 "",
-                words.count("workload.on", lifecycle.devices),
+                _ran_on(lifecycle, filters, words),
             ),
             headline_figures.efficiency(total, words),
             headline_figures.cost(total, currency, words),
             headline_figures.waste(total, currency, words),
         ]
     )
+
+
+def _ran_on(lifecycle: Lifecycle, filters: Filters, words: Language) -> str:
+    """On how many GPUs; and until when that is known, where it goes on."""
+    on = words.count("workload.on", lifecycle.devices)
+    if not lifecycle.is_open or lifecycle.ran_seconds is None:
+        return on
+    return f"{on} · {words('month_cost.until', at=words.moment(filters.local(lifecycle.until)))}"
 
 
 def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: Amounts, words: Language) -> Component:
@@ -326,6 +334,8 @@ def advice(store: Store, filters: Filters, words: Language) -> Component:
     lifecycle = lifecycle_of(store, filters, filters.more.get("workload", ""))
     if lifecycle is None or lifecycle.window is None:
         return states.nothing_here(words("workload.no_advice"))
+    if not filters.rows(store, __file__, "hours", workload=lifecycle.workload, **lifecycle.bounds()):
+        return states.nothing_here(words("workload.no_closed_hour"))
     return of_workload(store, filters, words, lifecycle.workload)
 
 

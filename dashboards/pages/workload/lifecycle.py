@@ -53,13 +53,18 @@ class Lifecycle:
 
     @property
     def ran_seconds(self) -> float | None:
-        """Of the clock, from first held to last; None where it held nothing."""
-        began = [claim["start_at"] for claim in self.claims]
-        return (
-            (max(claim["end_at"] or self.until for claim in self.claims) - min(began)).total_seconds()
-            if began
-            else None
-        )
+        """Of the clock, from first held to last; None where it held nothing, or runs but in no closed hour yet."""
+        if not self.claims:
+            return None
+        began = min(claim["start_at"] for claim in self.claims)
+        if self.is_open and self.until <= began:
+            return None
+        return (max(claim["end_at"] or self.until for claim in self.claims) - began).total_seconds()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still held something at the end of what is known."""
+        return any(claim["end_at"] is None for claim in self.claims)
 
 
 def lifecycle_of(store: Store, filters: Filters, workload: str) -> Lifecycle | None:

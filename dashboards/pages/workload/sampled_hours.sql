@@ -31,8 +31,10 @@ WITH
             t.hour AS step, h.device_id AS device_id, h.own AS place,
             anyIf(t.utilization, t.stream = h.own) AS own,
             anyIf(t.utilization, t.stream = h.everybody) AS everybody,
+            anyIf(t.utilization, t.stream = h.whole_own) AS of_device,
             anyIf(t.bytes, t.stream = h.own) AS own_memory,
             anyIf(t.bytes, t.stream = h.everybody) AS all_memory,
+            anyIf(t.bytes, t.stream = h.whole_own) AS device_memory,
             ifNull(anyIf(t.watts, t.stream = h.whole_own), anyIf(t.watts, t.stream = h.whole)) AS watts
         FROM held AS h
         CROSS JOIN reported AS t
@@ -41,9 +43,9 @@ WITH
     )
 SELECT
     step,
-    avg(ifNull(own, everybody)) AS utilization,
-    sum(ifNull(own_memory, all_memory)) AS memory_bytes,
-    sumOrNull(any_watts) AS power_watts
-FROM (SELECT *, if(row_number() OVER (PARTITION BY step, device_id ORDER BY place) = 1, watts, NULL) AS any_watts FROM by_device)
+    avg(coalesce(own, everybody, of_device)) AS utilization,
+    sum(coalesce(own_memory, all_memory, if(is_first, device_memory, NULL))) AS memory_bytes,
+    sumOrNull(if(is_first, watts, NULL)) AS power_watts
+FROM (SELECT *, row_number() OVER (PARTITION BY step, device_id ORDER BY place) = 1 AS is_first FROM by_device)
 GROUP BY step
 ORDER BY step

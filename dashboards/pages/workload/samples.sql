@@ -1,6 +1,6 @@
 -- One row: a step of time in which something was measured of what the workload held, in order.
--- utilization: mean of its devices (0-1), its own where it is reported, else of everybody on what it held; memory_bytes: the
---   sum of its devices, likewise; power_watts: the sum of the whole devices,
+-- utilization: mean of its devices (0-1), its own where it is reported, else of everybody on what it held, else its own on
+--   the whole device, as of a time-slice; memory_bytes: the sum of its devices, likewise; power_watts: the sum of the whole devices,
 --   whoever else is on them. NULL: not measured.
 -- Parameters: workload String; start, end DateTime64(3) (UTC); seconds UInt32, the step
 WITH
@@ -22,8 +22,10 @@ WITH
             h.partition_id AS partition_id,
             avgOrNullIf(s.utilization, s.workload_id != '' AND s.partition_id = h.partition_id AND s.state <= 'idle') AS own,
             avgOrNullIf(s.utilization, s.workload_id = '' AND s.partition_id = h.partition_id AND s.state <= 'idle') AS everybody,
+            avgOrNullIf(s.utilization, s.workload_id != '' AND s.partition_id = '' AND s.state <= 'idle') AS of_device,
             avgOrNullIf(s.memory_used_bytes, s.workload_id != '' AND s.partition_id = h.partition_id) AS own_memory,
             avgOrNullIf(s.memory_used_bytes, s.workload_id = '' AND s.partition_id = h.partition_id) AS all_memory,
+            avgOrNullIf(s.memory_used_bytes, s.workload_id != '' AND s.partition_id = '') AS device_memory,
             avgOrNullIf(s.power_watts, s.partition_id = '') AS watts
         FROM
         (
@@ -38,9 +40,9 @@ WITH
     )
 SELECT
     step,
-    avg(ifNull(own, everybody)) AS utilization,
-    sum(ifNull(own_memory, all_memory)) AS memory_bytes,
-    sumOrNull(any_watts) AS power_watts
-FROM (SELECT *, if(row_number() OVER (PARTITION BY step, device_id ORDER BY partition_id) = 1, watts, NULL) AS any_watts FROM by_device)
+    avg(coalesce(own, everybody, of_device)) AS utilization,
+    sum(coalesce(own_memory, all_memory, if(is_first, device_memory, NULL))) AS memory_bytes,
+    sumOrNull(if(is_first, watts, NULL)) AS power_watts
+FROM (SELECT *, row_number() OVER (PARTITION BY step, device_id ORDER BY partition_id) = 1 AS is_first FROM by_device)
 GROUP BY step
 ORDER BY step

@@ -21,6 +21,8 @@ from warehouse.store import Store
 
 LANES = 16
 """Devices drawn one by one; a bigger job shows the first of them."""
+LEFT, MOST_LEFT, CHARACTER = 120, 210, 6.6
+"""Pixels for the labels of lanes, and of one of their characters."""
 ROOM = 0.012
 """Of the axis, at either end: half of a mark that stands there, which would cover a label."""
 GOOD, PLAIN, WARN, BAD = "#22a38b", "#3f6ce6", "#c46f06", "#c4352f"
@@ -61,7 +63,9 @@ def draw(
         dict.fromkeys((claim["node"], claim["device_id"], claim["partition_id"]) for claim in lifecycle.claims)
     )
     shown = lanes[:LANES]
-    rows: list[tuple[str, int]] = [("held", 34 + 20 * max(1, len(shown))), ("use", 100), ("utilization", 100)]
+    rows: list[tuple[str, int]] = [("held", 34 + 20 * max(1, len(shown))), ("use", 100)]
+    if any(row["utilization"] is not None for row in measured):
+        rows.append(("utilization", 100))
     if any(row["memory_bytes"] is not None for row in measured):
         rows.append(("memory", 84))
     if any(row["power_watts"] is not None for row in measured):
@@ -82,15 +86,21 @@ def draw(
         if name in place:
             x, y = figures.in_steps([at(row["step"]) for row in measured], values, step)
             panels.add(place[name], _line(x, y, colour, hover, words(f"timeline.{name}")))
-    panels.y(place["utilization"], range=[0, 105], ticksuffix=" %")
+    if "utilization" in place:
+        panels.y(place["utilization"], range=[0, 105], ticksuffix=" %")
     if slowed:
         x, y = figures.in_steps([at(row["step"]) for row in slowed], [row["slowdown"] for row in slowed], step)
         panels.add(place["slowdown"], _line(x, y, figures.PALETTE[4], "%{y:.2f} x", words("timeline.slowdown")))
         panels.line(place["slowdown"], 1)
     room = (lifecycle.window[1] - lifecycle.window[0]) * ROOM
     span = [at(lifecycle.window[0]) - room, at(lifecycle.window[1]) + room]
-    figure = panels.figure([words(f"timeline.{name}") for name, _ in rows], words, span, 120, hoversubplots="axis")
-    return figure, panels.height
+    titles = [words(f"timeline.{name}") for name, _ in rows]
+    left = max(LEFT, min(MOST_LEFT, round(8 + CHARACTER * max(map(len, _labels(shown)), default=0))))
+    return panels.figure(titles, words, span, left, hoversubplots="axis"), panels.height
+
+
+def _labels(shown: Sequence[Lane]) -> list[str]:
+    return [f"{node} · {device_digits(part or device)}" for node, device, part in shown]
 
 
 def _lane(claim: Mapping[str, Any]) -> Lane:
@@ -154,7 +164,7 @@ def _held(
         "hovertemplate": "<b>%{customdata[0]}</b> %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
     }
     panels.add(0, held, happened)
-    names = [words("timeline.events"), *(f"{node} · {device_digits(part or device)}" for node, device, part in shown)]
+    names = [words("timeline.events"), *_labels(shown)]
     panels.y(
         0, range=[len(shown) + 0.7, -0.7], rangemode="normal", tickvals=list(range(len(names))), ticktext=names,
         showgrid=False,

@@ -12,7 +12,7 @@ from billing.close import close
 from dashboards.filters import filters_of
 from dashboards.languages import language
 from dashboards.measured import measure_hours
-from dashboards.pages import fleet
+from dashboards.pages import fleet, workload
 from dashboards.pages.fleet.device import measured, measured_hours
 from tests.billing.facts import at, devices, job, put_all
 from warehouse.store import Store, read_sql
@@ -78,6 +78,24 @@ def test_power_and_memory_are_those_of_the_device_whoever_reports_them(store: St
     assert [one[1:] for one in curve(of_hours)] == [pytest.approx(one[1:]) for one in curve(found)]
     assert [(row["power_watts"], row["memory_bytes"]) for row in found] == [
         (pytest.approx(watts), pytest.approx(size)) for watts, size in truth
+    ]
+
+
+@pytest.mark.parametrize("name", ["samples", "sampled_hours"])
+def test_a_time_slice_shows_what_its_holder_uses_of_the_device(store: Store, name: str) -> None:
+    """As found: the workload's page drew an empty utilization, and no memory, while the books know what it used. On two
+    slices of a device it is still one holder."""
+    events = job("a", "t", "g1", START, END, units=1, partition_id="g1::0") + job(
+        "a", "t", "g1", START, END, units=1, partition_id="g1::1"
+    )
+    rows = [sample("g1", f"2026-10-05T08:{minute:02}", workload_id="a", utilization=0.25, memory_used_bytes=GIB,
+                   power_watts=70.0) for minute in range(1, 60)]  # fmt: skip
+    put_all(store, {"devices": devices("2026-10-01", "g1", units=4), "events": events, "samples": rows})
+    close(store, until=at(END), now=datetime(2026, 10, 6, tzinfo=UTC))
+    more = {"seconds": 3600} if name == "samples" else {}
+    found = filters_of(store, "?period=2026-10-05").rows(store, workload.__file__, name, workload="a", **more)
+    assert [(row["utilization"], row["memory_bytes"], row["power_watts"]) for row in found] == [
+        (pytest.approx(0.25), pytest.approx(GIB), pytest.approx(70))
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -163,9 +164,12 @@ def test_the_timeline_of_a_workload_that_nobody_measured_has_dates(house: Store)
     filters = filters_of(house, f"{MONTH}&workload=w-mig-vision")
     lifecycle = lifecycle_of(house, filters, "w-mig-vision")
     assert lifecycle is not None
+    assert lifecycle.ran_seconds is not None
+    running = replace(lifecycle, claims=[{**lifecycle.claims[0], "end_at": None}], until=lifecycle.start_at)
+    assert running.ran_seconds is None, "it runs, but in no closed hour"
     figure, _ = draw(lifecycle, filters, [], [], [], EN)
     axes = [axis for name, axis in figure.to_plotly_json()["layout"].items() if name.startswith("xaxis")]
-    assert [axis["type"] for axis in axes] == ["date"] * 3, "one without data is of numbers otherwise"
+    assert [axis["type"] for axis in axes] == ["date"] * 2, "one without data is of numbers otherwise"
 
 
 def test_the_fleet_is_every_device_with_what_is_known_of_it(house: Store) -> None:
