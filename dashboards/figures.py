@@ -149,12 +149,21 @@ def plain(figure: go.Figure | Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def legend(plain: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, colour) of each series in the legend of a plain figure; none if it has no legend."""
+def legend(plain: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(name, colour, mark) of each series in the legend of a plain figure; none if it has no legend."""
     if not plain.get("layout", {}).get("showlegend"):
         return []
     named = [one for one in plain["data"] if one.get("name") and one.get("showlegend") is not False]
-    return [(one["name"], _colour(one)) for one in named]
+    return [(one["name"], _colour(one), _mark(one)) for one in named]
+
+
+def _mark(trace: Mapping[str, Any]) -> str:
+    """How a series is drawn: `line`, `dashed`, `dotted`, `dot`, `diamond`; '' is an area, a bar or a cell."""
+    if trace.get("type") != "scatter" or trace.get("fill") not in (None, "none"):
+        return ""
+    if "lines" in str(trace.get("mode")):
+        return {"dash": "dashed", "dot": "dotted"}.get(trace.get("line", {}).get("dash"), "line")
+    return {"diamond": "diamond", "circle": "dot", None: "dot"}.get(trace.get("marker", {}).get("symbol"), "")
 
 
 def _colour(trace: Mapping[str, Any]) -> str:

@@ -187,10 +187,17 @@ def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component
     named = figures.legend(plain)
     if not named:
         return chart
-    items = [html.Li([html.Span(className="gl-swatch", style={"background": colour}), name]) for name, colour in named]
+    items = [html.Li([_swatch(colour, mark), name]) for name, colour, mark in named]
     # A phone leaves Plotly's own legend no room beside the chart.
     above = html.Ul(items, className="gl-legend gl-legend-phone", **{"aria-hidden": "true"})
     return html.Div([above, chart], className="gl-charted")
+
+
+def _swatch(colour: str, mark: str) -> Component:
+    """What a legend has of a series: its line or its mark, else a square."""
+    if mark in ("line", "dashed", "dotted"):
+        return html.Span(className=f"gl-mark-{mark}", style={"borderColor": colour})
+    return html.Span(className=f"gl-swatch gl-mark-{mark}" if mark else "gl-swatch", style={"background": colour})
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Content]], class_name: str = "") -> Component:

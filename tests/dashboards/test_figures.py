@@ -8,9 +8,27 @@ import plotly.graph_objects as go
 import pytest
 
 from dashboards import parts
+from dashboards.figures import legend
 
 LINK = '<a href="http://evil.example/">pay here</a>'
 SHOWN = '&lt;a href="http://evil.example/">pay here&lt;/a>'
+
+
+def test_a_legend_shows_how_each_series_is_drawn() -> None:
+    """As found: on a phone, what was spent and what is forecast had the same square."""
+    line = {"type": "scatter", "mode": "lines"}
+    data = [
+        {**line, "name": "spent", "line": {"color": "#00f", "dash": "solid"}},
+        {**line, "name": "forecast", "line": {"color": "#00f", "dash": "dash"}},
+        {**line, "name": "budget", "line": {"color": "#f00", "dash": "dot"}},
+        {**line, "name": "band", "line": {"color": "#ccf"}, "fill": "tonexty"},
+        {"type": "scatter", "mode": "markers", "name": "unusual", "marker": {"color": "#fa0", "symbol": "diamond"}},
+        {"type": "bar", "name": "used", "marker": {"color": "#0f0"}},
+    ]
+    marks = {name: mark for name, _, mark in legend({"data": data, "layout": {"showlegend": True}})}
+    assert marks == {
+        "spent": "line", "forecast": "dashed", "budget": "dotted", "band": "", "unusual": "diamond", "used": "",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("plain", [True, False])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -69,7 +69,7 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
             "actor": who(row["actor"], words),
             **{name: row[name] for name in ("action", "object", "reason")},
             **grids.dated("at", filters.local(row["at"]), words),
-            "inputs": ", ".join(f"{key}: {_text(value)}" for key, value in json.loads(row["inputs"] or "{}").items()),
+            "inputs": _inputs(json.loads(row["inputs"] or "{}")),
         }
         for row in found
     ]
@@ -86,6 +86,11 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
     table = grids.grid(columns, rows, words, "admin-audit", empty=words("admin.nothing_done"))
     tools = parts.tools(tool, exports.of_grid("admin-audit", "audit", replace(filters, period=None), words))
     return [parts.card(words("admin.audit"), said, table, tool=tools, class_name="gl-table-card")]
+
+
+def _inputs(named: Mapping[str, Any]) -> str:
+    """All but those that there were none of."""
+    return ", ".join(f"{key}: {_text(value)}" for key, value in named.items() if value is not None)
 
 
 def _text(value: Any) -> str:

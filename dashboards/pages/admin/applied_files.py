@@ -110,7 +110,7 @@ def _history_card(
             ]
         )
     heads = [words(f"admin.{name}") for name in ("version", "applied_at", "actor", "rules")]
-    table = parts.table([*heads, words("invoices.reason")], rows)
+    table = parts.table([*heads, words("invoices.reason")], rows, "gl-history")
     return parts.card(words("admin.history"), words("admin.history_is"), table)
 
 

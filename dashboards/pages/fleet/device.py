@@ -97,10 +97,16 @@ def _history_card(store: Store, filters: Filters, device: str, words: Language) 
             ]
         )
         for row in rows
-        for what, message in [(found(row["what"], filters, words), found(row["message"], filters, words))]
+        for what, message in [(found(row["what"], filters, words), _message(row, filters, words))]
     ]
     content = html.Ul(items, className="gl-quality gl-fires gl-tall") if items else states.nothing_here("")
     return parts.card(words("fleet.history"), words("fleet.history_is"), content)
+
+
+def _message(row: Row, filters: Filters, words: Language) -> str:
+    """Where it is, and into how many units it can be divided; or what was found on it."""
+    shared = words("fleet.in_units", n=row["units"]) if row["units"] else ""
+    return " · ".join(filter(None, (found(row["message"], filters, words), shared)))
 
 
 def _measured_card(store: Store, filters: Filters, device: str, words: Language) -> Component:

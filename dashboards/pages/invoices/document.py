@@ -330,14 +330,15 @@ def _void_card(store: Store, one: Invoice, filters: Filters, words: Language) ->
     if not current().may(Action.issue):
         return None
     if not one.is_void:
+        note = "_note" if one.is_credit_note else ""
         form = forms.form(
             f"POST /invoices/{quote(str(one.number), safe='')}/void",
-            words("invoices.void"),
+            words(f"invoices.void{note}"),
             words,
             forms.field("reason", words("invoices.reason"), required=True),
             sure=words("invoices.void_sure", number=one.number),
         )
-        return parts.card(words("invoices.voiding"), words("invoices.voiding_is"), form)
+        return parts.card(words("invoices.voiding"), words(f"invoices.voiding{note}_is"), form)
     stands = [
         other.number
         for other in issued(store, tenant=one.tenant)

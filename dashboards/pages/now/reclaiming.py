@@ -86,8 +86,9 @@ def _next(one: IdleJob, filters: Filters, words: Language) -> str:
     what = one.next.removeprefix("proposal: ")
     named = words.of(f"now.next_{what}", what)
     asks = words("now.next_proposal", what=named) if what != one.next else named
-    at = "" if one.next_at is None else words.moment(filters.local(one.next_at))
-    return f"{words('now.job_next', what=asks)} {at}".rstrip()
+    if one.next_at is None:
+        return words("now.job_next", what=asks)
+    return words("now.job_next_at", what=asks, at=words.moment(filters.local(one.next_at)))
 
 
 def _acts(one: IdleJob, words: Language) -> list[Component]:

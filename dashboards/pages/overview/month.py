@@ -473,7 +473,8 @@ def _notes(found: MonthCost, budget: MonthBudget, words: Language) -> Component:
         said.append(words("month_cost.since", at=words.moment(found.known_from.astimezone(found.zone))))
     commands = [html.Code(f"gpuledger {name} --period {found.key}") for name in ("budget", "anomalies")]
     return html.P(
-        [" · ".join([*said, words("month_cost.more")]), " ", commands[0], " ", commands[1]], className="gl-note"
+        [" · ".join([*said, words("month_cost.more")]), " ", commands[0], words("part.break"), commands[1]],
+        className="gl-note",
     )
 
 

@@ -26,7 +26,7 @@ def test_energy_and_carbon_of_each_tenant_and_what_is_unknown(house: Store) -> N
     apply_energy_settings(house, parse_energy_settings(GRID), "test", "", NOW)
     after = shown(house)
     assert "Td('28.8')" in after and "Td('14.4')" in after, "with PUE, and half a kilogram a kWh"
-    assert "Not allocated" in after and "no carbon intensity" not in after
+    assert "Unallocated" in after and "no carbon intensity" not in after
     assert "Td('43.2')" in after, "all three devices"
 
 

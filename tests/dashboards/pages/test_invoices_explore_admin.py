@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,13 +19,13 @@ from access.roles import Role
 from access.scope import Stores
 from access.tokens import list_tokens
 from billing.invoicing.invoices import issued
-from dashboards.filters import filters_of
+from dashboards.filters import Address, Filters, filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import explore, invoices
 from dashboards.pages.admin import applied_files
 from dashboards.pages.explore import answer
-from dashboards.pages.invoices.document import _headline
+from dashboards.pages.invoices.document import _headline, _void_card
 from tests.conftest import REPO
 from tests.dashboards.browser import MARKS, picture, tab, taken
 from tests.draws import seldom
@@ -77,6 +78,18 @@ def test_nothing_of_a_void_invoice_is_due(house: Store) -> None:
     of_void = str(_headline(replace(one, document={**one.document, "status": "void"}), "", language("en")))
     assert "void" in of_void
     assert "€0.00" in of_void
+
+
+def test_a_credit_note_is_voided_as_one() -> None:
+    set_current(FINANCE)
+    words, filters = language("en"), Filters(Address(), "UTC", [], None)
+    for kind, said, unsaid in (
+        ("invoice", "the month can be invoiced again", "Void credit note"),
+        ("credit_note", "the credit no longer counts", "Void invoice"),
+    ):
+        one = SimpleNamespace(is_void=False, is_credit_note=kind == "credit_note", number="GL-1")
+        text = str(_void_card(None, one, filters, words))  # type: ignore[arg-type]
+        assert said in text and unsaid not in text
 
 
 def test_a_line_is_explained_by_its_rule_and_allocations(house: Store) -> None:
@@ -164,7 +177,9 @@ def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
     assert "tenant speech, model H100" in prices
     assert "Rate card in force" in prices
     done = house.value("SELECT count() AS n FROM audit WHERE action = 'rates.apply'")
-    assert f"{done} of {done}" in page(house, FINANCE, "/administration?part=audit&find=rates.apply")
+    audit = page(house, FINANCE, "/administration?part=audit&find=rates.apply")
+    assert f"{done} of {done}" in audit
+    assert "before: null" not in audit
 
 
 def test_administration_is_for_those_who_administer(house: Store) -> None:

@@ -108,6 +108,8 @@ def test_every_job_that_waits_is_listed_by_rank(house: Store, jobs: Sequence[dic
         assert (row["reason"], row["message"]) == (("Unschedulable", PENDING) if job["again"] else ("", ""))
     text = str(show(house, ANYBODY, "/queues", f"?{DAY}&cluster=q").page)
     assert all(f"w-{job['name']}'" in text for job in line)
+    chinese = str(show(house, ANYBODY, "/queues", f"?{DAY}&lang=zh").page)
+    assert "'reason': '容量不足'" in chinese and "'reason': 'InsufficientCapacity'" not in chinese
 
 
 @pytest.mark.parametrize("search", ["", "&tenant=vision", "&queue=train", "&tenant=speech&queue=batch&queue=train"])
