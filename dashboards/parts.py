@@ -17,6 +17,8 @@ from dashboards.languages import Language
 
 Content = Any
 """What stands in a page: a component, text, or None for nothing."""
+SPINNING = "var(--gl-accent)"
+"""The color of what shows that a part is on its way."""
 
 
 def page(*content: Content) -> Component:

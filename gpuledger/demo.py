@@ -130,9 +130,10 @@ class Demo:
     feed: Feed | None = None
 
 
-def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) -> Demo:
+def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime, address: str = "") -> Demo:
     """Fills a migrated store with the demo, or with what is still missing, and writes the invoices into the folder.
 
+    address: where its pages will be served, for the links of alerts; empty: they have none.
     Errors: LedgerError if the store holds the demo of another seed.
     """
     story = story_in(store)
@@ -150,7 +151,7 @@ def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime) ->
     proof = prove_books(store, steps)
     _plan(store, period, steps)
     _run_periodic_work(store, story, steps)
-    routing = _notify(store, folder, steps)
+    routing = _notify(store, folder, address, steps)
     made = _demo(store, story, period, proof, invoices, after, folder, routing)
     return replace(made, feed=feed)
 
@@ -376,7 +377,7 @@ def _run_periodic_work(store: Store, story: Story, steps: Steps) -> None:
         step.update(detail=f"{_firing(store):,} alerts fire{problems}")
 
 
-def _notify(store: Store, folder: Path, steps: Steps) -> Path:
+def _notify(store: Store, folder: Path, address: str, steps: Steps) -> Path:
     """Sends the alerts that fire into a file. Returns the routing file, which somebody may have changed since it was
     written."""
     import yaml
@@ -388,7 +389,9 @@ def _notify(store: Store, folder: Path, steps: Steps) -> Path:
     with steps.step("Notify") as step:
         if not path.exists():
             receivers = {"demo": {"file": {"path": str((folder / "notifications.jsonl").resolve())}}}
-            text = yaml.safe_dump({"receivers": receivers, "routes": [{"receivers": ["demo"]}]}, sort_keys=False)
+            named = {"address": address} if address else {}
+            found = {**named, "receivers": receivers, "routes": [{"receivers": ["demo"]}]}
+            text = yaml.safe_dump(found, sort_keys=False)
             path.write_text(f"# Who is notified of the demo's alerts: docs/alerts.md\n{text}", encoding="utf-8")
         sent = deliver(store, load_routing(path), datetime.now(UTC))
         step.update(detail=f"{len(sent):,} notifications, into notifications.jsonl")

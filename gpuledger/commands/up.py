@@ -117,7 +117,9 @@ def up(
         opened = stack.enter_context(open_store(url, backups, bucket_beside(backups, backups_bucket)))
         listener = None if no_serve else stack.enter_context(listen(host, port))
         with _sigterm_as_interrupt():
-            made = _prepare(opened, partial(_demo, opened, seed, out or Path("demo/invoices")) if demo else None)
+            address = "" if listener is None else url_of(listener)
+            filled = partial(_demo, opened, seed, out or Path("demo/invoices"), address)
+            made = _prepare(opened, filled if demo else None)
             history = found = None
             following: Callable[[Store, threading.Event], None] | None = None
             follow_seconds = FOLLOW_SECONDS
@@ -210,10 +212,10 @@ def _history(store: Store, asked: Asked) -> History:
     return history
 
 
-def _demo(store: Store, seed: int, out: Path, steps: Steps) -> Demo:
+def _demo(store: Store, seed: int, out: Path, address: str, steps: Steps) -> Demo:
     from gpuledger import demo as demonstration
 
-    return demonstration.build(store, seed, out, steps, datetime.now(UTC))
+    return demonstration.build(store, seed, out, steps, datetime.now(UTC), address)
 
 
 @contextlib.contextmanager

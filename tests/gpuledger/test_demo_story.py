@@ -30,6 +30,7 @@ from warehouse.store import open_store
 
 pytestmark = seldom(2, "the demo", 0)
 
+ADDRESS = "http://127.0.0.1:8050/"
 WATCHED = datetime(2026, 11, 2, 10, 23, tzinfo=demo.ZONE)
 """When the small demo of these tests was first watched; it invoiced October, of which it has a day."""
 
@@ -47,7 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
         store = fresh_store(folder / "store")
         steps = Steps(Console(file=io.StringIO()), threading.Event())
         for started in (WATCHED, WATCHED + timedelta(hours=3)):
-            assert demo.build(store, 7, folder / "invoices", steps, started).proof.balanced
+            assert demo.build(store, 7, folder / "invoices", steps, started, ADDRESS).proof.balanced
         store.close()
     yield f"chdb://{folder / 'store'}", folder / "invoices"
 
@@ -105,6 +106,7 @@ def test_the_alerts_that_fire_were_sent_to_somebody_once(made: tuple[str, Path])
     assert {(row["target"], row["outcome"]) for row in found} == {("demo/file", "sent")}
     assert sorted(row["fingerprint"] for row in found) == sorted(line["fingerprint"] for line in lines)
     assert "budget-threshold" in {line["rule"] for line in lines}
+    assert all(line["link"].startswith(f"{ADDRESS}alerts?rule={line['rule']}&alert=") for line in lines)
 
 
 def test_a_job_waits_while_it_is_watched_and_says_why(made: tuple[str, Path]) -> None:

@@ -119,6 +119,7 @@ def _result_card(sql: str, filters: Filters, words: Language) -> Component:
             dcc.Store(id="explore-asked", data=[sql, filters.more.get("run", "")]),
             dcc.Loading(
                 html.Div(parts.card(words("explore.result"), words("explore.runs")), id="explore-result"),
+                color=parts.SPINNING,
                 delay_show=150,
                 overlay_style={"visibility": "visible"},
             ),

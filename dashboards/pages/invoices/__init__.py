@@ -166,6 +166,7 @@ def _drafts_card(
                 empty=words("invoices.no_drafts"),
                 spare=("lines", "tax", "unpriced"),
             ),
+            color=parts.SPINNING,
             delay_show=200,
         ),
         html.P(id="invoices-refused", className="gl-said gl-refused"),

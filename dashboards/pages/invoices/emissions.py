@@ -27,7 +27,7 @@ def emissions_card(month: str, words: Language) -> Component:
         words("emissions.title"),
         words("emissions.is"),
         dcc.Store(id="emissions-asked", data=month),
-        dcc.Loading(html.Div(id="emissions"), delay_show=200),
+        dcc.Loading(html.Div(id="emissions"), color=parts.SPINNING, delay_show=200),
     )
 
 

@@ -221,7 +221,7 @@ def month_card(filters: Filters, words: Language) -> Component:
         words("month_cost.title", month=words.month(filters.local(first))),
         words("month_cost.is"),
         dcc.Store(id="overview-month-asked", data=filters.href("/")),
-        dcc.Loading(html.Div(id="overview-month-shown", className="gl-month"), delay_show=200),
+        dcc.Loading(html.Div(id="overview-month-shown", className="gl-month"), color=parts.SPINNING, delay_show=200),
         id="month",
     )
 
