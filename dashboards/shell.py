@@ -253,7 +253,7 @@ def _period_picker(filters: Filters, path: str, words: Language) -> Component | 
 
 def _calendar(filters: Filters, words: Language) -> Component:
     """Any days: the second click makes it the page's period."""
-    return dmc.DatePicker(
+    picker = dmc.DatePicker(
         id="days",
         type="range",
         allowSingleDateInRange=True,
@@ -261,9 +261,22 @@ def _calendar(filters: Filters, words: Language) -> Component:
         maxDate=f"{filters.months[-1].last:%Y-%m-%d}",
         defaultDate=f"{(filters.period.end - HOUR if filters.period else filters.months[-1].last):%Y-%m-%d}",
         monthLabelFormat=words("time.picker"),
+        yearLabelFormat=words("time.picker_year"),
+        yearsListFormat=words("time.picker_year"),
+        monthsListFormat=words("time.picker_month"),
+        getDayProps={"function": "namedDay", "options": {"language": words.code}},
+        ariaLabels={
+            "previousMonth": words("time.month_before"),
+            "nextMonth": words("time.month_after"),
+            "monthLevelControl": words("time.choose_month"),
+            "yearLevelControl": words("time.choose_year"),
+        },
         size="xs",
         **{"aria-label": words("period.days")},
     )
+    # The picker knows weekdays in English alone: the style sheet puts these in their place.
+    weekdays = enumerate(words("time.weekdays").split(), 1)
+    return html.Div(picker, className="gl-days", style={f"--gl-day-{number}": f'"{name}"' for number, name in weekdays})
 
 
 def _step(label: str, sign: str, key: str | None, href: Any) -> Component:

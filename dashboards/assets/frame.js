@@ -60,6 +60,11 @@
     isLost = true;
   }
 
+  // A day of the calendar, as it is read out.
+  (window.dashMantineFunctions = window.dashMantineFunctions || {}).namedDay = function (day, options) {
+    return { "aria-label": new Date(day + "T00:00").toLocaleDateString(options.language === "en" ? "en-GB" : options.language, { dateStyle: "long" }) };
+  };
+
   // What was asked for meanwhile was not drawn; and what is there may be old.
   function found() {
     if (!drawn || drawn.address !== address()) return location.reload();

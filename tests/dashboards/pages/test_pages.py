@@ -214,6 +214,13 @@ def test_a_tenant_sees_its_own_and_no_fleet(house: Store) -> None:
         )
 
 
+def test_the_calendar_speaks_the_page_s_language(house: Store) -> None:
+    """As found: Mo Tu We above Chinese months."""
+    chinese, english = (str(show(house, ANYBODY, "/", f"{MONTH}&lang={code}").bar) for code in ("zh", "en"))
+    assert "'--gl-day-1': '\"一\"'" in chinese and "monthsListFormat='M月'" in chinese
+    assert "'--gl-day-7': '\"Su\"'" in english
+
+
 @pytest.mark.usefixtures("anybody")
 def test_a_workload_shows_its_isolation_with_its_price_and_what_that_may_promise(house: Store) -> None:
     ways = [("w-mig-vision", ""), ("w-vision", ""), ("w-mig-vision", "&lang=zh")]
