@@ -15,6 +15,8 @@ from dashboards.languages import Language
 
 STOPS = (("cost", "/"), ("why", "/changes"), ("invoice", "/invoices"), ("waiting", "/queues"), ("idle", "/now"))
 """(name in the languages, path of its page)."""
+SHOWN = {"/now": "idle=1"}
+"""What a stop asks its page for."""
 
 
 def stops(paths: Collection[str], href: Callable[[str], str], words: Language) -> Component | None:
@@ -22,12 +24,16 @@ def stops(paths: Collection[str], href: Callable[[str], str], words: Language) -
     open_to = [(name, path) for name, path in STOPS if path in paths]
     if not open_to:
         return None
-    links = [href(path) for _, path in open_to]
+    links = [_asking(href(path), SHOWN.get(path, "")) for _, path in open_to]
     return html.Section(
         html.Ol([_stop(at, name, links, words) for at, (name, _) in enumerate(open_to)]),
         className="gl-tour",
         **{"aria-label": words("tour.title")},
     )
+
+
+def _asking(link: str, query: str) -> str:
+    return f"{link}{'&' if '?' in link else '?'}{query}" if query else link
 
 
 def _stop(at: int, name: str, links: list[str], words: Language) -> Component:

@@ -34,9 +34,9 @@ def active_card(
     found: Sequence[Alert], filters: Filters, now: datetime, evaluated: bool, may_silence: bool, words: Language
 ) -> Component:
     """found: firing before pending, the most severe first. The evidence of each is loaded when it is opened (`why`).
-    The one of `?alert=` is open, and comes first."""
+    The one of `?alert=` is open, and comes first; suppressed ones come after others as severe."""
     of = filters.more.get("alert", "")
-    found = sorted(found, key=lambda one: one["fingerprint"] != of)
+    found = ranked(found, of)
     if not found:
         content = states.nothing_here(words("fires.none" if evaluated else "fires.not_evaluated"))
     else:
@@ -51,6 +51,19 @@ def active_card(
         content,
         html.P(words.count("fires.more", more), className="gl-note") if more > 0 else None,
         tool=_rules(filters, words),
+    )
+
+
+def ranked(found: Sequence[Alert], of: str) -> list[Alert]:
+    """As active_card shows them."""
+    groups = list(dict.fromkeys((one["state"], one["severity"]) for one in found))
+    return sorted(
+        found,
+        key=lambda one: (
+            one["fingerprint"] != of,
+            groups.index((one["state"], one["severity"])),
+            bool(one["held_back"]),
+        ),
     )
 
 

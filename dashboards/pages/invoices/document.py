@@ -126,6 +126,8 @@ def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Langu
         for number, line in enumerate(one.lines, 1)
     ]
     total = {"what": words("tenants.all"), "amount": _number(one.totals["amount"]), "price_text": ""}
+    if all(line.get("list_cost") for line in one.lines):
+        total["list_cost"] = _number(str(sum(Decimal(line["list_cost"]) for line in one.lines)))
     title = f"{words('invoices.lines')} · {one.currency}"
     table = grids.grid(columns, rows, words, "invoice-lines", total)
     return parts.card(title, words("invoices.lines_is"), table, class_name="gl-table-card")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,6 +79,14 @@ def test_nothing_of_a_void_invoice_is_due(house: Store) -> None:
     of_void = str(_headline(replace(one, document={**one.document, "status": "void"}), "", language("en")))
     assert "void" in of_void
     assert "€0.00" in of_void
+
+
+def test_the_list_costs_of_an_invoice_s_lines_add_up(house: Store) -> None:
+    """As found: a dash below lines that all have one, as if it were unknown."""
+    one = next(one for one in issued(house) if all(line.get("list_cost") for line in one.lines))
+    total = float(sum(Decimal(line["list_cost"]) for line in one.lines))
+    text = page(house, FINANCE, f"/invoices?number={one.number}")
+    assert f"'list_cost': {total}" in text.partition("pinnedBottomRowData")[2][:400]
 
 
 def test_a_credit_note_is_voided_as_one() -> None:

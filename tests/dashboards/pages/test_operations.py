@@ -23,7 +23,7 @@ from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import alerts, queues, slo
 from dashboards.pages.alerts import silencing
-from dashboards.pages.alerts.active import why
+from dashboards.pages.alerts.active import ranked, why
 from dashboards.said import held_back
 from tests.alerts.receivers import http_receiver
 from tests.dashboards.browser import MARKS, tab
@@ -155,6 +155,25 @@ def test_alerts_stand_with_their_evidence_and_what_is_proposed(house: Store) -> 
     assert queue["fingerprint"] in str(show(house, ANYBODY, "/alerts", MONTH).page)
     assert queue["fingerprint"] not in str(show(house, ANYBODY, "/alerts", f"{MONTH}&tenant=vision").page)
     assert "no longer firing" in str(why(None, filters, True, EN))
+
+
+@pytest.mark.usefixtures("anybody")
+def test_a_link_to_an_alert_that_is_over_says_so(house: Store) -> None:
+    """As found: a notification's link, opened after the alert had resolved, led to a list of others."""
+    gone, there = (str(show(house, ANYBODY, "/alerts", f"?{DAY}&alert={name}").page) for name in ("gone", ""))
+    assert "no longer active" in gone and "no longer active" not in there
+
+
+def test_suppressed_alerts_come_after_others_as_severe() -> None:
+    found = [
+        {"fingerprint": name, "state": state, "severity": severity, "held_back": why}
+        for name, state, severity, why in (
+            ("quiet", "firing", "warning", "silenced by x (y)"), ("loud", "firing", "warning", ""),
+            ("info", "firing", "info", ""), ("pending", "pending", "critical", ""),
+        )
+    ]  # fmt: skip
+    assert [one["fingerprint"] for one in ranked(found, "")] == ["loud", "quiet", "info", "pending"]
+    assert ranked(found, "info")[0]["fingerprint"] == "info"
 
 
 def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:

@@ -25,6 +25,9 @@ def test_stops_that_the_reader_may_not_see_are_left_out() -> None:
     found = stops({"/", "/now"}, lambda path: path, language("en"))
     assert found is not None and len(found.children.children) == 2
     assert "stop 2 of 2" in str(found) and "Who is idle now" in str(found)
+    shown = {"/now", "/queues"}
+    assert "href='/now?idle=1'" in str(stops(shown, lambda path: path, language("en")))
+    assert "href='/now?lang=zh&idle=1'" in str(stops(shown, lambda path: f"{path}?lang=zh", language("zh")))
     assert stops(set(), lambda path: path, language("en")) is None
 
 
