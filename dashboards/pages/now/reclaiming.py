@@ -7,6 +7,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
+from alerts.speaking import rules_by_name
 from api.reach import Reach
 from api.routes.idle_jobs import IdleJob, listed
 from dashboards import forms, parts, states
@@ -14,7 +15,9 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
 from dashboards.said import said, who
+from scheduler.live.idle import RULE
 from scheduler.words import policy
+from warehouse.durations import parse_if_duration
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -75,8 +78,20 @@ def _cells(one: IdleJob, filters: Filters, words: Language) -> list[Component | 
 def _idle(one: IdleJob, filters: Filters, words: Language) -> str:
     if one.step == "suspended":
         return ""
-    span = UNKNOWN if one.idle_seconds is None else duration(one.idle_seconds)
-    return said(one.problem, filters, words) or words("now.job_idle", span=span)
+    if one.problem:
+        return said(one.problem, filters, words)
+    if one.idle_seconds is None:
+        return words("now.job_idle", span=UNKNOWN)
+    looked_back = _looked_back(filters)
+    is_all = looked_back is not None and one.idle_seconds >= looked_back
+    return words("now.job_idle_at_least" if is_all else "now.job_idle", span=duration(one.idle_seconds))
+
+
+def _looked_back(filters: Filters) -> float | None:
+    """Seconds over which the rule that a scheduler asks looks; None: the rules cannot be read."""
+    rule = rules_by_name(filters.rules).get(RULE)
+    window = parse_if_duration(rule.parameters.get("window_seconds")) if rule else None
+    return float(window) if isinstance(window, int | float) else None
 
 
 def _next(one: IdleJob, filters: Filters, words: Language) -> str:

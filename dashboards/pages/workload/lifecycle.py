@@ -59,7 +59,8 @@ class Lifecycle:
         began = min(claim["start_at"] for claim in self.claims)
         if self.is_open and self.until <= began:
             return None
-        return (max(claim["end_at"] or self.until for claim in self.claims) - began).total_seconds()
+        last = max(claim["end_at"] or self.until for claim in self.claims)
+        return float((last - began).total_seconds())
 
     @property
     def is_open(self) -> bool:
