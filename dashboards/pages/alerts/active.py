@@ -34,7 +34,8 @@ def active_card(
     found: Sequence[Alert], filters: Filters, now: datetime, evaluated: bool, may_silence: bool, words: Language
 ) -> Component:
     """found: firing before pending, the most severe first. The evidence of each is loaded when it is opened (`why`).
-    The one of `?alert=` is open, and comes first; suppressed ones come after others as severe."""
+    The one of `?alert=` is open, and comes first, or is said to be over; suppressed ones come
+    after others as severe."""
     of = filters.more.get("alert", "")
     found = ranked(found, of)
     if not found:
@@ -45,9 +46,11 @@ def active_card(
             className="gl-alerts gl-tall",
         )
     more = len(found) - MOST
+    is_over = bool(of) and all(one["fingerprint"] != of for one in found)
     return parts.card(
         words("alerts.active"),
         words("alerts.active_is"),
+        html.P(words("alerts.linked_over"), className="gl-note", role="status") if is_over else None,
         content,
         html.P(words.count("fires.more", more), className="gl-note") if more > 0 else None,
         tool=_rules(filters, words),
