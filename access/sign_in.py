@@ -227,7 +227,9 @@ body {{ font: 16px/1.5 system-ui, sans-serif; }}
 main {{ max-width: 22rem; margin: 16vh auto; padding: 0 1rem; }}
 label {{ display: block; margin: 1rem 0; }}
 input:not([type=hidden]), button {{ display: block; width: 100%; font: inherit; padding: .5rem; }}
-input, button {{ box-sizing: border-box; }}
-.gl-sign-in-said {{ color: #c92a2a; }}
+input, button {{ box-sizing: border-box; border: 1px solid var(--gl-line); border-radius: 9px; }}
+input {{ background: var(--gl-card); color: var(--gl-ink); }}
+button {{ background: #2f59cf; border-color: #2f59cf; color: #fff; font-weight: 600; cursor: pointer; }}
+.gl-sign-in-said {{ color: var(--gl-bad); }}
 </style></head><body><main><h1>{title}</h1>{message}{ways}</main></body></html>
 """

@@ -140,11 +140,11 @@ def up(
         if found is not None:
             _print_found(found)
         if listener is not None:
-            _print_address(opened, url_of(listener), has_tour=made is not None)
             access = access_settings(sign_in, trusted_proxy)
             leads = stack.enter_context(leading(opened, access))
             app = dashboard(opened, listener, access, leads, routing, scheduler, scheduler_token_file, rules)
             alerts = AlertSettings(rules, routing, not no_interference)
+            _print_address(opened, url_of(listener), has_tour=made is not None)
             serve(
                 opened, listener, close_hourly=True, app=app, alerts=alerts, reports=reports,
                 trusted_proxies=access.trusted_proxies, following=following, follow_seconds=follow_seconds,

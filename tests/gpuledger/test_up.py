@@ -79,6 +79,16 @@ def test_an_address_that_others_reach_needs_to_be_asked_for(tmp_path: Path) -> N
     assert "warning: no sign-in" in warned.stderr
 
 
+def test_no_address_is_named_that_is_not_served(tmp_path: Path) -> None:
+    """As found: "Dashboard  http://127.0.0.1:8050/", and then that the file on sign-in cannot be used."""
+    sign_in = tmp_path / "sign-in.yaml"
+    sign_in.write_text("local: true\n")
+    done = run("up", "--store", f"chdb://{tmp_path}/store", "--port", "0", "--sign-in", str(sign_in))
+    assert done.exit_code != 0
+    assert "unknown key" in str(done.exception)
+    assert "Dashboard" not in done.output + done.stderr
+
+
 def test_a_port_in_use_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
