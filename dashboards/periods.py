@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import floor
 from zoneinfo import ZoneInfo
 
 from billing.periods import PeriodError, parse_period
@@ -42,6 +43,10 @@ class Period:
     @property
     def hours(self) -> int:
         return round((self.end - self.start).total_seconds() / 3600)
+
+    def hours_over(self, now: datetime) -> int:
+        """How many of its hours are over by now."""
+        return max(0, min(self.hours, floor((now - self.start).total_seconds() / 3600)))
 
     @property
     def is_long(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -11,6 +11,7 @@ from billing.rates import apply_rate_card, parse_rate_card
 from dashboards import shell
 from dashboards.filters import Address, filters_of
 from dashboards.languages import language
+from dashboards.pages.overview import quality
 from dashboards.periods import ClosedMonth, Period, closed_months, latest, neighbour
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -52,6 +53,23 @@ def test_the_hours_around_a_clock_change_belong_to_their_month(store: Store, mak
     first = datetime(2026, 10, 25, tzinfo=UTC)
     make_books.fill(store, [make_books.entry(first + timedelta(hours=n), "a", used=1.0) for n in range(3)])
     assert [month.key for month in closed_months(store, "Europe/Berlin")] == ["2026-10"]
+
+
+def test_hours_that_are_to_come_are_not_waited_for() -> None:
+    start = datetime(2026, 10, 5, tzinfo=UTC)
+    day = Period("2026-10-05", start, start + timedelta(days=1), 5, "UTC")
+    minute = timedelta(minutes=1)
+    asked = [(-60, 0), (0, 0), (359, 5), (360, 6), (24 * 60, 24), (99 * 60, 24)]
+    assert [(minutes, day.hours_over(start + minutes * minute)) for minutes, _ in asked] == asked
+
+
+def test_a_period_that_goes_on_says_that_all_of_it_so_far_is_closed() -> None:
+    now = datetime.now(UTC)
+    start = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
+    for closed, said in ((3, "All hours so far are closed"), (1, "2 hours not closed")):
+        period = Period("x", start, start + timedelta(days=2), closed, "UTC")
+        filters = SimpleNamespace(period=period)
+        assert said in str(quality._closed(filters, EN))  # type: ignore[arg-type]
 
 
 def test_the_neighbours_of_a_period_are_as_long_and_end_with_what_is_closed() -> None:

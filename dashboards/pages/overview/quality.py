@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from dash import html
 from dash.development.base_component import Component
@@ -114,9 +115,12 @@ def _mistake(reason: str, words: Language) -> str:
 
 def _closed(filters: Filters, words: Language) -> Component:
     assert filters.period is not None
-    missing = filters.period.hours - filters.period.hours_closed
+    period = filters.period
+    over = period.hours_over(datetime.now(UTC))
+    missing = over - period.hours_closed
     if missing <= 0:
-        return _line(GOOD, words("quality.closed"), words("quality.closed_why", n=f"{filters.period.hours:,}"))
+        closed = "quality.closed" if over == period.hours else "quality.closed_so_far"
+        return _line(GOOD, words(closed), words("quality.closed_why", n=f"{period.hours_closed:,}"))
     return _line(NOTE, words.count("quality.not_closed", missing), words("quality.not_closed_why"))
 
 
