@@ -107,6 +107,7 @@ class Inhibition(Part):
     equal: tuple[str, ...] = ()
 
 
+_BELOW_100 = ("?", "??", "?.*", "??.*")
 _LADDER = ("idle-holder-reclaim", "idle-holder", "idle-holder-notice")
 USUAL_INHIBITIONS = (
     *(
@@ -132,9 +133,18 @@ USUAL_INHIBITIONS = (
         target={"alertname": ("slo-burning-slow",)},
         equal=("objective", "cluster", "tenant", "subject"),
     ),
+    *(
+        Inhibition(
+            source={"alertname": ("budget-threshold",), "of": ("actual",), "percent": ("100",)},
+            target={"alertname": ("budget-threshold",), "of": (of,), "percent": percents},
+            equal=("tenant", "project", "month"),
+        )
+        for of, percents in (("actual", _BELOW_100), ("forecast", ("100", *_BELOW_100)))
+    ),
     Inhibition(source={"alertname": ("alert-data-stopped",)}, target={"alertname": ("alert-evaluation-failed",)}),
 )
-"""What a routing file without `inhibit` has: the ladder of idle holders, and nodes before their devices."""
+"""What a routing file without `inhibit` has: the ladder of idle holders, nodes before their devices, and budgets that
+are spent before what led there."""
 
 
 class Routing(Part):

@@ -249,6 +249,19 @@ def test_of_the_ladder_only_the_highest_rung_is_told() -> None:
     assert set(held_back(ladder, Routing(), [], NOON)) == set(rungs[:2])
 
 
+def test_of_a_budget_that_is_spent_nothing_else_is_told() -> None:
+    def reached(percent: str, of: str = "actual", **other: str) -> Notification:
+        of_budget = {"alertname": "budget-threshold", "tenant": "t", "project": "", "month": "2026-10"} | other
+        return alert(f"{percent} {of} {of_budget['tenant']}", percent=percent, of=of, **of_budget)
+
+    below = [reached("80"), reached("5"), reached("99.5"), reached("100", "forecast"), reached("80", "forecast")]
+    others = [reached("100"), reached("120"), reached("120", "forecast"), reached("80", tenant="u")]
+    assert held_back([*below, *others], Routing(), [], NOON) == {
+        one.fingerprint: "inhibited by budget-threshold" for one in below
+    }
+    assert held_back([*below, others[1]], Routing(), [], NOON) == {}
+
+
 def test_nothing_inhibits_itself() -> None:
     own = {"source": {"severity": "*"}, "target": {"severity": "*"}}
     assert held_back([alert("a"), alert("b")], routing({"receivers": ["hook"]}, inhibit=[own]), [], NOON) == {}
