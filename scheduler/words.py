@@ -113,6 +113,7 @@ _CHINESE = Phrases((
         (rf"(\d+) {re.escape(text)}(?=[,;:.)]|$)", rf"\1 个{' ' if put[0].isascii() else ''}{put}")
         for text, put in CAUSES.items()
     ),
+    (r"(\d+) outside pool (\S+?)(?=[,;:)]|\.?$)", r"\1 个不在资源池 \2 中"),
     (r"(\d+) failed(?=[,;:.)]|$)", r"\1 个未就绪"),  # as older events say it
     (r"(\d+) devices? instead of (\d+)", r"\1 个设备，而不是 \2 个"),
     (r"(\d+) units? of each device instead of (\d+)", r"每个设备 \1 个单元，而不是 \2 个"),
@@ -157,6 +158,8 @@ _POLICY = re.compile(
     r"after (?P<after>\w+) (?P<then>shrink|suspend|cancel)(?P<asks> if an operator says yes)?"
 )
 _THEN = {"shrink": "缩减", "suspend": "挂起", "cancel": "取消"}
+_MARKS = {", ": "，", ": ": "："}
+_AFTER_CHINESE = re.compile(r"(?<=[\u4e00-\u9fff])[,:] ")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)")
 
 
@@ -181,5 +184,5 @@ def said(text: str, code: str, moment: Moment | None = None) -> str:
     if code == "zh" and text:
         code_of, colon, rest = text.partition(": ")
         text = f"{CODES[code_of]}：{rest}" if colon and code_of in CODES else text
-        text = _CHINESE.translated(text).replace("; ", "；").replace("合适: ", "合适：")
+        text = _AFTER_CHINESE.sub(lambda found: _MARKS[found[0]], _CHINESE.translated(text).replace("; ", "；"))
     return with_moments(text, _INSTANT, moment)

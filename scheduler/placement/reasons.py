@@ -79,7 +79,7 @@ def _why_not(cluster: Cluster, shape: Shape, request: Request, replicas: int) ->
         code, first = NO_DOMAIN, f"no one domain holds {replicas} replicas, the best {fit}"
     else:
         code, first = NO_ROOM, f"{fit} of {replicas} replicas fit"
-    return Reason(code, f"{first}; {_text(counts)}", counts)
+    return Reason(code, f"{first}; {_text(counts, request.pool)}", counts)
 
 
 def nearest_that_fits(cluster: Cluster, request: Request) -> list[tuple[Request, str]]:
@@ -221,8 +221,10 @@ def _reserved(cluster: Cluster, shape: Shape, usable: BoolArray) -> int:
     return reserved
 
 
-def _text(counts: dict[str, int]) -> str:
-    nodes = [f"{counts[cause]} {words}" for cause, words in NODE_CAUSES.items() if cause in counts]
+def _text(counts: dict[str, int], pool: str) -> str:
+    """pool: that was asked for, which says more than that others are others."""
+    said = NODE_CAUSES | {"PoolMismatch": f"outside pool {pool}"}
+    nodes = [f"{counts[cause]} {words}" for cause, words in said.items() if cause in counts]
     cards = [f"{counts[cause]} {words}" for cause, words in CARD_CAUSES.items() if cause in counts]
     text = f"{counts['nodes_that_fit']} of {counts['nodes']} nodes fit"
     text += f": {', '.join(nodes)}" if nodes else ""

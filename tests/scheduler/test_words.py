@@ -25,6 +25,8 @@ TEXTS = [
     "asks for 1 unit, queue q could never hold more than 0 (guaranteed 0, holds 0)",
     "asks for 1 unit of 0 that there are; no node could hold it with everything free; 0 of 4 nodes fit: 2 reserved, "
     "1 of another pool, 4 short of cards; of 16 cards: 8 of another model, 8 in use",
+    "0 of 1 replicas fit; 0 of 14 nodes fit: 13 outside pool chem.2, 1 short of cards; of 64 cards: 48 in use",
+    "0 of 1 replicas fit; 0 of 14 nodes fit: 14 outside pool org",
     "asks for 9 units of 8 that ordinary jobs may hold, beside 4 reserved; 1 of 2 replicas fit; 1 of 8 nodes fit",
     "with everything free no more than 1 of 2 replicas fit; 1 of 2 replicas fit; 0 of 3 nodes fit",
     "no one domain holds 2 replicas, the best 1; 0 of 3 nodes fit",
@@ -86,6 +88,7 @@ def moment(at: datetime) -> str:
 def test_no_english_is_left_but_names_and_every_number_is_there(text: str) -> None:
     found = said(text, "zh", moment)
     assert {*re.findall(r"[A-Za-z]+", found)} <= NAMES, found
+    assert not re.search(r"[\u4e00-\u9fff][,:] ", found), found
     numbers = re.findall(r"\d+", re.sub(r"[0-9-]+T[0-9:]+Z", "", text))
     assert sorted(numbers) == sorted(re.findall(r"\d+", re.sub(r"\d\d/\d\d \d\d:\d\d", "", found))), found
 
