@@ -43,15 +43,25 @@ WITH
             allocation_id,
             device_id,
             partition_id,
-            event,
-            toUnixTimestamp64Milli(ts) AS start_ms,
-            arraySort(groupArray((tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus, priority)))[1] AS reported,
-            minOrNull(start_ms) OVER (
-                PARTITION BY cluster, allocation_id, device_id, partition_id ORDER BY start_ms
-                RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS reported_again
-        FROM {events:Identifier}
-        WHERE batch IN {batches:Identifier} AND event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '')
-        GROUP BY cluster, allocation_id, device_id, partition_id, event, start_ms
+            row.2 AS event,
+            row.1 AS start_ms,
+            row.3 AS reported,
+            arrayFirst(x -> x > start_ms, arrayPushBack(sorted.1, {forever:Int64})) AS next_row
+        FROM
+        (
+            SELECT
+                cluster,
+                allocation_id,
+                device_id,
+                partition_id,
+                arraySort(groupArray((
+                    toUnixTimestamp64Milli(ts), toString(event),
+                    (tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus, priority)))) AS sorted
+            FROM {events:Identifier}
+            WHERE batch IN {batches:Identifier} AND event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '')
+            GROUP BY cluster, allocation_id, device_id, partition_id
+        )
+        ARRAY JOIN arrayCompact(x -> (x.1, x.2), sorted) AS row
     ),
     ended AS
     (
@@ -63,7 +73,6 @@ WITH
             event = 'started' AND placed_before > 0 AND ended_before < placed_before AS is_restart,
             arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND NOT is_restart), ends), {forever:Int64})) AS end_event,
             arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND (event = 'started' OR (event = 'resumed' AND has(resizings, x)))), replacings), {forever:Int64})) AS replaced_at,
-            ifNull(reported_again, {forever:Int64}) AS next_row,
             least(end_event, replaced_at, next_row) AS stop_ms,
             arrayFilter(x -> x >= start_ms, suspensions) AS pauses,
             arrayMap(x -> arrayMin(arrayPushBack(arrayFilter(y -> y > x, resumptions), {forever:Int64})), pauses) AS restarts,
