@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from billing.close.stage import Stage, drop_tables
+from billing.close.stage import Stage
+from billing.working_tables import drop_tables
 from warehouse.instants import epoch_ms
 from warehouse.store import Params, Store, read_sql
 

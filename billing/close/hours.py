@@ -19,11 +19,12 @@ from billing.close.carried import EVERY_HOUR, HORIZON, HOUR_MS, Carried, Looked,
 from billing.close.claims import stage_claims
 from billing.close.payers import stage_payers
 from billing.close.resolve import Refusal
-from billing.close.stage import Stage, drop_tables
+from billing.close.stage import Stage
 from billing.energy import attribution
 from billing.rates import AppliedCard, cut_instants
 from billing.rates.staging import stage_prices, subject_keys, subject_params
 from billing.tenants import AppliedMapping
+from billing.working_tables import drop_tables
 from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Params, Store, read_sql
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from warehouse.store import Params, Store, identifier
+from warehouse.store import Params
 
 WHICH = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
 """A condition on a working table, which has no `allocation_hash`: the allocations that are looked at."""
@@ -33,9 +32,3 @@ class Stage:
 
     def names(self, *names: str) -> dict[str, str]:
         return {name: self(name) for name in names}
-
-
-def drop_tables(store: Store, names: Iterable[str]) -> None:
-    """Drops working tables, all at once; that there is none of a name is fine."""
-    if names := [identifier(name) for name in names]:
-        store.command(f"DROP TABLE IF EXISTS {', '.join(names)}")

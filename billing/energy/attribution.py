@@ -11,11 +11,15 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from billing.energy.settings import EnergySettings, current_energy_settings
+from billing.working_tables import drop_tables
 from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Store, read_sql
 
 TABLES = ("speaking", "measured", "readings", "idle_power", "powers", "shares", "energy")
 """The working tables of a portion that this step makes."""
+READ_BY_MEASURED = ("reported", "ways", "speaking", "readings")
+READ_BY_SHARES = ("segments", "holdings", "metered", "measured")
+"""The largest working tables, by the last step that reads them."""
 RULES = "energy 1"
 """Which rules these are: a change recomputes every hour."""
 FOREVER_MS = 1 << 62
@@ -32,7 +36,8 @@ def attribute_energy(store: Store, table: Callable[[str], str], params: Mapping[
 
     table:  names of the close's working tables; segments, holdings, ways, reported, metered, several and prices are
             filled.
-    Answers the fingerprint of each hour's entries; an hour that has none is absent.
+    Answers the fingerprint of each hour's entries; an hour that has none is absent. What nothing reads any more is
+    dropped at once, for the memory: the close then needs `entries` and `energy` alone.
     """
     if not store.value("SELECT countIf(powered > 0 OR sized > 0) AS speaking FROM {reported:Identifier}", params):
         return {}
@@ -43,8 +48,11 @@ def attribute_energy(store: Store, table: Callable[[str], str], params: Mapping[
     if store.value("SELECT countIf(is_unclear) AS unclear FROM {measured:Identifier}", names):
         for step in ("readings", "measured_again"):
             store.command(read_sql(__file__, step), names)
-    for step in ("powers", "shares", "attributed"):
+    drop_tables(store, map(table, READ_BY_MEASURED))
+    for step in ("powers", "shares"):
         store.command(read_sql(__file__, step), names)
+    drop_tables(store, map(table, READ_BY_SHARES))
+    store.command(read_sql(__file__, "attributed"), names)
     rows = store.rows(read_sql(__file__, "content"), {"energy": table("energy")})
     return {row["hour"]: row["content"] for row in rows}
 
