@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -28,12 +29,14 @@ from billing.working_tables import drop_tables
 from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Params, Store, read_sql
 
-PORTION_WEIGHT = 16_000_000
+PORTION_WEIGHT = 32_000_000
 """Samples, and claims and states six-fold, that a portion of a close takes, up to an hour's more; bounds its memory."""
 PORTIONS_AT_ONCE = 2
 SMALL_WEIGHT = 500_000
 """A close of less than this is not worth dividing."""
 FACT_WEIGHT = 6
+ANEW_WEIGHT = 8_000_000
+"""How much of a portion is summed anew from samples at once: that takes the most memory of all."""
 
 
 class Hour(NamedTuple):
@@ -156,7 +159,7 @@ def attributed(
     }
     store.command(read_sql(__file__, "dirty"), {**names, "hours": [hour.hour for hour in portion]})
     _run(store, params, "segments", "holdings", "ways")
-    _meter(store, params)
+    _meter(store, params, _bounds(portion))
     _run(store, params, "entries")
     energy = attribution.attribute_energy(store, stage, params)
     yield stage, energy
@@ -175,10 +178,10 @@ def _run(store: Store, params: Params, *statements: str) -> None:
         store.command(read_sql(__file__, name, placed=placed), params)
 
 
-def _meter(store: Store, params: Params) -> None:
+def _meter(store: Store, params: Params, bounds: Sequence[int]) -> None:
     """Fills `metered` and `several`: from the streams' hourly sums, and from samples if those are not enough."""
     _run(store, params, "stage_samples", "stage_doubted", "stage_several", "reported")
-    _report_anew(store, params)
+    _report_anew(store, params, bounds)
     _run(store, params, "spilled", "metered")
     if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
         _run(store, params, "doubted", "sample_hours", "measured")
@@ -186,11 +189,21 @@ def _meter(store: Store, params: Params) -> None:
         _run(store, params, "several")
 
 
-def _report_anew(store: Store, params: Params) -> None:
+def _report_anew(store: Store, params: Params, bounds: Sequence[int]) -> None:
     """Replaces what `reported` has wrong by what the samples say."""
     incomplete = [row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)]
     if incomplete or store.value("SELECT countIf(NOT adds_up) AS inexact FROM {reported:Identifier}", params):
-        _run(store, {**params, "incomplete": incomplete}, "reported_anew", "replaced")
+        anew = {**params, "incomplete": incomplete}
+        for from_ms, to_ms in pairwise(bounds):
+            _run(store, {**anew, "from_ms": from_ms, "to_ms": to_ms}, "reported_anew")
+        _run(store, anew, "replaced")
+
+
+def _bounds(portion: Sequence[Hour]) -> list[int]:
+    """Instants (ms) that cut a portion, and the hour after it, into spans of about ANEW_WEIGHT at most."""
+    first, end = portion[0].hour, portion[-1].hour + 2
+    step = math.ceil((end - first) / math.ceil((1 + sum(hour.weight for hour in portion)) / ANEW_WEIGHT))
+    return [*(hour * HOUR_MS for hour in range(first, end, step)), end * HOUR_MS]
 
 
 def _uniform_interval(store: Store, run: Stage, first: int, last: int) -> int:

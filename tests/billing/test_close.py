@@ -508,3 +508,27 @@ def test_of_what_is_placed_in_one_millisecond_a_resize_counts_before_a_resumptio
             held_then
         )
     assert verify(store).balanced
+
+
+@seldom(4, "hours summed anew in many spans are the")
+def test_hours_summed_anew_one_by_one_have_the_use_of_all_their_samples(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samples say an hour and come every 24 minutes, so each covers the time since the one before; the first after the
+    last hour that is closed reaches back into it."""
+    monkeypatch.setattr(hours, "ANEW_WEIGHT", 1)
+    ran: list[str] = []
+    command = EmbeddedStore.command
+
+    def heard(self: Store, sql: str, params: Any = None, settings: Any = None) -> None:
+        ran.extend(["anew"] if "what a stream reported in an hour, from its" in sql else [])
+        command(self, sql, params, settings)
+
+    monkeypatch.setattr(EmbeddedStore, "command", heard)
+    put(store, "devices", [device("GPU-0")])
+    put(store, "events", [event(0, "a", "started", device_id="GPU-0"), event(5, "a", "finished")])
+    put(store, "samples", [sample(n * 0.4, "GPU-0", n / 20) for n in range(1, 15)])
+    close(store, until=at(5))
+    assert len(ran) > 1
+    used = sum(Decimal(n) / 20 * Decimal("0.4") for n in range(1, 13)) + Decimal(13) / 20 * Decimal("0.2")
+    assert store.value("SELECT sum(used_unit_ms) AS used FROM ledger") == used * 3_600_000
