@@ -45,7 +45,7 @@ def test_what_is_not_in_the_audit_is_not_done(facts: Store, tmp_path: Path, monk
     there = add_silence(facts, {"node": "n1"}, ago(-60), "ann", "new racks", ago(10))
     acts: list[Callable[[], object]] = [
         lambda: add_silence(facts, {"node": "n2"}, ago(-60), "ann", "new racks", NOON),
-        lambda: acknowledge(facts, "f1", LABELS, "ann", "on it", NOON),
+        lambda: acknowledge(facts, "f1", ago(10), LABELS, "ann", "on it", NOON),
         lambda: end_silence(facts, there.id, "bob", NOON),
         lambda: tell(facts, ALERT, routed(file), [], "ann", "stop it", NOON),
         lambda: apply_objectives(facts, parse_objectives(OBJECTIVES), "ann", "promised", NOON),

@@ -130,7 +130,9 @@ def test_a_holding_is_used_as_the_best_stream_says_at_each_instant(
     incomplete = [row["hour"] - FIRST for row in books.rows(read_sql(CLOSE, "incomplete_hours"), parameters)]
     assert incomplete == sorted({(one["at"] - 1) // HOUR_MS for some in others.values() for one in some} - {4})
     books.command(read_sql(CLOSE, "ways"), params)
-    _meter(books, {**params, "uniform_ms": uniform})
+    cuts = sorted(dice.sample([1, 2, 3], dice.randint(0, 3)))
+    bounds = [NOW + hours * HOUR_MS for hours in (0, *cuts, 4)]
+    _meter(books, {**params, "uniform_ms": uniform}, bounds)
     metered = [row for row in answer(books, stage, "metered") if row["levels"] == 1]
     found = {(row["claim"], row["start_ms"]): (row["covered_ms"], Fraction(row["used"], row["cap_of_level"]))
              for row in metered}  # fmt: skip

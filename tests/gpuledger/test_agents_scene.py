@@ -75,7 +75,7 @@ class Site:
                 "token_file": str(folder / f"{node}.token"),
                 "folder": str(folder / f"jobs-{node}"),
                 "every_seconds": 0.2,
-                "grace_seconds": 1,
+                "grace_seconds": 3,  # a rank that is killed after it cannot say that it has ended
                 "beside": ["slurm", "kubernetes"],
             }
             if os.geteuid() == 0:
