@@ -175,7 +175,7 @@ def is_clear(samples: Sequence[Row], hour: int, begin: int, stop: int, anew: boo
         if not any(microwatts(one) is not None or bytes_of(one) is not None for one in its):
             continue
         lengths = {one["length"] for one in its}
-        longest, first, last = max(lengths), its[0]["at"], its[-1]["at"]
+        longest, shortest, first, last = max(lengths), min(lengths), its[0]["at"], its[-1]["at"]
         if anew:
             since = max([last - its[-1]["length"], *(one["at"] for one in its[:-1])])
             reaches = first - its[0]["length"] < stop and last > begin
@@ -186,10 +186,11 @@ def is_clear(samples: Sequence[Row], hour: int, begin: int, stop: int, anew: boo
         phases = {(one["at"] - which * HOUR_MS) % longest for one in its}
         slots = {min((one["at"] - which * HOUR_MS - 1) // longest, 63) for one in its}
         in_a_row = len(slots) == len(its) or last - first == (len(its) - 1) * longest
-        regular = len(lengths) == 1 == len(phases) and in_a_row
+        seamless = all(one["at"] - one["length"] == before["at"] for before, one in pairwise(its))
+        regular = seamless or (len(lengths) == 1 == len(phases) and in_a_row)
         if which == hour and first - longest < stop and last > begin:
-            inside = first > begin and last - longest < stop
-            if not (regular and (inside or first >= stop or last - longest <= begin)):
+            inside = first > begin and last - shortest < stop
+            if not (regular and (inside or first >= stop or last - shortest <= begin)):
                 return False
         elif which > hour and not regular:
             before = [one["at"] for one in samples if hour * HOUR_MS < one["at"] <= (hour + 1) * HOUR_MS]

@@ -226,7 +226,8 @@ def waits_for_borrowers(state: Core, one: Job, now: float) -> bool:
     inner = cluster.mark()
     fits = [place_gang(cluster, one.request, one.min_replicas, state.placement) is not None]
     cluster.rollback(inner)
-    gone = [running for running in state.running.values() if running.job.preemptible and running.job.tenant == "c"]
+    borrowers = [running for running in state.running.values() if running.job.preemptible and running.job.tenant == "c"]
+    gone = [running for running in borrowers if running.units]  # a job without GPUs borrows none
     for running in gone:
         state.accounts.remove(running.kind.account, Amount(running.units))
         for grant in running.grants:
