@@ -162,10 +162,11 @@ def _out_of_range(column: Column, values: pa.Array) -> list[Problem]:
         high is not None and highest is not None and highest > high
     ):
         outside = np.zeros(len(values), bool)
+        numbers = values.cast(pa.float64(), safe=False)  # whole ones above 2^53, too
         if low is not None:
-            outside |= _mask(pc.less(values, pa.scalar(low, pa.float64())))
+            outside |= _mask(pc.less(numbers, pa.scalar(low, pa.float64())))
         if high is not None:
-            outside |= _mask(pc.greater(values, pa.scalar(high, pa.float64())))
+            outside |= _mask(pc.greater(numbers, pa.scalar(high, pa.float64())))
         found += _at(
             outside,
             lambda i: (f"out_of_range_{column.name}", f"{column.name} {values[i]}: expected {expected(column)}"),

@@ -108,6 +108,13 @@ def test_bad_rows_go_to_quarantine_under_their_sender_and_good_ones_are_stored(s
     assert store.value("SELECT count() FROM quarantine WHERE JSONExtractFloat(raw, 'utilization') = 45") == 1
 
 
+@pytest.mark.parametrize("units", [1025, 2**53 + 1, 2**64 - 1])
+def test_a_whole_number_beyond_its_range_is_quarantined_however_large(served: Served, units: int) -> None:
+    device = {"ts": NOW, "device_id": "GPU-0", "model": "H100", "state": "available"}
+    answer = push(served, [device, device | {"units": units}], "devices").json()
+    assert (answer["stored"], answer["quarantined"]) == (1, {"out_of_range_units": 1})
+
+
 def test_lines_that_are_not_json_are_quarantined_whatever_they_are(served: Served, store: Store) -> None:
     lines = [b"null", b"[1]", b"{", b'"x"', b'{"a":1}{"b":2}', b"\xff\xfe", b'{"device_id":"\\ud800"}', b"[" * 5000]
     answer = post(served, "samples", b"\n".join(lines))
