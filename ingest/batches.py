@@ -87,7 +87,7 @@ def _unit_advice(column: Column) -> str:
 
 def assemble(record: RecordType, source: str, first_row: int, cleans: Sequence[Clean]) -> Batch:
     """Rows that were looked at already, as one batch."""
-    table = pa.concat_tables([clean.table for clean in cleans])
+    table = pa.concat_tables(_reunited(cleans))
     rejects = [reject for clean in cleans for reject in clean.rejects]
     digest = hashlib.blake2b(record.name.encode(), digest_size=8)
     arrays, fields = [], []
@@ -111,6 +111,21 @@ def assemble(record: RecordType, source: str, first_row: int, cleans: Sequence[C
         pa.table(arrays, schema=pa.schema(fields)),
         rejects,
     )
+
+
+def _reunited(cleans: Sequence[Clean]) -> list[pa.Table]:
+    """The tables; of those that lie side by side in a larger one, its slice: hundreds cost more than their rows."""
+    tables: list[pa.Table] = []
+    end: tuple[int, int] | None = None
+    for clean in cleans:
+        start = (id(clean.whole), clean.start)
+        if clean.whole is not None and start == end:
+            rows = len(tables[-1])
+            tables[-1] = clean.whole.slice(clean.start - rows, rows + len(clean.table))
+        else:
+            tables.append(clean.table)
+        end = (id(clean.whole), clean.start + len(clean.table))
+    return tables
 
 
 def _canonical(texts: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.columns import one_array
 from ingest.permissions import ISSUED_MONTH, Doubt, distinct
@@ -132,15 +133,17 @@ class IssuedGuard:
         """
         if record.name not in MONEY or not len(table):
             return GuardResult({})
-        ends = one_array(table["ts"]).cast(pa.int64()).to_numpy()
-        starts = ends
-        if record.name in ("samples", "service_levels"):
-            starts = ends - np.ceil(one_array(table["interval_seconds"]).to_numpy() * 1000).astype(np.int64)
+        measured = record.name in ("samples", "service_levels")
         # Of a month that is not over nothing can be issued, wherever its midnight is.
         over = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=14)
-        issued = self.issued(fresh or int(starts.min()) < epoch_ms(over))
+        longest = timedelta(seconds=record.column("interval_seconds").maximum or 0) if measured else timedelta()
+        issued = self.issued(fresh or pc.min(table["ts"]).as_py() - longest < over)
         if not issued.months:
             return GuardResult({}, issued.version)
+        ends = one_array(table["ts"]).cast(pa.int64()).to_numpy()
+        starts = ends
+        if measured:
+            starts = ends - np.ceil(one_array(table["interval_seconds"]).to_numpy() * 1000).astype(np.int64)
         within = _within(record, starts, ends, issued)
         doubts = {
             int(index): Doubt(ISSUED_MONTH, f"reaches into {_month(issued, int(starts[index]))}, which is issued")

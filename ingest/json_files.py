@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic_core import from_json
 
 from ingest.columns import CONVERSION_ERRORS
 from ingest.errors import IngestError
 from ingest.pieces import Piece, Reject, RowNumbers, check_columns
+from ingest.plain_json import plain_rows
 from ingest.text_files import BOM, RAW_BYTES, ROW_BYTES, open_bytes, tail_of_whole, whole_lines
 from warehouse.json_text import duplicate_key, keys_surely_unique
 from warehouse.records import USABLE_STATES, Column, ColumnType, RecordType
@@ -46,10 +48,16 @@ def _piece(record: RecordType, path: Path, lines: Sequence[bytes], first: int, f
 
 
 def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> tuple[Piece, set[str], bool]:
-    """Lines of JSON, none blank, numbered from `first`; the names that occur, and whether any row's state is usable.
+    """Lines of JSON, none blank, numbered from `first`; the names that occur, and whether any row's state is usable."""
 
-    Trap: Arrow's JSON reader is faster, and ends the process on a line that says null; lines come from anywhere.
-    """
+    def raw(index: int) -> str:
+        return lines[int(numbers[index]) - first].decode("utf-8", errors="backslashreplace")
+
+    numbers = np.arange(first, first + len(lines), dtype=np.int64)
+    plain = plain_rows(record, b"\n".join(lines), len(lines))
+    if plain is not None:
+        usable = "state" in plain.column_names and pc.any(pc.is_in(plain["state"], pa.array(USABLE_STATES))).as_py()
+        return Piece(plain, numbers, (), raw), set(plain.column_names), bool(usable)
     objects, numbers, rejects = _objects(lines, first)
     names = set[str]().union(*objects)
     values = {
@@ -60,10 +68,6 @@ def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> t
         {column.name: _column(column, values[column.name]) for column in record.columns if column.name in values}
         or {record.columns[0].name: pa.nulls(len(objects))}
     )
-
-    def raw(index: int) -> str:
-        return lines[int(numbers[index]) - first].decode("utf-8", errors="backslashreplace")
-
     return Piece(table, numbers, rejects, raw), names, usable
 
 

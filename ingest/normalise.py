@@ -37,12 +37,19 @@ class Excess:
 @dataclass(frozen=True)
 class Clean:
     """rows: of the source, good and bad.   table: the good ones, every column of the contract in its type.
-    excess: by bounded column, before rejection."""
+    excess: by bounded column, before rejection.   whole, start: the table that this one is a slice of, and where it
+    begins there, if it is one."""
 
     rows: int
     table: pa.Table
     rejects: list[Reject]
     excess: dict[str, Excess]
+    whole: pa.Table | None = None
+    start: int = 0
+
+    def part(self, start: int, rows: int) -> Clean:
+        """Some of the good rows, as if they had been read alone."""
+        return Clean(rows, self.table.slice(start, rows), [], {}, self.table, start)
 
 
 def normalise(record: RecordType, piece: Piece, now: datetime) -> Clean:

@@ -34,7 +34,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ingest.admission import BODY_BYTES, RETRY, Admission
-from ingest.body import BODY_REJECTS, EXAMPLES, TooLargeError, body_lines, decompressed, portions
+from ingest.body import BODY_REJECTS, EXAMPLES, TooLargeError, body_lines, decompressed, joined_lines, portions
 from ingest.coalesce import Coalescer, PendingBatch
 from ingest.errors import IngestError
 from ingest.json_files import lines_piece
@@ -43,7 +43,8 @@ from ingest.micro_batches import MicroBatches
 from ingest.normalise import Clean, normalise
 from ingest.notes import Note, Notes
 from ingest.permissions import ALL, OUT_OF_PLACE, other_clusters
-from ingest.pieces import Reject
+from ingest.pieces import Piece, Reject
+from ingest.plain_json import plain_rows
 from ingest.senders import Sender, Senders
 from ingest.tally import Tally
 from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, NODE_HEADER, PATH, batch_id, lines_of
@@ -116,9 +117,20 @@ class _Body:
     most_text: int = TEXT_BYTES
 
     @functools.cached_property
+    def text(self) -> bytes:
+        """Errors: TooLargeError, IngestError."""
+        return decompressed(self.body, self.encoding, self.most_text)
+
+    @functools.cached_property
     def lines(self) -> Sequence[bytes]:
         """Errors: TooLargeError, IngestError."""
-        return body_lines(decompressed(self.body, self.encoding, self.most_text), self.document)
+        return body_lines(self.text, self.document)
+
+    @functools.cached_property
+    def joined(self) -> tuple[bytes, int]:
+        """The lines with a newline between two of them, and how many; blank ones may be among them.
+        Errors: TooLargeError, IngestError."""
+        return (b"\n".join(self.lines), len(self.lines)) if self.document else joined_lines(self.text)
 
 
 class _TooManyRejectsError(IngestError):
@@ -281,32 +293,30 @@ class Receiver:
         of_record: dict[str, list[_Body]] = {}
         for body in bodies:
             with contextlib.suppress(IngestError):  # `_put` says so
-                if body.lines and len(body.lines) < PORTION_ROWS:
+                if body.joined[0]:
                     of_record.setdefault(body.record.name, []).append(body)
         found: dict[int, Clean] = {}
         for several in of_record.values():
-            lines = [line for body in several for line in body.lines]
-            if len(several) == 1 or len(lines) > PORTION_ROWS:
+            if len(several) == 1:
                 continue
-            whole = _clean(several[0].record, lines, 1, self._now())
+            whole, counts = _together(several, self._now())
             bad = np.array([reject.row for reject in whole.rejects], np.int64)
-            edges = np.cumsum([0, *(len(body.lines) for body in several)])
+            edges = np.cumsum([0, *counts])
             before = np.searchsorted(bad, edges, side="right")
             for body, (first, last), (earlier, later) in zip(several, pairwise(edges), pairwise(before), strict=True):
-                if earlier == later:
-                    table = whole.table.slice(first - earlier, last - first)
-                    found[id(body)] = Clean(int(last - first), table, [], {})
+                if earlier == later and first < last:
+                    found[id(body)] = whole.part(int(first - earlier), int(last - first))
         return found
 
     def _put(self, body: _Body, clean: Clean | None) -> list[_Part]:
         """Judges all of the rows, then submits them: a batch is taken as a whole or not at all."""
-        sender, record, source, lines = body.sender, body.record, body.source, body.lines
+        sender, record, source = body.sender, body.record, body.source
         cleans = (
             [(1, clean)]
             if clean is not None
             else [
                 (first, _clean(record, portion, first, self._now()))
-                for first, portion in portions(lines, PORTION_ROWS)
+                for first, portion in portions(body.lines, PORTION_ROWS)
                 if portion
             ]
         )
@@ -317,7 +327,7 @@ class Receiver:
         if len(rejects) > BODY_REJECTS:
             few = Clean(EXAMPLES, cleans[0][1].table.slice(0, 0), rejects[:EXAMPLES], {})
             examples = PendingBatch(record, source, few, time.monotonic(), sender.name)
-            raise _TooManyRejectsError(rejects, len(lines), self._coalescer.put(examples))
+            raise _TooManyRejectsError(rejects, len(body.lines), self._coalescer.put(examples))
         return [self._judged(sender, record, source, *one) for one in cleans]
 
     def take(self, sender: Sender, source: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -396,6 +406,26 @@ def _content_type(request: Request) -> str:
 
 def _clean(record: RecordType, lines: Sequence[bytes], first: int, now: datetime) -> Clean:
     return normalise(record, lines_piece(record, lines, first)[0], now)
+
+
+def _together(bodies: Sequence[_Body], now: datetime) -> tuple[Clean, Sequence[int]]:
+    """The rows of bodies of one type, and how many each has; 0 of one that has to be read alone."""
+    record = bodies[0].record
+    rows = sum(body.joined[1] for body in bodies)
+    if rows <= PORTION_ROWS:
+        table = plain_rows(record, b"\n".join(body.joined[0] for body in bodies), rows)
+        if table is not None:
+            piece = Piece(table, np.arange(1, rows + 1), (), lambda _: "")  # a body with bad rows is read again, alone
+            return normalise(record, piece, now), [body.joined[1] for body in bodies]
+    lines: list[bytes] = []
+    counts: list[int] = []
+    for body in bodies:
+        own: Sequence[bytes] = ()
+        with contextlib.suppress(IngestError):
+            own = body.lines if len(lines) + len(body.lines) <= PORTION_ROWS else ()
+        lines += own
+        counts.append(len(own))
+    return _clean(record, lines, 1, now), counts
 
 
 def _many(rejects: Sequence[Reject], rows: int) -> str:
