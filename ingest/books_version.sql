@@ -2,6 +2,7 @@
 SELECT
     (SELECT count() FROM invoices) AS invoices,
     (SELECT count() FROM voided_invoices) AS voided,
-    (SELECT max(run) FROM close_runs) AS run,
-    (SELECT max(closed_until) FROM close_runs) AS closed_until,
-    (SELECT argMax(ingest_cutoff, run) FROM close_runs) AS cutoff
+    max(run) AS run,
+    max(closed_until) AS closed_until,
+    argMax(ingest_cutoff, close_runs.run) AS cutoff
+FROM close_runs

@@ -92,7 +92,7 @@ def other_clusters(permissions: Permissions, table: pa.Table) -> list[str]:
     """Clusters named by the rows that the sender may not write about."""
     if permissions.clusters == ALL:
         return []
-    return sorted(name for name in table["cluster"].unique().to_pylist() if not fits(name, permissions.clusters))
+    return sorted(name for name in _texts(table, "cluster") if not fits(name, permissions.clusters))
 
 
 def out_of_place(permissions: Permissions, record: RecordType, table: pa.Table) -> dict[int, Doubt]:
@@ -103,7 +103,7 @@ def out_of_place(permissions: Permissions, record: RecordType, table: pa.Table) 
     column, names, what = "node", permissions.nodes, "node"
     if record.name == "service_levels":
         column, names, what = "service", permissions.services or (() if permissions.nodes != ALL else ALL), "service"
-    if names == ALL:
+    if names == ALL or all(fits(name, names) for name in _texts(table, column)):
         return {}
     codes, groups = distinct(table, [column])
     others = {code: name for code, (name,) in enumerate(groups) if not fits(name, names)}
@@ -174,14 +174,27 @@ def distinct(table: pa.Table, names: Iterable[str]) -> tuple[npt.NDArray[np.int6
     """The distinct combinations of some text columns, and for each row the index of its combination."""
     arrays = [one_array(table[name]) for name in names]
     codes, kinds = np.zeros(len(table), np.int64), 1
+    indices = []
     for array in arrays:
-        if kinds * max(1, len(array.dictionary)) >= 1 << 62:
+        indices.append(array.indices.to_numpy())
+        own = max(1, len(array.dictionary))
+        if kinds * own >= 1 << 62:
             codes = np.unique(codes, return_inverse=True)[1]
             kinds = len(table)
-        kinds *= max(1, len(array.dictionary))
-        codes = codes * max(1, len(array.dictionary)) + array.indices.to_numpy().astype(np.int64)
+        kinds *= own
+        codes = codes * own + indices[-1]
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    return inverse, list(zip(*(array.take(pa.array(first)).to_pylist() for array in arrays), strict=True))
+    texts = (
+        array.dictionary.take(pa.array(own[first])).to_pylist() for array, own in zip(arrays, indices, strict=True)
+    )
+    return inverse, list(zip(*texts, strict=True))
+
+
+def _texts(table: pa.Table, name: str) -> list[str]:
+    """The distinct texts of a column."""
+    array = one_array(table[name])
+    found: list[str] = array.dictionary.take(pc.unique(array.indices)).to_pylist()
+    return found
 
 
 def _exactly(name: str) -> str:

@@ -198,7 +198,7 @@ class Receiver:
         return await self.admission.answered(request, record if record in RECORD_TYPES else "", work)
 
     async def _received(self, request: Request) -> Report:
-        sender, record = await self._admitted(request)
+        sender, record, kind = await self._admitted(request)
         body = await self.admission.body(request, BODY_BYTES)
         name = batch_id(record.name, body)
         claimed = request.headers.get(BATCH_HEADER)
@@ -206,18 +206,19 @@ class Receiver:
             raise HTTPException(409, f"batch {claimed[:64]}: the body's hash is {name}; send it again")
         batch = sender.name, name
         if batch in self._known:
-            return self._known[batch]
+            return replace(self._known[batch], known=True)
         task = self._under_way.get(batch)
         if task is None:
-            source = _source(sender, request)
-            task = asyncio.create_task(self._stored(sender, record, source, name, body, request))
+            encoding = request.headers.get("content-encoding", "").strip().lower()
+            asked = _Body(sender, record, _source(sender, request), body, encoding, kind == "application/json")
+            task = asyncio.create_task(self._stored(name, asked))
             self._under_way[batch] = task
             task.add_done_callback(lambda task: self._ended(batch, task))
         # If the sender hangs up, its batch is written anyway; sent again, it waits for the same task.
         return await asyncio.shield(task)
 
-    async def _admitted(self, request: Request) -> tuple[Sender, RecordType]:
-        """The sender and the record type, before the body is read."""
+    async def _admitted(self, request: Request) -> tuple[Sender, RecordType, str]:
+        """The sender, the record type and the Content-Type, before the body is read."""
         sender = await self.admission.sender(request)
         record = RECORD_TYPES.get(request.path_params["record"].replace("-", "_"))
         if record is None:
@@ -228,24 +229,18 @@ class Receiver:
             raise HTTPException(415, f"Content-Type {kind[:80]!r}: send application/x-ndjson or application/json")
         if self._coalescer.full or self._bytes >= WAITING_BYTES:
             raise HTTPException(429, "too many rows are waiting", RETRY)
-        return sender, record
+        return sender, record, kind
 
-    async def _stored(
-        self, sender: Sender, record: RecordType, source: str, name: str, body: bytes, request: Request
-    ) -> Report:
-        encoding = request.headers.get("content-encoding", "").strip().lower()
-        asked = _Body(sender, record, source, body, encoding, _content_type(request) == "application/json")
-        self._bytes += len(body)
+    async def _stored(self, name: str, body: _Body) -> Report:
+        size = len(body.body)
+        self._bytes += size
         try:
             with self._coalescer.coming():
-                found = await self._submitted(asked)
-            waited = await asyncio.gather(*(asyncio.wrap_future(one.done) for one in found), return_exceptions=True)
-            for trouble in waited:
-                if trouble is not None:
-                    raise trouble
+                found = await self._submitted(body)
+            await _all_done(found)
             notes = [note for one in found for note in one.notes]
             if notes or self.tally.due:
-                await asyncio.to_thread(self._noted, sender, source, notes)
+                await asyncio.to_thread(self._noted, body.sender, body.source, notes)
         except _TooManyRejectsError as error:
             await asyncio.wrap_future(error.few)
             raise HTTPException(422, str(error)) from error
@@ -256,20 +251,22 @@ class Receiver:
         except LedgerError as error:
             raise HTTPException(503, str(error)[:500], RETRY) from error
         finally:
-            self._bytes -= len(body)
+            self._bytes -= size
         rows = sum(one.rows for one in found)
         report = _report(name, rows, [one.judged for one in found])
         self.admission.counts.bodies += 1
         self.admission.counts.rows += rows
-        self._count(sender, record, report)
+        self._count(body.sender, body.record, report)
         if not report.held and not report.refused:
-            self._remember((sender.name, name), report)
+            self._remember((body.sender.name, name), report)
         return report
 
     async def _submitted(self, body: _Body) -> list[_Part]:
         if len(body.body) <= SMALL_BYTES:
+            body.most_text = SMALL_TEXT_BYTES
             with contextlib.suppress(TooLargeError):  # too large to be judged with others; alone, the limit is higher
-                return await self._small.done(replace(body, most_text=SMALL_TEXT_BYTES))
+                return await self._small.done(body)
+            body.most_text = TEXT_BYTES
         async with self._reading:
             (found,) = await asyncio.to_thread(self._judge_and_submit, [body])
         if isinstance(found, BaseException):
@@ -395,9 +392,20 @@ class Receiver:
             log.error("receive: an internal error", exc_info=error)
 
     def _remember(self, batch: Batch, report: Report) -> None:
-        self._known[batch] = replace(report, known=True)
+        self._known[batch] = report
         while len(self._known) > KNOWN:
             self._known.popitem(last=False)
+
+
+async def _all_done(parts: Sequence[_Part]) -> None:
+    """Waits for all of them.   Errors: the first part's that has one."""
+    waits = [asyncio.wrap_future(one.done) for one in parts]
+    if len(waits) == 1:  # as nearly always
+        await waits[0]
+        return
+    for trouble in await asyncio.gather(*waits, return_exceptions=True):
+        if trouble is not None:
+            raise trouble
 
 
 def _content_type(request: Request) -> str:
@@ -436,7 +444,9 @@ def _many(rejects: Sequence[Reject], rows: int) -> str:
 
 def _report(name: str, read: int, parts: Sequence[Judged]) -> Report:
     quarantined = Counter(reject.reason for judged in parts for reject in judged.clean.rejects)
-    held: Counter[str] = sum((judged.held for judged in parts), Counter())
+    held: Counter[str] = Counter()
+    for judged in parts:
+        held.update(judged.held)
     return Report(name, read, dict(quarantined), dict(held), sum(judged.refused for judged in parts))
 
 
