@@ -32,7 +32,7 @@ class Inventory:
         with self._lock:
             if self._clock() >= self._until or len(self._known) > REMEMBERED:
                 self._known, self._until = {}, self._clock() + REMEMBERED_SECONDS
-            missing = wanted - self._known.keys()
+            missing = {device for device in wanted if device not in self._known}  # `-` would look at all that are known
             found = {device: self._known[device] for device in wanted - missing}
         if missing:
             asked = self.asked(missing)

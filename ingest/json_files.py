@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from ingest.columns import CONVERSION_ERRORS
 from ingest.errors import IngestError
 from ingest.pieces import Piece, Reject, RowNumbers, check_columns
-from ingest.plain_json import plain_rows
+from ingest.plain_json import looks_plain, plain_rows
 from ingest.text_files import BOM, RAW_BYTES, ROW_BYTES, open_bytes, tail_of_whole, whole_lines
 from warehouse.json_text import duplicate_key, keys_surely_unique
 from warehouse.records import USABLE_STATES, Column, ColumnType, RecordType
@@ -54,7 +54,7 @@ def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> t
         return lines[int(numbers[index]) - first].decode("utf-8", errors="backslashreplace")
 
     numbers = np.arange(first, first + len(lines), dtype=np.int64)
-    plain = plain_rows(record, b"\n".join(lines), len(lines))
+    plain = _plain(record, lines)
     if plain is not None:
         usable = "state" in plain.column_names and pc.any(pc.is_in(plain["state"], pa.array(USABLE_STATES))).as_py()
         return Piece(plain, numbers, (), raw), set(plain.column_names), bool(usable)
@@ -69,6 +69,11 @@ def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> t
         or {record.columns[0].name: pa.nulls(len(objects))}
     )
     return Piece(table, numbers, rejects, raw), names, usable
+
+
+def _plain(record: RecordType, lines: Sequence[bytes]) -> pa.Table | None:
+    text = b"\n".join(lines)
+    return plain_rows(record, text, len(lines)) if looks_plain(record, text) else None
 
 
 def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], RowNumbers, list[Reject]]:

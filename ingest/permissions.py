@@ -147,8 +147,10 @@ def placed_elsewhere(
     names += [name for name in ("node", "model", "pool") if name in table.column_names]
     if record.name != "devices":
         names = [name for name in names if name not in ("model", "pool")]
+    whereabouts = known({device for device in _texts(table, "device_id") if device})
+    if not whereabouts or (record.name != "devices" and _is_at(table, whereabouts.values())):
+        return {}
     codes, groups = distinct(table, names)
-    whereabouts = known({group[1] for group in groups if group[1]})
     doubts: dict[int, Doubt] = {}
     for code, group in enumerate(groups):
         about = dict(zip(names, group, strict=True))
@@ -157,6 +159,13 @@ def placed_elsewhere(
         if doubt is not None:
             doubts |= {int(index): doubt for index in np.flatnonzero(codes == code)}
     return doubts
+
+
+def _is_at(table: pa.Table, known: Iterable[DeviceLocation]) -> bool:
+    """Whether all rows are about the one place where the known devices are, as a node's are."""
+    (cluster, node), *others = {(at[0], at[1]) for at in known}
+    nodes = _texts(table, "node") if "node" in table.column_names else [node]
+    return not others and _texts(table, "cluster") == [cluster] and nodes == [node]
 
 
 def _doubt(permissions: Permissions, record: RecordType, about: Mapping[str, str], at: DeviceLocation) -> Doubt | None:

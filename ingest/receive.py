@@ -44,7 +44,7 @@ from ingest.normalise import Clean, normalise
 from ingest.notes import Note, Notes
 from ingest.permissions import ALL, OUT_OF_PLACE, other_clusters
 from ingest.pieces import Piece, Reject
-from ingest.plain_json import plain_rows
+from ingest.plain_json import looks_plain, plain_rows
 from ingest.senders import Sender, Senders
 from ingest.tally import Tally
 from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, NODE_HEADER, PATH, batch_id, lines_of
@@ -287,16 +287,17 @@ class Receiver:
 
     def _good(self, bodies: Sequence[_Body]) -> dict[int, Clean]:
         """The bodies that can be parsed and have no bad row, by identity: their rows in the contract's types."""
-        of_record: dict[str, list[_Body]] = {}
+        groups: dict[tuple[str, bool], list[_Body]] = {}
         for body in bodies:
             with contextlib.suppress(IngestError):  # `_put` says so
                 if body.joined[0]:
-                    of_record.setdefault(body.record.name, []).append(body)
+                    plain = looks_plain(body.record, body.joined[0])
+                    groups.setdefault((body.record.name, plain), []).append(body)
         found: dict[int, Clean] = {}
-        for several in of_record.values():
+        for (_, plain), several in groups.items():
             if len(several) == 1:
                 continue
-            whole, counts = _together(several, self._now())
+            whole, counts = _together(several, plain, self._now())
             bad = np.array([reject.row for reject in whole.rejects], np.int64)
             edges = np.cumsum([0, *counts])
             before = np.searchsorted(bad, edges, side="right")
@@ -416,11 +417,14 @@ def _clean(record: RecordType, lines: Sequence[bytes], first: int, now: datetime
     return normalise(record, lines_piece(record, lines, first)[0], now)
 
 
-def _together(bodies: Sequence[_Body], now: datetime) -> tuple[Clean, Sequence[int]]:
-    """The rows of bodies of one type, and how many each has; 0 of one that has to be read alone."""
+def _together(bodies: Sequence[_Body], plain: bool, now: datetime) -> tuple[Clean, Sequence[int]]:
+    """The rows of bodies of one type, and how many each has; 0 of one that has to be read alone.
+
+    plain: whether they look it.
+    """
     record = bodies[0].record
     rows = sum(body.joined[1] for body in bodies)
-    if rows <= PORTION_ROWS:
+    if plain and rows <= PORTION_ROWS:
         table = plain_rows(record, b"\n".join(body.joined[0] for body in bodies), rows)
         if table is not None:
             piece = Piece(table, np.arange(1, rows + 1), (), lambda _: "")  # a body with bad rows is read again, alone
