@@ -65,6 +65,8 @@ def push(chance: random.Random) -> tuple[str, dict[str, str], bytes]:
         lines.insert(0, chance.choice([b"not JSON", b"", b"[1]", b'{"ts": 1, "ts": 2}', b"\xff", b"null"]))
     headers = {"Authorization": f"Bearer {chance.choice(TOKENS)}", "Content-Type": "application/x-ndjson"}
     body = b"\n".join(lines)
+    if chance.random() < 0.1:
+        body = body.replace(b"\n", chance.choice([b"\r\n", b"\n\n", b"\r"])) + b"\n"
     if chance.random() < 0.2:
         headers["Content-Type"], body = "application/json", json.dumps(rows).encode()
     if chance.random() < 0.3:
