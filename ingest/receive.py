@@ -132,6 +132,11 @@ class _Body:
         Errors: TooLargeError, IngestError."""
         return (b"\n".join(self.lines), len(self.lines)) if self.document else joined_lines(self.text)
 
+    def forget(self) -> None:
+        """Frees what was made of the body, which waits for the store yet."""
+        for name in ("text", "lines", "joined"):
+            self.__dict__.pop(name, None)
+
 
 class _TooManyRejectsError(IngestError):
     """few: done when the first of the rejects are in quarantine."""
@@ -283,6 +288,7 @@ class Receiver:
                 found.append(self._put(body, cleans.get(id(body))))
             except Exception as error:  # noqa: BLE001 - raised again for whoever waits
                 found.append(error)
+            body.forget()
         return found
 
     def _good(self, bodies: Sequence[_Body]) -> dict[int, Clean]:

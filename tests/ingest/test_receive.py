@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import http.client
 import json
@@ -140,6 +141,21 @@ def test_many_small_batches_become_few_inserts_each_answered_for_itself(store: S
         assert served.coalescer.inserts <= 2
     assert store.value("SELECT count() FROM samples") == 75
     assert store.value("SELECT source FROM quarantine") == "push:agents /n7"
+
+
+def test_a_body_that_waits_for_the_store_is_held_as_it_was_sent_alone(store: Store, tmp_path: Path) -> None:
+    def unpacked() -> list[str]:
+        waiting = [one for one in gc.get_objects() if isinstance(one, receive._Body)]
+        assert len(waiting) >= 3
+        return [name for one in waiting for name in ("text", "lines", "joined") if name in vars(one)]
+
+    with receiving(store, tokens_file(tmp_path), linger_seconds=600) as served, ThreadPoolExecutor(3) as pool:
+        answers = [
+            pool.submit(push, served, [sample(number, state=state)]) for number, state in enumerate(("ok", "ok", "?"))
+        ]
+        until(lambda: served.coalescer.waiting_rows == 3 and not unpacked())
+        served.coalescer.close()
+        assert [answer.result().json()["stored"] for answer in answers] == [1, 1, 0]
 
 
 def test_a_group_that_is_due_waits_for_batches_that_are_being_judged(
