@@ -180,13 +180,21 @@ def _run(store: Store, params: Params, *statements: str) -> None:
 
 def _meter(store: Store, params: Params, bounds: Sequence[int]) -> None:
     """Fills `metered` and `several`: from the streams' hourly sums, and from samples if those are not enough."""
-    _run(store, params, "stage_samples", "stage_doubted", "stage_several", "reported")
+    _run(store, params, "stage_samples", "stage_doubted", "stage_several")
+    store.command(read_sql(__file__, "reported", sums=_stream_sums(store)), params)
     _report_anew(store, params, bounds)
     _run(store, params, "spilled", "metered")
     if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
         _run(store, params, "doubted", "sample_hours", "measured")
     if store.value("SELECT countIf(levels > 1) AS disputes FROM {metered:Identifier}", params):
         _run(store, params, "several")
+
+
+def _stream_sums(store: Store) -> str:
+    """The statement that sums streams' hours: a table merges its own rows, but a view and shards do not."""
+    named = "SELECT engine FROM system.tables WHERE database = currentDatabase() AND name = 'stream_hours'"
+    merges = str(store.value(named)).endswith("AggregatingMergeTree")
+    return read_sql(__file__, "stream_sums_merged" if merges else "stream_sums")
 
 
 def _report_anew(store: Store, params: Params, bounds: Sequence[int]) -> None:
