@@ -54,6 +54,19 @@ WITH
         FROM parts
         ASOF LEFT JOIN {prices:Identifier} AS prices ON parts.subject = prices.subject AND parts.start_ms >= prices.from_ms
         GROUP BY hour, claim, state_id, units, price_id, arrayCount(x -> x <= parts.start_ms, {midnights:Array(Int64)})
+        UNION ALL
+        SELECT
+            hour, claim, state_id, units,
+            if(whole.start_ms < prices.to_ms, price, 0) AS price_id,
+            whole.start_ms AS since,
+            whole.start_ms + 3600000 AS until,
+            intDiv(used, 1000) AS used_micro,
+            units * 3600000 AS held_ms,
+            units * covered_ms AS covered_unit_ms,
+            toInt64(0) AS unallocated,
+            toInt64(0) AS unavailable
+        FROM {whole:Identifier} AS whole
+        ASOF LEFT JOIN {prices:Identifier} AS prices ON whole.subject = prices.subject AND whole.start_ms >= prices.from_ms
     )
 SELECT
     toDateTime(toUInt32(hour * 3600), 'UTC') AS hour,

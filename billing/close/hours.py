@@ -158,8 +158,9 @@ def attributed(
         "uniform_ms": _uniform_interval(store, run, first, last),
     }
     store.command(read_sql(__file__, "dirty"), {**names, "hours": [hour.hour for hour in portion]})
-    _run(store, params, "segments", "holdings", "ways")
-    _meter(store, params, _bounds(portion))
+    _hear(store, params, _bounds(portion))
+    _run(store, params, "segments", "said", "whole", "holdings", "ways")
+    _meter(store, params)
     _run(store, params, "entries")
     energy = attribution.attribute_energy(store, stage, params)
     yield stage, energy
@@ -167,7 +168,7 @@ def attributed(
 
 
 _PORTION_TABLES = (
-    *("dirty", "segments", "holdings", "ways", "reported", "spilled", "metered"),
+    *("dirty", "reported", "segments", "said", "whole", "holdings", "ways", "spilled", "metered"),
     *("sample_hours", "doubted", "several", "entries"),
 )
 
@@ -178,12 +179,15 @@ def _run(store: Store, params: Params, *statements: str) -> None:
         store.command(read_sql(__file__, name, placed=placed), params)
 
 
-def _meter(store: Store, params: Params, bounds: Sequence[int]) -> None:
-    """Fills `metered` and `several`: from the streams' hourly sums, and from samples if those are not enough."""
-    _run(store, params, "stage_samples", "stage_doubted", "stage_several")
+def _hear(store: Store, params: Params, bounds: Sequence[int]) -> None:
+    """Fills `reported`: the streams' hourly sums, reckoned anew where they are not exact."""
     store.command(read_sql(__file__, "reported", sums=_stream_sums(store)), params)
     _report_anew(store, params, bounds)
-    _run(store, params, "spilled", "metered")
+
+
+def _meter(store: Store, params: Params) -> None:
+    """Fills `metered` and `several`: from the streams' hourly sums, and from samples if those are not enough."""
+    _run(store, params, "stage_samples", "stage_doubted", "stage_several", "spilled", "metered")
     if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
         _run(store, params, "doubted", "sample_hours", "measured")
     if store.value("SELECT countIf(levels > 1) AS disputes FROM {metered:Identifier}", params):

@@ -3,7 +3,8 @@
 --          what is free or unavailable to the platform. The rest goes by share used; where nobody used anything or
 --          somebody's use is not known, by share held. The use of a segment is that of its covered time.
 -- Units:   nanojoules by segment, cut down; then whole millijoules by device and hour: what is missing to the device's
---          energy goes, one each, to those who lost most. So the rows of a device and hour sum to its energy.
+--          energy goes, one each, to those who lost most. So the rows of a device and hour sum to its energy. Who has the
+--          device whole for an hour has all of it.
 --          The platform has no sku.
 -- Params:  midnights = local midnights (ms) inside an hour, for billing zones that are not whole hours from UTC.
 CREATE TABLE {energy:Identifier} ENGINE = Memory AS
@@ -73,6 +74,13 @@ WITH
             holder.7 AS measured_unit_ms, holder.8 AS byte_ms, holder.9 AS memory_measured_unit_ms
         FROM portioned
         ARRAY JOIN holders AS holder, arrayEnumerate(holders) AS place
+        UNION ALL
+        SELECT hour, claim, whole.start_ms AS since, if(whole.start_ms < prices.to_ms, price, 0) AS price_id, state_id,
+            if(power_ms > 0, intDiv(nanojoules + 500000, 1000000), NULL) AS millijoules,
+            power_ms * units AS measured_unit_ms, byte_ms, memory_ms * units AS memory_measured_unit_ms
+        FROM {whole:Identifier} AS whole
+        ASOF LEFT JOIN {prices:Identifier} AS prices ON whole.subject = prices.subject AND whole.start_ms >= prices.from_ms
+        WHERE power_ms > 0 OR memory_ms > 0
     )
 SELECT
     toDateTime(toUInt32(parts.hour * 3600), 'UTC') AS hour,

@@ -34,8 +34,8 @@ def rules_in_force(store: Store) -> str:
 def attribute_energy(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> dict[int, int]:
     """Divides the energy and memory of a portion's hours.
 
-    table:  names of the close's working tables; segments, holdings, ways, reported, metered, several and prices are
-            filled.
+    table:  names of the close's working tables; segments, whole, holdings, ways, reported, metered, several and prices
+            are filled.
     Answers the fingerprint of each hour's entries; an hour that has none is absent. What nothing reads any more is
     dropped at once, for the memory: the close then needs `entries` and `energy` alone.
     """

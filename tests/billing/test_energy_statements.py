@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import billing.energy
+from billing.close.hours import _stream_sums
 from billing.close.stage import Stage
 from tests.billing.hand_ledger import HOUR_MS
 from tests.billing.test_close_statements import CLOSE, truth
@@ -32,6 +33,8 @@ TABLES = {
                 "held_units UInt64",
     "holdings": f"claim UInt64, hour UInt32, start_ms Int64, end_ms Int64, state_id UInt64, units UInt32, "
                 f"subject UInt64, ways {WAYS}",
+    "whole": "state_id UInt64, hour UInt32, start_ms Int64, claim UInt64, units Int64, subject UInt64, power_ms Int64, "
+             "nanojoules Int64, memory_ms Int64, byte_ms Int64",
     "states": "state_id UInt64, device UInt64, cluster String, node String, device_id String, model String, "
               "pool String, units UInt32",
     "measured": "state_id UInt64, claim UInt64, start_ms Int64, level Int64, stream UInt64, cap Int64, of_power Bool, "
@@ -229,7 +232,7 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
     hash_of = dict(zip([(device, *way) for device in devices for way in ways_of], row["found"], strict=True))
 
     tables = ("batches", "dirty", "reported", "segments", "holdings", "states", "ways")
-    tables += ("speaking", "measured", "readings")
+    tables += ("whole", "speaking", "measured", "readings")
     names = stage.names(*tables)
     books.command(f"CREATE TABLE {stage('batches')} (batch UInt64) ENGINE = Set SETTINGS persistent = 0")
     books.command(f"INSERT INTO {stage('batches')} SELECT 1 AS batch")
@@ -238,7 +241,7 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
               "uniform_ms": uniform}  # fmt: skip
     books.command("CREATE TABLE {dirty:Identifier} (hour UInt32) ENGINE = Memory", names)
     books.insert(stage("dirty"), pa.table({"hour": pa.array(range(FIRST, FIRST + 4), pa.uint32())}))
-    books.command(read_sql(CLOSE, "reported"), params)
+    books.command(read_sql(CLOSE, "reported", sums=_stream_sums(books)), params)
     if anew:
         whole = {**params, "incomplete": list(range(FIRST, FIRST + 5))}
         books.command(read_sql(CLOSE, "reported_anew"), whole)
@@ -275,7 +278,7 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
                         **one, "begins": one["begins"] - shift, "ends": one["ends"] - shift, "cap": cap,
                         "of_power": of_power, "stream": hash_of[stream], "is_clear": clear,
                     }  # fmt: skip
-    for name, rows in (("segments", segments), ("holdings", holdings), ("states", states)):
+    for name, rows in (("segments", segments), ("holdings", holdings), ("states", states), ("whole", [])):
         make(books, stage, name, rows)
     books.command(read_sql(CLOSE, "ways"), params)
     for step in ("speaking", "ways_of_devices", "measured"):
@@ -467,9 +470,9 @@ def test_a_share_of_a_device_is_what_is_held_and_used_on_average_while_that_was_
 
 
 def test_energy_is_divided_by_share_and_use_to_the_last_millijoule(books: Store, stage: Stage, dice: Random) -> None:
-    names = stage.names("shares", "powers", "prices", "states", "settled", "energy")
+    names = stage.names("shares", "powers", "whole", "prices", "states", "settled", "energy")
     hours, midnights = range(FIRST, FIRST + 3), [(FIRST + hour) * HOUR_MS + HOUR_MS // 2 for hour in (0, 2)]
-    states, shares, powers, settled = [], [], [], []
+    states, shares, powers, whole, settled = [], [], [], [], []
     prices: dict[int, list[Row]] = {}
     for subject in range(1, 6):
         cuts = sorted({NOW + dice.choice([0, 1, HOUR_MS // 4, HOUR_MS // 2, HOUR_MS]) for _ in range(3)})
@@ -497,6 +500,14 @@ def test_energy_is_divided_by_share_and_use_to_the_last_millijoule(books: Store,
         its = [one for one in states if one["device"] == number]
         for hour in hours:
             since = hour * HOUR_MS
+            if truth(dice, 0.2):
+                state, claim = dice.choice(its), number * 3
+                measured, memory = dice.choice([0, 1, HOUR_MS]), dice.choice([0, 1, HOUR_MS])
+                energy = dice.choice([0, 499_999, 500_000, dice.randrange(10**12)]) if measured else 0
+                whole.append({"state_id": state["state_id"], "hour": hour, "start_ms": since, "claim": claim,
+                              "units": state["units"], "subject": claim % 6, "power_ms": measured, "nanojoules": energy,
+                              "memory_ms": memory, "byte_ms": memory * 77})  # fmt: skip
+                continue
             starts = sorted(
                 {
                     since,
@@ -529,12 +540,16 @@ def test_energy_is_divided_by_share_and_use_to_the_last_millijoule(books: Store,
                     powers.append({**key, "device": number, "device_units": state["units"],
                                    "measured_ms": dice.choice([stop - start, stop - start, 1]), "energy": energy,
                                    "idle_energy": dice.choice([0, energy, energy // 3, energy // 7])})  # fmt: skip
-    for name, rows in (("shares", shares), ("powers", powers), ("states", states), ("settled", settled),
-                       ("prices", [one for some in prices.values() for one in some])):  # fmt: skip
+    for name, rows in (("shares", shares), ("powers", powers), ("whole", whole), ("states", states),
+                       ("settled", settled), ("prices", [one for some in prices.values() for one in some])):  # fmt: skip
         dice.shuffle(rows)
         make(books, stage, name, rows)
     ask(books, "attributed", **names, midnights=midnights, from_ms=NOW, to_ms=NOW + 5 * HOUR_MS)
-    expected = reckoned(shares, powers, states, prices, midnights)
+    # Who has a device whole for an hour has a share of it, all, and its energy: that of one segment.
+    all_of = [{**one, "is_whole": True, "use_known": False, "micro_units": 0} for one in whole]
+    powers_of = [{**one, "device": one["claim"] // 3, "device_units": one["units"], "measured_ms": one["power_ms"],
+                  "energy": one["nanojoules"], "idle_energy": 0} for one in whole if one["power_ms"]]  # fmt: skip
+    expected = reckoned([*shares, *all_of], [*powers, *powers_of], states, prices, midnights)
     owners = {one["claim"]: one for one in settled if one["start_ms"] < NOW + 5 * HOUR_MS and one["end_ms"] > NOW}
     by_state = {one["state_id"]: one for one in states}
     rows = answer(books, stage, "energy")

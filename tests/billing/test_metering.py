@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from billing.close.hours import _meter
+from billing.close.hours import _hear, _meter, _stream_sums
 from billing.close.stage import Stage
 from tests.billing.hand_ledger import HOUR_MS
 from tests.billing.test_close_statements import CLOSE, truth
@@ -126,13 +126,15 @@ def test_a_holding_is_used_as_the_best_stream_says_at_each_instant(
     make(books, stage, "holdings", holdings)
     params: dict[str, Any] = {**names, "first": FIRST, "last": FIRST + 3, "from_ms": NOW, "to_ms": NOW + 4 * HOUR_MS}
     parameters = {**params, "reported": stage("told")}
-    books.command(read_sql(CLOSE, "reported"), parameters)
+    books.command(read_sql(CLOSE, "reported", sums=_stream_sums(books)), parameters)
     incomplete = [row["hour"] - FIRST for row in books.rows(read_sql(CLOSE, "incomplete_hours"), parameters)]
     assert incomplete == sorted({(one["at"] - 1) // HOUR_MS for some in others.values() for one in some} - {4})
     books.command(read_sql(CLOSE, "ways"), params)
     cuts = sorted(dice.sample([1, 2, 3], dice.randint(0, 3)))
     bounds = [NOW + hours * HOUR_MS for hours in (0, *cuts, 4)]
-    _meter(books, {**params, "uniform_ms": uniform}, bounds)
+    params |= {"uniform_ms": uniform}
+    _hear(books, params, bounds)
+    _meter(books, params)
     metered = [row for row in answer(books, stage, "metered") if row["levels"] == 1]
     found = {(row["claim"], row["start_ms"]): (row["covered_ms"], Fraction(row["used"], row["cap_of_level"]))
              for row in metered}  # fmt: skip
