@@ -23,6 +23,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from warehouse.errors import LedgerError
@@ -75,6 +76,7 @@ _WINDOW = re.compile(r"\bnon_replicated_deduplication_window = (\d+)")
 _REPLICATED = re.compile(r"(Replicated\w*MergeTree)\('[^']*', '[^']*'")
 _AS_IT_IS = re.compile(r"CREATE (TABLE|VIEW|MATERIALIZED VIEW) (\S+)")
 _KEYS = re.compile(r"\b(GLOBAL (?:NOT )?IN) (\{\w+:Identifier\})")
+_GLOBAL = re.compile(r"('(?:[^'\\]|\\.)*'|--[^\n]*|\"[^\"]*\"|`[^`]*`)|\bGLOBAL\s+(?=(?:NOT\s+)?IN\b)")
 _ALTER = re.compile(rf"ALTER TABLE {_NAME}")
 _OF_COLUMNS = re.compile(r"\b(ADD|DROP|MODIFY|RENAME) COLUMN\b")
 _READ = re.compile(r"\b(FROM|TO|INTO) (\w+)\b")
@@ -183,6 +185,13 @@ def distributed(like: str, local: str, nodes: Nodes, database: str) -> str:
 def selected_keys(sql: str) -> str:
     """With what is in a working table of keys selected, as a statement has to that is sent to shards in parts."""
     return _KEYS.sub(lambda one: f"{one[1]} ({read_sql(__file__, 'clustered/keys', table=one[2])})", sql)
+
+
+@lru_cache(maxsize=512)
+def in_one_place(sql: str) -> str:
+    """With IN for GLOBAL IN, as a statement may that reads nothing of shards: the engine does not filter by GLOBAL IN
+    before it has read all columns (no PREWHERE)."""
+    return _GLOBAL.sub(lambda one: one[1] or "", sql) if "GLOBAL" in sql else sql
 
 
 def like(new: str, engine_full: str, nodes: Nodes, database: str, of_shard: bool = False) -> str:

@@ -160,9 +160,9 @@ def attributed(
     store.command(read_sql(__file__, "dirty"), {**names, "hours": [hour.hour for hour in portion]})
     _hear(store, params, _bounds(portion))
     _run(store, params, "segments", "said", "whole", "holdings", "ways")
-    _meter(store, params)
+    has_energy = _meter(store, stage, params)
     _run(store, params, "entries")
-    energy = attribution.attribute_energy(store, stage, params)
+    energy = attribution.attribute_energy(store, stage, params) if has_energy else {}
     yield stage, energy
     drop_tables(store, map(stage, (*_PORTION_TABLES, *attribution.TABLES)))
 
@@ -185,13 +185,24 @@ def _hear(store: Store, params: Params, bounds: Sequence[int]) -> None:
     _report_anew(store, params, bounds)
 
 
-def _meter(store: Store, params: Params) -> None:
-    """Fills `metered` and `several`: from the streams' hourly sums, and from samples if those are not enough."""
+def _meter(store: Store, stage: Stage, params: Params) -> bool:
+    """Fills `metered` and `several`, and the energy's `measured`, if there is any: from the streams' hourly sums, and
+    where those are not enough, from samples, which are read once for all. Answers whether there is any energy."""
     _run(store, params, "stage_samples", "stage_doubted", "stage_several", "spilled", "metered")
-    if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
-        _run(store, params, "doubted", "sample_hours", "measured")
+    has_energy = attribution.measure(store, stage, params)
+    has_doubts = store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params) > 0
+    if has_doubts:
+        _run(store, params, "doubted")
+    is_unclear = has_energy and attribution.doubt(store, stage, params)
+    if has_doubts or is_unclear:
+        _run(store, params, "sample_hours")
+    if has_doubts:
+        _run(store, params, "measured")
+    if is_unclear:
+        attribution.measure_again(store, stage, params)
     if store.value("SELECT countIf(levels > 1) AS disputes FROM {metered:Identifier}", params):
         _run(store, params, "several")
+    return has_energy
 
 
 def _stream_sums(store: Store) -> str:

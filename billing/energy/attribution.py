@@ -15,9 +15,9 @@ from billing.working_tables import drop_tables
 from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Store, read_sql
 
-TABLES = ("speaking", "measured", "readings", "idle_power", "powers", "shares", "energy")
+TABLES = ("speaking", "measured", "idle_power", "powers", "shares", "energy")
 """The working tables of a portion that this step makes."""
-READ_BY_MEASURED = ("reported", "ways", "speaking", "readings")
+READ_BY_MEASURED = ("reported", "ways", "speaking")
 READ_BY_SHARES = ("segments", "holdings", "metered", "measured")
 """The largest working tables, by the last step that reads them."""
 RULES = "energy 1"
@@ -31,23 +31,42 @@ def rules_in_force(store: Store) -> str:
     return f"{RULES} {current.settings.idle_version if current else ''}"
 
 
+def measure(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> bool:
+    """Fills `measured`, if any stream reports power or memory: as far as the streams' hourly sums are enough."""
+    if not store.value("SELECT countIf(powered > 0 OR sized > 0) AS speaking FROM {reported:Identifier}", params):
+        return False
+    names = {**params, **{name: table(name) for name in TABLES}}
+    for step in ("speaking", "ways_of_devices", "measured"):
+        store.command(read_sql(__file__, step), names)
+    return True
+
+
+def doubt(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> bool:
+    """Adds to `doubted` the hours of streams whose sums are not enough. Answers whether there are any."""
+    names = {**params, **{name: table(name) for name in TABLES}}
+    if store.value("SELECT countIf(NOT is_since_known) AS unknown FROM {measured:Identifier}", names):
+        store.command(read_sql(__file__, "undecided"), names)
+    if not store.value("SELECT countIf(is_unclear) AS unclear FROM {measured:Identifier}", names):
+        return False
+    store.command(read_sql(__file__, "doubted"), names)
+    return True
+
+
+def measure_again(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> None:
+    """Completes `measured` from `sample_hours`."""
+    store.command(read_sql(__file__, "measured_again"), {**params, **{name: table(name) for name in TABLES}})
+
+
 def attribute_energy(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> dict[int, int]:
-    """Divides the energy and memory of a portion's hours.
+    """Divides the energy and memory of a portion's hours, of which `measured` tells.
 
     table:  names of the close's working tables; segments, whole, holdings, ways, reported, metered, several and prices
             are filled.
     Answers the fingerprint of each hour's entries; an hour that has none is absent. What nothing reads any more is
     dropped at once, for the memory: the close then needs `entries` and `energy` alone.
     """
-    if not store.value("SELECT countIf(powered > 0 OR sized > 0) AS speaking FROM {reported:Identifier}", params):
-        return {}
     names = {**params, **{name: table(name) for name in TABLES}}
     _stage_idle_power(store, table, names)
-    for step in ("speaking", "ways_of_devices", "measured"):
-        store.command(read_sql(__file__, step), names)
-    if store.value("SELECT countIf(is_unclear) AS unclear FROM {measured:Identifier}", names):
-        for step in ("readings", "measured_again"):
-            store.command(read_sql(__file__, step), names)
     drop_tables(store, map(table, READ_BY_MEASURED))
     for step in ("powers", "shares"):
         store.command(read_sql(__file__, step), names)

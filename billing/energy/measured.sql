@@ -2,7 +2,8 @@
 -- for a segment (claim = 0, the device's own stream) or a holding (level, as in holdings.sql).
 -- Units:   power_ms, memory_ms = covered; nanojoules; byte_ms; begins, ends = first and last ms with power in the hour.
 -- Shape:   of_power: the stream may measure the segment's power: the device's own, and that of a workload that is alone on
---          it. is_unclear: the samples themselves must be read (see measured_again.sql).
+--          it. is_unclear: the samples themselves must be read (see measured_again.sql). is_since_known: power begins there, and
+--          not later (see undecided.sql).
 -- Traps:   a stream's sums are enough for a stretch if they add up, its samples end in it, and all but the first begin
 --          in it, or if only its first (its last) sample can reach into it. Only the first sample of an hour can begin in
 --          the hour before, from where that hour's last one ends.
@@ -19,6 +20,7 @@ SELECT
     any(begin) AS begin,
     any(stop) AS stop,
     max(unclear) AS is_unclear,
+    min(since_known) AS is_since_known,
     sum(covered_power) AS power_ms,
     sum(energy) AS nanojoules,
     sum(covered_memory) AS memory_ms,
@@ -29,10 +31,11 @@ FROM
 (
     SELECT
         stream, state_id, claim, level, cap, of_power, ways.hour AS hour, start_ms, begin, stop,
-        adds_up AND first_at > begin AND last_at - shortest_ms < stop AND is_since_known AS is_inside,
+        adds_up AND first_at > begin AND last_at - shortest_ms < stop AS is_inside,
         adds_up AND first_at >= stop AS only_first,
         adds_up AND last_at - shortest_ms <= begin AS only_last,
         NOT (is_inside OR only_first OR only_last) AS unclear,
+        NOT is_inside OR is_since_known AS since_known,
         toInt64(multiIf(is_inside, least(0, first_since - begin), only_first, stop - greatest(first_since, begin), 0)) AS of_first,
         toInt64(multiIf(is_inside, least(0, stop - last_at), only_last, least(last_at, stop) - begin, 0)) AS of_last,
         if(is_inside, powered_ms, 0) + power_at_first * of_first + power_at_last * of_last AS covered_power,
@@ -50,6 +53,7 @@ FROM
         stream, state_id, claim, level, cap, of_power, ways.hour AS hour, start_ms, begin, stop,
         false AS is_inside, false AS only_first, false AS only_last,
         NOT adds_up AS unclear,
+        true AS since_known,
         toInt64(greatest(0, stop - greatest(earliest + 3600000, before_last, begin))) AS of_first,
         toInt64(0) AS of_last,
         power_at_first * of_first AS covered_power,

@@ -17,20 +17,21 @@ WITH
             arrayPushFront(arrayPopBack(at), toInt32(-3600000)) AS previous,
             if({uniform_ms:UInt32} > 0,
                 arrayMap((t, p) -> greatest(t - toInt32({uniform_ms:UInt32}), p), at, previous),
-                arrayMap((t, x, p) -> greatest(t - toInt32(4398046511103 - bitAnd(x, 4398046511103)), p), at, lengths, previous)) AS since,
+                arrayMap((t, x, p) -> greatest(t - toInt32(4398046511103 - bitAnd(x, 4398046511103)), p), at, spans, previous)) AS since,
             arrayMap(x -> toInt64(4398046511102) - toInt64(bitAnd(x, 4398046511103)), powers) AS power,
             arrayMap(x -> toInt64(4398046511102) - toInt64(bitAnd(x, 4398046511103)), memories) AS bytes
-        FROM {readings:Identifier}
+        FROM {sample_hours:Identifier}
+        WHERE (stream, hour) IN (SELECT stream, hour FROM wanted)
     ),
     firsts AS
     (
         SELECT stream, hour,
             toInt32(bitShiftRight(powers[-1], 42)) AS last,
             toInt32(bitShiftRight(powers[1], 42))
-                - if({uniform_ms:UInt32} > 0, toInt32({uniform_ms:UInt32}), toInt32(4398046511103 - bitAnd(lengths[1], 4398046511103))) AS since,
+                - if({uniform_ms:UInt32} > 0, toInt32({uniform_ms:UInt32}), toInt32(4398046511103 - bitAnd(spans[1], 4398046511103))) AS since,
             toInt64(4398046511102) - toInt64(bitAnd(powers[1], 4398046511103)) AS power,
             toInt64(4398046511102) - toInt64(bitAnd(memories[1], 4398046511103)) AS bytes
-        FROM {readings:Identifier}
+        FROM {sample_hours:Identifier}
     )
 SELECT
     state_id,

@@ -541,7 +541,8 @@ def test_energy_is_divided_by_share_and_use_to_the_last_millijoule(books: Store,
                                    "measured_ms": dice.choice([stop - start, stop - start, 1]), "energy": energy,
                                    "idle_energy": dice.choice([0, energy, energy // 3, energy // 7])})  # fmt: skip
     for name, rows in (("shares", shares), ("powers", powers), ("whole", whole), ("states", states),
-                       ("settled", settled), ("prices", [one for some in prices.values() for one in some])):  # fmt: skip
+                       ("settled", settled),
+                       ("prices", [one for some in prices.values() for one in some])):  # fmt: skip
         dice.shuffle(rows)
         make(books, stage, name, rows)
     ask(books, "attributed", **names, midnights=midnights, from_ms=NOW, to_ms=NOW + 5 * HOUR_MS)
