@@ -2,7 +2,7 @@
 -- with power begins is not known, and it matters (see powers.sql).
 ALTER TABLE {measured:Identifier}
 UPDATE is_unclear = true
-WHERE NOT is_since_known AND (state_id, start_ms) IN
+WHERE of_power AND power_ms > 0 AND NOT is_since_known AND (state_id, start_ms) IN
 (
     SELECT state_id, start_ms
     FROM {measured:Identifier}

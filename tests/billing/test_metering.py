@@ -39,6 +39,8 @@ TABLES = (
     "sample_hours",
     "doubted",
     "several",
+    "states",
+    "whole",
 )
 WAYS = [("p", "x"), ("p", ""), ("", "x"), ("", "")]
 """Partition and workload of the streams that may speak, the best first."""
@@ -134,7 +136,9 @@ def test_a_holding_is_used_as_the_best_stream_says_at_each_instant(
     bounds = [NOW + hours * HOUR_MS for hours in (0, *cuts, 4)]
     params |= {"uniform_ms": uniform}
     _hear(books, params, bounds)
-    _meter(books, params)
+    for name in ("segments", "states", "whole"):
+        make(books, stage, name, [])
+    _meter(books, stage, params)
     metered = [row for row in answer(books, stage, "metered") if row["levels"] == 1]
     found = {(row["claim"], row["start_ms"]): (row["covered_ms"], Fraction(row["used"], row["cap_of_level"]))
              for row in metered}  # fmt: skip
