@@ -38,8 +38,8 @@ TABLES = {
     "states": "state_id UInt64, device UInt64, cluster String, node String, device_id String, model String, "
               "pool String, units UInt32",
     "measured": "state_id UInt64, claim UInt64, start_ms Int64, level Int64, stream UInt64, cap Int64, of_power Bool, "
-                "is_unclear Bool, power_ms Int64, nanojoules Int64, memory_ms Int64, byte_ms Int64, begins Int32, "
-                "ends Int32",
+                "is_unclear Bool, is_since_known Bool, power_ms Int64, nanojoules Int64, memory_ms Int64, byte_ms Int64, "
+                "begins Int32, ends Int32",
     "metered": "claim UInt64, start_ms Int64, levels UInt64, cap_of_level Int64, covered_ms Int64, used Int64",
     "shares": "hour UInt32, start_ms Int64, state_id UInt64, claim UInt64, units Int64, subject UInt64, is_whole Bool, "
               "use_known Bool, micro_units Int128, memory_ms Int64, byte_ms Int64",
@@ -98,7 +98,7 @@ def drawn_stream(dice: Random, uniform: int) -> list[Row]:
     length = phase = 10 * minute
     for hour in range(-1, 4):
         if hour < 0 or truth(dice, 0.4):
-            regular = truth(dice, 0.7)
+            regular = truth(dice, 0.6)
             length = uniform or dice.choice(
                 [minute // 2, 5 * minute, 10 * minute, 30 * minute, 60 * minute, 7 * minute]
             )
@@ -114,15 +114,17 @@ def drawn_stream(dice: Random, uniform: int) -> list[Row]:
             some = [(at, uniform or dice.choice([1, minute, 20 * minute, 60 * minute])) for at in sorted(ends)]
             if not uniform and truth(dice):  # each begins where the one before ends
                 some = [some[0], *((at, at - before) for (before, _), (at, _) in pairwise(some))]
+        bare = some[0][0] if some and truth(dice, 0.4) else 0
         for at, of_length in some if truth(dice, 0.85) else ():
+            says_power = at != bare and truth(dice, powered)
             watts = dice.choice([0.0, 0.0, KILOWATTS, *(dice.randint(1, 2000) / 4 for _ in range(8))])
             joules = dice.choice([0, dice.randint(0, 300) * of_length / 8000, KILOWATTS * of_length / 1000])
             size = dice.choice([0, TIB, *(dice.randint(1, 99) for _ in range(8))])
             found.append({
                 "at": hour * HOUR_MS + at, "length": of_length,
                 "state": dice.choice(["ok", "ok", "ok", "ok", "ok", "idle", "unsupported", "stale"]),
-                "power_watts": watts if truth(dice, powered) else None,
-                "energy_joules": joules if truth(dice, powered / 4) else None,
+                "power_watts": watts if says_power else None,
+                "energy_joules": joules if at != bare and truth(dice, powered / 4) else None,
                 "memory_used_bytes": size if truth(dice, sized) else None,
                 "utilization": dice.choice([None, 0.0, 0.25, 1.0, *(dice.randrange(1001) / 1000 for _ in range(4))]),
             })  # fmt: skip
@@ -327,6 +329,23 @@ def undecided_of(rows: Sequence[Row]) -> set[tuple[int, int, int, int]]:
     return found
 
 
+def test_samples_are_read_where_two_streams_may_tell_of_power_at_one_time(
+    books: Store, stage: Stage, dice: Random
+) -> None:
+    rows = [
+        {"state_id": state, "claim": claim, "start_ms": NOW + start, "level": level, "stream": 0, "cap": 1,
+         "of_power": truth(dice, 0.8), "is_unclear": truth(dice, 0.1), "power_ms": dice.choice([0, 5, 5]),
+         "nanojoules": 0, "memory_ms": 0, "byte_ms": 0, "begins": (begins := dice.randint(0, 9)),
+         "ends": begins + dice.randint(1, 5), "is_since_known": truth(dice)}
+        for state in range(40) for start in (0, 7) for claim, level in ((0, 4), (1, 3), (2, 3)) if truth(dice, 0.7)
+    ]  # fmt: skip
+    make(books, stage, "measured", rows)
+    ask(books, "undecided", **stage.names("measured"))
+    found = {key_of(row) for row in answer(books, stage, "measured") if row["is_unclear"]}
+    assert found == {key_of(row) for row in rows if row["is_unclear"]} | undecided_of(rows)
+    assert undecided_of(rows)
+
+
 def key_of(row: Row) -> tuple[int, int, int, int]:
     return row["state_id"], row["claim"], row["start_ms"], row["level"]
 
@@ -360,6 +379,7 @@ def drawn_measured(dice: Random, key: Row, **more: Any) -> Row:
     """What a stream says of a stretch of up to an hour."""
     begins, ends = sorted(dice.sample(range(0, 50, 10), 2))
     found = {"claim": 0, "level": 4, "stream": 1, "cap": dice.randint(1, 7), "of_power": True, "is_unclear": False,
+             "is_since_known": True,
              "power_ms": dice.choice([0, 1, 10, 10, dice.randint(1, HOUR_MS)]),
              "nanojoules": dice.choice([10**9, dice.randrange(10**15)]),
              "memory_ms": dice.choice([0, 0, dice.randint(1, HOUR_MS)]), "byte_ms": dice.randrange(10**17),
