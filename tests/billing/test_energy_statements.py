@@ -38,8 +38,8 @@ TABLES = {
     "states": "state_id UInt64, device UInt64, cluster String, node String, device_id String, model String, "
               "pool String, units UInt32",
     "measured": "state_id UInt64, claim UInt64, start_ms Int64, level Int64, stream UInt64, cap Int64, of_power Bool, "
-                "is_unclear Bool, is_since_known Bool, power_ms Int64, nanojoules Int64, memory_ms Int64, byte_ms Int64, "
-                "begins Int32, ends Int32",
+                "is_unclear Bool, is_since_known Bool, power_ms Int64, nanojoules Int64, "
+                "memory_ms Int64, byte_ms Int64, begins Int32, ends Int32",
     "metered": "claim UInt64, start_ms Int64, levels UInt64, cap_of_level Int64, covered_ms Int64, used Int64",
     "shares": "hour UInt32, start_ms Int64, state_id UInt64, claim UInt64, units Int64, subject UInt64, is_whole Bool, "
               "use_known Bool, micro_units Int128, memory_ms Int64, byte_ms Int64",

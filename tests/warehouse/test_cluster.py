@@ -25,9 +25,9 @@ from tests.gpuledger.running import run
 from tests.warehouse.cluster_over_http import CLUSTER, ClusterServer
 from tests.warehouse.engine_over_http import Handler, Server, serving
 from warehouse.chain import head
-from warehouse.cluster import Nodes, on_cluster
+from warehouse.cluster import Nodes, in_one_place, on_cluster
 from warehouse.errors import LedgerError, StoreError
-from warehouse.store import ServerStore, migrate, migrations, open_store, split_statements
+from warehouse.store import ServerStore, Store, migrate, migrations, open_store, split_statements
 
 ROOT = Path(__file__).parents[2]
 UPGRADES = sorted((ROOT / "warehouse/upgrades").glob("*.sql"))
@@ -334,3 +334,23 @@ def test_what_is_made_outside_of_migrations_is_on_the_node_that_works() -> None:
         if made.search(text) and not re.search(r"ENGINE = (Memory|Set|\$engine)\b", text):
             found.add(name)
     assert found == elsewhere.keys()
+
+
+@pytest.mark.parametrize(
+    ("written", "run"),
+    [
+        ("SELECT a GLOBAL IN (1), a GLOBAL NOT IN (2)", "SELECT a IN (1), a NOT IN (2)"),
+        ("SELECT a GLOBAL\n IN (1)", "SELECT a IN (1)"),
+        (r"SELECT 'a GLOBAL IN b', 'it\'s GLOBAL IN', 'that''s GLOBAL IN'",) * 2,
+        ('SELECT "a GLOBAL IN", `b GLOBAL IN` FROM c -- GLOBAL IN',) * 2,
+        ("SELECT * FROM a GLOBAL JOIN b USING (c)",) * 2,
+    ],
+)
+def test_in_one_place_global_in_is_in(written: str, run: str) -> None:
+    assert in_one_place(written) == run
+
+
+def test_one_server_filters_by_sets_before_it_reads(store: Store) -> None:
+    asked = "SELECT sum(utilization) AS used FROM samples WHERE batch GLOBAL IN (SELECT batch FROM ingest_batches)"
+    plan = [row["explain"] for row in store.rows(f"EXPLAIN actions = 1 {asked}")]
+    assert any("Prewhere filter column" in line and "batch" in line for line in plan), plan
