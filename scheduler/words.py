@@ -148,6 +148,15 @@ _CHINESE = Phrases((
     (r"the server does not know whether it is idle", "服务器不知道它是否闲置"),
     (r"it would have been idle since (.+?), before it began: another had its name",
      r"闲置早于其开始（自 \1）：同名的是另一个作业"),
+    # What happens to them next, and why nothing does.
+    (r"no idle policy applies to it", "没有适用于它的闲置策略"),
+    (r"nothing, while that is unknown", "情况未知期间不作处理"),
+    (r"it grows once it is used again, or `keep` says so", "再次使用或执行 `keep` 后恢复扩容"),
+    (r"it holds nothing beyond its smallest gang", "它只占用最小成组规模，没有可缩减的部分"),
+    (r"its pods are not ours to make again, so that it cannot be suspended",
+     "它的 Pod 不由本调度器创建，无法重建，因此不能挂起"),
+    (r"the server was not asked yet", "尚未询问服务器"),
+    (r"the server has not answered since (\S+)", r"服务器自 \1 起没有应答"),
     # Why a rule of alerts cannot be evaluated.
     (r"no (\w+) since (.+?), (\w+) ago",
      lambda found: f"自 {found[2]} 起没有{FACTS.get(found[1], found[1])}，已有 {found[3]}"),

@@ -185,7 +185,7 @@ def outlook(policy: IdlePart | None, ladder: Ladder | None, idle: Idle | None, o
     if ladder is not None and ladder.is_shrunk:
         return Outlook("it grows once it is used again, or `keep` says so")
     if policy is None:
-        return Outlook("nothing: no policy is for it")
+        return Outlook("nothing: no idle policy applies to it")
     if idle is None:
         return Outlook("nothing, while that is unknown")
     if policy.approval and ladder is not None and ladder.step == "proposed" and ladder.by:

@@ -443,7 +443,8 @@ class Service:
     def reclaim(self, job_id: str, actor: str) -> dict[str, Any]:
         """An operator's yes to what the policy for an idle job says, at once.
 
-        Errors: RefusedError if no policy is for it, it is not known to be idle, it is kept, or nothing would be done.
+        Errors: RefusedError if no idle policy applies to it, it is not known to be idle, it is kept, or nothing would
+        be done.
         """
         with self._lock:
             step = self._reclaimable(job_id, actor)
@@ -475,7 +476,7 @@ class Service:
             raise RefusedError(where, what, status=409)
         policy, holders = self._idle_policy(live), self._holders(live)
         if policy is None:
-            raise RefusedError(where, "no policy is for it", "Add one under idle: in the settings", 409)
+            raise RefusedError(where, "no idle policy applies to it", "Add one under idle: in the settings", 409)
         found = self._idle.evidence(holders, self._now())
         if not isinstance(found, Idle):
             what = f"whether it is idle is unknown: {found.problem}" if isinstance(found, Unknown) else "is not idle"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dash import Dash, Input, Output, State, dcc, html
@@ -12,6 +12,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
+from alerts.speaking import rules_by_name
 from api.reach import Reach
 from billing.insights.now import Moment, isolation, moment
 from dashboards import exports, grids, parts, states
@@ -22,6 +23,8 @@ from dashboards.pages.now import reclaiming
 from dashboards.pages.now.allocated import held
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
+from scheduler.live.idle import RULE
+from warehouse.durations import parse_if_duration
 from warehouse.store import Store
 
 MOST = 500
@@ -34,11 +37,15 @@ Found = tuple[Moment | None, Sequence[Row], str]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
+    return _drawn(store, filters, words, _recent(store, filters))
+
+
+def _recent(store: Store, filters: Filters) -> Found:
     chosen = tuple(sorted(filters.address.chosen.items()))
     found: Found = filters.data_version.recent(
         (__file__, chosen), RECENT_SECONDS, lambda: _found(store, filters, datetime.now(UTC))
     )
-    return _drawn(store, filters, words, found)
+    return found
 
 
 def at_clock(store: Store, filters: Filters, words: Language, clock: datetime) -> Component:
@@ -55,10 +62,8 @@ def _drawn(store: Store, filters: Filters, words: Language, found: Found) -> Com
     if now is None:
         return parts.page(_titles(filters, words, None), states.nothing(words("now.title"), words("now.no_facts")))
     only_idle = filters.more.get("idle") == "1"
-    if only_idle and rows and rows[0]["all_rows"] > MOST:
-        rows, currency = held(store, filters, now.at, MOST, by_idle=True)
-    elif only_idle:
-        rows = idle_first(rows)
+    if only_idle:
+        rows, currency = _by_idle(store, filters, now, rows, currency)
     table = _idle_card if only_idle else _card
     return parts.page(
         _titles(filters, words, now),
@@ -69,6 +74,23 @@ def _drawn(store: Store, filters: Filters, words: Language, found: Found) -> Com
         html.Div(id="now-jobs", className="gl-later") if only_idle else None,
         table(rows, currency, filters, now, words),
     )
+
+
+def _by_idle(
+    store: Store, filters: Filters, now: Moment, rows: Sequence[Row], currency: str
+) -> tuple[Sequence[Row], str]:
+    """Those with idle GPUs first, of all that are allocated."""
+    if rows and rows[0]["all_rows"] > MOST:
+        return held(store, filters, now.at, MOST, by_idle=True)
+    return idle_first(rows), currency
+
+
+def _prices(store: Store, filters: Filters) -> tuple[reclaiming.Prices, str]:
+    now, rows, currency = _recent(store, filters)
+    if now is None:
+        return {}, ""
+    rows, currency = _by_idle(store, filters, now, rows, currency)
+    return {(row["cluster"], row["allocation_id"]): row["list_hour"] for row in rows}, currency
 
 
 def idle_first(rows: Sequence[Row]) -> Sequence[Row]:
@@ -227,7 +249,7 @@ def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment
     return parts.card(
         words("now.idle_table"),
         subtitle,
-        grids.grid(columns, [_idle_row(row, filters, may_silence, words) for row in shown], words, "now-idle",
+        grids.grid(columns, [_idle_row(row, filters, now, may_silence, words) for row in shown], words, "now-idle",
                    empty=words("now.nobody_idle" if _knows_use(rows) else "now.idle_unknown"), key="key",
                    spare=IDLE_SPARE),
         tool=parts.tools(
@@ -238,17 +260,25 @@ def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment
     )  # fmt: skip
 
 
-def _idle_row(row: Row, filters: Filters, may_silence: bool, words: Language) -> dict[str, Any]:
+def _idle_row(row: Row, filters: Filters, now: Moment, may_silence: bool, words: Language) -> dict[str, Any]:
     shown = _row(row, filters, may_silence, words)
     rule = row["alert_rule"].replace("-", "_")
     owner = row["alert_owner"] or row["tenant"] or words("no_name")
-    said = words(f"now.do_{rule}" if row["alert_rule"] in ACTED else "now.do", owner=owner)
+    begins = "now.do_starting" if now.at - row["since"] < _grace(filters) else "now.do"
+    said = words(f"now.do_{rule}" if row["alert_rule"] in ACTED else begins, owner=owner)
     return {
         **shown,
         **{name: row[name] for name in ("idle_hour", "idle_gpus")},
         "what": said,
         "to_what": shown["to_alert"] or shown["href"],
     }
+
+
+def _grace(filters: Filters) -> timedelta:
+    """After a start, in which the alert on idle holders counts nothing as idle."""
+    rule = rules_by_name(filters.rules).get(RULE)
+    grace = parse_if_duration(rule.parameters.get("grace_seconds")) if rule else None
+    return timedelta(seconds=float(grace)) if isinstance(grace, int | float) else timedelta()
 
 
 ACTED = ("idle-holder-notice", "idle-holder", "idle-holder-reclaim")
@@ -305,8 +335,11 @@ def _place(row: Row, words: Language) -> str:
 def callbacks(app: Dash, ask: Ask) -> None:
     reach: Reach = app.server.state.reach
 
+    def part(store: Store, filters: Filters, words: Language) -> Component | None:
+        return reclaiming.part(store, filters, words, reach, lambda: _prices(store, filters))
+
     async def jobs(_: str | None, search: str) -> Any:
-        return await ask(reclaiming.part, search, reach)
+        return await ask(part, search)
 
     app.callback(Output("now-jobs", "children"), Input("now-jobs-asked", "data"), State("url", "search"))(jobs)
 

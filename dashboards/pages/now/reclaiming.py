@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+
 from dash import html
 from dash.development.base_component import Component
 
@@ -12,7 +15,7 @@ from api.reach import Reach
 from api.routes.idle_jobs import IdleJob, listed
 from dashboards import forms, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration
+from dashboards.format import UNKNOWN, duration, money
 from dashboards.languages import Language
 from dashboards.said import said, who
 from scheduler.live.idle import RULE
@@ -21,12 +24,21 @@ from warehouse.durations import parse_if_duration
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
+_NOTHING = "nothing: "
+"""Before the reason why a job's policy does nothing to it (scheduler.live.idle)."""
 _WEIGHT = {"proposed": -1, "kept": 1, "suspended": 2}
 """Order of the jobs: first those that wait for somebody's yes."""
 
 
-def part(store: Store, filters: Filters, words: Language, reach: Reach) -> Component | None:
-    """Nothing if the server has no scheduler. Of the fleet: a scheduler's tenants need not be those of the books."""
+Prices = Mapping[tuple[str, str], Decimal | None]
+"""What an hour of an allocation costs at list price, by (cluster, allocation_id); None: the card has no price."""
+
+
+def part(
+    store: Store, filters: Filters, words: Language, reach: Reach, prices: Callable[[], tuple[Prices, str]]
+) -> Component | None:
+    """Nothing if the server has no scheduler. Of the fleet: a scheduler's tenants need not be those of the books.
+    prices: of what the books know to be allocated, and their currency; asked for where there are jobs."""
     if not reach.scheduler or not current().may(Action.see_fleet):
         return None
     try:
@@ -49,21 +61,42 @@ def part(store: Store, filters: Filters, words: Language, reach: Reach) -> Compo
             else words("now.no_jobs")
         )
         return _card(words, states.nothing_here(empty))
-    jobs.sort(key=lambda one: (_WEIGHT.get(one.step, 0), -one.gpus * (one.idle_seconds or 0.0), one.job_id))
+    priced, currency = prices()
+    hours = {one.job_id: _hour(one, found.cluster, priced) for one in jobs}
+    jobs.sort(key=lambda one: _order(one, hours[one.job_id]))
     heads = [words("now.job"), words("now.job_act")]
     why = said(found.problem, filters, words)
     unknown = html.P(words("now.jobs_unknown", why=why), className="gl-note") if why else None
-    return _card(words, unknown, parts.table(heads, [_cells(one, filters, words) for one in jobs]))
+    return _card(words, unknown, parts.table(heads, [
+        _cells(one, _price(hours[one.job_id], currency, words), filters, words) for one in jobs
+    ]))  # fmt: skip
 
 
 def _card(words: Language, *content: Component | None) -> Component:
     return parts.card(words("now.jobs"), words("now.jobs_is"), *content, id="now-reclaim")
 
 
-def _cells(one: IdleJob, filters: Filters, words: Language) -> list[Component | str]:
+def _hour(one: IdleJob, cluster: str, priced: Prices) -> Decimal | None:
+    """What an hour of all that it holds costs; None: the books do not know some of it, or have no price for it."""
+    found = [priced.get((cluster, allocation)) for allocation in one.allocations]
+    known = [price for price in found if price is not None]
+    return sum(known, Decimal(0)) if known and len(known) == len(found) else None
+
+
+def _order(one: IdleJob, hour: Decimal | None) -> tuple[int, bool, Decimal, float, str]:
+    """The dearest hour first of those at the same step; those without a known price last, by what was idle of them."""
+    idle_gpu_seconds = one.gpus * (one.idle_seconds or 0.0)
+    return _WEIGHT.get(one.step, 0), hour is None, -(hour or Decimal(0)), -idle_gpu_seconds, one.job_id
+
+
+def _price(hour: Decimal | None, currency: str, words: Language) -> str:
+    return "" if hour is None else words("now.job_hour", amount=money(hour, currency))
+
+
+def _cells(one: IdleJob, price: str, filters: Filters, words: Language) -> list[Component | str]:
     """Two columns, so that a phone shows the buttons."""
     held = words("workload.gpus_one" if one.gpus == 1 else "workload.gpus", n=f"{one.gpus:,.4g}") if one.gpus else ""
-    whose = " · ".join(filter(None, (one.tenant, one.queue, held)))
+    whose = " · ".join(filter(None, (one.tenant, one.queue, held, price)))
     step = words.of(f"now.step_{one.step}", one.step)
     if one.by:
         step = words("now.proposed_by" if one.step == "proposed" else "now.step_by", step=step, by=who(one.by, words))
@@ -98,8 +131,10 @@ def _next(one: IdleJob, filters: Filters, words: Language) -> str:
     """Nothing where the step says already that it depends on somebody."""
     if one.step in ("kept", "shrunk", "suspended") or (one.step == "proposed" and one.next_at is None):
         return ""
+    if one.next.startswith(_NOTHING):
+        return words("now.job_stays", why=said(one.next.removeprefix(_NOTHING), filters, words))
     what = one.next.removeprefix("proposal: ")
-    named = words.of(f"now.next_{what}", what)
+    named = words.of(f"now.next_{what}", said(what, filters, words))
     asks = words("now.next_proposal", what=named) if what != one.next else named
     if one.next_at is None:
         return words("now.job_next", what=asks)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from alerts.deliver import notified_alerts
 from alerts.reading import parsed
+from alerts.routing import Routing, held_back
+from alerts.silences import silences
 from dashboards import parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
@@ -17,6 +24,7 @@ from warehouse.store import Store
 MOST = 6
 """Alerts shown; their own page has all."""
 SEVERITIES = ("critical", "warning", "info")
+Row = Mapping[str, Any]
 
 
 def waits_card(store: Store, filters: Filters, words: Language) -> Component:
@@ -55,6 +63,7 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
             words("fires.title"), words("fires.is"), states.nothing_here(words("fires.not_evaluated")), id="alerts"
         )
     found = filters.rows_now(store, __file__, "firing", with_evidence=int(words.code != "en"))
+    found = _sent_first(store, found)
     counted = {name: sum(alert["severity"] == name for alert in found) for name in SEVERITIES}
     content = (
         html.Ul(
@@ -102,6 +111,16 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
     return parts.card(
         words("fires.title"), words("fires.is"), content, foot if more > 0 or links else None, tool=said, id="alerts"
     )
+
+
+def _sent_first(store: Store, found: Sequence[Row]) -> Sequence[Row]:
+    """Where not all have room: of those that are as severe, the suppressed ones last, as on the page of alerts."""
+    if len(found) <= MOST:
+        return found
+    now = datetime.now(UTC)
+    quiet = held_back(notified_alerts(store, now), Routing(), silences(store, now), now)
+    ranks = list(dict.fromkeys(one["severity"] for one in found))
+    return sorted(found, key=lambda one: (ranks.index(one["severity"]), one["fingerprint"] in quiet))
 
 
 def _rule(name: str, filters: Filters) -> Component | str:

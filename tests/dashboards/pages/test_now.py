@@ -339,6 +339,28 @@ def test_the_page_of_the_idle_has_them_alone_each_with_what_to_do(house: Store) 
     assert "/now?cluster=x&idle=1" in str(page.at_clock(house, filters_of(house, "?cluster=x"), EN, AT))
 
 
+def test_nobody_is_asked_about_a_job_that_has_just_started(house: Store) -> None:
+    """As found: a job of four H100 came first, with "ask its owner", five minutes after its start."""
+    filters = filters_of(house, "?cluster=x&idle=1")
+    rows = [row for row in held(house, filters, AT, 500, by_idle=True)[0] if row["idle_gpus"] > 0]
+    now = moment(house, AT)
+    assert now is not None
+    said = [
+        page._idle_row({**rows[0], "alert_rule": rule, "alert": rule, "since": now.at - age}, filters, now, True, EN)
+        for rule, age in (("", 9 * MINUTE), ("", 11 * MINUTE), ("idle-holder", 9 * MINUTE))
+    ]
+    assert [one["what"] for one in said] == [
+        "Just started: wait before you ask vision",
+        "No alert yet: ask vision",
+        "Tell vision to use or stop it",
+    ]
+
+
+def test_the_scheduler_s_jobs_have_the_price_of_what_they_hold(house: Store) -> None:
+    prices, currency = page._prices(house, filters_of(house, "?cluster=x&idle=1"))
+    assert (prices["x", "whole"], prices["x", "nodeless"], currency) == (2, None, "EUR")
+
+
 def test_what_is_not_metered_is_not_called_used(house: Store) -> None:
     said = str(page.at_clock(house, filters_of(house, "?cluster=x&project=p-speech&idle=1"), EN, AT))
     assert "nobody knows whether it is idle" in said

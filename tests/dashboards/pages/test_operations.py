@@ -24,8 +24,10 @@ from dashboards.languages import language
 from dashboards.pages import alerts, queues, slo
 from dashboards.pages.alerts import silencing
 from dashboards.pages.alerts.active import ranked, why
+from dashboards.pages.overview import activity
 from dashboards.said import held_back
 from tests.alerts.receivers import http_receiver
+from tests.dashboards import site
 from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
@@ -174,6 +176,28 @@ def test_suppressed_alerts_come_after_others_as_severe() -> None:
     ]  # fmt: skip
     assert [one["fingerprint"] for one in ranked(found, "")] == ["loud", "quiet", "info", "pending"]
     assert ranked(found, "info")[0]["fingerprint"] == "info"
+
+
+def test_the_overview_has_room_for_what_is_not_suppressed_first(house: Store) -> None:
+    """As found: of six alerts on the overview two were inhibited by the first."""
+    row = {"severity": "critical", "fingerprint": "f2"}
+    found = [row, *({"severity": "critical", "fingerprint": f"g{at}"} for at in range(6)),
+             {"severity": "info", "fingerprint": "i"}]  # fmt: skip
+    filters = filters_of(house, MONTH)
+    set_current(ANYBODY)
+    assert activity._sent_first(house, found)[0]["fingerprint"] == "f2"
+    silencing.add(house, filters, EN, "alertname=long-queue", "1h", "maintenance")
+    try:
+        assert [one["fingerprint"] for one in activity._sent_first(house, found)][-2:] == ["f2", "i"]
+    finally:
+        silencing.end(house, filters, EN, silences(house, datetime.now(UTC))[0].id)
+
+
+def test_an_alert_on_an_idle_holder_leads_to_where_it_is_reclaimed(house: Store) -> None:
+    filters = filters_of(house, MONTH)
+    found = {one["rule"]: str(why(one, filters, True, EN)) for one in alerts.active(house, filters, site.NOW)}
+    assert "/now?period=2026-10&idle=1" in found["idle-holder"]
+    assert "/now?" not in found["long-queue"]
 
 
 def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 
 from api.routes.idle_jobs import IdleJob
 from dashboards.filters import Address, Filters
 from dashboards.languages import language
-from dashboards.pages.now.reclaiming import _idle, _next
+from dashboards.pages.now.reclaiming import _hour, _idle, _next, _order
+from scheduler.live.idle import outlook
+from scheduler.settings import IdlePart
 
 FILTERS = Filters(Address(), "Europe/Berlin", [], None)
 AT = datetime(2026, 11, 29, 8, 43, tzinfo=UTC)
@@ -36,3 +39,46 @@ def test_what_a_policy_does_next_is_an_act_with_its_time() -> None:
     assert _next(job(1), FILTERS, words) == "next: ask an operator to suspend it, 29 Nov, 09:43"
     assert _next(job(1, "cancel", None), FILTERS, words) == "next: cancel it"
     assert _next(job(1, "warning"), FILTERS, language("zh")) == "下一步：警告（11月29日 09:43）"
+
+
+def test_a_job_to_which_no_policy_applies_says_so_in_the_readers_language() -> None:
+    """As found: "next: nothing: no policy is for it", also behind the Chinese heading."""
+    one = job(1, outlook(None, None, None, "").what, None)
+    assert _next(one, FILTERS, language("en")) == "nothing is done to it: no idle policy applies to it"
+    assert _next(one, FILTERS, language("zh")) == "不作处理：没有适用于它的闲置策略"
+
+
+def test_whatever_a_scheduler_says_comes_next_is_chinese_on_a_chinese_page() -> None:
+    policy = IdlePart(warn=1800, after=7200, then="suspend")
+    said = [
+        outlook(policy, None, None, "").what,
+        "it grows once it is used again, or `keep` says so",
+        "nothing: it holds nothing beyond its smallest gang",
+        "nothing: its pods are not ours to make again, so that it cannot be suspended",
+    ]
+    shown = [_next(job(1, what, None), FILTERS, language("zh")) for what in said]
+    assert shown == [
+        "下一步：情况未知期间不作处理",
+        "下一步：再次使用或执行 `keep` 后恢复扩容",
+        "不作处理：它只占用最小成组规模，没有可缩减的部分",
+        "不作处理：它的 Pod 不由本调度器创建，无法重建，因此不能挂起",
+    ]
+
+
+def test_the_dearest_hour_comes_first_and_what_has_no_price_last() -> None:
+    """As found: a quarter of an L4 that was idle for 3 h came before a whole A100 that was for 20 min."""
+    prices = {("c", "a"): Decimal("0.13"), ("c", "b"): Decimal("1.45"), ("c", "n"): None, ("other", "x"): Decimal(9)}
+    jobs = [
+        IdleJob(job_id=name, allocations=held, tenant="t", queue="q", gpus=1, idle_seconds=seconds, idle_since=None,
+                step=step, next="", next_at=None, policy="", problem="")
+        for name, held, seconds, step in (
+            ("a", ["a"], 10800, "warned"), ("b", ["b"], 1200, "noticed"), ("ab", ["a", "b"], 60, "warned"),
+            ("unpriced", ["b", "n"], 10800, "warned"), ("unknown", ["x"], 900, "warned"),
+            ("asked", ["a"], 60, "proposed"),
+        )
+    ]  # fmt: skip
+    hours = {one.job_id: _hour(one, "c", prices) for one in jobs}
+    assert hours["ab"] == Decimal("1.58")
+    assert hours["unpriced"] is hours["unknown"] is None
+    jobs.sort(key=lambda one: _order(one, hours[one.job_id]))
+    assert [one.job_id for one in jobs] == ["asked", "ab", "b", "a", "unpriced", "unknown"]

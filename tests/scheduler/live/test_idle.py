@@ -223,7 +223,7 @@ def test_an_operator_s_yes_needs_no_grace_but_a_policy_and_evidence(tmp_path: Pa
     living.at(40)
     for job_id, what in (
         ("a", "a: is not idle"),
-        ("b", "b: no policy is for it. Add one under idle: in the settings"),
+        ("b", "b: no idle policy applies to it. Add one under idle: in the settings"),
         ("c", "is neither pending nor running"),
     ):
         with pytest.raises(RefusedError, match=what):
@@ -254,7 +254,7 @@ def test_a_job_without_a_policy_or_surplus_is_left_alone(tmp_path: Path) -> None
     assert (living.steps("a"), living.steps("b")) == (["noticed", "warned"], [])
     by_job = {one["job_id"]: one for one in living.service.idle()["jobs"]}
     assert by_job["a"]["next"] == "nothing: it holds nothing beyond its smallest gang"
-    assert (by_job["b"]["next"], by_job["b"]["policy"]) == ("nothing: no policy is for it", "")
+    assert (by_job["b"]["next"], by_job["b"]["policy"]) == ("nothing: no idle policy applies to it", "")
 
 
 def test_a_policy_of_a_queue_is_for_those_below_it_and_the_first_that_fits_applies(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_replicas_of_services_are_no_concern_of_these_policies(tmp_path: Path) -
     living.settle()
     living.at(200, **{"chat-1": 180.0})
     assert living.steps("chat-1") == []
-    with pytest.raises(RefusedError, match="no policy is for it"):
+    with pytest.raises(RefusedError, match="no idle policy applies to it"):
         living.service.reclaim("chat-1", "ada")
     with pytest.raises(RefusedError, match="is a replica of chat"):
         living.service.keep("chat-1", "ada")
