@@ -93,6 +93,12 @@ def card(
     )
 
 
+def long_list(items: Sequence[Component], class_name: str, words: Language) -> Component:
+    """A list that scrolls in itself if it is long; on a small screen with the page, the first ones until a reader asks
+    for all (assets/frame.js)."""
+    return html.Ul(list(items), className=f"{class_name} gl-tall", **{"data-all": words("part.show_all")})
+
+
 def tools(*each: Content) -> Component:
     """What stands beside a card's title, where it is more than one thing."""
     return html.Div([one for one in each if one is not None], className="gl-tools")

@@ -210,6 +210,34 @@
     button.textContent = text.replace("{n}", count.toLocaleString(document.documentElement.lang));
   }
 
+  // A long list on a small screen, likewise (gl-tall; on a larger one it scrolls in itself).
+  var unfoldedLists = {};  // the address at which all of its lists were asked for
+
+  function foldLists() {
+    document.querySelectorAll("main .gl-unfold-list").forEach(function (button) {
+      if (!button.previousElementSibling || !button.previousElementSibling.matches("ul.gl-tall")) button.remove();
+    });
+    document.querySelectorAll("main ul.gl-tall").forEach(function (list) {
+      var next = list.nextElementSibling, button = next && next.classList.contains("gl-unfold-list") ? next : null;
+      var isFolded = TABLET.matches && list.children.length > FIRST_CARDS && !unfoldedLists[address()];
+      if (list.classList.contains("gl-folded-list") !== isFolded) list.classList.toggle("gl-folded-list", isFolded);
+      if (!isFolded) return button && button.remove();
+      var text = (list.dataset.all || "{n}").replace("{n}", list.children.length.toLocaleString(document.documentElement.lang));
+      if (button) return button.textContent === text || (button.textContent = text);
+      button = document.createElement("button");
+      button.type = "button";
+      button.className = "gl-press gl-small gl-unfold-list";
+      button.textContent = text;
+      button.addEventListener("click", function () {
+        unfoldedLists[address()] = true;
+        foldLists();
+      });
+      list.after(button);
+    });
+  }
+
+  TABLET.addEventListener("change", foldLists);
+
   function leastWidth(api) {
     return (api.getColumns() || []).reduce(function (sum, column) {
       return (column.getColDef().context || {}).spare ? sum : sum + column.getMinWidth();
@@ -264,6 +292,7 @@
   var fitting = false, isPrinting = false;
   function fitNew() {
     fitting = false;
+    foldLists();
     document.querySelectorAll(".gl-grid:not([data-fits])").forEach(function (grid) {
       if (!grid.id || !window.dash_ag_grid) return;
       grid.dataset.fits = "";

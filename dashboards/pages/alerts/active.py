@@ -42,9 +42,8 @@ def active_card(
     if not found:
         content = states.nothing_here(words("fires.none" if evaluated else "fires.not_evaluated"))
     else:
-        content = html.Ul(
-            [html.Li(_alert(one, filters, now, of, may_silence, words)) for one in found[:MOST]],
-            className="gl-alerts gl-tall",
+        content = parts.long_list(
+            [html.Li(_alert(one, filters, now, of, may_silence, words)) for one in found[:MOST]], "gl-alerts", words
         )
     more = len(found) - MOST
     is_over = bool(of) and all(one["fingerprint"] != of for one in found)

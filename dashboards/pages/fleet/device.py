@@ -99,7 +99,7 @@ def _history_card(store: Store, filters: Filters, device: str, words: Language) 
         for row in rows
         for what, message in [(found(row["what"], filters, words), _message(row, filters, words))]
     ]
-    content = html.Ul(items, className="gl-quality gl-fires gl-tall") if items else states.nothing_here("")
+    content = parts.long_list(items, "gl-quality gl-fires", words) if items else states.nothing_here("")
     return parts.card(words("fleet.history"), words("fleet.history_is"), content)
 
 

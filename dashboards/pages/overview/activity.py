@@ -62,8 +62,7 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
         return parts.card(
             words("fires.title"), words("fires.is"), states.nothing_here(words("fires.not_evaluated")), id="alerts"
         )
-    found = filters.rows_now(store, __file__, "firing", with_evidence=int(words.code != "en"))
-    found = _sent_first(store, found)
+    found = _sent_first(store, filters.rows_now(store, __file__, "firing", with_evidence=int(words.code != "en")))
     counted = {name: sum(alert["severity"] == name for alert in found) for name in SEVERITIES}
     content = (
         html.Ul(

@@ -24,8 +24,8 @@ NEW_LINE = " \n"
 """Between objective and subject on the axis: on a phone both do not fit in one line."""
 DRAWN = 12
 """Budgets in the chart, the emptiest first."""
-MOST_OVERDRAWN, ROOM = -2.0, 60
-"""What a bar shows of a budget at most, and % of the axis for its label."""
+MOST_OVERDRAWN, ROOM = -2.0, 0.4
+"""What a bar shows of a budget at most; and the part of the bars' axis that is left for the label of one below zero."""
 GOOD, LOW, GONE = "#22a38b", "#f09a2e", "#c4352f"
 Series = Sequence[SeriesStatus]
 
@@ -128,8 +128,8 @@ def budgets(known: Series, words: Language) -> go.Figure:
         )
     )  # fmt: skip
     figures.styled(figure, words, hovermode="closest", margin={"l": 8, "r": 24, "t": 8, "b": 34})
-    low = 100 * max(MOST_OVERDRAWN, min(0.0, *left)) - (ROOM if min(left) < 0 else 0)
-    figure.update_xaxes(range=[low, 112], ticksuffix=" %", tickformat=",d", dtick=100, tickangle=0,
+    least, high = 100 * max(MOST_OVERDRAWN, min(0.0, *left)), 112 if max(left) > 0 else 8
+    figure.update_xaxes(range=[least - ROOM * (high - least) if least < 0 else 0, high], ticksuffix=" %", tickformat=",d", dtick=100, tickangle=0,
                         showgrid=True, gridcolor=figures.GRID,
                         zeroline=True, zerolinecolor="rgba(126,141,166,0.8)")  # fmt: skip
     return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")

@@ -278,7 +278,7 @@ def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Com
     return parts.card(
         words("workload.events"),
         words("workload.events_is"),
-        html.Ul(items, className="gl-quality gl-fires gl-tall")
+        parts.long_list(items, "gl-quality gl-fires", words)
         if items
         else states.nothing_here(words("workload.no_events")),
     )

@@ -86,3 +86,42 @@ def test_a_long_table_scrolls_with_the_page_on_a_phone_and_shows_all_when_asked(
         page.set_viewport_size({"width": 1440, "height": 900})
         expect(grid).to_have_css("height", "600px")
         assert wrong == []
+
+
+def test_a_long_list_scrolls_with_the_page_on_a_phone_and_shows_all_when_asked(url: str, opened: Any) -> None:
+    """As found: 43 alerts in a box of 560 px, in a page that scrolls."""
+    from playwright.sync_api import expect
+
+    with tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
+        page.goto(f"{url}/alerts?period=2026-10")
+        ours = page.locator("main ul.gl-alerts")
+        items = ours.locator("> li:visible")
+        items.first.wait_for()
+        ours.evaluate("list => { while (list.children.length < 30) list.append(list.firstChild.cloneNode(true)); }")
+        expect(items).to_have_count(20)
+        page.set_viewport_size({"width": 1440, "height": 900})
+        expect(items).to_have_count(30)
+        expect(ours).to_have_css("max-height", "560px")
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.get_by_role("button", name="Show all 30", exact=True).click()
+        expect(items).to_have_count(30)
+        expect(page.locator(".gl-unfold-list")).to_have_count(0)
+        assert ours.evaluate("list => list.scrollHeight <= list.clientHeight + 1"), "it scrolls within the page"
+        assert wrong == []
+
+
+def test_a_name_is_not_broken_beside_numbers_on_a_phone(url: str, opened: Any) -> None:
+    """As found: "interacti ve" beside the waits of a queue, on a phone."""
+    with tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
+        page.goto(f"{url}/?{DAY}")
+        row = page.locator("main .gl-plain tbody tr", has_text="main").first
+        lines = row.evaluate(
+            """row => {
+              row.querySelector("th a").textContent = "interactive";
+              [...row.querySelectorAll("td")].forEach((cell, at) => { cell.textContent = ["1,224", "1,224", "23.4 h", "23.4 h", "23.4 h"][at]; });
+              return row.querySelector("th a").getClientRects().length;
+            }"""
+        )
+        assert lines == 1
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        assert wrong == []

@@ -6,6 +6,7 @@ import re
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -198,6 +199,19 @@ def test_an_alert_on_an_idle_holder_leads_to_where_it_is_reclaimed(house: Store)
     found = {one["rule"]: str(why(one, filters, True, EN)) for one in alerts.active(house, filters, site.NOW)}
     assert "/now?period=2026-10&idle=1" in found["idle-holder"]
     assert "/now?" not in found["long-queue"]
+
+
+@pytest.mark.parametrize(("left", "most"), [((-1.32, -0.03), 8), ((-1.32, 0.4), 112), ((0.2, 0.9), 112)])
+def test_the_label_of_an_overspent_budget_has_room_beside_its_name_on_a_phone(
+    left: tuple[float, ...], most: float
+) -> None:
+    """As found: "-132 %" stood on the objective's name. Of a plot of 150 px, a label takes 42."""
+    known = [
+        SimpleNamespace(objective="o", tenant="t", subject="", sli=0.5, target=0.9, budget_left=one) for one in left
+    ]
+    low, high = slo.budgets(known, EN).layout.xaxis.range  # type: ignore[arg-type]
+    assert high == most
+    assert low == 0 if min(left) > 0 else (100 * min(left) - low) / (high - low) * 150 >= 42
 
 
 def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
