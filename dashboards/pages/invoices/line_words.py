@@ -32,7 +32,7 @@ def described(line: Line, words: Language) -> str:
 def holds(line: Line, zone: str, words: Language) -> str:
     """When and for what its price applies."""
     if words.code == "en":
-        return validity(line, zone)
+        return validity(line, zone).replace("partition_profile ", f"{words('match.partition_profile')} ")
     parts = [(name, _spans(line.get(f"{name}_validity") or (), zone, words)) for name in ("price", "list_price")]
     return words("line_said.then").join(words(f"line_said.{name}", spans=spans) for name, spans in parts if spans)
 
@@ -179,9 +179,20 @@ def _spans(found: Sequence[Mapping[str, Any]], zone: str, words: Language) -> st
         known = [name for name, said in ends.items() if said]
         name = {("first", "last"): "from_to", ("first",): "since", ("last",): "until"}.get(tuple(known))
         said = [words(f"line_said.{name}", **ends)] if name else []
-        said += [words("line_said.only", what=one["only"])] if one["only"] else []
+        said += [words("line_said.only", what=_only(one["only"], words))] if one["only"] else []
         parts.append(words("line_said.comma").join(said))
     return words("line_said.and").join(dict.fromkeys(filter(None, parts)))
+
+
+def _only(conditions: str, words: Language) -> str:
+    """What a rule asks for (billing.rates.validity), its keys in the page's language: `queue batch, pool research`."""
+    said = []
+    for condition in conditions.split(", "):
+        key, value = _after(condition, " ")
+        name = words.of(f"match.{key}", "") if value else ""
+        value = words.of(f"match.is_{value}", value) if key == "preemptible" else value
+        said.append(f"{name} {value}" if name else condition)
+    return words("line_said.comma").join(said)
 
 
 def _first(instant: str | None, zone: str, words: Language) -> str:

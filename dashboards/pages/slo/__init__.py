@@ -129,7 +129,8 @@ def budgets(known: Series, words: Language) -> go.Figure:
     )  # fmt: skip
     figures.styled(figure, words, hovermode="closest", margin={"l": 8, "r": 24, "t": 8, "b": 34})
     least, high = 100 * max(MOST_OVERDRAWN, min(0.0, *left)), 112 if max(left) > 0 else 8
-    figure.update_xaxes(range=[least - ROOM * (high - least) if least < 0 else 0, high], ticksuffix=" %", tickformat=",d", dtick=100, tickangle=0,
+    low = least - ROOM * (high - least) if least < 0 else 0
+    figure.update_xaxes(range=[low, high], ticksuffix=" %", tickformat=",d", dtick=100, tickangle=0,
                         showgrid=True, gridcolor=figures.GRID,
                         zeroline=True, zerolinecolor="rgba(126,141,166,0.8)")  # fmt: skip
     return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")

@@ -118,7 +118,7 @@ def test_a_name_is_not_broken_beside_numbers_on_a_phone(url: str, opened: Any) -
         lines = row.evaluate(
             """row => {
               row.querySelector("th a").textContent = "interactive";
-              [...row.querySelectorAll("td")].forEach((cell, at) => { cell.textContent = ["1,224", "1,224", "23.4 h", "23.4 h", "23.4 h"][at]; });
+              row.querySelectorAll("td").forEach(cell => { cell.textContent = "23.4 h"; });
               return row.querySelector("th a").getClientRects().length;
             }"""
         )

@@ -147,13 +147,18 @@ def test_when_a_price_holds_is_said_as_in_english() -> None:
     said = [
         (holds(one, "Europe/Berlin", EN), holds(one, "Europe/Berlin", ZH))
         for one in (line(at["day"], None), line(None, at["day"], "queue batch"), line(at["day"], at["hour"]),
-                    line(None, None), {})
+                    line(None, None), line(None, None, "mon-fri 08:00-20:00, preemptible no, pool a, b, "
+                                                       "partition_profile 1g.10gb"), {})
     ]  # fmt: skip
     assert said == [
         ("price from 16 October 2026 on", "价格自 2026年10月16日 起"),
-        ("price until 15 October 2026, for queue batch", "价格至 2026年10月15日，适用于 queue batch"),
+        ("price until 15 October 2026, for queue batch", "价格至 2026年10月15日，适用于：队列 batch"),
         ("price from 16 October 2026 to 16 October 2026, 11:00", "价格自 2026年10月16日 至 2026年10月16日 11:00"),
         ("", ""),
+        (
+            "price for mon-fri 08:00-20:00, preemptible no, pool a, b, partition profile 1g.10gb",
+            "价格适用于：mon-fri 08:00-20:00，可抢占 否，资源池 a，b，分区规格 1g.10gb",
+        ),
         ("", ""),
     ]
 
