@@ -129,7 +129,7 @@ def changes(store: Store, period: Period, against: Period | None, by: Sequence[s
     walked = {key: walk(before.get(key, {}), now.get(key, {})) for key in sorted({*before, *now})}
     rows = [{**dict(zip(dimensions, key, strict=True)), **one.measures(), "currency": currency}
             for key, one in walked.items()]  # fmt: skip
-    total: dict[str, Any] = {**in_all(walked.values()).measures(), "currency": currency}
+    total: dict[str, Any] = {**in_all(before.values(), now.values()).measures(), "currency": currency}
     if not all(span and span.closed_hours for span in spans):
         rows, total = [], dict.fromkeys(MEASURES)
     rows.sort(key=lambda row: (row["difference"] is None, -abs(row["difference"] or Decimal(0))))
@@ -165,13 +165,18 @@ def walk(before: Mapping[str, Held], now: Mapping[str, Held]) -> Change:
     return Change(was, has, by_hours, by_price)
 
 
-def in_all(some: Iterable[Change]) -> Change:
-    """The sum of changes, in all of their parts: the mix is that within each, not that between them."""
-    found = Change(Held(), Held(), Fraction(0), Fraction(0))
+def in_all(before: Iterable[Mapping[str, Held]], now: Iterable[Mapping[str, Held]]) -> Change:
+    """The change of all holders as one, each by model: what moves between them is in the mix. So more hours in all are
+    never less cost by hours, and a tenant's change is the same among tenants and as the total of its projects."""
+    return walk(_as_one(before), _as_one(now))
+
+
+def _as_one(some: Iterable[Mapping[str, Held]]) -> dict[str, Held]:
+    found: dict[str, Held] = defaultdict(Held)
     for one in some:
-        found = Change(found.before + one.before, found.now + one.now, found.by_hours + one.by_hours,
-                       found.by_price + one.by_price)  # fmt: skip
-    return found
+        for model, held in one.items():
+            found[model] += held
+    return dict(found)
 
 
 def _currency(entries: Sequence[Sequence[Mapping[str, Any]]]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -89,9 +88,28 @@ def test_a_day_against_the_one_before_by_tenant(books: Store) -> None:
     ]
     total = report.total
     assert [total[name] for name in ("cost_before", "cost", "difference")] == [11, 10, -1]
-    assert (total["by_hours"], total["by_price"], total["by_mix"]) == (-3, 2, 0)
+    assert (total["by_hours"], total["by_price"], total["by_mix"]) == (Decimal("-2.75"), Decimal("1.75"), 0), "as one"
     assert (total["gpu_hours_before"], total["gpu_hours"], total["unpriced_gpu_hours"]) == (4, 4, 1)
     assert report.document()["before"]["start"] == at("2026-10-05 10:00"), "where the books begin"
+
+
+def test_more_hours_are_no_fall_by_hours_and_a_click_on_a_row_splits_it_no_other_way(books: Store) -> None:
+    """As found: a tenant with 124 more GPU-hours cost $422 less "by hours" on its own page, as a dear project shrank
+    and a cheap one grew, and $251 more in its row among tenants."""
+    dear, cheap = {"model": "H100", "price": "4", "contracted": "4"}, {"model": "A100", "price": "1", "contracted": "1"}
+    fill(books, [
+        row("2026-10-05 10:00", "physics", "a", project="old", **dear),
+        row("2026-10-05 11:00", "physics", "a", project="old", **dear),
+        row("2026-10-06 10:00", "physics", "a", project="old", **dear),
+        row("2026-10-06 10:00", "physics", "b", project="new", **cheap),
+        row("2026-10-06 11:00", "physics", "b", project="new", **cheap),
+    ])  # fmt: skip
+    day = parse_period("2026-10-06", "UTC")
+    by_project, (tenant,) = changes(books, day, None, ["project"]), changes(books, day, None, ["tenant"]).rows
+    names = ("gpu_hours_before", "gpu_hours", "cost_before", "cost", "by_hours", "by_price", "by_mix")
+    assert [by_project.total[name] for name in names] == [2, 3, 8, 6, 4, 0, -6]
+    assert [tenant[name] for name in names] == [by_project.total[name] for name in names]
+    assert sum(one["by_hours"] for one in by_project.rows) == -2, "what the rows lost and won, each by itself"
 
 
 def test_of_a_day_that_is_not_over_as_much_of_the_other_is_compared(books: Store) -> None:
@@ -195,17 +213,18 @@ def test_any_days_are_compared_by_any_dimensions_as_reckoned(books: Store) -> No
         ]
         keys = {tuple(getattr(fact, name) for name in by) for some in both for fact in some}
         assert found.keys() == keys and len(found) == len(report.rows)
-        sums: dict[str, Fraction] = defaultdict(Fraction)
         for key, one in found.items():
             its = [[fact for fact in some if tuple(getattr(fact, name) for name in by) == key] for some in both]
             expected = reckoned(*its)
             is_unpriced = not any(fact.price for some in its for fact in some)
             for name, value in expected.items():
-                sums[name] += value
                 unknown = is_unpriced and "gpu_hours" not in name
                 assert one[name] == (None if unknown else rounded(value)), (key, name)
             if not is_unpriced:
                 assert one["by_mix"] == one["difference"] - one["by_hours"] - one["by_price"]
-        assert {name: report.total[name] for name in sums} == {name: rounded(value) for name, value in sums.items()}
+        in_all = {
+            name: rounded(value) for name, value in reckoned(*([f for f in some if f.tenant] for some in both)).items()
+        }
+        assert {name: report.total[name] for name in in_all} == in_all, "of all of them as one"
         order = [(one["difference"] is None, -abs(one["difference"] or 0)) for one in report.rows]
         assert order == sorted(order)

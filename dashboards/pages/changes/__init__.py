@@ -48,8 +48,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     if spans is None:
         return parts.page(parts.titles(filters, words, title), states.nothing_here(words("changes.no_other")))
     before, now = spans
-    found = changes_of(store, before, now)
-    total = in_all(found.values())
+    found, total = changes_of(store, before, now)
     compared_with = parts.chip(words("changes.with", period=before.period.label(words) if before.period else UNKNOWN),
                                words("changes.with_is"), state="")  # fmt: skip
     notes = [compared_with, _partly(before.period, words), _since(filters, before.period, now.period, words)]
@@ -68,7 +67,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         parts.card(
             words(f"tenants.{filters.level}s"),
             words("changes.table_is"),
-            _table(found, filters, words),
+            _table(found, total, filters, words),
             tool=exports.of_grid("changes-grid", "changes", filters, words),
             class_name="gl-table-card",
         ),
@@ -103,10 +102,11 @@ def _spans(store: Store, filters: Filters) -> tuple[Filters, Filters] | None:
     return filters.over(before.start, before.end), filters.over(now.start, now.end)
 
 
-def changes_of(store: Store, before: Filters, now: Filters) -> Changes:
-    """By tenant, project or workload."""
+def changes_of(store: Store, before: Filters, now: Filters) -> tuple[Changes, Change]:
+    """By tenant, project or workload; and of all of them as one."""
     was, has = (_held(each.rows(store, __file__, "by_model", level=each.level)) for each in (before, now))
-    return {name: walk(was.get(name, {}), has.get(name, {})) for name in {*was, *has}}
+    found = {name: walk(was.get(name, {}), has.get(name, {})) for name in {*was, *has}}
+    return found, in_all(was.values(), has.values())
 
 
 def _held(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Held]]:
@@ -195,7 +195,7 @@ def _walked(total: Change, before: Filters, now: Filters, words: Language) -> go
     return figure.update_yaxes(tickprefix=symbol(currency), tickformat=",.0f").update_xaxes(type="category")
 
 
-def _table(found: Changes, filters: Filters, words: Language) -> Component:
+def _table(found: Changes, total: Change, filters: Filters, words: Language) -> Component:
     currency, level = filters.currency, filters.level
     columns = [
         grids.link("name", words(f"tenants.{level}")),
@@ -208,7 +208,7 @@ def _table(found: Changes, filters: Filters, words: Language) -> Component:
     ]
     rows = [_row(name, one, filters, words) for name, one in found.items()]
     rows.sort(key=lambda row: (row["difference"] is None, -abs(row["difference"] or 0), row["name"]))
-    last = _row("", in_all(found.values()), filters, words) | {"name": words("tenants.all"), "href": ""}
+    last = _row("", total, filters, words) | {"name": words("tenants.all"), "href": ""}
     return grids.grid(columns, rows[:MOST], words, "changes-grid", last, spare=("idle_difference", "cost_before"))
 
 
