@@ -142,7 +142,7 @@
           var corrections = one.lines.filter(function (line) { return line.charge_class === "Correction" && line.amount != null; });
           return {
             corrections: corrections.length ? corrections.reduce(function (sum, line) { return sum + Number(line.amount); }, 0) : null,
-            tenant: one.tenant || asked.nobody, lines: one.lines.length, hours: amount(totals.allocated_gpu_hours),
+            tenant: one.tenant || asked.nobody, href: one.tenant && asked.href ? asked.href + encodeURIComponent(one.tenant) : "", lines: one.lines.length, hours: amount(totals.allocated_gpu_hours),
             unpriced: amount(totals.unpriced_gpu_hours), tax: unknown ? null : amount(totals.tax),
             amount: unknown ? null : amount(totals.amount), currency: one.currency,
             state: totals.incomplete ? asked.incomplete : asked.complete,

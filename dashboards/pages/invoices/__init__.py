@@ -23,9 +23,10 @@ from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN
 from dashboards.languages import Language
-from dashboards.pages.invoices import emissions
+from dashboards.pages.invoices import draft, emissions
 from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.invoices.document import document_page
+from dashboards.pages.invoices.draft import draft_card, drafted
 from dashboards.pages.invoices.emissions import emissions_card
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
@@ -51,7 +52,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     tenants = {"tenants": list(chosen)}
     sums = store.rows(read_sql(__file__, "by_month"), tenants)
     issued = store.rows(read_sql(__file__, "issued"), {"month": month.name, **tenants})
-    name = words.month(datetime.fromisoformat(f"{month.name}-01"))
+    name, tenant = words.month(datetime.fromisoformat(f"{month.name}-01")), drafted(filters)
     return parts.page(
         parts.titles(untimed, words, f"{title} · {name}"),
         _headline(
@@ -65,6 +66,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             _drafts_card(month, issued, tenants["tenants"], name, untimed, words),
             class_name="gl-late",
         ),
+        draft_card(month.name, tenant, untimed, words) if tenant else None,
         _issued_card(issued, month, tenants["tenants"], untimed, words),
         emissions_card(month.name, words),
     )
@@ -134,9 +136,10 @@ def _drafts_card(
 ) -> Component:
     done = [row["tenant"] for row in issued if row["document_type"] == "invoice" and row["status"] == "issued"]
     asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name"),
+             "href": filters.href("/invoices", month=month.name, draft="") if current().sees_all else "",
              "incomplete": words("invoices.incomplete"), "complete": words("invoices.complete")}  # fmt: skip
     columns = [
-        grids.text("tenant", words("filter.tenant"), minimum=110),
+        grids.link("tenant", words("filter.tenant"), words("invoices.draft_link_is"), minimum=110, flex=1.0),
         grids.number("lines", words("invoices.lines"), shape=",d", minimum=70),
         grids.number("hours", words("workload.quantity"), words("invoices.hours_is")),
         grids.number("unpriced", words("invoices.unpriced"), words("invoices.unpriced_is")),
@@ -230,6 +233,7 @@ def _focus(month: Month, tenants: Sequence[str], words: Language) -> Component |
 
 def callbacks(app: Dash, ask: Ask) -> None:
     emissions.callbacks(app, ask)
+    draft.callbacks(app, ask)
     app.clientside_callback(
         ClientsideFunction("glforms", "drafts"),
         Output("invoices-drafts", "rowData"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -102,6 +102,23 @@ def _by(one: Invoice, words: Language) -> str:
 
 
 def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Language) -> Component:
+    def href(number: int) -> str:
+        return filters.href("/invoices", number=one.number, line=str(number))
+
+    table = lines_table(one.document, words, "invoice-lines", href, chosen)
+    title = f"{words('invoices.lines')} · {one.currency}"
+    return parts.card(title, words("invoices.lines_is"), table, class_name="gl-table-card")
+
+
+def lines_table(
+    document: Mapping[str, Any],
+    words: Language,
+    id: str,
+    href: Callable[[int], str] | None = None,
+    chosen: int | None = None,
+) -> Component:
+    """The lines of a document or a draft.   href: of a line, by its number."""
+    lines, totals, zone = document["lines"], document["totals"], document["period"]["timezone"]
     columns = [
         grids.wrapped(grids.link("what", words("invoices.line"), words("invoices.line_is"), 220, 220)),
         grids.text("kind", words("invoices.kind"), minimum=90),
@@ -112,25 +129,22 @@ def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Langu
         grids.number("list_cost", words("account.cost"), shape=",.2f"),
         grids.number("amount", words("invoices.amount"), words("invoices.line_amount_is"), ",.2f"),
     ]
-    zone = one.document["period"]["timezone"]
     rows = [
         {
             "what": f"{'▸ ' if number == chosen else ''}{number}. {_what(line, zone, words)}",
-            "href": filters.href("/invoices", number=one.number, line=str(number)),
+            "href": href(number) if href else "",
             "kind": words.of(f"line.{line.get('kind', 'usage')}", line.get("kind", "usage")),
             "project": line["project"],
             "unit": unit(line, words),
             **{name: _number(line.get(key)) for name, key in _NUMBERS.items()},
             "price_text": _price(line.get("contracted_unit_price")),
         }
-        for number, line in enumerate(one.lines, 1)
+        for number, line in enumerate(lines, 1)
     ]
-    total = {"what": words("tenants.all"), "amount": _number(one.totals["amount"]), "price_text": ""}
-    if all(line.get("list_cost") for line in one.lines):
-        total["list_cost"] = _number(str(sum(Decimal(line["list_cost"]) for line in one.lines)))
-    title = f"{words('invoices.lines')} · {one.currency}"
-    table = grids.grid(columns, rows, words, "invoice-lines", total)
-    return parts.card(title, words("invoices.lines_is"), table, class_name="gl-table-card")
+    total = {"what": words("tenants.all"), "amount": _number(totals["amount"]), "price_text": ""}
+    if lines and all(line.get("list_cost") for line in lines):
+        total["list_cost"] = _number(str(sum(Decimal(line["list_cost"]) for line in lines)))
+    return grids.grid(columns, rows, words, id, total)
 
 
 def _what(line: Mapping[str, Any], zone: str, words: Language) -> str:

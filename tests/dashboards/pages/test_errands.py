@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import httpx
+
 from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
 from tests.patience import until
@@ -114,7 +116,14 @@ def test_five_people_have_what_they_came_for_within_three_clicks(url: str, opene
         page.get_by_label("Reason").last.fill("a wrong address")
         errand.submit("Void invoice")
         until(lambda: house.value("SELECT count() AS n FROM v_invoices WHERE status = 'void'") == 1)
-        begin().go("Invoices").submit("Issue October 2026")
+        # Its draft is read line by line before it is issued.
+        errand = begin().go("Invoices").click(page.locator("#invoices-drafts").get_by_role("link", name="vision"))
+        lines = page.locator("#draft-lines .ag-center-cols-container .ag-row")
+        expect(lines.first).to_contain_text("p-vision")
+        (draft,) = httpx.get(f"{url}/api/v1/drafts", params={"month": "2026-10", "tenant": "vision"}).json()["rows"]
+        expect(lines).to_have_count(len(draft["lines"]))
+        expect(page.locator("#draft-lines .ag-floating-bottom")).to_contain_text(draft["totals"]["amount"])
+        errand.submit("Issue October 2026")
         until(lambda: newest()[:2] == ["invoice", "vision"], lambda: str(newest()))
         expect(page.locator("#invoices-issued .ag-row")).to_have_count(4)
         assert wrong == []

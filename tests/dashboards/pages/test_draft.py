@@ -1,0 +1,38 @@
+"""The lines of a draft on the page of invoices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from access.current import set_current
+from access.principal import ANYBODY, Principal
+from access.roles import Role
+from access.scope import Stores
+from billing.invoicing.drafts import draft_all
+from billing.periods import parse_month
+from dashboards.filters import filters_of
+from dashboards.frame import show
+from dashboards.languages import language
+from dashboards.pages.invoices.draft import lines
+from warehouse.store import Store
+
+ASKED = "?month=2026-10&draft=vision"
+TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
+
+
+def test_the_lines_of_a_draft_are_those_that_would_be_issued(house: Store, anybody: None) -> None:
+    (draft,) = draft_all(house, parse_month("2026-10", "UTC"), "vision")
+    found: Any = lines(house, filters_of(house, ASKED), language("en"), "2026-10")
+    assert [row["amount"] for row in found.rowData] == [float(line["amount"]) for line in draft.lines]
+    assert found.dashGridOptions["pinnedBottomRowData"][0]["amount"] == float(draft.totals["amount"])
+    assert "Draft for vision" in str(show(house, ANYBODY, "/invoices", ASKED).page)
+    owes_nothing: Any = lines(house, filters_of(house, "?draft=nobody-here"), language("en"), "2026-10")
+    assert "Nothing left to invoice" in str(owes_nothing)
+
+
+def test_who_sees_some_tenants_has_no_lines_of_drafts_here(house: Store) -> None:
+    """Their store lacks what the others held, on which a draft depends."""
+    set_current(TENANT)
+    with Stores(house).scoped_to(TENANT) as store:
+        assert lines(store, filters_of(store, ASKED), language("en"), "2026-10") is None
+        assert "Draft for vision" not in str(show(store, TENANT, "/invoices", ASKED).page)
