@@ -113,7 +113,7 @@ def waste_summary(report: SavingsReport, words: Language, shown: Callable[[Decim
         sentences.append(words("waste.unpriced", hours=hours(float(waste.unpriced_gpu_hours))))
     if waste.unmetered_gpu_hours:
         sentences += unmetered_time(waste, words, shown(waste.unmetered_cost, currency))
-    return " ".join(sentences)
+    return words("part.sentences").join(sentences)
 
 
 def unmetered_time(waste: Waste, words: Language, amount: str) -> list[str]:

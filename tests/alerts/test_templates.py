@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.rule_files import load_rules
-from alerts.templates import render
+from alerts.templates import render, translated
 from warehouse.durations import parse_duration, write_duration
 
 MIDNIGHT = datetime(2026, 10, 24, 22, tzinfo=UTC)
@@ -82,3 +82,50 @@ def test_a_silence_longer_than_a_rule_looks_back_is_at_least_that(
     summary, description = render((rule.summary, rule.description), facts)
     assert said is None or said in summary
     assert ("or longer" in description) == (name == "exporter-gap" and value == 21_600)
+
+
+def summaries(name: str, value: float, labels: dict[str, str], evidence: dict[str, Any]) -> list[str]:
+    """A rule's summary in English and in Chinese."""
+    rule = next(one for one in load_rules(None) if one.name == name)
+    facts = {"labels": labels, "value": value, "evidence": evidence, "parameters": rule.parameters}
+    (english,), chinese = render((rule.summary,), facts), translated(rule.languages["zh"].summary, facts, "zh")
+    assert chinese
+    return [english, chinese]
+
+
+@pytest.mark.parametrize(
+    ("labels", "english", "chinese"),
+    [
+        ({"subject": "tenant", "tenant": "physics"}, "physics", "physics"),
+        ({"subject": "unallocated", "tenant": ""}, "unallocated GPUs", "未分配的 GPU"),
+        ({"subject": "tenant", "tenant": ""}, "GPUs without a tenant", "无名租户"),
+    ],
+)
+def test_who_cost_more_than_expected_is_the_subject_of_the_sentence(
+    labels: dict[str, str], english: str, chinese: str
+) -> None:
+    """As found: "2026-11-28 cost unallocated 2,127.39 USD instead of the expected 821.28 USD (high)"."""
+    evidence = {"cost": Decimal("2127.391"), "expected": Decimal("821.28"), "currency": "USD", "direction": "high"}
+    assert summaries("spend-anomaly", 4.0, {"day": "2026-11-28", **labels}, evidence) == [
+        f"{english} cost 2,127.39 USD on 2026-11-28; expected 821.28 USD (high)",
+        f"2026-11-28：{chinese} 花费 2,127.39 USD，预期 821.28 USD（偏高）",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "english", "chinese"),
+    [
+        (1, "the only job waiting in queue q has waited 1h: x", "队列 q 中唯一的等待者已等待 1h：x"),
+        (3, "the oldest of 3 jobs waiting in queue q has waited 1h: x", "队列 q 中 3 个等待者里最久的已等待 1h：x"),
+    ],
+)
+def test_one_job_that_waits_is_not_the_oldest_of_one(waiting: int, english: str, chinese: str) -> None:
+    evidence = {"waiting": waiting, "cause": "x"}
+    assert summaries("long-queue", 3600.0, {"queue": "q"}, evidence) == [english, chinese]
+
+
+@pytest.mark.parametrize(("value", "chinese"), [(10_800.0, "闲置至少 3h"), (3600.0, "闲置 1h")])
+def test_chinese_words_stand_without_a_gap(value: float, chinese: str) -> None:
+    evidence = {"held_gpus": 0.25}
+    said = summaries("idle-holder", value, {"workload_id": "w", "tenant": "t"}, evidence)[1]
+    assert said == f"t 的 w 已让 0.25 个 GPU {chinese}"

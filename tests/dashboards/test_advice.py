@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -79,6 +82,7 @@ def test_idle_time_that_nothing_can_save_is_no_use(books: Store) -> None:
     text = str(advice.of_workload(books, filters_of(books, MONTH), EN, "busy"))
     assert "the reasons are below" in text and "it used what it was allocated" not in text
     assert "not covered by a recommendation: " in text and "Recommended savings" not in text
+    assert "; idle time at the contracted price." in text, "above it the page has it at list price"
 
 
 def test_a_workloads_advice_is_that_of_its_tenants_table(books: Store) -> None:
@@ -90,6 +94,18 @@ def test_a_workloads_advice_is_that_of_its_tenants_table(books: Store) -> None:
 def test_the_waste_is_told_in_chinese_too(books: Store) -> None:
     text = str(advice.of_tenant(books, filters_of(books, f"{MONTH}&tenant=physics"), language("zh")))
     assert "本期闲置时间成本 €110：其中 €96.00 已被建议覆盖；未覆盖：€14.40 与使用并存，不足以提出建议。" in text
+
+
+def test_between_chinese_sentences_there_is_no_space() -> None:
+    whole = SimpleNamespace(
+        not_covered={}, idle_cost=Decimal(2), covered=Decimal(2), unpriced_gpu_hours=0, unmetered_gpu_hours=3,
+        unmetered_cost=Decimal(1), unpriced_unmetered_gpu_hours=0,
+    )  # fmt: skip
+    report: Any = SimpleNamespace(
+        waste=SimpleNamespace(total=whole), currency="EUR", monthly_amount=Decimal(2), recommendations=[1]
+    )
+    said = {code: advice.waste_summary(report, language(code), lambda amount, _: str(amount)) for code in ("en", "zh")}
+    assert ". Unmetered" in said["en"] and "。未计量" in said["zh"]
 
 
 def test_the_api_tells_of_one_workload_or_tenant_the_same(books: Store) -> None:

@@ -22,7 +22,7 @@ from billing.insights.capacity import GroupLine
 from billing.periods import Period as Span
 from dashboards import parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, hours, money, percent, signed_hours
+from dashboards.format import UNKNOWN, duration, hours, money, percent
 from dashboards.languages import Language
 from dashboards.registry import Ask
 from scheduler.simulate.books.workload import MOST_DEVICES, MOST_SHARES, Change, Group, Outcome
@@ -194,7 +194,7 @@ def answer(asked: WhatIf, outcomes: Outcomes, filters: Filters, words: Language)
 
 
 def change_name(change: Change, words: Language) -> str:
-    said = [words("capacity.with_gpus", n=f"{change.gpus:+,}")] if change.gpus else []
+    said = [words("capacity.with_gpus", n=f"{change.gpus:+,}".replace("-", "−"))] if change.gpus else []
     return ", ".join([*said, *([words("capacity.shares", n=change.shares)] if change.shares > 1 else [])])
 
 
@@ -206,7 +206,7 @@ def verdict(asked: WhatIf, outcomes: Outcomes, currency: str, words: Language) -
     cost = difference(asked, outcomes)
     said = words(
         "capacity.verdict", change=change_name(asked.change, words), was=duration(same.p95), now=duration(changed.p95),
-        hours=signed_hours(changed.waited_gpu_hours - same.waited_gpu_hours),
+        hours_was=hours(same.waited_gpu_hours), hours=hours(changed.waited_gpu_hours),
     )  # fmt: skip
     if not asked.change.gpus:
         return said

@@ -160,7 +160,7 @@ def _waste_card(report: SavingsReport, filters: Filters, words: Language) -> Com
         words("savings.waste"),
         words("savings.waste_is"),
         parts.table(heads, cells, "gl-compare gl-last-sum"),
-        html.P(" ".join(notes), className="gl-note") if notes else None,
+        html.P(words("part.sentences").join(notes), className="gl-note") if notes else None,
         tool=exports.of_rows("waste", heads[:2], [[name, amount] for name, amount in named], filters, words),
     )
 
