@@ -47,6 +47,7 @@ def budgets(store: Store, at: datetime, parameters: Mapping[str, Any]) -> Rows:
 
 def anomalies(store: Store, at: datetime, parameters: Mapping[str, Any]) -> Rows:
     """A row for each flagged day that ended within `days` days: value = spreads from what was expected."""
+    from alerts.templates import amount
     from billing.insights.anomalies import anomalies as compute
     from billing.ledger_report import billing_timezone
     from billing.periods import parse_period
@@ -65,7 +66,9 @@ def anomalies(store: Store, at: datetime, parameters: Mapping[str, Any]) -> Rows
             "cost": one.cost,
             "expected": one.expected,
             "currency": one.currency,
-            "contributors": ", ".join(f"{part.name} {part.cost:.2f} {one.currency}" for part in one.contributors[:3]),
+            "contributors": ", ".join(
+                f"{part.name} {amount(part.cost, one.currency)}" for part in one.contributors[:3]
+            ),
         }
         for one in report.flagged
     ]

@@ -60,9 +60,12 @@ def _gpus(value: float | None) -> str:
 
 def _money(value: Decimal | None, currency: str | None) -> str:
     """In whole minor units, with the currency; None is unknown."""
-    if value is None:
-        return "an unknown amount"
-    return f"{round(Decimal(value), minor_digits(currency or '')):,} {currency or ''}".strip()
+    return "an unknown amount" if value is None else amount(value, currency or "")
+
+
+def amount(value: Decimal, currency: str) -> str:
+    """Like `1,526.40 USD`."""
+    return f"{round(Decimal(value), minor_digits(currency)):,} {currency}".strip()
 
 
 @pass_context

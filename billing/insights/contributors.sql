@@ -7,7 +7,7 @@ SELECT
     allocation_id = '' AS is_platform,
     tenant,
     if(is_platform, '', project) AS project,
-    if(is_platform, concat(model, if(pool = '', '', concat(' in ', pool))), workload_id) AS name,
+    if(is_platform, concat(model, if(pool = '', '', concat(' · ', pool))), workload_id) AS name,
     sum((toDecimal256(used_unit_ms + idle_unit_ms, 6) + toDecimal256(unmetered_unit_ms + unallocated_unit_ms, 6))
         * toDecimal256(if(is_platform, list_unit_price, contracted_unit_price), 9) / (device_units * 3600000)) AS cost
 FROM ledger

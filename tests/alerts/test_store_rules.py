@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from alerts import sources
 from alerts.deliver import deliver
 from alerts.evaluate import evaluate
 from alerts.reading import alerts
@@ -346,6 +347,13 @@ def test_a_budget_below_its_threshold_does_not(facts: Store) -> None:
 def test_a_day_that_cost_far_more_than_its_past_alerts(facts: Store) -> None:
     books(facts, ["100.00"] * 20 + ["130.00"])
     assert list(fires(facts, "spend-anomaly")) == [("2026-10-05", "tenant", "physics")]
+
+
+def test_what_an_unusual_day_s_cost_comes_from_is_written_as_its_cost_is(facts: Store) -> None:
+    """As found: "1530.99 USD" below "2,127.39 USD"; and "H100 in train" on a Chinese page."""
+    books(facts, ["1000.00"] * 20 + ["1300.00"])
+    (one,) = sources.anomalies(facts, NOON, {"days": 2})
+    assert one["contributors"].endswith(" 1,300.00 EUR")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ class Row:
     cost_center: str = ""
     estimated: str = ""
     node: str = "n1"
+    pool: str = ""
 
     @property
     def hour(self) -> datetime:
@@ -60,6 +61,7 @@ def fill(store: Store, rows: Sequence[Row], run: int = 7, closed: Iterable[datet
         "node": _texts(row.node for row in rows),
         "device_id": _texts(row.device for row in rows),
         "model": _texts(row.model for row in rows),
+        "pool": _texts(row.pool for row in rows),
         "device_units": pa.array([row.units for row in rows], pa.uint32()),
         "tenant": _texts(row.tenant for row in rows),
         "project": _texts(row.project for row in rows),

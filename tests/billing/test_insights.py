@@ -664,12 +664,12 @@ def test_a_day_of_25_hours_may_cost_a_25th_more(books: Store) -> None:
 
 def test_unallocated_capacity_is_judged_like_a_tenant(books: Store) -> None:
     rows = [
-        Row(at(f"2026-09-{day:02d} 12:00"), unallocated=HOUR_MS, price="50" if day < 15 else "90")
+        Row(at(f"2026-09-{day:02d} 12:00"), unallocated=HOUR_MS, price="50" if day < 15 else "90", pool="train")
         for day in range(1, 16)
     ]
     (one,) = judged(books, rows, 15).flagged
     assert (one.subject, one.tenant, as_json(one.cost)) == ("unallocated", "", "90.000000000")
-    assert [(part.name, as_json(part.cost)) for part in one.contributors] == [("H100", "90.000000000")]
+    assert [(part.name, as_json(part.cost)) for part in one.contributors] == [("H100 · train", "90.000000000")]
 
 
 def test_the_five_workloads_that_cost_most_are_named(books: Store) -> None:
