@@ -316,14 +316,27 @@
   // The paper shows the page as wide as the screen does, as tables keep the widths of their columns. With Ctrl-P it has
   // all of their rows, too, which takes a moment to draw; by the browser's menu, those on the screen.
   var PAPER_PX = 1040, DRAWN_MS = 500;  // of A4 across, within its margins
+  var flexesOf = {};  // by table that is printed, how its columns share the screen
   function layTables(isWhole) {
     isPrinting = isWhole;
     document.documentElement.classList.toggle("gl-whole", isWhole);
     document.querySelectorAll(".gl-grid[id]").forEach(function (grid) {
       var api = window.dash_ag_grid && window.dash_ag_grid.getApi(grid.id);
       if (!api) return;
+      // For paper the grid gives each column its width as if it had no others beside it; they keep what they have.
+      var keeps = isWhole && !flexesOf[grid.id] && !grid.classList.contains("gl-cards");
+      var columns = keeps ? api.getAllDisplayedColumns() : [];
+      var widths = columns.map(function (one) { return { colId: one.getColId(), width: one.getActualWidth(), flex: null }; });
+      var flexes = columns.map(function (one) { return { colId: one.getColId(), flex: one.getFlex() }; });
       api.setGridOption("domLayout", isWhole ? "print" : grid.style.height ? "normal" : "autoHeight");
-      if (!isWhole) lay(grid, api);
+      if (keeps) {
+        api.applyColumnState({ state: widths });
+        flexesOf[grid.id] = flexes;
+      }
+      if (isWhole) return;
+      if (flexesOf[grid.id]) api.applyColumnState({ state: flexesOf[grid.id] });
+      delete flexesOf[grid.id];
+      lay(grid, api);
     });
   }
   window.addEventListener("beforeprint", function () {

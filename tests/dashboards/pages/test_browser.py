@@ -125,3 +125,30 @@ def test_a_name_is_not_broken_beside_numbers_on_a_phone(url: str, opened: Any) -
         assert lines == 1
         assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
         assert wrong == []
+
+
+def test_a_table_is_as_wide_on_paper_as_on_the_screen(url: str, opened: Any) -> None:
+    """As found: with Ctrl-P each column took a width of its own, and the amounts of an invoice lay beyond the paper."""
+    from playwright.sync_api import expect
+
+    widths = "grid => [...grid.querySelectorAll('.ag-header-cell')].map(cell => [cell.ariaColIndex, cell.offsetWidth])"
+    with tab(opened) as (page, wrong):
+        page.goto(f"{url}/invoices?month=2026-10")
+        grid = page.locator("#invoices-issued")
+        grid.locator(".ag-row").first.wait_for()
+        page.wait_for_timeout(500)
+        before = sorted(grid.evaluate(widths))
+        page.evaluate("window.print = () => { window.printed = true }")
+        for _ in range(2):  # as pressed twice before the browser asks
+            page.keyboard.press("Control+p")
+        expect(grid.locator(".ag-layout-print").first).to_be_visible()
+        page.wait_for_function("window.printed")
+        assert sorted(grid.evaluate(widths)) == before
+        page.emulate_media(media="print")
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        page.emulate_media(media="screen")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        page.set_viewport_size({"width": 1200, "height": 900})
+        expect(grid.locator(".ag-layout-print")).to_have_count(0)
+        assert grid.evaluate("grid => grid.querySelector('.ag-center-cols-container').offsetWidth <= grid.clientWidth")
+        assert wrong == []
