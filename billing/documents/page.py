@@ -479,7 +479,8 @@ def _validity(line: Mapping[str, Any], which: str, timezone: str) -> str:
     parts = []
     for one in line.get(f"{which}_validity") or ():
         days = _days(*(one[end] and said_of(one[end], timezone) for end, said_of in ENDS))
-        parts.append(", ".join(filter(None, (days, one["only"] and f"for {one['only']}"))))
+        only = (one["only"] or "").replace("partition_profile ", "partition profile ")
+        parts.append(", ".join(filter(None, (days, only and f"for {only}"))))
     return f"{which.replace('_', ' ')} {' and '.join(dict.fromkeys(filter(None, parts)))}" if any(parts) else ""
 
 

@@ -49,13 +49,14 @@ def document_page(store: Store, filters: Filters, words: Language, number: str) 
     why = (one.document.get("void") or {}).get("reason", "")
     chip = parts.chip(words.of(f"invoices.is_{status}", status), why, state="gl-warn" if one.is_void else "gl-good")
     line = _line_asked(one, filters)
+    notes = [note for note in issued(store, tenant=one.tenant) if note.document.get("references") == one.number]
     return parts.page(
         parts.titles(filters, words, number, chip, _files(number, words), trail=trail),
-        _headline(one, name, words),
+        _headline(one, notes, name, words),
         _lines_card(one, line, filters, words),
         given_back_card(one, filters, words),
         _explained(store, one, line, filters, words) if line else None,
-        _credit_card(store, one, line, filters, words),
+        _credit_card(one, notes, line, filters, words),
         _void_card(store, one, filters, words),
     )
 
@@ -70,7 +71,7 @@ def _files(number: str, words: Language) -> Component:
     return forms.links(words("invoices.files"), [(name.upper(), address + name, "") for name in FILES])
 
 
-def _headline(one: Invoice, month: str, words: Language) -> Component:
+def _headline(one: Invoice, notes: Sequence[Invoice], month: str, words: Language) -> Component:
     totals, currency = one.totals, one.currency
     tenant = one.tenant or words("no_name")
     paid = totals.get("prepaid")
@@ -86,13 +87,21 @@ def _headline(one: Invoice, month: str, words: Language) -> Component:
     if one.is_void:
         figures.append(Figure(words("invoices.due"), exact(Decimal(), currency), "", words("invoices.is_void")))
         return parts.headline(figures)
-    due = " · ".join(filter(None, (_by(one, words), prepaid)))
+    due = " · ".join(filter(None, (_by(one, words), prepaid, _after(one, notes, words))))
     figures.append(Figure(words("invoices.due"), exact(totals.get("due"), currency), "", due))
     payable = one.document.get("payable")
     if payable:
         said = words("invoices.payable_is", rate=payable["rate"] or UNKNOWN)
         figures.append(Figure(words("invoices.payable"), exact(payable.get("amount"), payable["currency"]), "", said))
     return parts.headline(figures)
+
+
+def _after(one: Invoice, notes: Sequence[Invoice], words: Language) -> str:
+    """What is left of the due amount once the credit notes on it are taken off; the document itself never changes."""
+    standing = [Decimal(note.totals["amount"]) for note in notes if not note.is_void]
+    if not standing or one.totals.get("due") is None:
+        return ""
+    return words("invoices.after_notes", amount=exact(Decimal(one.totals["due"]) + sum(standing), one.currency))
 
 
 def _by(one: Invoice, words: Language) -> str:
@@ -294,12 +303,11 @@ def _of_line(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[
     }
 
 
-def _credit_card(store: Store, one: Invoice, line: int | None, filters: Filters, words: Language) -> Component | None:
+def _credit_card(
+    one: Invoice, notes: Sequence[Invoice], line: int | None, filters: Filters, words: Language
+) -> Component | None:
     """Credit notes on it, and a form for another where one may be given; of the line that is chosen, if one is."""
     may = current().may(Action.issue) and not one.is_void and not one.is_credit_note
-    notes: Sequence[Invoice] = [
-        note for note in issued(store, tenant=one.tenant) if note.document.get("references") == one.number
-    ]
     if not may and not notes:
         return None
     heads = [words(f"invoices.{name}") for name in ("number", "status", "amount")]

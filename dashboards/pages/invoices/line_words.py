@@ -32,7 +32,7 @@ def described(line: Line, words: Language) -> str:
 def holds(line: Line, zone: str, words: Language) -> str:
     """When and for what its price applies."""
     if words.code == "en":
-        return validity(line, zone).replace("partition_profile ", f"{words('match.partition_profile')} ")
+        return validity(line, zone)
     parts = [(name, _spans(line.get(f"{name}_validity") or (), zone, words)) for name in ("price", "list_price")]
     return words("line_said.then").join(words(f"line_said.{name}", spans=spans) for name, spans in parts if spans)
 

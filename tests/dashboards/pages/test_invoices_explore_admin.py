@@ -26,7 +26,7 @@ from dashboards.languages import language
 from dashboards.pages import explore, invoices
 from dashboards.pages.admin import applied_files
 from dashboards.pages.explore import answer
-from dashboards.pages.invoices.document import _headline, _void_card
+from dashboards.pages.invoices.document import _after, _headline, _void_card
 from tests.conftest import REPO
 from tests.dashboards.browser import MARKS, picture, tab, taken
 from tests.draws import seldom
@@ -75,8 +75,8 @@ def test_the_page_opens_at_the_newest_month_with_closed_hours(house: Store, monk
 
 def test_nothing_of_a_void_invoice_is_due(house: Store) -> None:
     one = next(one for one in issued(house) if not one.is_void)
-    assert "void" not in str(_headline(one, "", language("en")))
-    of_void = str(_headline(replace(one, document={**one.document, "status": "void"}), "", language("en")))
+    assert "void" not in str(_headline(one, [], "", language("en")))
+    of_void = str(_headline(replace(one, document={**one.document, "status": "void"}), [], "", language("en")))
     assert "void" in of_void
     assert "€0.00" in of_void
 
@@ -87,6 +87,18 @@ def test_the_list_costs_of_an_invoice_s_lines_add_up(house: Store) -> None:
     total = float(sum(Decimal(line["list_cost"]) for line in one.lines))
     text = page(house, FINANCE, f"/invoices?number={one.number}")
     assert f"'list_cost': {total}" in text.partition("pinnedBottomRowData")[2][:400]
+
+
+def test_what_is_due_says_what_credit_notes_leave_of_it() -> None:
+    """As found: an invoice of $642.23 with a credit note of $12.50 was due with $642.23."""
+
+    def document(due: str | None, is_void: bool = False) -> Any:
+        return SimpleNamespace(currency="USD", is_void=is_void, totals={"due": due, "amount": due})
+
+    notes = [document("-12.50"), document("-100.00", is_void=True), document("-0.01")]
+    assert _after(document("642.23"), notes, language("en")) == "$629.72 after credit notes"
+    assert _after(document("642.23"), notes[1:2], language("en")) == ""
+    assert _after(document(None), notes, language("en")) == "", "unknown"
 
 
 def test_a_credit_note_is_voided_as_one() -> None:
