@@ -253,10 +253,19 @@ def _table(
         *([grids.percent("budget", words("tenants.budget"), words("tenants.budget_is"))] if has_budgets else []),
     ]
     shown = [_row(filters, row, level, budgets, words) for row in rows]
-    last = {**_measures(total), "name": words("tenants.all")}
+    last = {**_measures(total), "name": words("tenants.all"), "budget": spent_in_all(rows, total, budgets)}
     return grids.grid(
         columns, shown, words, "tenants-grid", last, spare=("coverage", "trend", "idle", "use", "billed_cost")
     )
+
+
+def spent_in_all(rows: Rows, total: Amounts, budgets: Mapping[str, Decimal]) -> float | None:
+    """The spent part of all budgets together; None where one of the rows has none, or not all are shown."""
+    own = [budgets.get(row["name"]) if row["name"] else None for row in rows]
+    known = [amount for amount in own if amount is not None]
+    if not known or len(known) < rows[0]["in_all"] or total.billed_cost is None:
+        return None
+    return float(total.billed_cost / sum(known))
 
 
 def _row(

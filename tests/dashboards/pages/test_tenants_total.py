@@ -13,7 +13,7 @@ import pytest
 from billing.money import largest_remainder
 from dashboards.amounts import Amounts
 from dashboards.languages import language
-from dashboards.pages.tenants import Level, by_invoice
+from dashboards.pages.tenants import Level, by_invoice, spent_in_all
 
 
 @dataclass
@@ -55,3 +55,23 @@ def test_each_tenant_is_rounded_as_its_invoice_is() -> None:
 )
 def test_it_says_nothing_where_there_is_nothing_to_say(costs: list[str | None], level: str, in_all: int | None) -> None:
     assert said(costs, level, in_all) == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "in_all", "billed", "share"),
+    [
+        (["a", "b"], 2, "30", 0.75),
+        (["a", "b", "c"], 3, "30", None),
+        (["a", ""], 2, "30", None),
+        (["a", "b"], 3, "30", None),
+        (["a", "b"], 2, None, None),
+    ],
+    ids=["all have one", "one has none", "nobody's", "not all are shown", "a price is unknown"],
+)
+def test_the_total_s_budget_is_that_of_all_rows_or_unknown(
+    names: list[str], in_all: int, billed: str | None, share: float | None
+) -> None:
+    """As found: a dash below seven budgets that the overview sums."""
+    rows = [{"name": name, "in_all": in_all} for name in names]
+    total = Amounts({}, billed_cost=Decimal(billed) if billed else None)
+    assert spent_in_all(rows, total, {"a": Decimal(10), "b": Decimal(30), "": Decimal(100)}) == share
