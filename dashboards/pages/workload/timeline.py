@@ -38,13 +38,22 @@ def timeline(store: Store, filters: Filters, lifecycle: Lifecycle, words: Langua
     seconds = step_seconds(lifecycle.window)
     asked = {"workload": lifecycle.workload, **lifecycle.bounds()}
     if seconds == HOUR_SECONDS:
-        measured = filters.rows(store, __file__, "sampled_hours", **asked)
+        measured = held_throughout(filters.rows(store, __file__, "sampled_hours", **asked), lifecycle.claims)
     else:
         measured = filters.rows(store, __file__, "samples", seconds=seconds, **asked)
     slowed = filters.rows(store, __file__, "interference", seconds=seconds, **asked)
     used = filters.rows(store, __file__, "hours", **asked)
     figure, height = draw(lifecycle, filters, used, measured, slowed, words)
     return parts.graph(figure, words("workload.timeline_says"), "workload-timeline", height)
+
+
+def held_throughout(hours: Rows, claims: Rows) -> Rows:
+    """Without the hours in which it got or gave up something: an hour's sums are of others, too, who held it then, or
+    of nobody. All of them where there are no others."""
+    moments = (moment for claim in claims for moment in (claim["start_at"], claim["end_at"]) if moment is not None)
+    begun = {moment: moment.replace(minute=0, second=0, microsecond=0) for moment in moments}
+    in_part = {hour for moment, hour in begun.items() if moment != hour}
+    return [row for row in hours if row["step"] not in in_part] or hours
 
 
 def draw(

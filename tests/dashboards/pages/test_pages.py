@@ -20,7 +20,7 @@ from dashboards.pages import fleet, overview, tenants, workload
 from dashboards.pages.fleet.cells import MEASURES
 from dashboards.pages.overview import activity
 from dashboards.pages.workload.lifecycle import lifecycle_of, plain
-from dashboards.pages.workload.timeline import draw
+from dashboards.pages.workload.timeline import draw, held_throughout
 from tests.dashboards.pages.conftest import DAY
 from warehouse.store import Store
 
@@ -158,6 +158,20 @@ def test_measurements_that_do_not_touch_are_not_joined() -> None:
     x, y = in_steps([start, start + hour, start + 3 * hour], [1.0, 2.0, 3.0], hour)
     assert y == [1.0, 1.0, 2.0, 2.0, None, 3.0, 3.0]
     assert x[-1] == start + 4 * hour
+
+
+def test_an_hour_that_was_held_in_part_is_not_its_holders_in_the_timeline() -> None:
+    """As found: eight GPUs at 75 % began at 20 %, since they were nobody's for 42 minutes of that hour."""
+    day = datetime(2026, 10, 1, tzinfo=UTC)
+    hours = [{"step": day + hour * timedelta(hours=1)} for hour in range(8)]
+    minutes = timedelta(minutes=42)
+    claims: list[dict[str, Any]] = [
+        {"start_at": day + timedelta(hours=1) + minutes, "end_at": day + timedelta(hours=4)},
+        {"start_at": day + timedelta(hours=4), "end_at": day + timedelta(hours=6) + minutes},
+        {"start_at": day + timedelta(hours=7), "end_at": None},
+    ]
+    assert [row["step"].hour for row in held_throughout(hours, claims)] == [0, 2, 3, 4, 5, 7]
+    assert held_throughout(hours[1:2], claims) == hours[1:2], "where there are no others"
 
 
 def test_the_timeline_of_a_workload_that_nobody_measured_has_dates(house: Store) -> None:
