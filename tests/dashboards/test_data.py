@@ -22,7 +22,7 @@ EN = language("en")
 
 
 def totals(store: Store, search: str = "") -> Amounts:
-    return amounts(filters_of(store, search).rows(store, overview.__file__, "by_tenant"))
+    return amounts(filters_of(store, search).rows(store, overview.__file__, "by_tenant", by_project=0))
 
 
 def test_every_gpu_hour_is_in_one_of_the_five_kinds(filled: Store) -> None:

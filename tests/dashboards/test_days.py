@@ -30,7 +30,7 @@ ZONES = ("Europe/Berlin", "Asia/Kolkata", "Pacific/Chatham")
 SEARCHES = ("?period=all", "?period=2026-10-24..2026-10-28", "?period=2026-10-25&tenant=vision")
 PAGES = Path(next(iter(pages.__path__)))
 ASKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    (overview.__file__, "by_tenant", {}),
+    (overview.__file__, "by_tenant", {"by_project": 0}),
     (overview.__file__, "over_time", {"grain": "day", "device": ""}),
     (overview.__file__, "over_time", {"grain": "day", "device": "a"}),
     (tenants.__file__, "by_holder", {"level": "tenant", "grain": "day", "most": 50}),
@@ -175,10 +175,10 @@ def test_a_tenant_reads_the_sums_of_its_own(books: Store, monkeypatch: pytest.Mo
     with ScopedStore(books.another(), frozenset({"speech"})) as own:
         filters = in_zone(own, "UTC", monkeypatch)
         assert filters.sums.days
-        assert {row["tenant"] for row in filters.rows(own, overview.__file__, "by_tenant")} == {"speech"}
+        assert {row["name"] for row in filters.rows(own, overview.__file__, "by_tenant", by_project=0)} == {"speech"}
         assert own.value("SELECT uniqExact(tenant) AS n FROM ledger_days") == 1
     narrowed = in_zone(books, "UTC", monkeypatch, "?period=all&tenant=speech")
-    assert {row["tenant"] for row in narrowed.rows(books, overview.__file__, "by_tenant")} == {"speech"}
+    assert {row["name"] for row in narrowed.rows(books, overview.__file__, "by_tenant", by_project=0)} == {"speech"}
 
 
 def test_answers_are_kept_until_the_books_change_and_for_their_reader(books: Store) -> None:
@@ -186,7 +186,7 @@ def test_answers_are_kept_until_the_books_change_and_for_their_reader(books: Sto
 
     def costs(scope: Any, store: Store) -> set[str]:
         filters = filters_of(store, "?period=all", DataVersion.of(store, scope, memory))
-        return {row["tenant"] for row in filters.rows(store, overview.__file__, "by_tenant")}
+        return {row["name"] for row in filters.rows(store, overview.__file__, "by_tenant", by_project=0)}
 
     everybody = costs(None, books)
     assert len(everybody) > 1

@@ -25,14 +25,14 @@ from warehouse.store import Store
 
 TOP = 10
 """Tenants shown one by one among the costs; their own page has all."""
-Tenants = Sequence[tuple[str, Amounts]]
+Holders = Sequence[tuple[str, Amounts]]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     assert filters.period is not None
     grain = chosen_grain(filters)
-    rows = filters.rows(store, __file__, "by_tenant")
-    total, tenants = amounts(rows), by_tenant(rows)
+    rows = filters.rows(store, __file__, "by_tenant", by_project=0)
+    total, tenants = amounts(rows), by_name(rows)
     quality = quality_of(store, filters)
     notes = quality.refused_count + quality.quarantined_count
     return parts.page(
@@ -51,7 +51,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             class_name="gl-even",
         ),
         month.month_card(filters, words),
-        parts.split(_cost_card(tenants, filters, words), alerts_card(store, filters, words)),
+        parts.split(_cost_card(store, tenants, filters, words), alerts_card(store, filters, words)),
         parts.split(waits_card(store, filters, words), quality_card(filters, quality, total, words)),
     )
 
@@ -63,9 +63,10 @@ def chosen_grain(filters: Filters) -> figures.Grain:
     return "hour" if asked == "hour" or (asked != "day" and not is_long) else "day"
 
 
-def by_tenant(rows: Sequence[Mapping[str, Any]]) -> Tenants:
-    """What each tenant held; the most expensive first. The last digits of sums differ from one reading to the next."""
-    listed = [(row["tenant"], amounts([row])) for row in rows if row["is_held"]]
+def by_name(rows: Sequence[Mapping[str, Any]]) -> Holders:
+    """What each tenant or project held; the most expensive first. The last digits of sums differ from one reading to
+    the next."""
+    listed = [(row["name"], amounts([row])) for row in rows if row["is_held"]]
     return sorted(listed, key=lambda one: (-(one[1].list_cost or 0), -round(one[1].allocated, 6), one[0]))
 
 
@@ -230,23 +231,31 @@ def _bar_row(
     )
 
 
-def _cost_card(tenants: Tenants, filters: Filters, words: Language) -> Component:
-    shown = [(filters.href("/tenants", tenant=name), name or words("no_name"), each) for name, each in tenants[:TOP]]
-    rest = [each for _, each in tenants[TOP:]]
+def _cost_card(store: Store, tenants: Holders, filters: Filters, words: Language) -> Component:
+    """By tenant; where there is one alone, by its projects."""
+    by, of, found = "tenant", {}, tenants
+    if len(tenants) == 1 and tenants[0][0]:
+        projects = by_name(filters.rows(store, __file__, "by_tenant", by_project=1))
+        if len(projects) > 1:
+            by, of, found = "project", {"tenant": tenants[0][0]}, projects
+    shown = [
+        (filters.href("/tenants", **of, **{by: name}), name or words("no_name"), each) for name, each in found[:TOP]
+    ]
+    rest = [each for _, each in found[TOP:]]
     if rest:
-        shown.append((filters.href("/tenants"), words.count("overview.others", len(rest)), _sum(rest)))
+        shown.append((filters.href("/tenants", **of), words.count("overview.others", len(rest)), _sum(rest)))
     longest = max((each.allocated_cost or 0.0 for _, _, each in shown), default=0.0)
     rows = [_cost_row(href, name, each, longest, filters.currency, words) for href, name, each in shown]
     return parts.card(
-        words("overview.costs"),
-        words("overview.costs_is"),
+        words(f"overview.costs_by_{by}"),
+        words(f"overview.costs_by_{by}_is"),
         html.Ul(rows, className="gl-costs") if filters.currency else html.P(words("no_price"), className="gl-nothing"),
-        tool=parts.tools(parts.legend(ALLOCATED, words), _costs_csv(tenants, filters, words)),
+        tool=parts.tools(parts.legend(ALLOCATED, words), _costs_csv(found, words(f"filter.{by}"), filters, words)),
     )
 
 
-def _costs_csv(tenants: Tenants, filters: Filters, words: Language) -> Component:
-    """Of every tenant: the hours of each kind, and what they cost."""
+def _costs_csv(found: Holders, by: str, filters: Filters, words: Language) -> Component:
+    """Of every tenant or project: the hours of each kind, and what they cost."""
     hours_of = [f"{words(f'kind.{kind.key}')} ({words('unit.gpu_hours')})" for kind in ALLOCATED]
     costs_of = [f"{words(f'kind.{kind.key}')} ({filters.currency})" for kind in ALLOCATED]
     rows = [
@@ -255,9 +264,9 @@ def _costs_csv(tenants: Tenants, filters: Filters, words: Language) -> Component
             *[each.hours[kind.key] for kind in ALLOCATED],
             *[each.costs[kind.key] if each.costs else None for kind in ALLOCATED],
         ]
-        for name, each in tenants
+        for name, each in found
     ]
-    return exports.of_rows("costs", [words("filter.tenant"), *hours_of, *costs_of], rows, filters, words)
+    return exports.of_rows("costs", [by, *hours_of, *costs_of], rows, filters, words)
 
 
 def _cost_row(href: str, name: str, each: Amounts, longest: float, currency: str, words: Language) -> Component:

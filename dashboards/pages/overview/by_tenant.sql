@@ -1,10 +1,10 @@
 -- One row: what a tenant ('' has no name) held in the period, or the platform's own time (not is_held), which is nobody's
--- charge.
+-- charge; by_project = 1: what a project held.
 -- Units: GPU-hours; <kind>_cost: GPU-hours x list price, for charts; unpriced, <kind>_unpriced: GPU-hours without a price;
 --        list_cost and billed_cost: exact.
--- Parameters: those of ({days})
+-- Parameters: by_project UInt8; those of ({days})
 SELECT
-    tenant,
+    if({by_project:UInt8} = 1, project, tenant) AS name,
     is_held,
     sum(used) AS used,
     sum(idle) AS idle,
@@ -25,5 +25,5 @@ SELECT
     sumIf(l.list_cost, is_held) AS list_cost,
     sumIf(l.billed_cost, is_held) AS billed_cost
 FROM ({days}) AS l
-GROUP BY tenant, is_held
-ORDER BY tenant, is_held
+GROUP BY name, is_held
+ORDER BY name, is_held

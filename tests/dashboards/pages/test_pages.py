@@ -13,7 +13,7 @@ from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import Stores
 from dashboards.figures import in_steps
-from dashboards.filters import filters_of
+from dashboards.filters import Filters, filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import fleet, overview, tenants, workload
@@ -29,9 +29,9 @@ MONTH = "?period=2026-10"
 
 
 def test_the_overview_sums_what_the_views_tell(house: Store) -> None:
-    rows = filters_of(house, MONTH).rows(house, overview.__file__, "by_tenant")
+    rows = filters_of(house, MONTH).rows(house, overview.__file__, "by_tenant", by_project=0)
     reported = house.rows("SELECT tenant, sum(list_cost) AS cost FROM v_charges GROUP BY tenant")
-    found = {name: round(each.list_cost or 0, 6) for name, each in overview.by_tenant(rows)}
+    found = {name: round(each.list_cost or 0, 6) for name, each in overview.by_name(rows)}
     assert found == {row["tenant"]: round(row["cost"], 6) for row in reported}
     (capacity,) = house.rows(
         "SELECT sum(capacity_gpu_hours) AS hours, sum(used_gpu_hours) AS used FROM v_capacity_hourly"
@@ -151,6 +151,21 @@ def test_what_was_measured_of_a_workload_comes_from_samples_or_their_hourly_sums
     assert [row["power_watts"] for row in rows] == pytest.approx([400] * len(rows))
     assert len(rows) == (24 if sql == "samples" else 48)
     assert {row["memory_bytes"] for row in rows} == {None}
+
+
+def test_the_overview_of_one_tenant_has_its_projects(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As found: whoever sees one tenant had a card of one bar, where its costs were to be compared."""
+    filters = filters_of(house, f"{MONTH}&tenant=vision")
+    (of_tenant,) = (row for row in filters.rows(house, overview.__file__, "by_tenant", by_project=0) if row["is_held"])
+    (of_project,) = (row for row in filters.rows(house, overview.__file__, "by_tenant", by_project=1) if row["is_held"])
+    assert {**of_tenant, "name": "p-vision"} == of_project
+    one = str(overview._cost_card(house, overview.by_name([of_tenant]), filters, EN))
+    assert "Cost and waste by tenant" in one, "with one project, which would be one bar, too"
+    both = [of_project, {**of_project, "name": "p-other"}]
+    monkeypatch.setattr(Filters, "rows", lambda self, store, file, name, **params: both if params["by_project"] else [])
+    two = str(overview._cost_card(house, overview.by_name([of_tenant]), filters, EN))
+    assert "Cost and waste by project" in two
+    assert "/tenants?period=2026-10&tenant=vision&project=p-other" in two
 
 
 def test_measurements_that_do_not_touch_are_not_joined() -> None:
