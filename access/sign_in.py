@@ -231,5 +231,6 @@ input, button {{ box-sizing: border-box; border: 1px solid var(--gl-line); borde
 input {{ background: var(--gl-card); color: var(--gl-ink); }}
 button {{ background: #2f59cf; border-color: #2f59cf; color: #fff; font-weight: 600; cursor: pointer; }}
 .gl-sign-in-said {{ color: var(--gl-bad); }}
-</style></head><body><main><h1>{title}</h1>{message}{ways}</main></body></html>
+.gl-sign-in-at {{ display: flex; align-items: center; gap: 10px; margin-bottom: 1.5rem; font-weight: 680; }}
+</style></head><body><main><p class="gl-sign-in-at"><span class="gl-mark"></span>gpuledger</p><h1>{title}</h1>{message}{ways}</main></body></html>
 """

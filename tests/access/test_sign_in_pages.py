@@ -140,6 +140,7 @@ def test_the_page_speaks_the_language_that_comes_first(house: House, accepted: s
     for word in ("title", "user", "password", "enter", "single"):
         assert say[word] in page.texts
     assert page.texts.count(say["title"]) >= 1 and f"{say['title']} · gpuledger" in page.texts
+    assert "gpuledger" in page.texts, "people see what asks for their password"
 
 
 def test_both_languages_say_the_same_things() -> None:
