@@ -350,7 +350,7 @@ def test_nobody_is_asked_about_a_job_that_has_just_started(house: Store) -> None
         for rule, age in (("", 9 * MINUTE), ("", 11 * MINUTE), ("idle-holder", 9 * MINUTE))
     ]
     assert [one["what"] for one in said] == [
-        "Just started: wait before you ask vision",
+        "Just started: wait",
         "No alert yet: ask vision",
         "Tell vision to use or stop it",
     ]
