@@ -232,5 +232,6 @@ input {{ background: var(--gl-card); color: var(--gl-ink); }}
 button {{ background: #2f59cf; border-color: #2f59cf; color: #fff; font-weight: 600; cursor: pointer; }}
 .gl-sign-in-said {{ color: var(--gl-bad); }}
 .gl-sign-in-at {{ display: flex; align-items: center; gap: 10px; margin-bottom: 1.5rem; font-weight: 680; }}
-</style></head><body><main><p class="gl-sign-in-at"><span class="gl-mark"></span>gpuledger</p><h1>{title}</h1>{message}{ways}</main></body></html>
+</style></head><body><main>
+<p class="gl-sign-in-at"><span class="gl-mark"></span>gpuledger</p><h1>{title}</h1>{message}{ways}</main></body></html>
 """
