@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -69,9 +69,12 @@ def victims(store: Store, since: datetime, until: datetime) -> list[Victim]:
     ]
 
 
-def aggressors(store: Store, since: datetime, until: datetime, settings: Settings = DEFAULT) -> list[Aggressor]:
-    """Pairs of a victim and a neighbour in (since, until], those named first."""
-    params = {"since": since, "until": until, "rise": settings.slow_at - 1}
+def aggressors(
+    store: Store, since: datetime, until: datetime, settings: Settings = DEFAULT, of: Sequence[Victim] = ()
+) -> list[Aggressor]:
+    """Pairs of a victim and a neighbour in (since, until], those named first.   of: whose; none: everybody's."""
+    params = {"since": since, "until": until, "rise": settings.slow_at - 1,
+              "clusters": [one.cluster for one in of], "victims": [one.identity for one in of]}  # fmt: skip
     found = [_aggressor(row) for row in store.rows(read_sql(__file__, "aggressors"), params)]
     return sorted(found, key=lambda one: ("aggressor", "candidate", "none").index(one.verdict))
 

@@ -34,7 +34,16 @@ LEFT JOIN
             if(metric IN ('training_steps_per_second', 'training_samples_per_second'), 1 / value, value) AS seconds
         FROM interference AS i
         WHERE at > toDateTime({since:DateTime64(3, 'UTC')}, 'UTC') AND at <= toDateTime({until:DateTime64(3, 'UTC')}, 'UTC')
+            AND hour > {since:DateTime64(3, 'UTC')} - INTERVAL 1 HOUR AND hour < {until:DateTime64(3, 'UTC')}
             AND value > 0
+            AND (cluster, identity) IN
+            (
+                SELECT cluster, identity
+                FROM interference_samples
+                WHERE at > toDateTime({since:DateTime64(3, 'UTC')}, 'UTC') AND at <= toDateTime({until:DateTime64(3, 'UTC')}, 'UTC')
+                    AND hour > {since:DateTime64(3, 'UTC')} - INTERVAL 1 HOUR AND hour < {until:DateTime64(3, 'UTC')}
+                    AND disturbed = true
+            )
     )
     GROUP BY cluster, identity
 ) AS j ON e.cluster = j.cluster AND e.identity = j.identity

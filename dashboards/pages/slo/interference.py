@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -35,16 +36,12 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
     said = words("slo.looked", start=_moment(span["since"], filters, words), end=_moment(until, filters, words))
     if not measured["hours"]:
         return parts.card(words("slo.interference"), said, states.nothing_here(words("slo.not_measured")))
-    episodes = [row for row in store.rows(read_sql(interference.__file__, "episodes"), span)
-                if _is_chosen(row["tenant"], row["cluster"], filters)]  # fmt: skip
-    hurt = [one for one in victims(store, span["since"], until) if _is_chosen(one.tenant, one.cluster, filters)]
+    found = _found(store, filters, measured["version"], **span)
+    episodes = [row for row in found.episodes if _is_chosen(row["tenant"], row["cluster"], filters)]
+    hurt = [one for one in found.victims if _is_chosen(one.tenant, one.cluster, filters)]
     theirs = {(one.cluster, one.identity) for one in hurt}
-    named = [
-        one
-        for one in aggressors(store, span["since"], until)
-        if one.verdict != "none" and (one.cluster, one.victim) in theirs
-    ]
-    of = {row["identity"]: row["workload_id"] for row in filters.rows(store, __file__, "workloads", **span)}
+    named = [one for one in found.aggressors if (one.cluster, one.victim) in theirs]
+    of = found.workloads
     return html.Div(
         [
             _headline(episodes, hurt, named, measured, words),
@@ -54,6 +51,40 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
         ],
         className="gl-page",
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that a span has, whatever is chosen. aggressors: of its victims, but those that are none.   workloads: the
+    newest of each identity that is named."""
+
+    episodes: Rows
+    victims: Sequence[Victim]
+    aggressors: Sequence[Aggressor]
+    workloads: Mapping[str, str]
+
+
+def _found(store: Store, filters: Filters, version: int, since: datetime, until: datetime) -> Found:
+    """version: of the hours measured: as long as it is the same only late rows of the span's own months can matter."""
+
+    def ask() -> Found:
+        span = {"since": since, "until": until}
+        hurt = victims(store, since, until)
+        if not hurt:
+            return Found([], [], [], {})
+        named = [one for one in aggressors(store, since, until, of=hurt) if one.verdict != "none"]
+        identities = sorted({one.identity for one in hurt} | {one.aggressor for one in named})
+        newest = store.rows(read_sql(__file__, "workloads"), {**span, "identities": identities})
+        return Found(
+            store.rows(read_sql(interference.__file__, "episodes"), span),
+            hurt,
+            named,
+            {row["identity"]: row["workload_id"] for row in newest},
+        )
+
+    key = ("interference", since, until, version)
+    found: Found = filters.data_version.cached(store, key, "interference_samples, allocations", ask, until)
+    return found
 
 
 def _is_chosen(tenant: str, cluster: str, filters: Filters) -> bool:
