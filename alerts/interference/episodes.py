@@ -28,11 +28,13 @@ class Episode:
     grade: str
     channels: tuple[str, ...]
     neighbours: tuple[str, ...]
+    neighbour_identities: tuple[str, ...]
 
 
 def episodes(store: Store, since: datetime, until: datetime) -> list[Episode]:
     """Of the windows in (since, until], those that last at `until` first."""
+    several = ("channels", "neighbours", "neighbour_identities")
     return [
-        Episode(**{**row, "channels": tuple(row["channels"]), "neighbours": tuple(row["neighbours"])})
+        Episode(**{**row, **{name: tuple(row[name]) for name in several}})
         for row in store.rows(read_sql(__file__, "episodes"), {"since": since, "until": until})
     ]

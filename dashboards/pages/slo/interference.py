@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from dash import html
 from dash.development.base_component import Component
 
-from alerts import interference
-from alerts.interference.ranking import Aggressor, Victim, aggressors, victims
+from alerts.interference.episodes import Episode, episodes
+from alerts.interference.ranking import Aggressor, Victim, aggressors, victims_of
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, percent
 from dashboards.languages import Language
 from dashboards.parts import Figure
-from warehouse.store import Store, read_sql
+from warehouse.store import Store
 
 LOOKED = timedelta(days=7)
 """At the period's end: it is ranked anew while somebody waits for it."""
 MOST = 500
 """Episodes shown."""
-Rows = Sequence[Mapping[str, Any]]
 
 
 def interference_part(store: Store, filters: Filters, words: Language) -> Component:
@@ -36,54 +34,38 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
     said = words("slo.looked", start=_moment(span["since"], filters, words), end=_moment(until, filters, words))
     if not measured["hours"]:
         return parts.card(words("slo.interference"), said, states.nothing_here(words("slo.not_measured")))
-    found = _found(store, filters, measured["version"], **span)
-    episodes = [row for row in found.episodes if _is_chosen(row["tenant"], row["cluster"], filters)]
-    hurt = [one for one in found.victims if _is_chosen(one.tenant, one.cluster, filters)]
+    all_episodes, all_hurt, beside = _found(store, filters, measured["version"], **span)
+    shown = [one for one in all_episodes if _is_chosen(one.tenant, one.cluster, filters)]
+    hurt = [one for one in all_hurt if _is_chosen(one.tenant, one.cluster, filters)]
     theirs = {(one.cluster, one.identity) for one in hurt}
-    named = [one for one in found.aggressors if (one.cluster, one.victim) in theirs]
-    of = found.workloads
+    named = [one for one in beside if (one.cluster, one.victim) in theirs]
+    of = dict(measured["newest"])
     return html.Div(
         [
-            _headline(episodes, hurt, named, measured, words),
+            _headline(shown, hurt, named, measured, words),
             parts.split(_victims_card(hurt, of, filters, said, words), _aggressors_card(named, of, filters, words),
                         class_name="gl-even"),
-            _episodes_card(episodes, filters, words),
+            _episodes_card(shown, filters, words),
         ],
         className="gl-page",
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Found:
-    """All that a span has, whatever is chosen. aggressors: of its victims, but those that are none.   workloads: the
-    newest of each identity that is named."""
+def _found(
+    store: Store, filters: Filters, version: int, since: datetime, until: datetime
+) -> tuple[Sequence[Episode], Sequence[Victim], Sequence[Aggressor]]:
+    """All that a span has, whatever is chosen; of the neighbours of its victims those that are not beyond suspicion.
+    version: of its hours. As long as that is the same, only rows of its own months that came late can matter."""
 
-    episodes: Rows
-    victims: Sequence[Victim]
-    aggressors: Sequence[Aggressor]
-    workloads: Mapping[str, str]
-
-
-def _found(store: Store, filters: Filters, version: int, since: datetime, until: datetime) -> Found:
-    """version: of the hours measured: as long as it is the same only late rows of the span's own months can matter."""
-
-    def ask() -> Found:
-        span = {"since": since, "until": until}
-        hurt = victims(store, since, until)
-        if not hurt:
-            return Found([], [], [], {})
-        named = [one for one in aggressors(store, since, until, of=hurt) if one.verdict != "none"]
-        identities = sorted({one.identity for one in hurt} | {one.aggressor for one in named})
-        newest = store.rows(read_sql(__file__, "workloads"), {**span, "identities": identities})
-        return Found(
-            store.rows(read_sql(interference.__file__, "episodes"), span),
-            hurt,
-            named,
-            {row["identity"]: row["workload_id"] for row in newest},
-        )
+    def ask() -> tuple[Sequence[Episode], Sequence[Victim], Sequence[Aggressor]]:
+        found = episodes(store, since, until)
+        hurt = victims_of(found)
+        beside = aggressors(store, since, until, of=hurt) if hurt else []
+        return found, hurt, [one for one in beside if one.verdict != "none"]
 
     key = ("interference", since, until, version)
-    found: Found = filters.data_version.cached(store, key, "interference_samples, allocations", ask, until)
+    found: tuple[Sequence[Episode], Sequence[Victim], Sequence[Aggressor]]
+    found = filters.data_version.cached(store, key, "interference_samples, allocations", ask, until)
     return found
 
 
@@ -99,17 +81,21 @@ def _moment(at: datetime, filters: Filters, words: Language) -> str:
 
 
 def _headline(
-    episodes: Rows, hurt: Sequence[Victim], named: Sequence[Aggressor], measured: Mapping[str, Any], words: Language
+    found: Sequence[Episode],
+    hurt: Sequence[Victim],
+    named: Sequence[Aggressor],
+    measured: Mapping[str, Any],
+    words: Language,
 ) -> Component:
-    lost = [row["lost_gpu_seconds"] for row in episodes if row["lost_gpu_seconds"] is not None]
+    lost = [one.lost_gpu_seconds for one in found if one.lost_gpu_seconds is not None]
     worst = max((one.max_slowdown for one in hurt if one.max_slowdown is not None), default=None)
     unproven = sum(one.verdict == "candidate" for one in named)
     return parts.headline(
         [
-            Figure(words("slo.episodes"), f"{len(episodes):,}", "",
-                   words.count("slo.open", sum(row["ended_at"] is None for row in episodes))),
+            Figure(words("slo.episodes"), f"{len(found):,}", "",
+                   words.count("slo.open", sum(one.ended_at is None for one in found))),
             Figure(words("slo.victims"), f"{len(hurt):,}", "", words("slo.victims_short")),
-            Figure(words("slo.lost"), f"{sum(lost) / 3600:,.3g}" if lost else UNKNOWN if episodes else "0",
+            Figure(words("slo.lost"), f"{sum(lost) / 3600:,.3g}" if lost else UNKNOWN if found else "0",
                    words("unit.gpu_hours"), words("slo.lost_is")),
             Figure(words("slo.worst"), UNKNOWN if worst is None else f"{worst:,.2f}", "×", words("slo.worst_is")),
             Figure(words("slo.aggressors"), f"{len(named) - unproven:,}", "", words.count("slo.candidates", unproven)),
@@ -179,7 +165,7 @@ def _to_workload(workload: str, filters: Filters) -> str | None:
     return filters.href("/workloads", workload=workload, tenant=None, cluster=None) if workload else None
 
 
-def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Component:
+def _episodes_card(found: Sequence[Episode], filters: Filters, words: Language) -> Component:
     columns = [
         grids.link("name", words("workload.name"), minimum=140),
         grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.7),
@@ -193,22 +179,20 @@ def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Compone
     ]
     rows = [
         {
-            "name": row["workload_id"],
-            "href": _to_workload(row["workload_id"], filters),
-            "tenant": row["tenant"],
-            "raised": filters.local(row["raised_at"]),
-            "ended": filters.local(row["ended_at"]) if row["ended_at"] else words("slo.still"),
-            "slowdown": row["mean_slowdown"],
-            "lost": None if row["lost_gpu_seconds"] is None else row["lost_gpu_seconds"] / 3600,
-            "channels": ", ".join(words.of(f"slo.channel_{name}", name) for name in row["channels"]) or UNKNOWN,
-            "grade": words.of(f"slo.grade_{row['grade']}", row["grade"]),
-            "neighbours": ", ".join(_named(name, words) for name in row["neighbours"]),
+            "name": one.workload_id,
+            "href": _to_workload(one.workload_id, filters),
+            "tenant": one.tenant,
+            "raised": filters.local(one.raised_at),
+            "ended": filters.local(one.ended_at) if one.ended_at else words("slo.still"),
+            "slowdown": one.mean_slowdown,
+            "lost": None if one.lost_gpu_seconds is None else one.lost_gpu_seconds / 3600,
+            "channels": ", ".join(words.of(f"slo.channel_{name}", name) for name in one.channels) or UNKNOWN,
+            "grade": words.of(f"slo.grade_{one.grade}", one.grade),
+            "neighbours": ", ".join(_named(name, words) for name in one.neighbours),
         }
-        for row in episodes[:MOST]
+        for one in found[:MOST]
     ]
-    said = words(
-        "slo.episodes_is" if len(episodes) <= MOST else "slo.episodes_cut", most=MOST, all=f"{len(episodes):,}"
-    )
+    said = words("slo.episodes_is" if len(found) <= MOST else "slo.episodes_cut", most=MOST, all=f"{len(found):,}")
     content = grids.grid(columns, rows, words, "slo-episodes") if rows else states.nothing_here(words("slo.quiet"))
     tool = exports.of_grid("slo-episodes", "interference", filters, words) if rows else None
     return parts.card(words("slo.episodes"), said, content, tool=tool, class_name="gl-table-card" if rows else "")
