@@ -17,31 +17,24 @@ WITH
                  WHERE has({of_queues:Array(String)}, kind) OR has({of_services:Array(String)}, kind)) > 0
         GROUP BY cluster, allocation_id, workload_id
     ),
+    whose AS
+    (
+        SELECT cluster, false AS is_service, allocation_id AS held_by,
+            any(if(reported_tenant != '', toString(reported_tenant), toString(m.tenant))) AS tenant, any(toString(queue)) AS subject
+        FROM allocations AS m
+        WHERE end_at IS NULL OR end_at > {at:DateTime64(3, 'UTC')} - INTERVAL 1 DAY
+        GROUP BY cluster, allocation_id
+        UNION ALL
+        SELECT DISTINCT cluster, true, workload_id, '', toString(service)
+        FROM service_levels
+        WHERE ts >= {at:DateTime64(3, 'UTC')} - INTERVAL 1 DAY AND ts < {at:DateTime64(3, 'UTC')} AND workload_id != ''
+    ),
     levels AS
     (
-        SELECT cluster, tenant, subject, is_service, if(sum(known_hours) > 0, sum(unfit_hours) / sum(hours), NULL) AS shared_part
-        FROM
-        (
-            SELECT h.cluster AS cluster, a.tenant AS tenant, a.queue AS subject, false AS is_service, hours, unfit_hours, known_hours
-            FROM held AS h
-            INNER JOIN
-            (
-                SELECT cluster, allocation_id, any(toString(queue)) AS queue,
-                    any(if(reported_tenant != '', toString(reported_tenant), toString(m.tenant))) AS tenant
-                FROM allocations AS m
-                WHERE end_at IS NULL OR end_at > {at:DateTime64(3, 'UTC')} - INTERVAL 1 DAY
-                GROUP BY cluster, allocation_id
-            ) AS a ON h.cluster = a.cluster AND h.allocation_id = a.allocation_id
-            UNION ALL
-            SELECT h.cluster, '', s.service, true, hours, unfit_hours, known_hours
-            FROM held AS h
-            INNER JOIN
-            (
-                SELECT DISTINCT toString(cluster) AS cluster, toString(workload_id) AS workload_id, toString(service) AS service
-                FROM service_levels
-                WHERE ts >= {at:DateTime64(3, 'UTC')} - INTERVAL 1 DAY AND ts < {at:DateTime64(3, 'UTC')} AND workload_id != ''
-            ) AS s ON h.cluster = s.cluster AND h.workload_id = s.workload_id
-        )
+        SELECT w.cluster AS cluster, w.tenant AS tenant, w.subject AS subject, w.is_service AS is_service,
+            if(sum(known_hours) > 0, sum(unfit_hours) / sum(hours), NULL) AS shared_part
+        FROM (SELECT *, arrayJoin([(false, allocation_id), (true, workload_id)]) AS held_by FROM held) AS h
+        INNER JOIN whose AS w ON h.cluster = w.cluster AND h.held_by.1 = w.is_service AND h.held_by.2 = w.held_by
         GROUP BY cluster, tenant, subject, is_service
     )
 SELECT
