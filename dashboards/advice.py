@@ -10,7 +10,7 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from billing.insights.savings import Recommendation, SavingsReport, savings
+from billing.insights.savings import READS, Recommendation, SavingsReport, savings
 from billing.insights.sentences import Sentence
 from billing.insights.waste import Waste
 from billing.periods import Period
@@ -27,7 +27,7 @@ EXAMINED = timedelta(days=32)
 def of_workload(store: Store, filters: Filters, words: Language, workload: str) -> Component:
     """How the workload could cost less, or why that is not known."""
     span = examined_period(filters)
-    report = savings(store, span, workload=workload)
+    report = savings_report(store, filters, span, workload=workload)
     waste = html.P(waste_summary(report, words, money), className="gl-note")
     if report.recommendations:
         items = [html.Li(_item(one, words)) for one in report.recommendations]
@@ -43,7 +43,7 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
     """How the tenant's workloads (or those of its chosen project) could cost less, the largest saving first, and what
     idle time cost."""
     span, tenant, project = examined_period(filters), filters.only("tenant"), filters.only("project")
-    report = savings(store, span, tenant=tenant or "")
+    report = savings_report(store, filters, span, tenant=tenant or "")
     found = [one for one in report.recommendations if project is None or one.project == project]
     # Idle time is known by tenant alone.
     sentences = waste_summary(report, words, money) if project is None else ""
@@ -62,6 +62,15 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
             _note(span, filters, words),
         ]
     )
+
+
+def savings_report(store: Store, filters: Filters, span: Period, tenant: str = "", workload: str = "") -> SavingsReport:
+    """What `savings` says of a span. It reads a month of samples, so pages share the answer."""
+    report: SavingsReport = filters.data_version.cached(
+        store, ("savings", span, tenant, workload), READS,
+        lambda: savings(store, span, tenant=tenant, workload=workload), until=span.end,
+    )  # fmt: skip
+    return report
 
 
 def _nothing(report: SavingsReport, none: str, words: Language) -> str:

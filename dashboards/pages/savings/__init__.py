@@ -14,9 +14,9 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from billing.insights.savings import READS, Recommendation, SavingsReport, savings
+from billing.insights.savings import Recommendation, SavingsReport
 from dashboards import exports, grids, parts, states
-from dashboards.advice import examined_period, recommendation_row, unmetered_time
+from dashboards.advice import examined_period, recommendation_row, savings_report, unmetered_time
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent
 from dashboards.languages import Language
@@ -48,9 +48,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
 
 def answer(store: Store, filters: Filters, words: Language) -> Component:
     span, tenant = examined_period(filters), filters.only("tenant") or ""
-    report: SavingsReport = filters.data_version.cached(
-        store, ("savings", span, tenant), READS, lambda: savings(store, span, tenant=tenant)
-    )
+    report = savings_report(store, filters, span, tenant=tenant)
     if report.waste is None:
         return states.nothing_here(words("savings.nothing_closed"))
     held = [one for one in report.recommendations if one.still_held]

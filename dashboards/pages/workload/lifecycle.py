@@ -10,13 +10,16 @@ from typing import Any
 
 from dashboards.filters import Filters
 from dashboards.languages import Language
-from warehouse.store import Store, read_sql
+from warehouse.store import Store
 
 FINE = timedelta(days=2)
 """Up to this long samples are read; longer spans are shown by the hour, from sums."""
 STEPS = (60, 120, 300, 600, 1800)
 HOUR_SECONDS = 3600
 POINTS = 240
+PLACED_OR_OVER = frozenset({"started", "finished", "failed", "cancelled", "rejected"})
+"""Events after which a job waits no longer (billing/insights/now/waiting.sql)."""
+MOST_EVENTS = 500
 
 Span = tuple[datetime, datetime]
 
@@ -62,6 +65,14 @@ class Lifecycle:
         last = max(claim["end_at"] or self.until for claim in self.claims)
         return float((last - began).total_seconds())
 
+    def may_wait(self, at: datetime) -> bool:
+        """Whether an allocation of it waits at an instant, as far as its events tell. False is certain."""
+        if len(self.events) >= MOST_EVENTS or len({name for event in self.events for name in event["clusters"]}) > 1:
+            return True
+        known = [event for event in self.events if event["ts"] <= at]
+        submitted = {event["allocation_id"] for event in known if event["event"] == "submitted"}
+        return not submitted <= {event["allocation_id"] for event in known if event["event"] in PLACED_OR_OVER}
+
     @property
     def is_open(self) -> bool:
         """Whether it still held something at the end of what is known."""
@@ -70,9 +81,8 @@ class Lifecycle:
 
 def lifecycle_of(store: Store, filters: Filters, workload: str) -> Lifecycle | None:
     """None where neither events nor books know the workload."""
-    asked = {"workload": workload}
-    claims = store.rows(read_sql(__file__, "claims"), asked)
-    events = store.rows(read_sql(__file__, "events"), asked)
+    claims = filters.rows_now(store, __file__, "claims", workload=workload)
+    events = filters.rows_now(store, __file__, "events", workload=workload, most=MOST_EVENTS)
     if not claims and not events:
         return None
     closed = filters.months[-1].last + timedelta(hours=1)

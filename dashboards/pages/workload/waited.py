@@ -18,7 +18,7 @@ from dashboards.languages import Language
 from dashboards.pages.queues.waiters import expected
 from dashboards.pages.workload.lifecycle import Lifecycle
 from dashboards.said import said
-from warehouse.store import Store, read_sql
+from warehouse.store import Store
 
 MOST = 100
 """Allocations that held what it waited for."""
@@ -55,7 +55,7 @@ def _content(event: Row) -> tuple[Any, ...]:
     return event["reason"], found.text, found.earliest, found.latest
 
 
-def held_before(store: Store, lifecycle: Lifecycle, spells: Sequence[Spell]) -> Sequence[Row]:
+def held_before(store: Store, filters: Filters, lifecycle: Lifecycle, spells: Sequence[Spell]) -> Sequence[Row]:
     """The rows of held_before.sql."""
     claims = [claim for claim in lifecycle.claims if claim["allocation_id"] == spells[0].event["allocation_id"]]
     if not claims:
@@ -63,7 +63,7 @@ def held_before(store: Store, lifecycle: Lifecycle, spells: Sequence[Spell]) -> 
     asked = {"workload": lifecycle.workload, "cluster": claims[0]["cluster"],
              "allocation_id": claims[0]["allocation_id"], "start": spells[0].start, "end": spells[-1].end,
              "most": MOST}  # fmt: skip
-    return store.rows(read_sql(__file__, "held_before"), asked)
+    return filters.rows_now(store, __file__, "held_before", **asked)
 
 
 def waited_cards(store: Store, filters: Filters, lifecycle: Lifecycle, words: Language) -> Component | None:
@@ -72,7 +72,7 @@ def waited_cards(store: Store, filters: Filters, lifecycle: Lifecycle, words: La
         return None
     return parts.split(
         _reasons_card(spells, filters, words),
-        _holders_card(held_before(store, lifecycle, spells), filters, words),
+        _holders_card(held_before(store, filters, lifecycle, spells), filters, words),
         class_name="gl-even",
     )
 
