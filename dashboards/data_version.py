@@ -42,6 +42,7 @@ class AnswerCache:
         self._written: OrderedDict[Hashable, dict[Written, list[Any]]] = OrderedDict()
         self._written_rows = 0
         self._recent: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+        self._came: OrderedDict[Hashable, None] = OrderedDict()
         self._views: Mapping[str, str] = {}
         self._reads: dict[str, frozenset[str]] = {}
         self._sees_parts = True
@@ -95,6 +96,20 @@ class AnswerCache:
             while len(self._recent) > RECENT_CACHED:
                 self._recent.popitem(last=False)
         return answer
+
+    def came(self, key: Hashable, ask: Callable[[], bool]) -> bool:
+        """Whether something has come that does not go again: asked for until it has."""
+        with self._lock:
+            if key in self._came:
+                self._came.move_to_end(key)
+                return True
+        if not ask():
+            return False
+        with self._lock:
+            self._came[key] = None
+            while len(self._came) > ANSWERS_CACHED:
+                self._came.popitem(last=False)
+        return True
 
     def parts(self, store: Store) -> Mapping[str, Sequence[tuple[str, int]]] | None:
         """The partitions of each table, each with a fingerprint; None if the server does not let us see them."""
@@ -178,6 +193,10 @@ class DataVersion:
         """The answer to a question about the present, at most so many seconds old, whatever has come since. It must say
         of when it is. Callers must not change it."""
         return ask() if self.cache is None else self.cache.recent((self.scope, what), seconds, ask)
+
+    def came(self, what: Hashable, ask: Callable[[], bool]) -> bool:
+        """Whether something has come that does not go again, such as a fact after a period: asked for until it has."""
+        return ask() if self.cache is None else self.cache.came((self.scope, what), ask)
 
     def _state(self, table: str, until: datetime | None) -> int:
         partitions = self.parts.get(table, ())

@@ -132,23 +132,32 @@ def fired_over_time(rows: Rows, filters: Filters, grain: figures.Grain, words: L
     """How many began to fire in each step, by severity."""
     assert filters.period is not None
     zone = ZoneInfo(filters.zone)
-    figure = go.Figure()
+    width = 86_400_000 if grain == "day" else 3_600_000
+    traces = []
     for name, colour in reversed(SEVERITIES.items()):
         of = [row for row in rows if row["severity"] == name]
-        figure.add_bar(
-            x=figures.axis_times([row["step"].astimezone(zone) for row in of], grain),
-            y=[row["fired"] for row in of],
-            name=words(f"severity.{name}"),
-            marker={"color": colour, "line": {"width": 0}},
-            hovertemplate="%{y:,d}",
+        traces.append(
+            {
+                "type": "bar",
+                "x": figures.axis_times([row["step"].astimezone(zone) for row in of], grain),
+                "y": [row["fired"] for row in of],
+                "name": words(f"severity.{name}"),
+                "marker": {"color": colour, "line": {"width": 0}},
+                "hovertemplate": "%{y:,d}",
+                "width": 0.86 * width,
+            }
         )
     ends = figures.axis_times([filters.local(filters.period.start), filters.local(filters.period.end)], grain)
-    width = 86_400_000 if grain == "day" else 3_600_000
-    figure = figures.styled(figure, words, grain, barmode="stack", bargap=0.14)
-    figure.update_traces(width=0.86 * width)
-    figure.update_yaxes(tickformat=",d", dtick=None if max(row["fired"] for row in rows) > 4 else 1)
     half = timedelta(milliseconds=width / 2)
-    return figure.update_xaxes(range=[ends[0] - half, ends[1] - half])
+    return figures.made(
+        traces,
+        words,
+        grain,
+        xaxis={"range": [ends[0] - half, ends[1] - half]},
+        yaxis={"tickformat": ",d", "dtick": None if max(row["fired"] for row in rows) > 4 else 1},
+        barmode="stack",
+        bargap=0.14,
+    )
 
 
 def _columns(words: Language) -> list[grids.Column]:

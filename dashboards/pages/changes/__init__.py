@@ -176,23 +176,28 @@ def _walked(total: Change, before: Filters, now: Filters, words: Language) -> go
     steps = [known[name] for name in ("cost_before", "by_hours", "by_price", "by_mix", "cost")]
     amounts = [float(one) if one is not None else None for one in steps]
     said = [money(steps[0], currency), *(signed(one, currency) for one in steps[1:4]), money(steps[4], currency)]
-    figure = go.Figure(
-        go.Waterfall(
-            x=names,
-            y=amounts,
-            measure=["absolute", "relative", "relative", "relative", "total"],
-            text=said,
-            textposition="outside",
-            cliponaxis=False,
-            increasing={"marker": {"color": MORE}},
-            decreasing={"marker": {"color": LESS}},
-            totals={"marker": {"color": SUM}},
-            connector={"line": {"color": figures.GRID}},
-            hoverinfo="x+text",
-        )
+    walk = {
+        "type": "waterfall",
+        "x": names,
+        "y": amounts,
+        "measure": ["absolute", "relative", "relative", "relative", "total"],
+        "text": said,
+        "textposition": "outside",
+        "cliponaxis": False,
+        "increasing": {"marker": {"color": MORE}},
+        "decreasing": {"marker": {"color": LESS}},
+        "totals": {"marker": {"color": SUM}},
+        "connector": {"line": {"color": figures.GRID}},
+        "hoverinfo": "x+text",
+    }
+    return figures.made(
+        [walk],
+        words,
+        xaxis={"type": "category"},
+        yaxis={"tickprefix": symbol(currency), "tickformat": ",.0f"},
+        margin={"l": 70, "r": 8, "t": 28, "b": 30},
+        hovermode="closest",
     )
-    figure = figures.styled(figure, words, margin={"l": 70, "r": 8, "t": 28, "b": 30}, hovermode="closest")
-    return figure.update_yaxes(tickprefix=symbol(currency), tickformat=",.0f").update_xaxes(type="category")
 
 
 def _table(found: Changes, total: Change, filters: Filters, words: Language) -> Component:

@@ -14,11 +14,11 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from alerts.slo.status import slo_status
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, percent
 from dashboards.languages import Language
+from dashboards.objectives import all_series
 from dashboards.pages.queues.longest import longest, longest_card
 from dashboards.pages.queues.matrix import preemptions_card
 from dashboards.pages.queues.waiters import known_until, waiters_card, waiting
@@ -39,6 +39,8 @@ TICKS = (1, 10, 60, 600, 3600, 6 * 3600, 48 * 3600, 14 * 86_400)
 """Of the axis of waits, seconds."""
 NAMED = frozenset({1, 60, 3600, 48 * 3600, 14 * 86_400})
 """Those that have a label; all would touch on a phone."""
+CATEGORIES = {"showgrid": False, "automargin": True, "dtick": 1, "type": "category"}
+"""An axis of names."""
 LATE, P50, P95, P99 = "#c4352f", "#3f6ce6", "#7f9cf0", "#b4c4f6"
 Rows = Sequence[Mapping[str, Any]]
 
@@ -142,45 +144,55 @@ def waits(rows: Rows, words: Language) -> go.Figure:
     """Median, 95th and 99th percentile of each queue, and its bound where an objective sets one; a second at least."""
     names = [row["queue"] or words("no_name") for row in rows][::-1]
     found = rows[::-1]
-    figure = go.Figure()
     x: list[float | None] = []
     y: list[str | None] = []
     for name, row in zip(names, found, strict=True):
         x += [max(1.0, row["p50"]), max(1.0, row["p99"]), None]
         y += [name, name, None]
-    figure.add_scatter(x=x, y=y, mode="lines", line={"width": 6, "color": figures.GRID}, hoverinfo="skip",
-                       showlegend=False)  # fmt: skip
+    traces: list[dict[str, Any]] = [
+        {"type": "scatter", "x": x, "y": y, "mode": "lines", "line": {"width": 6, "color": figures.GRID},
+         "hoverinfo": "skip", "showlegend": False}
+    ]  # fmt: skip
     for key, colour in (("p50", P50), ("p95", P95), ("p99", P99)):
-        figure.add_scatter(
-            x=[max(1.0, row[key]) for row in found],
-            y=names,
-            mode="markers",
-            name=words(f"queues.{key}"),
-            marker={"size": 11, "color": colour, "line": {"width": 0}},
-            customdata=[duration(row[key]) for row in found],
-            hovertemplate="%{y}: %{customdata}",
+        traces.append(
+            {
+                "type": "scatter",
+                "x": [max(1.0, row[key]) for row in found],
+                "y": names,
+                "mode": "markers",
+                "name": words(f"queues.{key}"),
+                "marker": {"size": 11, "color": colour, "line": {"width": 0}},
+                "customdata": [duration(row[key]) for row in found],
+                "hovertemplate": "%{y}: %{customdata}",
+            }
         )
     with_bound = [(name, row["bound"]) for name, row in zip(names, found, strict=True) if row["bound"] is not None]
     if with_bound:
-        figure.add_scatter(
-            x=[bound for _, bound in with_bound],
-            y=[name for name, _ in with_bound],
-            mode="markers",
-            name=words("queues.bound"),
-            marker={"symbol": "line-ns", "size": 17, "line": {"width": 2.5, "color": LATE}},
-            customdata=[duration(bound) for _, bound in with_bound],
-            hovertemplate="%{y}: %{customdata}",
+        traces.append(
+            {
+                "type": "scatter",
+                "x": [bound for _, bound in with_bound],
+                "y": [name for name, _ in with_bound],
+                "mode": "markers",
+                "name": words("queues.bound"),
+                "marker": {"symbol": "line-ns", "size": 17, "line": {"width": 2.5, "color": LATE}},
+                "customdata": [duration(bound) for _, bound in with_bound],
+                "hovertemplate": "%{y}: %{customdata}",
+            }
         )
-    figures.styled(figure, words, hovermode="closest", showlegend=True)
-    figure.update_layout(
-        legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0}, margin={"l": 8, "r": 16, "t": 8, "b": 56}
-    )
     last = max(1.0, *(max(row["p99"], row["bound"] or 0) for row in found))
     ticks = [tick for tick in TICKS if tick <= last * 3]
-    figure.update_xaxes(type="log", tickvals=ticks, tickangle=0, showgrid=True,
-                        ticktext=[duration(tick) if tick in NAMED else "" for tick in ticks],
-                        gridcolor=figures.GRID, tickformat=None)  # fmt: skip
-    return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
+    return figures.made(
+        traces,
+        words,
+        xaxis={"type": "log", "tickvals": ticks, "tickangle": 0, "showgrid": True, "gridcolor": figures.GRID,
+               "ticktext": [duration(tick) if tick in NAMED else "" for tick in ticks], "tickformat": None},
+        yaxis=CATEGORIES,
+        hovermode="closest",
+        showlegend=True,
+        legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0},
+        margin={"l": 8, "r": 16, "t": 8, "b": 56},
+    )  # fmt: skip
 
 
 def reasons(rows: Rows, reported: Rows, filters: Filters) -> dict[str, dict[str, int]]:
@@ -230,31 +242,38 @@ def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
     rest = [sum(jobs for cause, jobs in found[queue].items() if cause not in first) for queue in found]
     names = [f"{queue or words('no_name')} " for queue in found]
     width = min(0.5, 0.2 * len(names))
-    figure = go.Figure()
-    for number, (cause, counts) in enumerate(series.items()):
-        colour = figures.PALETTE[number] if cause else figures.GRID
-        name = said(cause, words.code) or words("queues.no_reason")
-        figure.add_bar(
-            x=counts[::-1],
-            y=names[::-1],
-            orientation="h",
-            width=width,
-            name=name,
-            hovertemplate="%{x:,d} %{fullData.name}<extra></extra>",
-            marker={"color": colour, "line": {"width": 0}},
-        )
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "x": counts[::-1],
+            "y": names[::-1],
+            "orientation": "h",
+            "width": width,
+            "name": said(cause, words.code) or words("queues.no_reason"),
+            "hovertemplate": "%{x:,d} %{fullData.name}<extra></extra>",
+            "marker": {"color": figures.PALETTE[number] if cause else figures.GRID, "line": {"width": 0}},
+        }
+        for number, (cause, counts) in enumerate(series.items())
+    ]
     if any(rest):
-        figure.add_bar(width=width, x=rest[::-1], y=names[::-1], orientation="h", name=words("queues.others"),
-                       marker={"color": figures.PALETTE[-1], "line": {"width": 0}})  # fmt: skip
-    figures.styled(figure, words, hovermode="closest", showlegend=True, barmode="stack", bargap=0.42)
-    figure.update_layout(
+        traces.append(
+            {"type": "bar", "width": width, "x": rest[::-1], "y": names[::-1], "orientation": "h",
+             "name": words("queues.others"), "marker": {"color": figures.PALETTE[-1], "line": {"width": 0}}}
+        )  # fmt: skip
+    most = max(sum(causes.values()) for causes in found.values())
+    steps = {"dtick": 1} if most <= FEW else {"nticks": 6}
+    return figures.made(
+        traces,
+        words,
+        xaxis={"showgrid": True, "gridcolor": figures.GRID, "tickformat": ",d", "rangemode": "tozero", **steps},
+        yaxis=CATEGORIES,
+        hovermode="closest",
+        showlegend=True,
+        barmode="stack",
+        bargap=0.42,
         legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0, "traceorder": "normal"},
         margin={"l": 8, "r": 16, "t": 8, "b": 56},
     )
-    most = max(sum(causes.values()) for causes in found.values())
-    steps = {"dtick": 1} if most <= FEW else {"nticks": 6}
-    figure.update_xaxes(showgrid=True, gridcolor=figures.GRID, tickformat=",d", rangemode="tozero", **steps)
-    return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
 
 
 def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
@@ -320,7 +339,7 @@ def _quota_card(store: Store, reported: Rows, filters: Filters, has_objectives: 
         ]
         return parts.card(words("queues.quota"), words("queues.quota_is"), parts.table(heads, cells), tool=tool)
     measured = [] if not has_objectives or filters.period is None else [
-        one for one in slo_status(store, filters.period.end)
+        one for one in all_series(store, filters)
         if one.kind == "quota_redemption" and one.tenant and (not tenants or one.tenant in tenants)
     ]  # fmt: skip
     heads = [words(f"queues.{name}") for name in ("tenant", "target", "redeemed")]
@@ -372,19 +391,24 @@ def fragmented(rows: Rows, filters: Filters, grain: figures.Grain, words: Langua
     assert filters.period is not None
     at = figures.axis_times([filters.local(row["step"]) for row in rows], grain)
     usable = [row["idle"] - row["fragmented"] for row in rows]
-    figure = go.Figure()
-    for name, values, colour in (
-        ("of_no_use", [row["fragmented"] for row in rows], figures.PALETTE[1]),
-        ("of_use", usable, "rgba(126,141,166,0.34)"),
-    ):
-        figure.add_bar(x=at, y=values, name=words(f"queues.{name}"), marker={"color": colour, "line": {"width": 0}},
-                       hovertemplate="%{y:,.1f}")  # fmt: skip
-    figures.styled(figure, words, grain, barmode="stack", showlegend=True)
     step = timedelta(days=1) if grain == "day" else timedelta(hours=1)
-    figure.update_traces(width=0.86 * step.total_seconds() * 1000)
+    width = 0.86 * step.total_seconds() * 1000
+    traces = [
+        {"type": "bar", "x": at, "y": values, "name": words(f"queues.{name}"), "width": width,
+         "marker": {"color": colour, "line": {"width": 0}}, "hovertemplate": "%{y:,.1f}"}
+        for name, values, colour in (
+            ("of_no_use", [row["fragmented"] for row in rows], figures.PALETTE[1]),
+            ("of_use", usable, "rgba(126,141,166,0.34)"),
+        )
+    ]  # fmt: skip
     ends = figures.axis_times([filters.local(at) for at in (filters.period.start, filters.period.end)], grain)
-    figure.update_xaxes(range=[end - step / 2 for end in ends])
-    return figure.update_layout(
+    return figures.made(
+        traces,
+        words,
+        grain,
+        xaxis={"range": [end - step / 2 for end in ends]},
+        barmode="stack",
+        showlegend=True,
         legend={"orientation": "h", "y": 1.2, "x": 0, "traceorder": "normal"},
         margin={"l": 44, "r": 8, "t": 30, "b": 30},
     )

@@ -22,28 +22,36 @@ WITH
             AND (cluster, workload_id) IN (SELECT cluster, actor FROM lost WHERE actor != '')
         GROUP BY cluster, workload_id
     ),
-    places AS
-    (
-        SELECT l.cluster AS cluster, l.allocation_id AS allocation_id, l.ts AS ts, a.device_id AS device_id
-        FROM lost AS l
-        INNER JOIN
-        (
-            SELECT cluster, allocation_id, device_id, end_at FROM allocations
-            WHERE (cluster, allocation_id) IN (SELECT cluster, allocation_id FROM lost)
-        ) AS a ON l.cluster = a.cluster AND l.allocation_id = a.allocation_id AND l.ts = a.end_at
-    ),
     followers AS
     (
-        SELECT p.cluster AS cluster, p.allocation_id AS allocation_id, p.ts AS ts, argMin(n.tenant, n.start_at) AS tenant
-        FROM places AS p
-        INNER JOIN
+        SELECT cluster, gone.1 AS allocation_id, gone.2 AS ts, argMin(next.2, next.1) AS tenant
+        FROM
         (
-            SELECT cluster, device_id, allocation_id, tenant, start_at
-            FROM allocations
-            WHERE start_at >= {start:DateTime64(3,'UTC')} AND start_at < {end:DateTime64(3,'UTC')} + INTERVAL 5 MINUTE
-                AND (cluster, device_id) IN (SELECT cluster, device_id FROM places)
-        ) AS n ON p.cluster = n.cluster AND p.device_id = n.device_id
-        WHERE n.start_at >= p.ts AND n.start_at < p.ts + INTERVAL 5 MINUTE AND n.allocation_id != p.allocation_id
+            SELECT
+                cluster, gone,
+                arrayMin(arrayFilter(
+                    one -> one.1 >= gone.2 AND one.1 < gone.2 + INTERVAL 5 MINUTE AND one.3 != gone.1, placed)) AS next
+            FROM
+            (
+                SELECT
+                    cluster, device_id,
+                    groupArrayIf((toString(allocation_id), assumeNotNull(end_at)), is_lost AND end_at IS NOT NULL) AS left,
+                    groupArrayIf((start_at, toString(tenant), toString(allocation_id)), is_later) AS placed
+                FROM
+                (
+                    SELECT
+                        cluster, device_id, allocation_id, tenant, start_at, end_at,
+                        (cluster, allocation_id) IN (SELECT cluster, allocation_id FROM lost) AS is_lost,
+                        start_at >= {start:DateTime64(3,'UTC')} AND start_at < {end:DateTime64(3,'UTC')} + INTERVAL 5 MINUTE AS is_later
+                    FROM allocations
+                )
+                WHERE is_lost OR is_later
+                GROUP BY cluster, device_id
+                HAVING notEmpty(left)
+            )
+            ARRAY JOIN left AS gone
+        )
+        WHERE next.3 != ''
         GROUP BY cluster, allocation_id, ts
     )
 SELECT

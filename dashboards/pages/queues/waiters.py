@@ -30,8 +30,17 @@ def known_until(store: Store, filters: Filters) -> datetime:
     """The period's end; in a period that goes on, the newest instant for which facts came: nobody has waited longer."""
     if filters.period is None:
         raise filters.nothing_closed()
-    at = moment(store, datetime.now(UTC))
-    return filters.period.end if at is None else min(filters.period.end, at.after)
+    end = filters.period.end
+    newest = end
+
+    def has_passed() -> bool:
+        nonlocal newest
+        at = moment(store, datetime.now(UTC))
+        newest = end if at is None else min(end, at.after)
+        return at is not None and newest == end
+
+    filters.data_version.came(("facts until", end), has_passed)
+    return newest
 
 
 def expected(row: Row, at: datetime, filters: Filters, words: Language) -> str:

@@ -9,16 +9,16 @@ import plotly.graph_objects as go
 from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from alerts.slo import status
 from alerts.slo.status import BURNING, SeriesStatus
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, percent
 from dashboards.languages import Language
+from dashboards.objectives import all_series
 from dashboards.pages.slo.interference import interference_part
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
-from warehouse.store import Store, read_sql
+from warehouse.store import Store
 
 NEW_LINE = " \n"
 """Between objective and subject on the axis: on a phone both do not fit in one line."""
@@ -44,17 +44,13 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 def series_of(store: Store, filters: Filters) -> list[SeriesStatus]:
     """Series as of the period's end; an objective without data is shown whichever tenants are chosen."""
-    assert filters.period is not None
-    chosen, at = filters.address.chosen, filters.period.end
-    series: Series = filters.data_version.cached(
-        store, ("slo_status", at), read_sql(status.__file__, "status"), lambda: status.slo_status(store, at)
-    )
+    chosen = filters.address.chosen
 
     def wanted(one: SeriesStatus) -> bool:
         values = {"tenant": one.tenant, "cluster": one.cluster}
         return all(not chosen.get(name) or value in chosen[name] for name, value in values.items())
 
-    return [one for one in series if (one.state == "unknown" and not one.tenant) or wanted(one)]
+    return [one for one in all_series(store, filters) if (one.state == "unknown" and not one.tenant) or wanted(one)]
 
 
 def _objectives(series: Series, filters: Filters, words: Language) -> tuple[Component, ...]:
@@ -112,28 +108,34 @@ def budgets(known: Series, words: Language) -> go.Figure:
     """What is left of each budget, the emptiest on top; what is overdrawn by more than twice the whole is cut there."""
     drawn = list(known)[::-1]
     left = [one.budget_left or 0.0 for one in drawn]
-    figure = go.Figure(
-        go.Bar(
-            x=[100 * max(MOST_OVERDRAWN, value) for value in left],
-            y=[f"{_name(one, NEW_LINE)} " for one in drawn],
-            orientation="h",
-            width=0.5,
-            text=[percent_left(value) for value in left],
-            textposition="outside",
-            cliponaxis=False,
-            customdata=[f"{percent(one.sli)} / {percent(one.target)}" for one in drawn],
-            hovertemplate="%{y}: %{customdata}<extra></extra>",
-            marker={"color": [GONE if value < 0 else LOW if value < 0.25 else GOOD for value in left],
-                    "line": {"width": 0}},
-        )
-    )  # fmt: skip
-    figures.styled(figure, words, hovermode="closest", margin={"l": 8, "r": 24, "t": 8, "b": 34})
+    bars = {
+        "type": "bar",
+        "x": [100 * max(MOST_OVERDRAWN, value) for value in left],
+        "y": [f"{_name(one, NEW_LINE)} " for one in drawn],
+        "orientation": "h",
+        "width": 0.5,
+        "text": [percent_left(value) for value in left],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "customdata": [f"{percent(one.sli)} / {percent(one.target)}" for one in drawn],
+        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
+        "marker": {
+            "color": [GONE if value < 0 else LOW if value < 0.25 else GOOD for value in left],
+            "line": {"width": 0},
+        },
+    }
     least, high = 100 * max(MOST_OVERDRAWN, min(0.0, *left)), 112 if max(left) > 0 else 8
     low = least - ROOM * (high - least) if least < 0 else 0
-    figure.update_xaxes(range=[low, high], ticksuffix=" %", tickformat=",d", dtick=100, tickangle=0,
-                        showgrid=True, gridcolor=figures.GRID,
-                        zeroline=True, zerolinecolor="rgba(126,141,166,0.8)")  # fmt: skip
-    return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
+    return figures.made(
+        [bars],
+        words,
+        xaxis={"range": [low, high], "ticksuffix": " %", "tickformat": ",d", "dtick": 100, "tickangle": 0,
+               "showgrid": True, "gridcolor": figures.GRID, "zeroline": True,
+               "zerolinecolor": "rgba(126,141,166,0.8)"},
+        yaxis={"showgrid": False, "automargin": True, "dtick": 1, "type": "category"},
+        hovermode="closest",
+        margin={"l": 8, "r": 24, "t": 8, "b": 34},
+    )  # fmt: skip
 
 
 def _table(series: Series, filters: Filters, words: Language) -> Component:

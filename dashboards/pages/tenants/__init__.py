@@ -199,22 +199,25 @@ def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language)
     rest = [trend(row, level) for row in rows[SHOWN:]]
     if rest:
         series.append((words.count("overview.others", len(rest)), [sum(step) for step in zip(*rest, strict=True)]))
-    figure = go.Figure(
-        [
-            go.Bar(
-                x=at,
-                y=costs,
-                name=name,
-                marker={"color": figures.PALETTE[number % len(figures.PALETTE)], "line": {"width": 0}},
-                customdata=[filters.at_step("/tenants", step, level.grain) for step in level.steps],
-                hovertemplate=f"{symbol(filters.currency)}%{{y:,.2f}}",
-            )
-            for number, (name, costs) in enumerate(series)
-        ]
-    )
-    figure = figures.styled(figure, words, level.grain, barmode="stack", bargap=0.14 if level.grain == "day" else 0)
-    figure.update_yaxes(tickprefix=symbol(filters.currency), tickformat=",.0f")
-    return figure.update_layout(
+    traces = [
+        {
+            "type": "bar",
+            "x": at,
+            "y": costs,
+            "name": name,
+            "marker": {"color": figures.PALETTE[number % len(figures.PALETTE)], "line": {"width": 0}},
+            "customdata": [filters.at_step("/tenants", step, level.grain) for step in level.steps],
+            "hovertemplate": f"{symbol(filters.currency)}%{{y:,.2f}}",
+        }
+        for number, (name, costs) in enumerate(series)
+    ]
+    return figures.made(
+        traces,
+        words,
+        level.grain,
+        yaxis={"tickprefix": symbol(filters.currency), "tickformat": ",.0f"},
+        barmode="stack",
+        bargap=0.14 if level.grain == "day" else 0,
         showlegend=True,
         legend={"orientation": "h", "y": 1.16, "x": 0, "traceorder": "normal"},
         margin={"l": 60, "r": 8, "t": 34, "b": 30},
