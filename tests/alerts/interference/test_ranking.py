@@ -15,7 +15,7 @@ from alerts.interference.definitions import coefficient, jitter, slowdown, tail
 from alerts.interference.episodes import episodes
 from alerts.interference.factors import colocation_factors, speeds
 from alerts.interference.measure import measure
-from alerts.interference.ranking import aggressors, verdict, victims
+from alerts.interference.ranking import aggressors, verdict, victims, victims_of
 from scheduler.placement.interference import AntiInterference
 from scheduler.placement.packing import BestFit
 from tests.alerts.facts import NOON, Fact, ago, device, put
@@ -181,6 +181,25 @@ def test_an_aggressor_is_named_after_three_times(measured: Store) -> None:
     assert (thrice.victim, thrice.aggressor, thrice.rose, thrice.effect) == ("a", "b", 3, 1.0)
     assert (thrice.verdict, found[0].verdict) == ("aggressor", "aggressor")
     assert {one.verdict for one in of("harmless", found)} == {"none"}
+
+
+def test_aggressors_of_some_victims_are_those_among_all(measured: Store) -> None:
+    hurt = victims(measured, ago(1000), NOON)
+    of_all = aggressors(measured, ago(1000), NOON)
+    some = [one for one in hurt if one.cluster in {"thrice", "pair"}]
+    named = {(one.cluster, one.identity) for one in some}
+    found = aggressors(measured, ago(1000), NOON, of=some)
+    assert found == [one for one in of_all if (one.cluster, one.victim) in named]
+    assert {one.cluster for one in found} == {"thrice", "pair"} < {one.cluster for one in of_all}
+
+
+def test_victims_of_episodes_are_those_of_the_span(measured: Store) -> None:
+    """Without jitter, which is of all their windows: nobody here has so many."""
+    for since, until in ((ago(1000), NOON), (ago(60), ago(16))):
+        found = victims_of(episodes(measured, since, until))
+        assert found == victims(measured, since, until) and found
+    (pair, *_) = of("pair", victims(measured, ago(1000), NOON))
+    assert (pair.grade, pair.neighbours) == ("measured", ("b",))
 
 
 def test_victims_are_told_what_they_lost(measured: Store) -> None:

@@ -150,6 +150,31 @@ def test_an_answer_is_kept_until_a_fact_of_its_time_comes_in_and_for_its_reader(
         assert "late" in {row["queue"] for row in waits(own, memory, TENANT.tenants)}
 
 
+def test_an_allocation_that_ended_after_the_period_is_a_fact_of_it(house: Store) -> None:
+    """As found: allocations lie in the month of their end, so what was kept of October missed changes of those that
+    ended in November."""
+    memory = AnswerCache()
+
+    def queues() -> set[str]:
+        filters = filters_of(house, "?period=2026-10&tenant=vision", DataVersion.of(house, None, memory))
+        return {row["queue"] for row in filters.rows(house, overview.__file__, "waits")}
+
+    house.command(COPY.format(at="2026-10-02 02:00:00", queue="paid by others").replace("another", "changed"))
+    before = queues()
+    house.command(
+        "INSERT INTO allocations (claim, cluster, allocation_id, tenant, queue, start_at, end_at) "
+        "VALUES (4711, 'c1', 'changed', 'speech', 'paid by others', '2026-10-02 03:00:00', '2026-11-05 00:00:00')"
+    )
+    assert "paid by others" in before and "paid by others" not in queues()
+
+
+def test_what_has_come_is_not_asked_for_again(house: Store) -> None:
+    memory, answers = AnswerCache(), iter((False, True, False))
+    version = DataVersion.of(house, "a", memory)
+    assert [version.came("x", lambda: next(answers)) for _ in range(3)] == [False, True, True]
+    assert not DataVersion.of(house, "b", memory).came("x", lambda: next(answers)), "of another scope"
+
+
 def test_a_table_that_was_emptied_and_filled_anew_is_another(house: Store) -> None:
     house.command("CREATE TABLE refilled (x UInt8) ENGINE = MergeTree ORDER BY x")
     prints = []

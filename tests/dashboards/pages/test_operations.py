@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from access.settings import AccessSettings
 from alerts.silences import silences
 from api.reach import Reach
 from dashboards.app import DashboardSettings, build_app
+from dashboards.data_version import UNCACHED, AnswerCache, DataVersion
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
@@ -26,6 +28,7 @@ from dashboards.pages import alerts, queues, slo
 from dashboards.pages.alerts import silencing
 from dashboards.pages.alerts.active import ranked, why
 from dashboards.pages.overview import activity
+from dashboards.pages.slo import interference
 from dashboards.said import held_back
 from tests.alerts.receivers import http_receiver
 from tests.dashboards import site
@@ -66,13 +69,34 @@ def test_objectives_stand_as_their_points_say(house: Store) -> None:
 
 
 def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(house: Store) -> None:
-    text = str(slo.interference_part(house, filters_of(house, f"?{DAY}"), EN))
+    text = str(interference.interference_part(house, filters_of(house, f"?{DAY}"), EN))
     assert "/workloads?period=2026-10-02&workload=w-vision" in text
     assert "'lost': 0.0583" in text  # 7 minutes at half the speed
     assert "'verdict': 'suspected'" in text  # it came once: nothing is shown
-    assert "w-vision" not in str(slo.interference_part(house, filters_of(house, f"?{DAY}&tenant=speech"), EN))
-    text = str(slo.interference_part(house, filters_of(house, "?period=2026-10-20"), EN))
+    assert "w-vision" not in str(interference.interference_part(house, filters_of(house, f"?{DAY}&tenant=speech"), EN))
+    text = str(interference.interference_part(house, filters_of(house, "?period=2026-10-20"), EN))
     assert "unknown, not free of interference" in text
+
+
+def test_interference_is_ranked_once_until_an_hour_is_measured_anew(house: Store) -> None:
+    memory = AnswerCache()
+
+    def shown(search: str = f"?{DAY}") -> str:
+        return str(
+            interference.interference_part(house, filters_of(house, search, DataVersion.of(house, None, memory)), EN)
+        )
+
+    first = shown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interference, "episodes", lambda *_: pytest.fail("it is cached"))
+        assert shown() == first
+        assert "w-vision" not in shown(f"?{DAY}&tenant=speech"), "whatever is chosen"
+    house.command("INSERT INTO interference_hours (hour, run) VALUES ('2026-10-02 05:00:00', 7)")
+    try:
+        assert "w-vision" in first and "w-vision" not in shown(), "the newer run found nothing"
+    finally:
+        house.command("DELETE FROM interference_hours WHERE run = 7")
+    assert shown() == first
 
 
 def test_objectives_of_a_tenant_are_its_own(house: Store) -> None:
@@ -116,9 +140,40 @@ def test_reasons_are_the_scheduler_s_last_ones_or_the_events(house: Store) -> No
 
 
 def test_preemptions_are_who_by_whom_and_unknown_where_nobody_says(house: Store) -> None:
-    rows = filters_of(house, MONTH).rows(house, queues.__file__, "preemptions")
+    rows = queues.preemptions(house, filters_of(house, MONTH))
     found = {(row["victim"], row["by"]): (row["taken"], row["named"]) for row in rows}
     assert found == {("speech", "vision"): (1, 1), ("speech", None): (1, 0), ("vision", None): (1, 0)}
+
+
+def test_the_place_of_a_preempted_job_goes_to_the_next_on_any_of_its_devices_within_five_minutes(house: Store) -> None:
+    """Each row: a device, the job on it, its tenant, and its minutes of 2026-10-03 10:00; the first of each cluster is
+    preempted at minute 10."""
+    placed = {
+        "next": [("g1", "lost", "a", 0, 10), ("g1", "late", "c", 14, 40), ("g1", "next", "b", 12, 40)],
+        "other device": [("g1", "lost", "a", 0, 10), ("g2", "lost", "a", 0, 10), ("g1", "c", "c", 13, 40),
+                         ("g2", "b", "b", 11, 40)],
+        "elsewhere": [("g1", "lost", "a", 0, 10), ("g2", "b", "b", 11, 40)],
+        "too late": [("g1", "lost", "a", 0, 10), ("g1", "b", "b", 15, 40)],
+        "itself": [("g1", "lost", "a", 0, 10), ("g1", "lost", "a", 11, 40)],
+        "just then": [("g1", "lost", "a", 0, 10), ("g1", "b", "b", 10, 40)],
+        "left before": [("g1", "lost", "a", 0, 9), ("g1", "b", "b", 11, 40)],
+    }  # fmt: skip
+    with house.scratch() as store:
+        for cluster, jobs in placed.items():
+            for number, (device, job, tenant, start, end) in enumerate(jobs):
+                store.command(
+                    "INSERT INTO allocations (claim, cluster, allocation_id, workload_id, tenant, device_id, start_at, "
+                    f"end_at) VALUES (cityHash64('{cluster}', {number}), '{cluster}', '{job}', '{job}', '{tenant}', "
+                    f"'{device}', '2026-10-03 10:{start:02}:00', '2026-10-03 10:{end:02}:00')"
+                )
+            store.command(
+                "INSERT INTO events (ts, cluster, allocation_id, workload_id, event, tenant) VALUES "
+                f"('2026-10-03 10:10:00', '{cluster}', 'lost', 'lost', 'preempted', '{cluster}')"
+            )
+        filters = replace(filters_of(house, MONTH), data_version=UNCACHED)
+        found = {row["victim"]: row["by"] for row in queues.preemptions(store, filters)}
+    assert found == {"next": "b", "other device": "b", "elsewhere": None, "too late": None, "itself": None,
+                     "just then": "b", "left before": None}  # fmt: skip
 
 
 def test_what_no_scheduler_told_is_unknown_not_zero(house: Store) -> None:

@@ -16,8 +16,10 @@ from access.principal import Principal
 from access.roles import Role
 from access.scope import ScopedStore
 from billing.close import close
-from billing.insights.savings import savings
+from billing.insights.savings import SavingsReport, savings
 from billing.rates import apply_rate_card, parse_rate_card
+from dashboards import advice
+from dashboards.advice import examined_period
 from dashboards.data_version import AnswerCache, DataVersion
 from dashboards.filters import filters_of
 from dashboards.format import money
@@ -123,8 +125,31 @@ def test_one_tenant_of_all_is_asked_for_alone_and_an_answer_is_cached(house: Sto
     assert "Nothing that is still held" in shown["Still held"]
     assert "Nothing that ended recurs" in shown["Ended, but recurring"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "savings", lambda *_, **__: pytest.fail("it is cached"))
+        patch.setattr(advice, "savings", lambda *_, **__: pytest.fail("it is cached"))
         assert cards(page.answer(house, filters, EN)) == shown
+        assert text_of(advice.of_tenant(house, filters, EN)), "the tenant's page takes the same"
+
+
+def test_a_workload_is_examined_once_and_anew_when_its_facts_change(house: Store) -> None:
+    memory = AnswerCache()
+
+    def advised() -> str:
+        filters = filters_of(house, SEARCH, DataVersion.of(house, None, memory))
+        return text_of(advice.of_workload(house, filters, EN, "idle"))
+
+    sample = "INSERT INTO samples (ts, interval_seconds, cluster, device_id, state) VALUES ('{at}', 60, 'z', 'g', 'ok')"
+    first, asked = advised(), list[str]()
+
+    def noted(*_: Any, workload: str, **__: Any) -> SavingsReport:
+        asked.append(workload)
+        return savings(house, examined_period(filters_of(house, SEARCH)), workload=workload)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(advice, "savings", noted)
+        house.command(sample.format(at="2026-10-20 00:00:00"))
+        assert advised() == first and not asked, "a fact after the period"
+        house.command(sample.format(at="2026-10-03 00:00:00"))
+        assert advised() == first and asked == ["idle"], "one of it"
 
 
 def test_amounts_that_nobody_knows_are_no_sum_of_zero(house: Store) -> None:

@@ -1,0 +1,68 @@
+"""Whether a workload may wait is seen in its events; the page of one that does not asks nothing of the present."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from billing.insights.now import moment
+from dashboards.filters import filters_of
+from dashboards.pages.workload import waits
+from dashboards.pages.workload.lifecycle import MOST_EVENTS, Lifecycle, lifecycle_of
+from tests.dashboards.pages.conftest import DAY
+from warehouse.store import Store
+
+AT = datetime(2026, 10, 2, 12, tzinfo=UTC)
+
+
+def lifecycle(*events: tuple[int, str, str], clusters: tuple[str, ...] = ("c",)) -> Lifecycle:
+    """Of (hour of the day, event, allocation)."""
+    rows = [
+        {"ts": AT.replace(hour=hour), "event": event, "allocation_id": allocation, "clusters": list(clusters)}
+        for hour, event, allocation in events
+    ]
+    return Lifecycle("w", [], rows, AT, AT, None)
+
+
+@pytest.mark.parametrize(
+    ("events", "may"),
+    [
+        ([(1, "submitted", "a")], True),
+        ([(1, "submitted", "a"), (2, "started", "a")], False),
+        ([(1, "submitted", "a"), (2, "cancelled", "a")], False),
+        ([(1, "submitted", "a"), (2, "preempted", "a")], True),
+        ([(1, "submitted", "a"), (2, "started", "a"), (3, "submitted", "b")], True),
+        ([(1, "submitted", "a"), (13, "started", "a")], True),
+        ([(13, "submitted", "a")], False),
+        ([(1, "started", "a")], False),
+        ([], False),
+        ([(1, "finished", "a")] * MOST_EVENTS, True),
+    ],
+)
+def test_a_workload_may_wait_while_an_allocation_was_only_submitted(
+    events: list[tuple[int, str, str]], may: bool
+) -> None:
+    assert lifecycle(*events).may_wait(AT) is may
+
+
+def test_an_allocation_of_two_clusters_is_asked_about() -> None:
+    assert lifecycle((1, "submitted", "a"), (2, "started", "a"), clusters=("c", "d")).may_wait(AT)
+
+
+def test_only_of_a_workload_that_may_wait_the_present_is_asked(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noted(store: Store, clock: datetime) -> Any:
+        asked.append("now")
+        return moment(store, clock)
+
+    monkeypatch.setattr(waits, "moment", noted)
+    filters = filters_of(house, f"?{DAY}")
+    for workload, waiting in (("w-vision", 0), ("w2-vision", 1)):
+        asked.clear()
+        found = lifecycle_of(house, filters, workload)
+        assert found is not None
+        assert len(waits.waits_of(house, filters, found, AT.replace(hour=13))) == waiting
+        assert len(asked) == waiting
