@@ -10,7 +10,6 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from billing.energy.report import EnergyReport, energy_report
-from billing.ledger_report import billing_timezone
 from billing.periods import parse_month
 from dashboards import parts, states
 from dashboards.filters import Filters
@@ -19,6 +18,8 @@ from dashboards.languages import Language
 from dashboards.registry import Ask
 from warehouse.store import Store
 
+READS = "ledger energy closed_hours rate_cards energy_settings"
+"""The tables that the report is read from."""
 MEASURES = ("kwh", "kwh_with_pue", "kgco2e")
 
 
@@ -33,7 +34,10 @@ def emissions_card(month: str, words: Language) -> Component:
 
 def emissions(store: Store, filters: Filters, words: Language, month: str) -> Component:
     """A row for each tenant, the most carbon first, and what nobody held; or that nothing is known."""
-    report = energy_report(store, parse_month(str(month), billing_timezone(store)), ["tenant"])
+    period = parse_month(str(month), filters.zone)
+    report: EnergyReport = filters.data_version.cached(
+        store, ("energy", period), READS, lambda: energy_report(store, period, ["tenant"]), until=period.end
+    )
     chosen = filters.address.chosen.get("tenant", ())
     held = [row for row in report.rows if row["held_by"] == "tenant" and (not chosen or row["tenant"] in chosen)]
     if not held:
