@@ -108,7 +108,9 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
             parts.titles(filters, words, workload, trail=[above]), states.nothing_here(words("workload.unknown"))
         )
     trail = _trail(lifecycle, filters, above)
-    waits = [card for wait in waits_of(store, filters, lifecycle, clock()) for card in wait_cards(wait, filters, words)]
+    now = clock()
+    waiting = waits_of(store, filters, workload, now) if lifecycle.may_wait(now) else []
+    waits = [card for wait in waiting for card in wait_cards(wait, filters, words)]
     if lifecycle.window is None or not lifecycle.claims:
         return parts.page(
             parts.titles(filters, words, workload, trail=trail),

@@ -17,7 +17,6 @@ from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
 from dashboards.pages.now.allocated import held
 from dashboards.pages.queues.waiters import announced, expected, waiting
-from dashboards.pages.workload.lifecycle import Lifecycle
 from dashboards.parts import Figure
 from dashboards.said import said
 from warehouse.store import Store
@@ -40,14 +39,14 @@ class Wait:
     holders: Sequence[Row]
 
 
-def waits_of(store: Store, filters: Filters, lifecycle: Lifecycle, clock: datetime) -> list[Wait]:
+def waits_of(store: Store, filters: Filters, workload: str, clock: datetime) -> list[Wait]:
     """One for each of its allocations that waits now, whatever the page's period and filters are."""
-    now = moment(store, clock) if lifecycle.may_wait(clock) else None
+    now = moment(store, clock)
     if now is None:
         return []
     whole = _narrowed(filters)
     found = []
-    for row in waiting(store, whole, lifecycle.workload, now.after):
+    for row in waiting(store, whole, workload, now.after):
         at_queue = {"cluster": row["cluster"], "queue": row["queue"]}
         pools = filters.rows_now(store, __file__, "pools", at=now.at, **at_queue)
         names, models = (tuple(dict.fromkeys(pool[name] for pool in pools)) for name in ("pool", "model"))
