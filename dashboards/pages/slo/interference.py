@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, percent
 from dashboards.languages import Language
 from dashboards.parts import Figure
-from warehouse.store import Store
+from warehouse.store import Store, read_sql
 
 LOOKED = timedelta(days=7)
 """At the period's end: it is ranked anew while somebody waits for it."""
@@ -34,15 +35,15 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
     said = words("slo.looked", start=_moment(span["since"], filters, words), end=_moment(until, filters, words))
     if not measured["hours"]:
         return parts.card(words("slo.interference"), said, states.nothing_here(words("slo.not_measured")))
-    all_episodes, all_hurt, beside = _found(store, filters, measured["version"], **span)
-    shown = [one for one in all_episodes if _is_chosen(one.tenant, one.cluster, filters)]
-    hurt = [one for one in all_hurt if _is_chosen(one.tenant, one.cluster, filters)]
+    found = _found(store, filters, measured["version"], **span)
+    shown = [one for one in found.episodes if _is_chosen(one.tenant, one.cluster, filters)]
+    hurt = [one for one in found.victims if _is_chosen(one.tenant, one.cluster, filters)]
     theirs = {(one.cluster, one.identity) for one in hurt}
-    named = [one for one in beside if (one.cluster, one.victim) in theirs]
-    of = dict(measured["newest"])
+    named = [one for one in found.aggressors if (one.cluster, one.victim) in theirs]
+    of = dict(found.known["newest"])
     return html.Div(
         [
-            _headline(shown, hurt, named, measured, words),
+            _headline(shown, hurt, named, found.known, words),
             parts.split(_victims_card(hurt, of, filters, said, words), _aggressors_card(named, of, filters, words),
                         class_name="gl-even"),
             _episodes_card(shown, filters, words),
@@ -51,22 +52,29 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
     )  # fmt: skip
 
 
-def _found(
-    store: Store, filters: Filters, version: int, since: datetime, until: datetime
-) -> tuple[Sequence[Episode], Sequence[Victim], Sequence[Aggressor]]:
-    """All that a span has, whatever is chosen; of the neighbours of its victims those that are not beyond suspicion.
-    version: of its hours. As long as that is the same, only rows of its own months that came late can matter."""
+@dataclass(frozen=True)
+class Found:
+    """All that a span has, whatever is chosen. aggressors: named and candidates.   known: the row of known.sql."""
 
-    def ask() -> tuple[Sequence[Episode], Sequence[Victim], Sequence[Aggressor]]:
+    episodes: Sequence[Episode]
+    victims: Sequence[Victim]
+    aggressors: Sequence[Aggressor]
+    known: Mapping[str, Any]
+
+
+def _found(store: Store, filters: Filters, version: int, since: datetime, until: datetime) -> Found:
+    """version: of its hours. While that is the same, only rows of its months that came late can change the answer."""
+
+    def ask() -> Found:
         found = episodes(store, since, until)
         hurt = victims_of(found)
         beside = aggressors(store, since, until, of=hurt) if hurt else []
-        return found, hurt, [one for one in beside if one.verdict != "none"]
+        (known,) = store.rows(read_sql(__file__, "known"), {"since": since, "until": until})
+        return Found(found, hurt, [one for one in beside if one.verdict != "none"], known)
 
     key = ("interference", since, until, version)
-    found: tuple[Sequence[Episode], Sequence[Victim], Sequence[Aggressor]]
-    found = filters.data_version.cached(store, key, "interference_samples, allocations", ask, until)
-    return found
+    answer: Found = filters.data_version.cached(store, key, "interference_samples, allocations", ask, until)
+    return answer
 
 
 def _is_chosen(tenant: str, cluster: str, filters: Filters) -> bool:
@@ -84,7 +92,7 @@ def _headline(
     found: Sequence[Episode],
     hurt: Sequence[Victim],
     named: Sequence[Aggressor],
-    measured: Mapping[str, Any],
+    known: Mapping[str, Any],
     words: Language,
 ) -> Component:
     lost = [one.lost_gpu_seconds for one in found if one.lost_gpu_seconds is not None]
@@ -99,7 +107,7 @@ def _headline(
                    words("unit.gpu_hours"), words("slo.lost_is")),
             Figure(words("slo.worst"), UNKNOWN if worst is None else f"{worst:,.2f}", "×", words("slo.worst_is")),
             Figure(words("slo.aggressors"), f"{len(named) - unproven:,}", "", words.count("slo.candidates", unproven)),
-            Figure(words("slo.known"), percent(measured["known"], measured["windows"]), "", words("slo.known_is")),
+            Figure(words("slo.known"), percent(known["known"], known["windows"]), "", words("slo.known_is")),
         ]
     )  # fmt: skip
 
