@@ -17,6 +17,7 @@ SELECT
     if(held, if(has({by:Array(String)}, 'day'), toString(toDate(charge_period_start, {timezone:String})), ''), '') AS by_day,
     if(held, if(has({by:Array(String)}, 'hour'), formatDateTime(hour, '%Y-%m-%dT%H:00:00.000Z'), ''), '') AS by_hour,
     if(held, if(has({by:Array(String)}, 'isolation'), multiIf(
+        match(partition_id, '::[0-9]+$') OR match(device_id, '::[0-9]+$'), 'shared',
         match(partition_profile, '(?i)(^|[^a-z0-9])[0-9]+g\\.[0-9]+gb') OR startsWith(partition_id, 'MIG-'), 'partitioned',
         partition_profile != '' OR partition_id != '' OR startsWith(estimated, 'device unknown'), 'unknown',
         units >= device_units, 'exclusive',

@@ -31,6 +31,8 @@ OBJECTIVES: Mapping[Level, Sequence[str]] = {
 """Kinds of objectives that may be promised to a workload of a level."""
 MIG_PROFILE = r"(?i)(^|[^a-z0-9])[0-9]+g\.[0-9]+gb"
 """As NVIDIA and Slurm write it: 1g.10gb, 1c.3g.20gb, 1g.10gb+me, a100_3g.20gb."""
+REPLICA = r"::[0-9]+$"
+"""As NVIDIA's device plugin ends the ids of replicas that take turns, of a device or of a MIG instance: GPU-UUID::3."""
 
 
 def promise(level: str) -> str:
@@ -38,15 +40,20 @@ def promise(level: str) -> str:
     return next((words for one, words in PROMISES.items() if one == level), "a level that this version does not know")
 
 
-def level_of_share(profile: str, partition_id: str, is_whole: bool | None, doubt: str = "") -> Level | Literal[""]:
+def level_of_share(
+    device_id: str, profile: str, partition_id: str, is_whole: bool | None, doubt: str = ""
+) -> Level | Literal[""]:
     """Of what is recorded of an allocation on one device; '': that does not say.
 
     is_whole: whether it holds all units of the device; None: the device is not in the inventory.
     doubt: `assumed`: its source named a node only, and the books assumed the device; `contested`: others hold the same,
     so that they share it unseen.
-    A part without a partition is a time-slice or another fraction of a device that takes turns. What partitions of
-    other vendors keep apart is not known. As SQL: the column isolation_level of v_charges.
+    A replica takes turns with the others, whatever else is recorded. A part without a partition is a time-slice or
+    another fraction of a device that takes turns. What partitions of other vendors keep apart is not known. As SQL: the
+    column isolation_level of v_charges.
     """
+    if re.search(REPLICA, partition_id) or re.search(REPLICA, device_id):
+        return "shared"
     if doubt == "contested":
         return ""
     if re.search(MIG_PROFILE, profile) or partition_id.startswith("MIG-"):

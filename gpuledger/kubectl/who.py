@@ -66,7 +66,7 @@ def _holder(allocation: NowAllocation, part: NowDevice | None, pods: Mapping[str
     level: str | None = allocation.isolation_level
     if part is not None:
         is_whole = part.units >= of if of else None
-        level = level_of_share(part.partition_profile, part.partition_id, is_whole, part.doubt)
+        level = level_of_share(part.device_id, part.partition_profile, part.partition_id, is_whole, part.doubt)
     return {
         "share": f"{part.units}/{of}" if part and of else None,
         "isolation": level or None,

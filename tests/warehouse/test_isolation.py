@@ -35,14 +35,30 @@ CASES = (  # profile, partition, units held, units of the device, what that says
     ("vir04", "0", 1, 2, ""),
     ("A100-10C", "", 1, 8, ""),
     ("GRID4g.x", "", 1, 8, ""),
+    ("", "GPU-1405::3", 1, 4, "shared"),
+    ("", "GPU-1405::0", 4, 4, "shared"),
+    ("1g.10gb", "MIG-1::1", 1, 7, "shared"),
+    ("nvidia.com/gpu.shared", "GPU-1405::0", 1, 4, "shared"),
+    ("", "::1", 1, 4, "shared"),
+    ("", "GPU-1405::", 1, 4, ""),
+    ("", "GPU-1405:3", 1, 4, ""),
+    ("", "GPU-1405::3/0", 1, 4, ""),
 )
 
 
 @pytest.mark.parametrize("profile, partition, units, of, level", CASES)
 def test_a_share_says_its_level_or_nothing(profile: str, partition: str, units: int, of: int, level: str) -> None:
-    assert level_of_share(profile, partition, units >= of) == level
+    assert level_of_share("GPU-1", profile, partition, units >= of) == level
     if not profile and not partition:
-        assert level_of_share(profile, partition, None) == "", "a device that is not in the inventory"
+        assert level_of_share("GPU-1", profile, partition, None) == "", "a device that is not in the inventory"
+
+
+@pytest.mark.parametrize("is_whole", [True, False, None])
+@pytest.mark.parametrize("doubt", ["", "contested", "assumed"])
+def test_a_replica_is_shared_whatever_else_is_recorded(is_whole: bool | None, doubt: str) -> None:
+    """Also one that an inventory lists as a device of its own."""
+    assert level_of_share("GPU-1", "", "GPU-1::0", is_whole, doubt) == "shared"
+    assert level_of_share("GPU-1::0", "", "", is_whole, doubt) == "shared"
 
 
 def test_of_several_shares_the_weakest_counts_and_an_unknown_one_is_weaker() -> None:
@@ -60,19 +76,22 @@ def test_every_kind_of_objective_is_judged_and_a_shared_device_promises_the_fewe
 def test_the_views_say_the_same(tmp_path: Path) -> None:
     with fresh_store(tmp_path / "store") as store:
         store.command("INSERT INTO closed_hours (hour, run, checked_by) VALUES ('2026-10-01 00:00:00', 1, 1)")
-        for number, (profile, partition, units, of, _) in enumerate(CASES):
+        replica = ("", "", 1, 1, "shared")
+        for number, (profile, partition, units, of, _) in enumerate((*CASES, replica)):
+            device = f"{number:02}" if number < len(CASES) else "GPU-1405::0"
             store.command(
                 "INSERT INTO ledger_entries (run, hour, allocation_id, device_id, partition_id, partition_profile, "
                 "units, device_units, used_unit_ms, charge_period_start) VALUES (1, '2026-10-01 00:00:00', {a:String}, "
-                "{a:String}, {i:String}, {p:String}, {u:UInt32}, {d:UInt32}, 1, '2026-10-01 00:00:00')",
-                {"a": f"{number:02}", "i": partition, "p": profile, "u": units, "d": of},
+                "{g:String}, {i:String}, {p:String}, {u:UInt32}, {d:UInt32}, 1, '2026-10-01 00:00:00')",
+                {"a": f"{number:02}", "g": device, "i": partition, "p": profile, "u": units, "d": of},
             )
         for view in ("v_charges", "v_usage_hourly"):
             rows = store.rows(f"SELECT allocation_id, isolation_level FROM {view} ORDER BY allocation_id")
-            assert [row["isolation_level"] for row in rows] == [level for *_, level in CASES], view
+            assert [row["isolation_level"] for row in rows] == [level for *_, level in (*CASES, replica)], view
         report = ledger_report(store, None, ["device", "isolation"])
         assert {row["device"]: row["isolation"] for row in report.rows} == {
-            f"{number:02}": level or "unknown" for number, (*_, level) in enumerate(CASES)
+            "GPU-1405::0": "shared",
+            **{f"{number:02}": level or "unknown" for number, (*_, level) in enumerate(CASES)},
         }
         assert {row["isolation"] for row in efficiency(store, None, ["isolation"]).rows} == {*OBJECTIVES, "unknown"}
 
@@ -119,12 +138,12 @@ def test_what_two_hold_at_once_promises_neither_and_a_divided_device_leaves_its_
 
 def test_statements_that_judge_a_share_judge_it_alike() -> None:
     """The newest views, the reports, and a workload's page."""
-    files = ("warehouse/migrations/0120_assumed_devices.sql", "billing/ledger_report.sql",
+    files = ("warehouse/migrations/0123_replicas_are_shared.sql", "billing/ledger_report.sql",
              "dashboards/pages/workload/charges.sql")  # fmt: skip
     texts = [
         " ".join(found.split()).replace("'unknown'", "''")
         for file in files
-        for found in re.findall(r"multiIf\(\s+match\(partition_profile.*?'shared'\)", (REPO / file).read_text(), re.S)
+        for found in re.findall(r"multiIf\(\s+match\(partition_id.*?\n +'shared'\)", (REPO / file).read_text(), re.S)
     ]
     assert len(texts) == 4 and len(set(texts)) == 1
 

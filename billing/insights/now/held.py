@@ -68,8 +68,8 @@ def isolation(row: Row) -> str:
     """The isolation level of an allocation in a row of held.sql: of several devices the weakest; '': not known."""
     return weakest(
         [
-            level_of_share(profile, partition_id, units >= of if of else None, doubt)
-            for _, partition_id, profile, units, of, doubt in row["devices"]
+            level_of_share(device_id, profile, partition_id, units >= of if of else None, doubt)
+            for device_id, partition_id, profile, units, of, doubt in row["devices"]
         ]
     )
 

@@ -2,6 +2,7 @@
 -- Parameters: workload String; those of ({ledger})
 SELECT
     sku, model, partition_profile, multiIf(
+        match(partition_id, '::[0-9]+$') OR match(device_id, '::[0-9]+$'), 'shared',
         match(partition_profile, '(?i)(^|[^a-z0-9])[0-9]+g\\.[0-9]+gb') OR startsWith(partition_id, 'MIG-'), 'partitioned',
         partition_profile != '' OR partition_id != '' OR startsWith(estimated, 'device unknown'), '',
         units >= device_units, 'exclusive',
