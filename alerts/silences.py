@@ -20,6 +20,8 @@ _MATCH: TypeAdapter[Mapping[str, tuple[str, ...]]] = TypeAdapter(Match)
 LONGEST = timedelta(days=366)
 ACKNOWLEDGED_FOR = timedelta(hours=4)
 """So long nobody is reminded of an alert that somebody acknowledged: a shift's half, so that the next asks again."""
+CHANGING = "silences"
+"""What has one turn at a time, on all servers: to read a silence and to write what follows from it."""
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -82,27 +84,30 @@ def acknowledge(
         raise AlertError("acknowledgement", f"lasts {lasts}", f"Give more than nothing and at most {LONGEST.days} days")
     matchers = {name: (literal(text),) for name, text in labels.items() if name not in ("severity", "owner")}
     silence = Silence(f"{ACKNOWLEDGED}{fingerprint}", matchers, now, now + lasts, author, reason)
-    before = [row for row in _rows(store, _NEVER) if row["id"] == silence.id]
-    for first in map(_silence, before):
-        if first.acknowledges(fingerprint, active_at, now):
-            return first, False
-    about = {"rule": labels.get("alertname", ""), "ends_at": silence.ends_at}
-    audit.record(store, now, author, "alert.acknowledge", fingerprint, reason, about)
-    _write(store, silence, max((row["revision"] for row in before), default=0) + 1, now)
+    with store.turn(CHANGING):
+        before = [row for row in _rows(store, _NEVER) if row["id"] == silence.id]
+        for first in map(_silence, before):
+            # It begins when somebody asked; by another server's clock, or while we waited, that may be later.
+            if first.acknowledges(fingerprint, active_at, max(now, first.starts_at)):
+                return first, False
+        about = {"rule": labels.get("alertname", ""), "ends_at": silence.ends_at}
+        audit.record(store, now, author, "alert.acknowledge", fingerprint, reason, about)
+        _write(store, silence, max((row["revision"] for row in before), default=0) + 1, now)
     return silence, True
 
 
 def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Silence:
     """Ends a silence now. Errors: AlertError if it is neither active nor scheduled."""
-    for row in _rows(store, now):
-        if row["id"] == identifier:
-            silence = _silence(row)
-            ended = Silence(
-                silence.id, silence.matchers, min(silence.starts_at, now), now, silence.author, silence.reason
-            )
-            audit.record(store, now, author, "silence.end", identifier)
-            _write(store, ended, row["revision"] + 1, now)
-            return ended
+    with store.turn(CHANGING):
+        for row in _rows(store, now):
+            if row["id"] == identifier:
+                silence = _silence(row)
+                ended = Silence(
+                    silence.id, silence.matchers, min(silence.starts_at, now), now, silence.author, silence.reason
+                )
+                audit.record(store, now, author, "silence.end", identifier)
+                _write(store, ended, row["revision"] + 1, now)
+                return ended
     raise AlertError(f"silence {identifier}", "is not active", "gpuledger alerts silence list")
 
 

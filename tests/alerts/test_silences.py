@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alerts.errors import AlertError
-from alerts.silences import add_silence, end_silence, silences
+from alerts.silences import acknowledge, add_silence, end_silence, silences
 from billing import audit
 from tests.alerts.facts import NOON, ago
 from warehouse.store import Store
@@ -65,3 +65,11 @@ def test_a_silence_about_everything_by_nobody_without_a_reason_or_an_end_is_refu
     with pytest.raises(AlertError, match=says):
         add_silence(facts, matchers, end, author, reason, NOON)
     assert silences(facts, NOON) == []
+
+
+def test_a_first_acknowledgement_counts_also_by_a_clock_that_is_behind(facts: Store) -> None:
+    first, is_new = acknowledge(facts, "f2", ago(5), {"alertname": "idle"}, "ann", "mine", NOON)
+    assert is_new
+    assert acknowledge(facts, "f2", ago(5), {"alertname": "idle"}, "bob", "no, mine", ago(1)) == (first, False)
+    again, is_new = acknowledge(facts, "f2", ago(-3), {"alertname": "idle"}, "bob", "anew", ago(-4))
+    assert (again.author, is_new) == ("bob", True), "the next occurrence is another"
