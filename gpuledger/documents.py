@@ -7,7 +7,7 @@ milliseconds. This module and the client import no other module of gpuledger.
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
@@ -15,18 +15,33 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Wi
 PREFIX = "/api/v1"
 MOST_ROWS = 10_000
 """Maximum rows of a page."""
+DIGITS = 9
+"""After the point, at most."""
+_LAST_DIGIT, _LONG = Decimal(1).scaleb(-DIGITS), Context(prec=100)
 
 
 def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def decimal_text(value: Decimal) -> str:
+    """As the books have it: with at most `DIGITS` digits after the point, half to even."""
+    long = int(value.as_tuple().exponent) < -DIGITS
+    return format(value.quantize(_LAST_DIGIT, context=_LONG) if long else value, "f")
+
+
+def _measured(value: float) -> float:
+    return round(value, DIGITS)
+
+
 Amount = Annotated[
     Decimal,
-    PlainSerializer(lambda value: format(value, "f"), return_type=str),
+    PlainSerializer(decimal_text, return_type=str),
     WithJsonSchema({"type": "string", "format": "decimal", "examples": ["12.500000000"]}),
 ]
-"""Exact: GPU-hours, a price, money."""
+"""GPU-hours, a price, money: what was exact is rounded once, here."""
+Number = Annotated[float, PlainSerializer(_measured, return_type=float)]
+"""Measured, or a ratio: without the digits that binary fractions add."""
 Instant = Annotated[
     datetime,
     PlainSerializer(instant, return_type=str),
@@ -295,11 +310,11 @@ class NowAllocation(Document):
     devices: list[NowDevice]
     isolation_level: str | None
     objectives: list[str] | None
-    gpus: float
-    used_5: float | None
-    used_60: float | None
-    metered_60: float | None
-    idle_gpus: float
+    gpus: Number
+    used_5: Number | None
+    used_60: Number | None
+    metered_60: Number | None
+    idle_gpus: Number
     down: int
     list_hour: Amount | None
     billed_hour: Amount | None
@@ -312,9 +327,9 @@ class NowAllocation(Document):
 class NowTotal(Document):
     """seen_gpus: GPUs with samples in the last 5 minutes.   unpriced: allocations without a price."""
 
-    gpus: float = 0
-    idle_gpus: float = 0
-    seen_gpus: float = 0
+    gpus: Number = 0
+    idle_gpus: Number = 0
+    seen_gpus: Number = 0
     list_hour: Amount | None = None
     billed_hour: Amount | None = None
     idle_hour: Amount | None = None
@@ -345,9 +360,9 @@ class Waits(Document):
 
     jobs: int
     waited: int
-    median_seconds: float | None
-    p95_seconds: float | None
-    waited_gpu_hours: float
+    median_seconds: Number | None
+    p95_seconds: Number | None
+    waited_gpu_hours: Number
     unsubmitted: int
 
 
@@ -357,11 +372,11 @@ class DemandHour(Document):
     how many GPUs."""
 
     hour: Instant
-    hours: float
-    allocated: float
-    available: float | None
-    waiting: float
-    waiting_unsized: float
+    hours: Number
+    allocated: Number
+    available: Number | None
+    waiting: Number
+    waiting_unsized: Number
 
 
 class DemandGroup(Document):
@@ -373,18 +388,18 @@ class DemandGroup(Document):
     model: str
     gpus: int | None
     hours: int | None
-    available: float | None
-    allocated: float | None
+    available: Number | None
+    allocated: Number | None
     full_hours: int | None
-    least_free: float | None
+    least_free: Number | None
     waits: Waits
 
 
 class FreeBand(Document):
     """Jobs that were submitted while so much of the available GPUs of their kind was free, 0-1."""
 
-    free_from: float
-    free_to: float
+    free_from: Number
+    free_to: Number
     waits: Waits
 
 
@@ -408,12 +423,12 @@ class SimulatedOutcome(Document):
     started: int
     never_started: int
     waited: int
-    mean: float | None
-    p50: float | None
-    p95: float | None
-    longest: float | None
-    waited_gpu_hours: float
-    utilization: float | None
+    mean: Number | None
+    p50: Number | None
+    p95: Number | None
+    longest: Number | None
+    waited_gpu_hours: Number
+    utilization: Number | None
     shared: int
     month_cost: Amount | None
 
@@ -445,14 +460,14 @@ class CapacitySimulation(Document):
     jobs_simulated: int
     cut: bool
     left_out: dict[str, int]
-    left_out_gpu_hours: float
+    left_out_gpu_hours: Number
     mig_devices: int
     assumed: dict[str, int]
     reasons: dict[str, int]
     waiting: int
     gave_up: int
     partly_there: int
-    down_gpu_hours: float
+    down_gpu_hours: Number
 
 
 class WaitingJob(Document):
@@ -468,9 +483,9 @@ class WaitingJob(Document):
     project: str
     queue: str
     priority: int | None
-    gpus: float | None
+    gpus: Number | None
     since: Instant
-    waited_seconds: float
+    waited_seconds: Number
     rank: int
     queued: int
     reason: str
@@ -761,7 +776,7 @@ class AlertChange(Document):
     fired_at: Instant | None
     keep_firing_since: Instant | None
     resolved_at: Instant | None
-    value: float | None
+    value: Number | None
     labels: dict[str, str]
     evidence: dict[str, Any]
     annotations: dict[str, str]
@@ -808,8 +823,8 @@ class IdleJob(Document):
     allocations: list[str]
     tenant: str
     queue: str
-    gpus: float
-    idle_seconds: float | None
+    gpus: Number
+    idle_seconds: Number | None
     idle_since: Instant | None
     step: str
     by: str = ""
@@ -844,9 +859,9 @@ class AllocationUtilization(Document):
     cluster: str
     allocation_id: str
     workload_id: str
-    utilization: float | None
-    coverage: float
-    gpus: float
+    utilization: Number | None
+    coverage: Number
+    gpus: Number
 
 
 class Utilization(Document):
@@ -1164,23 +1179,23 @@ class ObjectiveStatus(Document):
     tenant: str
     subject: str
     owner: str
-    target: float
+    target: Number
     window_seconds: int
     measured_until: Instant | None
-    good: float
-    bad: float
-    missing: float
-    sli: float | None
-    coverage: float | None
-    budget_left: float | None
+    good: Number
+    bad: Number
+    missing: Number
+    sli: Number | None
+    coverage: Number | None
+    budget_left: Number | None
     state: str
-    burn_5m: float | None
-    burn_30m: float | None
-    burn_1h: float | None
-    burn_6h: float | None
-    burn_3d: float | None
+    burn_5m: Number | None
+    burn_30m: Number | None
+    burn_1h: Number | None
+    burn_6h: Number | None
+    burn_3d: Number | None
     burning: str
-    shared_part: float | None = None
+    shared_part: Number | None = None
 
 
 class Episode(Document):
@@ -1196,9 +1211,9 @@ class Episode(Document):
     disturbed_until: Instant
     ended_at: Instant | None
     disturbed_windows: int
-    mean_slowdown: float | None
-    max_slowdown: float | None
-    lost_gpu_seconds: float | None
+    mean_slowdown: Number | None
+    max_slowdown: Number | None
+    lost_gpu_seconds: Number | None
     grade: str
     channels: list[str]
     neighbours: list[str | None]

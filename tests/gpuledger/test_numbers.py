@@ -28,7 +28,7 @@ import scheduler.settings
 from api.routes.access import WantedToken
 from api.routes.alerts import Acknowledgement
 from api.routes.retention import WantedRetention
-from gpuledger.documents import Document
+from gpuledger.documents import Amount, Document, NowTotal, Number
 from warehouse.durations import Seconds
 
 READ = (access, alerts, api, billing, collectors, dashboards, ingest, scheduler)
@@ -93,3 +93,27 @@ def test_the_error_is_one_line_that_names_the_field(model: type[BaseModel], give
 def test_a_duration_is_no_boolean() -> None:
     with pytest.raises(ValidationError, match="expected a duration like 90s"):
         TypeAdapter(Seconds).validate_python(True)
+
+
+def test_an_answer_has_nine_digits_after_the_point_at_most() -> None:
+    """Of GPU-hours, money, and what was measured; what has fewer keeps them."""
+    waste, third = Decimal("8114.783581809903297"), 1 / 3
+    found = NowTotal(waste=waste, billed_hour=Decimal("64.58"), gpus=3 * third, idle_gpus=37.892857142857146)
+    shown = found.model_dump(mode="json")
+    assert (shown["waste"], shown["billed_hour"], shown["list_hour"]) == ("8114.783581810", "64.58", None)
+    assert (shown["gpus"], shown["idle_gpus"]) == (1.0, 37.892857143)
+    assert found.waste == waste, "what is computed from it is computed from all of it"
+    half, huge = Decimal("0.0000000025"), Decimal(f"{'9' * 29}.0000000001")
+    assert NowTotal(waste=half).model_dump(mode="json")["waste"] == "0.000000002"
+    assert NowTotal(waste=huge).model_dump(mode="json")["waste"] == f"{'9' * 29}.000000000"
+
+
+def test_every_number_of_an_answer_is_one_of_the_two_kinds() -> None:
+    found, bare = set(), []
+    for model in models(Document):
+        for name, hint in typing.get_type_hints(model, include_extras=True).items():
+            given = {hint, *typing.get_args(hint)}
+            found |= given & {Amount, Number}
+            if given & {float, Decimal} and not given & {Amount, Number}:
+                bare.append(f"{model.__name__}.{name}")
+    assert (bare, found) == ([], {Amount, Number})
