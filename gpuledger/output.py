@@ -182,7 +182,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
             for texts, number in zip(of_columns, numeric, strict=True)
         ],
         [
-            max((cell_len(word) for text in texts for word in _INSTANT.sub(" ", text).split()), default=0)
+            max((cell_len(word) for text in texts for word in _parted(text, 0).split()), default=0)
             for texts in of_columns
         ],
         numeric,
@@ -232,13 +232,14 @@ def _pieces(heading: str, width: int) -> list[str]:
     return [line.replace("_ ", "_") for line in textwrap.wrap(heading.replace("_", "_ "), width)]
 
 
-_INSTANT = re.compile(r"(?<=\d-\d\d)T(?=\d\d:)")
-"""Between the day and the time of an instant."""
+_INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:[\d:.]+(?:Z|[+-]\d\d:\d\d)?)")
 
 
 def _parted(text: str, width: int) -> str:
-    """An instant wider than the column, with its time on a second line."""
-    return _INSTANT.sub("\n", text) if len(text) > width else text
+    """An instant wider than the column, with its time on a second line. Within a text, such as a row of somebody's
+    file, it stays as it was written."""
+    found = _INSTANT.fullmatch(text) if len(text) > width else None
+    return "\n".join(found.groups()) if found else text
 
 
 def _print_blocks(cells: Sequence[Sequence[str]], columns: Sequence[str], drawn: Console) -> None:

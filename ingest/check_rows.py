@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from warehouse.records import MOST_NARROW, NARROW, USABLE_STATES, Column, ColumnType, RecordType
+from warehouse.records import MOST_NARROW, NARROW, USABLE_STATES, WHOLE, Column, ColumnType, RecordType
 
 FUTURE_TOLERANCE = timedelta(hours=1)
 """How far a clock may run ahead of ours before its stamps are refused."""
@@ -131,9 +131,9 @@ def _whole(column: Column, value: Any, now: datetime) -> tuple[str, str] | None:
         return "not_a_number", f"{column.name} {str(value)[:200]}: expected a whole number"
     if value != int(value):
         return "not_a_whole_number", f"{column.name} {value!r}: expected a whole number"
-    low, high = (0, 2**64 - 1) if column.type == "uint" else (-(2**63), 2**63 - 1)
+    low, high = WHOLE[column.type]
     if not low <= value <= high:
-        return f"out_of_range_{column.name}", f"{column.name} {value}: expected {low} to {high}"
+        return f"out_of_range_{column.name}", f"{column.name} {value}: expected {column.whole_range()}"
     return _range(column, value)
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from warehouse.records import Column, ColumnType
+from warehouse.records import WHOLE, Column, ColumnType
 
 TIME = pa.timestamp("ms", tz="UTC")
 TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -230,9 +230,9 @@ def _single_whole(text: str, column: Column) -> int:
         raise _BadValueError("not_a_number", "a whole number") from None
     if not value.is_finite():
         raise _BadValueError("not_a_number", "a whole number")
-    low, high = (0, 2**64 - 1) if column.type == "uint" else (-(2**63), 2**63 - 1)
+    low, high = WHOLE[column.type]
     if not low <= value <= high:
-        raise _BadValueError(f"out_of_range_{column.name}", f"{low} to {high}")
+        raise _BadValueError(f"out_of_range_{column.name}", column.whole_range())
     if value != int(value):
         raise _BadValueError("not_a_whole_number", "a whole number")
     return int(value)

@@ -61,15 +61,15 @@ def _header(path: Path) -> tuple[list[str], bool]:
 
 
 def _refuse_other_text(record: RecordType, path: Path, names: Sequence[str]) -> None:
-    """What spreadsheets write: UTF-16, and columns apart by semicolons or tabs. Other than ours, such a file has one
-    column, with all names."""
+    """What spreadsheets write: UTF-16, and columns separated by semicolons or tabs. Other than ours, such a file
+    has one column, with all names."""
     if any("\x00" in name for name in names):
         raise IngestError(str(path), "is UTF-16 text", "Save it as CSV in UTF-8")
     if {column.name for column in record.columns} & {*names}:
         return
     for separator, name in ((";", "semicolons"), ("\t", "tabs")):
         if {*record.required} & {part.strip(' "') for part in separator.join(names).split(separator)}:
-            raise IngestError(str(path), f"its columns are apart by {name}", "Save it as CSV with commas")
+            raise IngestError(str(path), f"its columns are separated by {name}", "Save it as CSV with commas")
 
 
 def _parsed(path: Path, header: list[str], names: list[str], block_bytes: int) -> Iterator[Piece]:

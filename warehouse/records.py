@@ -25,6 +25,8 @@ MAX_INTERVAL_SECONDS = 3600
 """A sample covers at most an hour, so that it touches at most its own hour and the one before."""
 MAX_UNITS = 1024
 """Most units a device can have; keeps an hour's used unit-nanoseconds within 64 bits."""
+WHOLE: Mapping[ColumnType, tuple[int, int]] = {"uint": (0, 2**64 - 1), "int": (-(2**63), 2**63 - 1)}
+"""What the types of whole numbers hold."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,12 @@ class Column:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+
+    def whole_range(self) -> str:
+        """The range of a column of whole numbers in words: its own, or what its type holds."""
+        low, high = WHOLE[self.type]
+        least = low if self.minimum is None else f"{self.minimum:g}"
+        return f"{least} to {high if self.maximum is None else f'{self.maximum:g}'}"
 
 
 @dataclass(frozen=True)

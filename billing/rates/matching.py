@@ -44,6 +44,14 @@ def _can_both(left: Pattern, right: Pattern) -> bool:
     return can_overlap(left, right)
 
 
+def why_both(keys: Sequence[str], left: Sequence[Pattern], right: Sequence[Pattern]) -> str:
+    """Of rules that could both fit: the first key whose globs differ, and what sets them apart; '': all are alike."""
+    for key, ours, theirs in zip(keys, left, right, strict=True):
+        if isinstance(ours, str) and isinstance(theirs, str) and ours != theirs:
+            return f": both {ours!r} and {theirs!r} can match one {key}. Let one of them begin as its names begin"
+    return ""
+
+
 class Matcher:
     """Finds the rules that fit, fast for many things that share few values of each key."""
 

@@ -30,7 +30,7 @@ from pydantic import (
     model_validator,
 )
 
-from billing.rates.matching import Pattern, can_both_fit, fits, specificity
+from billing.rates.matching import Pattern, can_both_fit, fits, specificity, why_both
 from billing.rates.policies import (
     Commitment,
     Component,
@@ -359,8 +359,9 @@ def _refuse_ties(rules: Sequence[RateRule]) -> None:
         rivals = by_specificity.setdefault(rule.specificity, [])
         for earlier, rival in rivals:
             if rule.overlaps(rival):
+                why = why_both(MATCH_KEYS, rival.patterns, rule.patterns)
                 raise ValueError(
                     f"rates[{earlier}] ({rival.sku}) and rates[{number}] ({rule.sku}) are equally specific and could "
-                    "price the same GPU at the same time; end one where the other starts, or add a key to match"
+                    f"price the same GPU at the same time{why}; end one where the other starts, or add a key to match"
                 )
         rivals.append((number, rule))

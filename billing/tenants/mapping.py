@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from billing.rates.globs import expression
-from billing.rates.matching import Pattern, can_both_fit, specificity
+from billing.rates.matching import Pattern, can_both_fit, specificity, why_both
 from billing.rates.policies import Part, WholeFile
 from billing.rates.reading import Instant, before, utc, zone_that_exists
 from warehouse.errors import LedgerError
@@ -160,8 +160,10 @@ def _refuse_ties(rules: Sequence[OwnerRule]) -> None:
         rivals = alike.setdefault(rule.specificity, [])
         for earlier, rival in rivals:
             if rule.overlaps(rival):
+                why = why_both(MATCH_KEYS, rival.patterns, rule.patterns)
                 raise ValueError(
                     f"rules[{earlier}] ({rival.words}) and rules[{number}] ({rule.words}) are equally specific and "
-                    "could match the same thing at the same time; end one where the other starts, or add a key to match"
+                    f"could match the same thing at the same time{why}; end one where the other starts, or add a key "
+                    "to match"
                 )
         rivals.append((number, rule))

@@ -101,6 +101,17 @@ def test_ties(first: dict[str, Any], second: dict[str, Any], tie: bool) -> None:
         card(*rules)
 
 
+def test_a_tie_of_globs_names_them() -> None:
+    """As found: *A100* and *L40S*, which no GPU is both, and nothing said that the star in front makes them a tie."""
+    said = r"time: both '\*A100\*' and '\*L40S\*' can match one model\. Let one of them begin as its names begin"
+    ours = [{"match": {"model": model}, "price_per_gpu_hour": "1"} for model in ("*A100*", "*L40S*")]
+    with pytest.raises(RateError, match=said):
+        card(*ours)
+    card({**ours[0], "match": {"model": "NVIDIA A100*"}}, {**ours[1], "match": {"model": "NVIDIA L40S*"}})
+    with pytest.raises(RateError, match="at the same time; end one where the other starts"):
+        card(ours[0], ours[0])
+
+
 def test_a_rule_that_ends_when_it_starts_is_refused() -> None:
     with pytest.raises(RateError, match="ends before it starts"):
         card({"price_per_gpu_hour": "1", "effective_from": "2026-10-01", "effective_to": "2026-10-01"})

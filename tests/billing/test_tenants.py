@@ -112,7 +112,8 @@ def test_dates_are_local_to_the_mapping_and_their_end_is_exclusive() -> None:
         ({"rules": [{"match": {"queue": 1}, "tenant": "t"}]}, r"rules\[0\]\.match\.queue: found 1; expected text"),
         (
             {"rules": [{"match": {"queue": "a*"}, "tenant": "x"}, {"match": {"queue": "*b"}, "tenant": "y"}]},
-            r"rules\[0\] \(queue a\*\) and rules\[1\] \(queue \*b\) are equally specific",
+            r"rules\[0\] \(queue a\*\) and rules\[1\] \(queue \*b\) are equally specific.*: both 'a\*' and '\*b' "
+            r"can match one queue\. Let one of them begin as its names begin; end one",
         ),
         (
             {"rules": [{"match": {}, "tenant": "t", "effective_from": "2026-10-02", "effective_to": "2026-10-01"}]},

@@ -25,6 +25,20 @@ def test_a_name_draws_nothing_in_a_table(cell: Any, capsys: pytest.CaptureFixtur
     assert heading == "tenant" and lines == [shown, "second"][: 1 + isinstance(cell, output.Lines)]
 
 
+def test_a_row_of_somebody_s_file_stays_as_it_was_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: doctor had a line break in place of the T of every time, and nobody found the row in their file. An
+    instant alone has its time on a second line if the column is narrow."""
+    monkeypatch.setenv("COLUMNS", "70")
+    raw = "2026-09-01T10:40:00Z,600,lab,gpu-1,GPU-1a,,,ok,50"
+    newest = output.Lines(("v.csv row 6: utilization 50.0: expected 0 to 1", raw))
+    row = {"newest": newest, "at": "2026-09-01T10:40:00.000Z"}
+    output.print_rows([row], tuple(row), Format.table)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[2:] == [[raw, "10:40:00.000Z"]] and lines[1][-1] == "2026-09-01"
+
+
 def test_a_complaint_is_one_line_whatever_it_names(capsys: pytest.CaptureFixture[str]) -> None:
     output.complain(f"job {HOSTILE}")
     said = capsys.readouterr().err

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ingest import ingest_file, ingest_tables
+from ingest.check_rows import check_rows
 from tests.ingest.rows import HEADER, NOW, samples
 from warehouse.records import DEVICES, EVENTS, SAMPLES
 from warehouse.store import Store
@@ -155,6 +156,17 @@ def test_unknown_events_and_units_out_of_range_are_quarantined_and_null_units_of
     )
     ingest_tables(store, DEVICES, "test", [devices], now=NOW)
     assert store.value("SELECT units FROM devices") == 1
+
+
+@pytest.mark.parametrize("units", ["-1", "0", "1025", "99999999999999999999"])
+def test_a_whole_number_out_of_range_names_the_range_of_its_column(store: Store, tmp_path: Path, units: str) -> None:
+    """As found: of -1 units it was said that 0 to 18446744073709551615 fit."""
+    (tmp_path / "d.csv").write_text(f"ts,device_id,model,state,units\n2026-10-01T00:00:00Z,g,m,available,{units}\n")
+    assert ingest_file(store, DEVICES, tmp_path / "d.csv", now=NOW).quarantined == {"out_of_range_units": 1}
+    row = {"ts": NOW, "device_id": "g", "model": "m", "state": "available", "units": int(units)}
+    checked = check_rows(DEVICES, [row], NOW)
+    for said in (store.value("SELECT detail FROM quarantine"), checked.example):
+        assert said.endswith(": expected 1 to 1024"), said
 
 
 def test_the_raw_text_of_a_table_row_is_json(store: Store) -> None:

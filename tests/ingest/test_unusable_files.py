@@ -155,8 +155,8 @@ def test_lines_with_any_keys_in_any_order_are_the_same_rows() -> None:
 def test_files_as_spreadsheets_write_them_are_named(store: Store, tmp_path: Path) -> None:
     path, header = tmp_path / "e.csv", "ts,allocation_id,event\n2026-10-01T00:00:00Z,a,started\n"
     for encoding, old, new, said in (
-        ("utf-8", ",", ";", "its columns are apart by semicolons. Save it as CSV with commas"),
-        ("utf-8-sig", ",", "\t", "its columns are apart by tabs"),
+        ("utf-8", ",", ";", "its columns are separated by semicolons. Save it as CSV with commas"),
+        ("utf-8-sig", ",", "\t", "its columns are separated by tabs"),
         ("utf-16", "", "", "is UTF-16 text. Save it as CSV in UTF-8"),
     ):
         path.write_bytes((header.replace(old, new) if old else header).encode(encoding))
