@@ -21,7 +21,7 @@ from collectors.readings import Collected, Row
 from gpuledger.books import recording_store
 from ingest.wire import plain
 from warehouse.errors import LedgerError
-from warehouse.private_files import private_folder, users_file, users_folder
+from warehouse.private_files import naming, private_folder, users_file, users_folder
 from warehouse.records import RECORD_TYPES
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def destination(
         elif out:
             path = Path(out)
             users_folder(path.parent)
+            stack.enter_context(naming(path))
             file = stack.enter_context(open(path, "a", encoding="utf-8", opener=users_file))
             yield Destination(f"to {path}", counted(lambda collected: _write(collected, file)), written)
         elif url:

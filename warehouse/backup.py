@@ -22,12 +22,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from warehouse.errors import LedgerError
+from warehouse.errors import LedgerError, StoreError
 from warehouse.instants import rfc3339
-from warehouse.private_files import HeldError, hold
+from warehouse.private_files import FULL, HeldError, hold
 from warehouse.sql import identifier, text_literal
-from warehouse.store import EmbeddedStore, Store, open_store, read_sql
+from warehouse.store import DISK_FULL, EmbeddedStore, Store, open_store, read_sql
 
+MAKE_ROOM = "Free some space there, or name another folder"
 WHOLE, UNFINISHED = "whole-", ".unfinished"
 NAME = "%Y-%m-%dT%H-%M-%SZ"
 """Of a backup: when it was made, UTC."""
@@ -213,7 +214,14 @@ def held(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise BackupError(str(folder), f"cannot be written ({error.strerror})", "Name another folder") from error
     with file:
-        yield
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise BackupError(str(folder), str(error.strerror), MAKE_ROOM) from error
+        except sqlite3.OperationalError as error:
+            raise BackupError(str(folder), f"users and tokens cannot be copied ({error})", MAKE_ROOM) from error
 
 
 def permanent_tables(store: Store) -> list[str]:
@@ -227,8 +235,27 @@ def _copy(store: Store, path: Path, settings: str = "") -> int:
     tables = permanent_tables(store)
     named = ", ".join(f"TABLE {database}.{identifier(name)}" for name in tables)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    store.command(f"BACKUP {named} TO {_file(path)}{settings}")
+    try:
+        store.command(f"BACKUP {named} TO {_file(path)}{settings}")
+    except StoreError as error:
+        _refuse_full(path.parent, error)
+        raise
     return len(tables)
+
+
+def _refuse_full(folder: Path, refused: StoreError) -> None:
+    """Errors: BackupError if a backup failed because nothing more can be written there. The engine may say instead
+    that another backup is at work, because its own note of this one is empty."""
+    probe = folder / f"probe{UNFINISHED}"
+    try:
+        with contextlib.closing(probe.open("wb", buffering=0)) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        raise BackupError(str(folder), str(error.strerror), MAKE_ROOM) from error
+    finally:
+        probe.unlink(missing_ok=True)
+    if DISK_FULL.search(refused.what):
+        raise BackupError(str(folder), "its disk is full", MAKE_ROOM) from refused
 
 
 def _file(path: Path) -> str:

@@ -5,6 +5,7 @@ asks for (`--out`) get the permissions of that user's umask.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 log = logging.getLogger(__name__)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk, or of what one may have of it."""
 _users_umask: int | None = None
 """The umask that the process was started with; None: it is still in effect."""
 
@@ -71,9 +74,9 @@ def hold(folder: Path, who: str = "") -> IO[str]:
         file.close()
         raise HeldError(holder) from None
     with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
-        file.truncate(0)
-        file.write(f"{who or f'process {os.getpid()}'}\n")
-        file.flush()
+        os.ftruncate(file.fileno(), 0)
+        # Past the file's own buffer, which would try again when it is closed.
+        os.write(file.fileno(), f"{who or f'process {os.getpid()}'}\n".encode())
     return file
 
 
@@ -96,11 +99,28 @@ def users_file(path: str | os.PathLike[str], flags: int) -> int:
 
 
 @contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Lets an error in writing a file name it: of a full disk, the system does not say which file it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in FULL:
+            error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Writes a user's file atomically: it gets its name once it is complete; a failure leaves the old file in place.
 
-    A terminal or a pipe is written directly.   Errors: OSError.
+    A terminal or a pipe is written directly.   Errors: OSError, which names the file.
     """
+    with naming(path), _whole(path) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
     if path.exists() and not path.is_file():
         with open(path, "wb", opener=users_file) as straight:
             yield straight

@@ -28,7 +28,7 @@ from warehouse.chain import adopt
 from warehouse.engine import import_engine
 from warehouse.errors import StoreError, StoreHeldError
 from warehouse.leftovers import drop_leftovers
-from warehouse.private_files import HeldError, hold
+from warehouse.private_files import FULL, HeldError, hold
 from warehouse.sql import identifier as identifier
 from warehouse.sql import instant_text, numbered_statements, text_literal
 from warehouse.sql import read_sql as read_sql
@@ -62,6 +62,9 @@ UPGRADE = "upgrades/0030"
 MOVED_OUT = ("access_users", "access_tokens", "saved_queries")
 """Tables of before the first release whose rows live in the access store now, which copies them (access/upgrade.py)."""
 UNKNOWN_EXCEPTION = 1002
+DISK_FULL = re.compile(r"NOT_ENOUGH_SPACE|No space left on device|Disk quota exceeded")
+"""What the engine and the system say of a full disk."""
+MAKE_SPACE = "Free some space on its disk; gpuledger retention shows what could be removed"
 SERVER_LOG = "The server does not say why: its log does"
 NOT_THE_SERVER = "That is what stands before the server, such as a proxy: look there, and try again"
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
@@ -821,8 +824,10 @@ def _store_errors(url: str) -> Iterator[None]:
             message = re.sub(r"<[^>]*>", " ", message)
         where, what = _without_password(url), " ".join(message.split())[:2000]
         step = NOT_THE_SERVER if foreign else SERVER_LOG if getattr(error, "code", None) == UNKNOWN_EXCEPTION else ""
-        raise StoreError(where, what, step) from error
+        raise StoreError(where, what, MAKE_SPACE if DISK_FULL.search(what) else step) from error
     except OSError as error:
+        if error.errno in FULL:
+            raise StoreError(_without_password(url), str(error.strerror), MAKE_SPACE) from error
         raise StoreError(_without_password(url), f"cannot be reached ({error})", "Is the server running?") from error
 
 

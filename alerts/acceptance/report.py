@@ -16,7 +16,7 @@ from alerts.acceptance.measures import measure
 from alerts.acceptance.plan import Plan
 from alerts.errors import AlertError
 from warehouse.json_text import parse_json
-from warehouse.private_files import users_file, users_folder
+from warehouse.private_files import naming, users_file, users_folder
 
 HERE = Path(__file__).parent
 
@@ -86,7 +86,7 @@ class Report:
             page.get_template("report.html").render(document),
         )
         for path, text in zip(paths, texts, strict=True):
-            with open(path, "w", encoding="utf-8", opener=users_file) as file:
+            with naming(path), open(path, "w", encoding="utf-8", opener=users_file) as file:
                 file.write(text)
         return paths
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from alerts.acceptance.plan import Load, Plan
 from alerts.errors import AlertError
 from warehouse.json_text import parse_json
-from warehouse.private_files import users_file, users_folder, users_umask
+from warehouse.private_files import naming, users_file, users_folder, users_umask
 
 
 @dataclass(frozen=True)
@@ -185,5 +185,5 @@ def keep(folder: Path, runs: Sequence[Run]) -> None:
     users_folder(folder)
     for run in runs:
         path = folder / f"{run.case}.{run.role}.json"
-        with open(path, "w", encoding="utf-8", opener=users_file) as file:
+        with naming(path), open(path, "w", encoding="utf-8", opener=users_file) as file:
             file.write(json.dumps(asdict(run), ensure_ascii=False))

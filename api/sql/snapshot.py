@@ -24,7 +24,8 @@ from pathlib import Path
 
 from api.sql.allowed import AUDIT, SECRET
 from warehouse.errors import StoreError
-from warehouse.store import EmbeddedStore, migrations, read_sql
+from warehouse.private_files import FULL
+from warehouse.store import MAKE_SPACE, EmbeddedStore, migrations, read_sql
 
 log = logging.getLogger(__name__)
 SMALL_PARTS = 300
@@ -173,6 +174,9 @@ class Snapshot:
                     raise StoreError(self._store.url, problem, "Try again") from error
                 self._list()
                 continue
+            except OSError as error:
+                problem = f"its tables cannot be linked: {error.strerror}"
+                raise StoreError(self._store.url, problem, MAKE_SPACE if error.errno in FULL else "") from error
             return
 
     def _frozen(self, definition: _Definition, parts: frozenset[str]) -> Frozen:

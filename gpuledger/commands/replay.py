@@ -13,7 +13,7 @@ from gpuledger import options
 from gpuledger.books import recording_store, refuse_records
 from gpuledger.output import say
 from gpuledger.progress import bar
-from warehouse.private_files import users_file, users_folder
+from warehouse.private_files import naming, users_file, users_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,6 +173,7 @@ def _write_files(records: Records, out: Path) -> None:
         path, rows = out / f"{record.name}.parquet", 0
         first = next(tables)
         with (
+            naming(path),
             open(path, "wb", opener=users_file) as file,
             ParquetWriter(file, first.schema, compression="zstd") as writer,
         ):

@@ -13,7 +13,7 @@ from gpuledger import options
 from gpuledger.books import open_books, opened_store, refuse_served
 from gpuledger.output import complain, print_lines, say
 from warehouse.errors import LedgerError
-from warehouse.private_files import users_file
+from warehouse.private_files import whole_file
 from warehouse.store import Store
 
 report = typer.Typer(no_args_is_help=True)
@@ -58,8 +58,8 @@ def preview(
     if out is None:
         print_lines(*page.splitlines())
         return
-    with open(out, "w", encoding="utf-8", opener=users_file) as file:
-        file.write(page)
+    with whole_file(out) as file:
+        file.write(page.encode())
     say(f"{out}: {tenant}, {period}")
 
 

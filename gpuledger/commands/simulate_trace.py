@@ -19,7 +19,7 @@ from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.printable import grouped
-from warehouse.private_files import users_file, users_folder
+from warehouse.private_files import naming, users_file, users_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -315,6 +315,7 @@ def _write_files(tables: Mapping[str, Sequence[pa.Table]], folder: Path) -> None
     for record, found in tables.items():
         path = folder / f"{record}.parquet"
         with (
+            naming(path),
             open(path, "wb", opener=users_file) as file,
             ParquetWriter(file, found[0].schema, compression="zstd") as writer,
         ):

@@ -30,7 +30,7 @@ from scheduler.settings import Settings, SettingsError, parse_settings
 from scheduler.setup import WHOLE_GPUS, Setup, setup_of
 from warehouse.errors import LedgerError
 from warehouse.json_text import parse_json
-from warehouse.private_files import users_file
+from warehouse.private_files import naming, users_file
 
 CYCLES = ("plan", "cycle")
 KEEP = "Keep nodes as they were, and add new ones; one that is gone is set to failed or maintenance"
@@ -307,7 +307,7 @@ def _needed(entries: Sequence[Entry], wanted: set[int]) -> set[int]:
 def write_snapshot(entries: Iterable[Entry], path: Path) -> int:
     """The entries as JSON lines, whole or not at all; how many."""
     draft, count = path.with_name(path.name + ".new"), 0
-    with open(draft, "w", encoding="utf-8", opener=users_file) as file:
+    with naming(path), open(draft, "w", encoding="utf-8", opener=users_file) as file:
         for entry in entries:
             line = {"sequence": entry.sequence, "at": entry.at, "kind": entry.kind, "job": entry.job_id}
             file.write(json.dumps(line | {"body": entry.body}, ensure_ascii=False) + "\n")

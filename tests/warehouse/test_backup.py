@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
@@ -29,6 +30,7 @@ from tests.billing.facts import put, samples
 from tests.billing.hand_ledger import at
 from tests.billing.rich_books import rich_books
 from tests.draws import drawn_seed, seldom
+from tests.full_disk import full_disk
 from tests.stores import fresh_store
 from warehouse.backup import MANIFEST, UNFINISHED, WHOLE, Backup, BackupError, back_up, backups, forget, restore
 from warehouse.errors import LedgerError
@@ -227,6 +229,32 @@ def test_a_folder_that_the_engine_cannot_write_down_is_refused(tmp_path: Path) -
     fresh_store(tmp_path / "store").close()
     with opened(tmp_path / "store", tmp_path / "a&b") as store, pytest.raises(BackupError, match="has a < or & in it"):
         back_up(store, NOW, nobody_writing)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_full_disk_is_not_another_backup_at_work(
+    tmp_path: Path, folder: Path, full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: the engine reads its own empty note of this backup, and says that another one writes there."""
+    said = "Code: 598. DB::Exception: A concurrent backup writing to the same destination (BACKUP_ALREADY_EXISTS)"
+
+    def refused(store: Store, sql: str, *_: Any) -> None:
+        assert sql.startswith("BACKUP"), sql
+        if full:
+            until.enter_context(full_disk())
+        raise StoreError(store.url, said)
+
+    fresh_store(tmp_path / "store").close()
+    with contextlib.ExitStack() as until, opened(tmp_path / "store", folder) as store:
+        monkeypatch.setattr(type(store), "command", refused)
+        with pytest.raises(LedgerError) as caught:
+            back_up(store, NOW, nobody_writing)
+        until.close()
+        monkeypatch.undo()
+    if full:
+        assert str(caught.value) == f"{folder}: File too large. Free some space there, or name another folder"
+    else:
+        assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("inside", ["", "backups/daily"])

@@ -12,9 +12,10 @@ import pytest
 
 from tests.conftest import REPO
 from tests.draws import seldom
+from tests.full_disk import full_disk
 from tests.patience import PATIENCE_SECONDS
 from warehouse import private_files
-from warehouse.private_files import private_folder, users_file, users_folder, users_umask, whole_file
+from warehouse.private_files import hold, private_folder, users_file, users_folder, users_umask, whole_file
 
 
 def mode(path: Path) -> int:
@@ -54,6 +55,23 @@ def test_a_store_of_an_earlier_release_is_closed_when_it_is_opened(store: Path) 
     store.chmod(0o755)
     run("sql", "SELECT 1", "--store", f"chdb://{store}")
     assert mode(store) == 0o700
+
+
+def test_a_lock_on_a_full_disk_is_taken_and_given_back_without_its_holder_s_name(tmp_path: Path) -> None:
+    """As found: the name was written when the lock was given back, so that every command failed that had only read."""
+    with full_disk():
+        lock = hold(tmp_path, "process 1")
+        lock.truncate(0)
+        lock.close()
+    assert (tmp_path / "holder").read_text() == ""
+
+
+def test_a_file_that_a_full_disk_does_not_take_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "october.parquet"
+    with full_disk(), pytest.raises(OSError, match="File too large") as caught, whole_file(path) as file:
+        file.write(b"x" * 100_000)
+    assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @seldom(4, "a file that was asked for has")

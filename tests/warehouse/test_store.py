@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 
 from warehouse.errors import StoreError, StoreHeldError
 from warehouse.records import RECORD_TYPES
-from warehouse.store import Store, identifier, migrate, migrations, open_store, split_statements
+from warehouse.store import Store, _store_errors, identifier, migrate, migrations, open_store, split_statements
 
 NASTY = 'o\'brien \\ "研发" \t\n -- ; DROP TABLE samples {x:String} %s'
 
@@ -158,6 +160,22 @@ def test_a_url_that_cannot_be_opened_says_so_without_the_password(url: str, says
     with pytest.raises(StoreError, match=says) as caught:
         open_store(url)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DatabaseError("Code: 243. DB::Exception: Cannot reserve 1.00 MiB, not enough space. (NOT_ENOUGH_SPACE)"),
+        DatabaseError("Code: 75. DB::Exception: Cannot write to file x: No space left on device. (CANNOT_WRITE)"),
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    ],
+    ids=["no room for a part", "while it wrote", "before it began"],
+)
+def test_a_full_disk_is_one_and_no_server_that_is_away(store: Store, error: Exception) -> None:
+    with pytest.raises(StoreError) as caught, _store_errors(store.url):
+        raise error
+    said = r"(not enough space|No space left on device).*\. Free some space on its disk; gpuledger retention shows what"
+    assert re.search(said, str(caught.value)) and "reached" not in str(caught.value)
 
 
 def test_statements_are_split_where_semicolons_count() -> None:

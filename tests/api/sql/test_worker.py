@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import random
@@ -33,6 +34,7 @@ from tests.api.sql.worker_attacks import ATTACKS
 from tests.draws import drawn, keep_seed
 from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
+from warehouse.errors import StoreError
 from warehouse.store import EmbeddedStore, Store
 
 CANARY = "canary-5f3a91"
@@ -384,6 +386,20 @@ def test_a_statement_sees_what_was_written_before_it(house: House) -> None:
         assert house.ask(counts).decode().split() == [str(value) for value in row.values()], step
     store.command("DROP TABLE spare")
     push(store, 3)
+
+
+def test_a_copy_that_finds_no_room_is_an_error_of_the_store(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As found: of a full disk it was said that the output is incomplete."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    push(house.store, 1)
+    monkeypatch.setattr("api.sql.snapshot.link_folder", full)
+    with pytest.raises(StoreError, match=r"cannot be linked: No space left on device\. Free some space on its disk"):
+        house.ask("SELECT count() FROM quarantine")
+    monkeypatch.undo()
+    assert int(house.ask("SELECT count() FROM quarantine")) > 0
 
 
 def test_copies_are_whole_while_parts_are_written_merged_and_removed(house: House) -> None:
