@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -85,6 +86,13 @@ class Books:
         from access.roles import Role
 
         return Principal(self.author, frozenset({Role.admin}))
+
+    @property
+    def nobody_known(self) -> Principal:
+        """The same, who is none of the store's users, whatever they are called on this machine."""
+        from access.principal import OPEN
+
+        return replace(self.admin, how="open", issuer=OPEN)
 
     def apply(
         self,

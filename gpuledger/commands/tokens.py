@@ -60,7 +60,7 @@ def create(
             secret, shown = made.token, vars(made)
         else:
             token, secret = create_token(
-                books.access, books.admin, books.now, name, timedelta(days=days), owner, role or ["analyst"],
+                books.access, books.nobody_known, books.now, name, timedelta(days=days), owner, role or ["analyst"],
                 tenant or (), scopes, issuer,
             )  # fmt: skip
             shown = _shown(token)

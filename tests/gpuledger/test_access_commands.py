@@ -178,6 +178,9 @@ def test_tokens_are_made_listed_and_revoked(store: str) -> None:
     (two,) = {one["owner"] for one in json.loads(run("tokens", "list", *where[:2], "--format", "json").stdout)
               if one["issuer"] == "service" and one["name"] == "nightly"}  # fmt: skip
     assert two == "nightly"
+    # Whoever opens the store is no user of it, also if one is called like them.
+    mine = run("tokens", "create", "grafana", "--scope", "sql", *where[:2], "--author", "wanda")
+    assert "of grafana (service): analyst; sql; until" in mine.stderr
     assert made.stdout.strip() not in run("tokens", "list", *where[:2], "--format", "csv").stdout
     assert "not one of yours" in refused("tokens", "revoke", "nothing", *where)
     assert "no tenant" in refused("tokens", "create", "x", "--role", "tenant", *where)
