@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from email import message_from_string
+from email.message import EmailMessage
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,8 @@ from alerts.periodic import Alerting, AlertSettings
 from alerts.reading import attempts
 from alerts.routing import Routing, linked
 from alerts.silences import add_silence
-from alerts.transports.email import message
+from alerts.transports import SendError
+from alerts.transports.email import Email, message
 from tests.alerts.facts import NOON, ago
 from tests.alerts.receivers import Received, http_receiver, smtp_receiver
 from tests.alerts.rules import NEWEST, evaluate_at, put_value, rule
@@ -190,6 +192,19 @@ def test_a_mail_says_it_all_and_is_threaded(facts: Store) -> None:
     assert "Proposed action: look at große-GPU" in body.decode()
     assert {message_from_string(one)["To"] for one in received.mails} == {"ops@example.org", "lead@example.org"}
     assert parsed["References"].endswith("@gpuledger>")
+
+
+def test_a_mail_server_that_is_away_or_has_no_tls_is_named_in_plain_words() -> None:
+    """As found: `SMTPNotSupportedError: STARTTLS extension not supported by server..`, and no server's name."""
+    sender = {"host": "127.0.0.1", "from": "ledger@example.org", "to": ["ops@example.org"]}
+    with smtp_receiver() as received:
+        port = received.port
+        with pytest.raises(SendError) as plain:
+            Email.model_validate({**sender, "port": port}).post(EmailMessage())
+    with pytest.raises(SendError) as away:
+        Email.model_validate({**sender, "port": port, "security": "none"}).post(EmailMessage())
+    assert str(plain.value) == f"127.0.0.1:{port}: STARTTLS extension not supported by server"
+    assert str(away.value) == f"127.0.0.1:{port}: Connection refused"
 
 
 def test_a_mail_that_is_refused_for_good_is_not_sent_every_few_seconds(facts: Store) -> None:
