@@ -11,7 +11,9 @@ class LedgerError(Exception):
 
     def __init__(self, where: str, what: str, next_step: str = "") -> None:
         self.where, self.what, self.next_step = where, what, next_step
-        super().__init__(f"{where}: {what}" + (f". {next_step}" if next_step else ""))
+        # What another program said may be a sentence already.
+        stop = "" if what.endswith((".", "?", "!")) else "."
+        super().__init__(f"{where}: {what}" + (f"{stop} {next_step}" if next_step else ""))
 
 
 class StoreError(LedgerError):

@@ -12,6 +12,7 @@ from billing.periods import parse_period
 from gpuledger import output
 from gpuledger.cli import build, run
 from gpuledger.options import Format
+from warehouse.errors import LedgerError
 
 HOSTILE = "a\x1b[2Kb\r\nml  0.00\x9b31m\u202edecrof\u2028\x07[red]"
 
@@ -43,6 +44,17 @@ def test_a_complaint_is_one_line_whatever_it_names(capsys: pytest.CaptureFixture
     output.complain(f"job {HOSTILE}")
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "\x1b" not in said and "\x9b" not in said and r"\x1b[2Kb" in said
+
+
+def test_what_is_a_sentence_already_ends_with_one_stop() -> None:
+    assert (
+        str(LedgerError("http://db", "HTTP 301 Moved.", "Give its new URL"))
+        == "http://db: HTTP 301 Moved. Give its new URL"
+    )
+    assert (
+        str(LedgerError("rates.yaml", "no such file", "Check the path")) == "rates.yaml: no such file. Check the path"
+    )
+    assert str(LedgerError("http://db", "HTTP 301 Moved.")) == "http://db: HTTP 301 Moved."
 
 
 def test_a_name_in_a_line_begins_no_other(capsys: pytest.CaptureFixture[str]) -> None:
