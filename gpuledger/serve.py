@@ -110,6 +110,19 @@ class Tls:
     key: Path
 
 
+def check_files(alerts: AlertSettings, reports: Path | None, scheduler_token_file: Path | None) -> None:
+    """Reads the files that are read again while the store is served, before anything takes long or an address is
+    printed.   Errors: LedgerError for one that is of no use."""
+    from alerts.periodic import Alerting
+    from dashboards.reports.schedule import load_schedule
+    from scheduler.live.client import read_token
+
+    Alerting(alerts)
+    if reports is not None:
+        load_schedule(reports)
+    read_token(scheduler_token_file)
+
+
 def serve(
     store: Store,
     listener: socket.socket,

@@ -67,7 +67,7 @@ def server(
     """Open the store, ingest what agents push, close the books every hour, evaluate alerts, serve the dashboard."""
     from access.leader import leading
     from alerts.periodic import AlertSettings
-    from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
+    from gpuledger.serve import access_settings, check_files, dashboard, listen, serve, url_of
     from ingest.senders import Senders
     from warehouse.bucket import bucket_beside
     from warehouse.hosts import is_loopback
@@ -79,9 +79,10 @@ def server(
     bucket = bucket_beside(backups, backups_bucket)
     senders = Senders(tokens, _reviewer)
     profiles = _profiles(profile or ())
+    access, alerts = access_settings(sign_in, trusted_proxy), AlertSettings(rules, routing, not no_interference)
+    check_files(alerts, reports, scheduler_token_file)
     with open_store(store, backups, bucket) as opened, listen(host, port) as listener:
         migrate(opened)
-        access = access_settings(sign_in, trusted_proxy)
         with _receiving(opened, senders, profiles) as routes, leading(opened, access) as leads:
             pages = None
             if not no_dashboard:
@@ -93,7 +94,6 @@ def server(
             say(f"  Metrics           {url}api/v1/write (Prometheus), {url}v1/metrics (OpenTelemetry)")
             if not no_dashboard:
                 say(f"  Dashboard         {url}")
-            alerts = AlertSettings(rules, routing, not no_interference)
             serve(
                 opened, listener, close_hourly=True, app=app, tls=tls, alerts=alerts, reports=reports,
                 trusted_proxies=access.trusted_proxies, leads=leads,

@@ -102,7 +102,7 @@ def up(
     """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
     from access.leader import leading
     from alerts.periodic import AlertSettings
-    from gpuledger.serve import FOLLOW_SECONDS, access_settings, dashboard, listen, serve, url_of
+    from gpuledger.serve import FOLLOW_SECONDS, access_settings, check_files, dashboard, listen, serve, url_of
     from warehouse.bucket import bucket_beside
 
     refuse_served(store, "and serves it already", "Open that address, or give another store")
@@ -112,6 +112,9 @@ def up(
         raise LedgerError("--demo, --prometheus", "a store has one of them", "Leave one out")
     if sign_in is None:
         _refuse_without_sign_in(host, insecure_no_sign_in)
+    access = access_settings(sign_in, trusted_proxy)
+    if not no_serve:
+        check_files(AlertSettings(rules, routing), reports, scheduler_token_file)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
     with contextlib.ExitStack() as stack:
         opened = stack.enter_context(open_store(url, backups, bucket_beside(backups, backups_bucket)))
@@ -140,7 +143,6 @@ def up(
         if found is not None:
             _print_found(found)
         if listener is not None:
-            access = access_settings(sign_in, trusted_proxy)
             leads = stack.enter_context(leading(opened, access))
             app = dashboard(opened, listener, access, leads, routing, scheduler, scheduler_token_file, rules)
             alerts = AlertSettings(rules, routing, not no_interference)

@@ -89,6 +89,20 @@ def test_no_address_is_named_that_is_not_served(tmp_path: Path) -> None:
     assert "Dashboard" not in done.output + done.stderr
 
 
+@pytest.mark.parametrize("command", ["up --demo", "server --tokens"])
+@pytest.mark.parametrize("option", ["--rules", "--routing", "--reports", "--sign-in", "--scheduler-token-file"])
+def test_a_file_of_no_use_is_refused_before_anything_is_done(tmp_path: Path, command: str, option: str) -> None:
+    """As found: a mistyped folder of rules was named once the address was printed, after minutes of a demo's fleet."""
+    one = f"{{name: n, token_sha256: {'a' * 64}, records: all, clusters: all, nodes: all, back: 1d}}"
+    (senders := tmp_path / "senders.yaml").write_text(f"senders: [{one}]\n")
+    words = [*command.split(), *([str(senders)] if command.startswith("server") else [])]
+    where = ("--store", f"chdb://{tmp_path}/store", "--port", "0")
+    said = run(words[0], *words[1:], option, str(tmp_path / "nosuch"), *where)
+    assert isinstance(said.exception, LedgerError | FileNotFoundError), said.output
+    assert "nosuch" in str(said.exception)
+    assert not (tmp_path / "store").exists() and "Dashboard" not in said.output
+
+
 def test_a_port_in_use_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
