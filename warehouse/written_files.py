@@ -38,7 +38,8 @@ def read_written(path: Path | str, what: str, hint: str, error: type[LedgerError
     except IsADirectoryError as mistake:
         raise error(where, f"a folder, not {what}") from mistake
     except OSError as mistake:
-        raise error(where, f"cannot be read: {mistake.strerror}", hint) from mistake
+        step = f"Check the path from {Path.cwd()}" if isinstance(mistake, FileNotFoundError) else hint
+        raise error(where, f"cannot be read: {mistake.strerror}", step) from mistake
 
 
 def keys_of(text: str, where: str, what: str, hint: str, error: type[LedgerError]) -> dict[str, Any]:

@@ -96,6 +96,14 @@ def test_a_file_of_any_kind_is_refused_in_a_line(tmp_path: Path, name: str) -> N
     refused(tmp_path, name, "")
 
 
+@pytest.mark.parametrize("name", [name for name in FILES if name not in ("job", "kubeconfig", "rule")])
+def test_of_a_file_that_is_not_there_the_path_is_what_to_check(tmp_path: Path, name: str) -> None:
+    """As found: "No such file or directory. It starts with the keys currency, timezone and rates"."""
+    with pytest.raises(LedgerError) as caught:
+        FILES[name][0](tmp_path / "nosuch.yaml")
+    assert str(caught.value).endswith(f"No such file or directory. Check the path from {Path.cwd()}")
+
+
 @pytest.mark.parametrize("name", [name for name in FILES if name not in ("job", "kubeconfig", "plan", "rule")])
 def test_the_good_file_of_each_kind_is_read(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"{name}.yaml"
