@@ -138,7 +138,7 @@ def test_what_two_hold_at_once_promises_neither_and_a_divided_device_leaves_its_
 
 def test_statements_that_judge_a_share_judge_it_alike() -> None:
     """The newest views, the reports, and a workload's page."""
-    files = ("warehouse/migrations/0123_replicas_are_shared.sql", "billing/ledger_report.sql",
+    files = ("warehouse/migrations/0124_replicas_are_shared.sql", "billing/ledger_report.sql",
              "dashboards/pages/workload/charges.sql")  # fmt: skip
     texts = [
         " ".join(found.split()).replace("'unknown'", "''")
