@@ -67,7 +67,7 @@ def anomalies(store: Store, at: datetime, parameters: Mapping[str, Any]) -> Rows
             "expected": one.expected,
             "currency": one.currency,
             "contributors": ", ".join(
-                f"{part.name} {amount(part.cost, one.currency)}" for part in one.contributors[:3]
+                f"{part.name} {amount(part.cost, one.currency or '')}" for part in one.contributors[:3]
             ),
         }
         for one in report.flagged

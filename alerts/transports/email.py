@@ -79,8 +79,8 @@ class Email(Part):
         except (smtplib.SMTPException, OSError, ValueError) as error:
             if late.is_set():
                 raise SendError(f"had not taken it after {MAIL_SECONDS:g} s") from None
-            said = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-            raise SendError(hidden(f"{self.host}:{self.port}: {said.rstrip('.')}", [password])) from None
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+            raise SendError(hidden(f"{self.host}:{self.port}: {why.rstrip('.')}", [password])) from None
         found = {}
         for address, (code, said) in refused.items():
             text = " ".join(said.decode("utf-8", "replace").split())
