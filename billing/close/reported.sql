@@ -35,7 +35,7 @@ FROM
         bitCount(slots) = count AS are_apart,
         if(is_on_grid AND NOT are_apart AND last_at - first_at = (count - 1) * longest_ms, count, 0) AS in_a_row,
         is_on_grid AND (are_apart OR (in_a_row > 0 AND marks =
-            arraySum(arrayMap(i -> cityHash64(toUInt64(first_at + i * longest_ms)), range(in_a_row))))) AS is_regular,
+            arraySum(i -> cityHash64(toUInt64(first_at + i * longest_ms)), range(in_a_row)))) AS is_regular,
         shortest_ms > 0 AND toUInt64(marks - origins)
             = toUInt64(cityHash64(toUInt64(last_at)) - cityHash64(toUInt64(first_at - first_length))) AS is_seamless,
         is_regular OR is_seamless AS adds_up,

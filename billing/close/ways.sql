@@ -1,4 +1,5 @@
--- One row: a stream that may say how a holding was used: one of its ways (see holdings.sql), the best level first.
+-- One row: a stream that may say how a holding was used: one of its ways (see holdings.sql), the best level first,
+-- and that says anything in these hours or the one after them.
 -- Units:   begin, stop = the holding in ms of the hour.
 -- Shape:   of_power: the stream may measure the power of the holding's segment: that of a workload that is alone there.
 CREATE TABLE {ways:Identifier} ENGINE = Memory AS
@@ -7,3 +8,4 @@ SELECT state_id, claim, hour, start_ms, toInt64(way.1) AS level, way.2 AS stream
     toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop
 FROM {holdings:Identifier}
 ARRAY JOIN ways AS way
+WHERE way.2 IN (SELECT stream FROM {reported:Identifier})

@@ -2,7 +2,7 @@
 -- and everybody's do not say the same: what they say of the hour is the holder's.
 -- Units:   used = ms x units x 1e9; covered_ms, power_ms, memory_ms = covered; nanojoules; byte_ms.
 -- Reads:   most hours are such. They need none of the steps that share a device out (holdings.sql and those after it), which
---          would find the same.
+--          would find the same. By the setting the engine looks hours up in what streams say, and not the other way round.
 CREATE TABLE {whole:Identifier} ENGINE = Memory AS
 SELECT
     state_id, held.hour AS hour, start_ms, held.claim AS claim, units, cityHash64(product, payer) AS subject,
@@ -29,3 +29,4 @@ WHERE NOT (workload.is_unclear OR whoever.is_unclear
     OR (workload.covered > 0 AND whoever.covered > 0)
     OR (workload.power_ms > 0 AND whoever.power_ms > 0)
     OR (workload.memory_ms > 0 AND whoever.memory_ms > 0))
+SETTINGS query_plan_join_swap_table = 'false'

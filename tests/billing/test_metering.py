@@ -131,11 +131,11 @@ def test_a_holding_is_used_as_the_best_stream_says_at_each_instant(
     books.command(read_sql(CLOSE, "reported", sums=_stream_sums(books)), parameters)
     incomplete = [row["hour"] - FIRST for row in books.rows(read_sql(CLOSE, "incomplete_hours"), parameters)]
     assert incomplete == sorted({(one["at"] - 1) // HOUR_MS for some in others.values() for one in some} - {4})
-    books.command(read_sql(CLOSE, "ways"), params)
     cuts = sorted(dice.sample([1, 2, 3], dice.randint(0, 3)))
     bounds = [NOW + hours * HOUR_MS for hours in (0, *cuts, 4)]
     params |= {"uniform_ms": uniform}
     _hear(books, params, bounds)
+    books.command(read_sql(CLOSE, "ways"), params)
     for name in ("segments", "states", "whole"):
         make(books, stage, name, [])
     _meter(books, stage, params)
