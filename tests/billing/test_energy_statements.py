@@ -28,9 +28,10 @@ NOW = FIRST * HOUR_MS
 TIB, KILOWATTS = 2**41, 100_000.0
 """What is no reading any more: 2 TiB, 100 kW."""
 WAYS = "Array(Tuple(UInt8, UInt64, Int64, Int64))"
+ACTIVE = "Array(Tuple(UInt64, UInt32, UInt64, UInt64))"
 TABLES = {
     "segments": "hour UInt32, start_ms Int64, end_ms Int64, state_id UInt64, device_units UInt32, available Bool, "
-                "held_units UInt64",
+                f"held_units UInt64, active {ACTIVE}",
     "holdings": f"claim UInt64, hour UInt32, start_ms Int64, end_ms Int64, state_id UInt64, units UInt32, "
                 f"subject UInt64, ways {WAYS}",
     "whole": "state_id UInt64, hour UInt32, start_ms Int64, claim UInt64, units Int64, subject UInt64, power_ms Int64, "
@@ -59,7 +60,7 @@ def make(store: Store, stage: Stage, name: str, rows: Sequence[Row]) -> None:
     columns = TABLES[name]
     store.command(f"CREATE TABLE {stage(name)} ({columns}) ENGINE = Memory")
     if rows:
-        names = [column.split()[0] for column in columns.replace(WAYS, "Ways").split(", ")]
+        names = [column.split()[0] for column in columns.replace(WAYS, "Ways").replace(ACTIVE, "Active").split(", ")]
         cells = ", ".join(f"({', '.join(literal(row[column]) for column in names)})" for row in rows)
         store.command(f"INSERT INTO {stage(name)} VALUES {cells}")
 
@@ -264,14 +265,18 @@ def test_streams_say_what_their_samples_cover_of_a_stretch(
         its = [samples for stream, samples in streams.items() if stream[0] == device]
         for hour, begin, stop in stretches(dice, its):
             span = {"hour": FIRST + hour, "start_ms": NOW + begin, "end_ms": NOW + stop, "state_id": number}
-            segments.append({**span, "device_units": 4, "available": True, "held_units": 4})
-            asked = [(0, 4, (device, "", ""), 0, True)]
-            for _ in range(dice.choice([0, 1, 2])):
+            # Who is alone on a device has its stream as a way; else it is measured for nobody.
+            alone, available = truth(dice), truth(dice, 0.8)
+            workloads = dice.choice([[], [7, 8], [7, 7, 8]]) if not alone else [7] * dice.randint(1, 2)
+            segments.append({**span, "device_units": 4, "available": available, "held_units": 4,
+                             "active": [(place, 1, who, 0) for place, who in enumerate(workloads)]})  # fmt: skip
+            asked = [(0, 4, (device, "", ""), 0, True)] if not (alone and available) else []
+            for _ in range(dice.choice([0, 1, 2]) if available else 0):
                 claim += 1
-                levels = sorted({3, *dice.sample([1, 2, 4, 4], dice.randint(0, 3))})
+                levels = sorted({3, *dice.sample([1, 2], dice.randint(0, 2)), *([4] if alone else [])})
                 ways = [(level, hash_of[device, *ways_of[level - 1]], 4, level + 1) for level in levels]
                 holdings.append({**span, "claim": claim, "units": 2, "subject": 5, "ways": ways})
-                asked += [(claim, level, (device, *ways_of[level - 1]), level + 1, level == 3 and levels[-1] == 4)
+                asked += [(claim, level, (device, *ways_of[level - 1]), level + 1, alone and level >= 3)
                           for level in levels]  # fmt: skip
             for who, level, stream, cap, of_power in asked:
                 samples = streams.get(stream, [])
@@ -459,7 +464,7 @@ def test_a_share_of_a_device_is_what_is_held_and_used_on_average_while_that_was_
             held += claims[-1][1]
         available = truth(dice, 0.8)
         tables["segments"].append({**where, "end_ms": start + 9, "device_units": units, "available": available,
-                                   "held_units": held})  # fmt: skip
+                                   "held_units": held, "active": []})  # fmt: skip
         for claim, its in claims if available else ():
             subject, scale = dice.randint(1, 5), its if truth(dice, 0.3) else units
             tables["holdings"].append({**where, "end_ms": start + 9, "claim": claim, "units": its, "subject": subject,
