@@ -13,4 +13,4 @@ SELECT
     unmetered_unit_ms, unallocated_unit_ms, unavailable_unit_ms,
     cost_center, reported_tenant, reported_project, priority, unmapped
 FROM {entries:Identifier}
-WHERE has({hours:Array(UInt32)}, toUInt32(intDiv(toUnixTimestamp(hour), 3600)))
+WHERE toUInt32(intDiv(toUnixTimestamp(hour), 3600)) IN {hours:Array(UInt32)}

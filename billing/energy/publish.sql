@@ -9,4 +9,4 @@ SELECT
     allocation_id, preemptible, sku, charge_period_start, energy_millijoules, measured_unit_ms, memory_byte_ms,
     memory_measured_unit_ms
 FROM {energy:Identifier}
-WHERE has({hours:Array(UInt32)}, toUInt32(intDiv(toUnixTimestamp(hour), 3600)))
+WHERE toUInt32(intDiv(toUnixTimestamp(hour), 3600)) IN {hours:Array(UInt32)}
