@@ -341,9 +341,8 @@ def test_a_file_that_holds_no_settings_is_one_line_that_says_where_there_are_som
 ) -> None:
     if text is not None:
         (tmp_path / "sign-in.yaml").write_text(text)
-    with pytest.raises(
-        AccessError, match=r"sign-in\.yaml[^\n]*(See docs/access\.md for an example|Check indentation and quotes)$"
-    ):
+    steps = r"See docs/access\.md for an example|Check indentation and quotes|Check the path from \S+"
+    with pytest.raises(AccessError, match=rf"sign-in\.yaml[^\n]*({steps})$"):
         load_access(tmp_path / "sign-in.yaml")
 
 
