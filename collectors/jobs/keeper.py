@@ -32,6 +32,8 @@ RLIMIT_LOCKS = 10
 """A limit that has had no effect since Linux 2.4.25 (getrlimit(2)). What a rank starts inherits it and cannot raise it,
 so its number is a mark that neither another session nor an empty environment takes off."""
 LOOK_SECONDS = 0.25
+LOADING_SECONDS = 60.0
+"""How long a program may load before it handles SIGUSR1."""
 PIECE = 1 << 20
 ERROR_CHARACTERS = 500
 HEARD = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
@@ -64,7 +66,7 @@ class Rank:
         self.pid = 0
         self.code: int | None = None
         self.stopped = ""
-        self.kill_at = float("inf")
+        self.kill_at = self.signal_by = float("inf")
         self.looked_at = 0.0
         self.began_at: float | None = None
         self.is_alone = False
@@ -143,7 +145,13 @@ class Rank:
             self._share_world()
         except OSError:
             traceback.print_exc()
-        if self.code is None:
+        self.signal_by = time.monotonic() + LOADING_SECONDS
+        self._signal_world()
+
+    def _signal_world(self) -> None:
+        """As soon as the command expects it: until a program has loaded, the signal would end it."""
+        if self.code is None and (time.monotonic() >= self.signal_by or expects(self.pid, signal.SIGUSR1)):
+            self.signal_by = float("inf")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGUSR1)
 
@@ -167,6 +175,8 @@ class Rank:
             if not self.stopped and self.code is None and self._lease_is_over():
                 self._stop("lease")
             self._tell_start()
+            if self.signal_by < float("inf"):
+                self._signal_world()
             trim(self.folder, self.spec["log_bytes"])
         if now >= self.kill_at:
             self._signal(signal.SIGKILL)
@@ -243,6 +253,16 @@ def mark_of(pid: int) -> int:
         return 0
     found = [line.split()[-2] for line in lines if line.startswith("Max file locks")]
     return int(found[0]) if found and found[0].isdigit() else 0
+
+
+def expects(pid: int, number: int) -> bool:
+    """Whether the process handles, blocks or ignores this signal (proc(5)), so that it does not end by it."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk:", "SigIgn:", "SigCgt:"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 def boot_id() -> str:

@@ -253,6 +253,34 @@ def test_a_rank_that_goes_on_hears_of_another_world(processes: Processes) -> Non
     assert again(processes).look()[0].world == 9
 
 
+def test_a_program_that_is_still_loading_hears_of_another_world_once_it_can(processes: Processes) -> None:
+    """Found as a test that failed once: the signal ended the interpreter, which had not come to the program yet."""
+    said = processes.folder / "said"
+    start(
+        processes,
+        f"touch {said}.loading; sleep 1; trap 'cat $GPULEDGER_WORLD >> {said}' USR1; while :; do sleep 0.05; done",
+    )
+    until(lambda: Path(f"{said}.loading").exists() and processes.look()[0].began_at)
+    processes.tell(A, {"world": 9, "rank": 0, "master_port": 5000})
+    until(lambda: said.exists() and "5000" in said.read_text())
+    assert processes.look()[0].end is None
+
+
+def test_a_program_that_never_handles_the_signal_is_ended_by_it(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = tmp_path / "keeper.py"
+    hasty.write_text(Path(keeper.__file__).read_text().replace("LOADING_SECONDS = 60.0", "LOADING_SECONDS = 0.5"))
+    with monkeypatch.context() as patch:
+        patch.setattr(module.keeper, "__file__", str(hasty))
+        start(processes, "sleep 300")
+    until(lambda: processes.look()[0].began_at)
+    processes.tell(A, {"world": 9, "rank": 0, "master_port": 5000})
+    run = over(processes)
+    assert run.end is not None
+    assert run.end.code == -signal.SIGUSR1
+
+
 def test_what_it_says_stays_within_bounds_and_keeps_its_end(tmp_path: Path) -> None:
     processes = Processes(tmp_path / "jobs", log_bytes=1 << 16)
     folder = start(processes, f"seq 1 200000; until test -e {tmp_path}/go; do sleep 0.05; done; echo last")
