@@ -24,6 +24,10 @@ WITH
             groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'resized') AS resizings,
             arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'suspended')) AS suspensions,
             arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'resumed')) AS resumptions,
+            arraySort(groupArrayIf(
+                (device_id, partition_id, toUnixTimestamp64Milli(ts), toString(event),
+                    (tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus, priority)),
+                event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != ''))) AS reports,
             min(if(tenant = '', NULL, tenant)) AS some_tenant,
             min(if(project = '', NULL, project)) AS some_project,
             min(if(queue = '', NULL, queue)) AS some_queue,
@@ -34,40 +38,37 @@ WITH
         FROM {events:Identifier}
         WHERE batch IN {batches:Identifier}
         GROUP BY cluster, allocation_id
-        HAVING notEmpty(placings)
+        HAVING notEmpty(reports)
     ),
     placed AS
     (
         SELECT
-            cluster,
-            allocation_id,
-            device_id,
-            partition_id,
-            row.2 AS event,
-            row.1 AS start_ms,
-            row.3 AS reported,
-            arrayFirst(x -> x > start_ms, arrayPushBack(sorted.1, {forever:Int64})) AS next_row
+            * EXCEPT reports,
+            row.1 AS device_id,
+            row.2 AS partition_id,
+            row.3 AS start_ms,
+            row.4 AS event,
+            row.5 AS reported,
+            next_row
         FROM
         (
             SELECT
-                cluster,
-                allocation_id,
-                device_id,
-                partition_id,
-                arraySort(groupArray((
-                    toUnixTimestamp64Milli(ts), toString(event),
-                    (tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus, priority)))) AS sorted
-            FROM {events:Identifier}
-            WHERE batch IN {batches:Identifier} AND event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '')
-            GROUP BY cluster, allocation_id, device_id, partition_id
+                *,
+                arrayCompact(x -> (x.1, x.2, x.3, x.4), reports) AS rows,
+                arrayMap(x -> (x.1, x.2, x.3), rows) AS stamps,
+                arrayDistinct(stamps) AS instants,
+                arrayMap(
+                    (this, following) -> if((following.1, following.2) = (this.1, this.2), following.3, {forever:Int64}),
+                    instants, arrayPushBack(arrayPopFront(instants), ('', '', {forever:Int64}))) AS nexts,
+                arrayMap(place -> nexts[place], arrayEnumerateDense(stamps)) AS next_rows
+            FROM lifecycle
         )
-        ARRAY JOIN arrayCompact(x -> (x.1, x.2), sorted) AS row
+        ARRAY JOIN rows AS row, next_rows AS next_row
     ),
     ended AS
     (
         SELECT
-            placed.*,
-            lifecycle.*,
+            *,
             arrayMax(arrayFilter(x -> x < start_ms, placings)) AS placed_before,
             arrayMax(arrayFilter(x -> x < start_ms, ends)) AS ended_before,
             event = 'started' AND placed_before > 0 AND ended_before < placed_before AS is_restart,
@@ -84,7 +85,6 @@ WITH
                     arrayPushBack(pauses, {forever:Int64}))) AS pieces,
             notEmpty(ends) AND arrayMax(ends) < arrayMin(placings) AS ends_before_it_starts
         FROM placed
-        INNER JOIN lifecycle ON placed.cluster = lifecycle.cluster AND placed.allocation_id = lifecycle.allocation_id
     )
 SELECT
     cityHash64(cluster, allocation_id, device_id, partition_id, if(device_id = '', reported.5, ''), piece.1) AS claim,

@@ -54,19 +54,6 @@ WITH
         FROM parts
         ASOF LEFT JOIN {prices:Identifier} AS prices ON parts.subject = prices.subject AND parts.start_ms >= prices.from_ms
         GROUP BY hour, claim, state_id, units, price_id, arrayCount(x -> x <= parts.start_ms, {midnights:Array(Int64)})
-        UNION ALL
-        SELECT
-            hour, claim, state_id, units,
-            if(whole.start_ms < prices.to_ms, price, 0) AS price_id,
-            whole.start_ms AS since,
-            whole.start_ms + 3600000 AS until,
-            intDiv(used, 1000) AS used_micro,
-            units * 3600000 AS held_ms,
-            units * covered_ms AS covered_unit_ms,
-            toInt64(0) AS unallocated,
-            toInt64(0) AS unavailable
-        FROM {whole:Identifier} AS whole
-        ASOF LEFT JOIN {prices:Identifier} AS prices ON whole.subject = prices.subject AND whole.start_ms >= prices.from_ms
     )
 SELECT
     toDateTime(toUInt32(hour * 3600), 'UTC') AS hour,
@@ -109,3 +96,18 @@ LEFT JOIN
     SELECT * FROM {settled:Identifier} WHERE start_ms < {to_ms:Int64} AND end_ms > {from_ms:Int64}
 ) AS claims ON summed.claim = claims.claim
 LEFT JOIN {prices:Identifier} AS prices ON summed.price_id = prices.price
+UNION ALL
+SELECT
+    toDateTime(toUInt32(whole.hour * 3600), 'UTC') AS hour,
+    cluster, node, device_id, model, pool, device_units,
+    tenant, project, cost_center, reported_tenant, reported_project, unmapped, queue, workload_id, allocation_id,
+    partition_id, partition_profile, toUInt32(units) AS units, preemptible, priority, estimated,
+    toDateTime64(hour, 3, 'UTC') AS charge_period_start,
+    addHours(charge_period_start, 1) AS charge_period_end,
+    sku, list_unit_price, contracted_unit_price, currency AS billing_currency,
+    reinterpret(intDiv(used, 1000), 'Decimal(18, 6)') AS used_unit_ms,
+    reinterpret(units * covered_ms * 1000000 - intDiv(used, 1000), 'Decimal(18, 6)') AS idle_unit_ms,
+    units * (3600000 - covered_ms) AS unmetered_unit_ms,
+    toInt64(0) AS unallocated_unit_ms,
+    toInt64(0) AS unavailable_unit_ms
+FROM {whole:Identifier} AS whole

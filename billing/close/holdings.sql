@@ -1,4 +1,4 @@
--- One row: an allocation holds units of an available device during [start_ms, end_ms) of an hour, but of those in whole.sql.
+-- One row: an allocation holds units of an available device during [start_ms, end_ms) of an hour.
 -- Shape:   ways = the sample streams that may say how it was used, best first: (level, stream, scale, cap):
 --          a utilization x scale = units in use, of which at most cap are this workload's.
 --          1 the workload on its partition; 2 everybody on the partition, if the workload is alone on it;
@@ -33,7 +33,7 @@ FROM
         toInt64(arraySum(arrayMap(x -> if(x.3 = holder.3, x.2, 0), active))) AS workload_units
     FROM {segments:Identifier}
     ARRAY JOIN active AS holder
-    WHERE available AND (state_id, start_ms) NOT IN (SELECT state_id, start_ms FROM {whole:Identifier})
+    WHERE available
 ) AS held
 INNER JOIN
 (

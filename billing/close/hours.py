@@ -35,6 +35,8 @@ PORTIONS_AT_ONCE = 2
 SMALL_WEIGHT = 500_000
 """A close of less than this is not worth dividing."""
 FACT_WEIGHT = 6
+SHIFT_HOURS = 8
+"""What a stretch lasts at most (stretches.sql)."""
 ANEW_WEIGHT = 8_000_000
 """How much of a portion is summed anew from samples at once: that takes the most memory of all."""
 
@@ -102,7 +104,7 @@ def _fingerprints_of_cuts(card: AppliedCard | None, hours: Sequence[int]) -> Map
     shared out."""
     found: dict[int, int] = defaultdict(int)
     cuts, midnights = _cuts(card, hours[0], hours[-1]) if hours else ([], [])
-    for at in set(cuts).difference(midnights):
+    for at in (at for at in cuts if at % HOUR_MS and at not in midnights):
         found[at // HOUR_MS] += _fingerprint(f"cut {at}")
     return found
 
@@ -159,7 +161,7 @@ def attributed(
     }
     store.command(read_sql(__file__, "dirty"), {**names, "hours": [hour.hour for hour in portion]})
     _hear(store, params, _bounds(portion))
-    _run(store, params, "segments", "said", "whole", "holdings", "ways")
+    _run(store, params, "stretches", "said", "whole", "segments", "holdings", "ways")
     has_energy = _meter(store, stage, params)
     _run(store, params, "entries")
     energy = attribution.attribute_energy(store, stage, params) if has_energy else {}
@@ -168,7 +170,7 @@ def attributed(
 
 
 _PORTION_TABLES = (
-    *("dirty", "reported", "segments", "said", "whole", "holdings", "ways", "spilled", "metered"),
+    *("dirty", "reported", "stretches", "said", "whole", "segments", "holdings", "ways", "spilled", "metered"),
     *("sample_hours", "doubted", "several", "entries"),
 )
 
@@ -237,7 +239,8 @@ def _uniform_interval(store: Store, run: Stage, first: int, last: int) -> int:
 
 
 def _cuts(card: AppliedCard | None, first: int, last: int) -> tuple[list[int], list[int]]:
-    """Instants (ms) at which entries are cut besides whole hours: all of them, and the local midnights alone."""
+    """Instants (ms) at which stretches are cut besides where facts change, from the first hour's shift on: changes of
+    prices, and local midnights that are not whole hours, which are answered alone, too."""
     if card is None:
         return [], []
     zone = ZoneInfo(str(card.card.timezone))
@@ -248,9 +251,10 @@ def _cuts(card: AppliedCard | None, first: int, last: int) -> tuple[list[int], l
         for at in (epoch_ms(_midnight(start + timedelta(days=n), zone)) for n in range((stop - start).days + 1))
         if at % HOUR_MS
     ]
-    begin, end = (datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1))
+    shift = first // SHIFT_HOURS * SHIFT_HOURS
+    begin, end = (datetime.fromtimestamp(hour * 3600, UTC) for hour in (shift, last + 1))
     prices = [epoch_ms(instant) for instant in cut_instants(card.card, begin, end)]
-    return sorted({*midnights, *(at for at in prices if at % HOUR_MS)}), midnights
+    return sorted({*midnights, *prices}), midnights
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:

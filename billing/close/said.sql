@@ -18,6 +18,7 @@ WITH
             sized > 0 AND bitShiftRight(first_memory, 42) = first_at AS memory_at_first,
             toInt64(bitAnd(first_memory, low_bits)) AS memory_first
         FROM {reported:Identifier}
+        WHERE (SELECT max(is_whole) FROM {stretches:Identifier})
     ),
     nexts AS
     (

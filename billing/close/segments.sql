@@ -1,49 +1,7 @@
--- One row: a stretch [start_ms, end_ms) of one device and hour in which nothing changes: state, holders, price.
--- Units:   ms since the epoch; hour = hours since the epoch; shift = 8 hours since the epoch; active = (claim, units, hash of
---          workload, hash of partition).
--- Params:  from_ms, to_ms = facts before and after cannot touch the hours in dirty;
---          cuts = further instants (ms) at which to cut: price changes, local midnights.
--- Reads:   what holds in a stretch is looked for among the facts of its shift, and then told of each of its hours: most
---          stretches last for hours, and groups by shift are far fewer than by hour.
+-- One row: a stretch [start_ms, end_ms) of one device and hour in which nothing changes (stretches.sql), but of the hours in whole.sql.
+-- Units:   ms since the epoch; hour = hours since the epoch; active as in stretches.sql.
 CREATE TABLE {segments:Identifier} ENGINE = Memory AS
-WITH
-    (SELECT toInt64(min(hour)) * 3600000 FROM {dirty:Identifier}) AS first_ms,
-    (SELECT toInt64(max(hour) + 1) * 3600000 FROM {dirty:Identifier}) AS last_ms,
-    facts AS
-    (
-        SELECT device, start_ms, end_ms, state_id AS id, units, available, toUInt64(0) AS workload, toUInt64(0) AS part, true AS is_state
-        FROM {states:Identifier}
-        WHERE start_ms < {to_ms:Int64} AND end_ms > {from_ms:Int64}
-        UNION ALL
-        SELECT device, start_ms, end_ms, claim AS id, units, true AS available, cityHash64(workload_id) AS workload,
-            if(partition_id = '', 0, cityHash64(partition_id)) AS part, false AS is_state
-        FROM {settled:Identifier}
-        WHERE start_ms < {to_ms:Int64} AND end_ms > {from_ms:Int64}
-    ),
-    cut AS
-    (
-        SELECT
-            device,
-            groupArray(greatest(start_ms, toInt64(shift) * 28800000)) AS begins,
-            groupArray(least(end_ms, toInt64(shift + 1) * 28800000)) AS stops,
-            groupArray(id) AS ids,
-            groupArray(units) AS shares,
-            groupArray(available) AS availables,
-            groupArray(workload) AS workloads,
-            groupArray(part) AS partitions,
-            groupArray(is_state) AS are_states,
-            arraySort(arrayDistinct(arrayConcat(
-                begins, stops, arrayFilter(x -> intDiv(x, 28800000) = shift, {cuts:Array(Int64)})))) AS points
-        FROM facts
-        ARRAY JOIN range(
-            toUInt32(intDiv(greatest(start_ms, first_ms), 28800000)),
-            toUInt32(intDiv(least(end_ms, last_ms) - 1, 28800000) + 1)) AS shift
-        WHERE shift IN (SELECT intDiv(hour, 8) FROM {dirty:Identifier})
-        GROUP BY device, shift
-        HAVING max(is_state)
-    )
 SELECT
-    device,
     hour,
     greatest(since, toInt64(hour) * 3600000) AS start_ms,
     least(until, toInt64(hour + 1) * 3600000) AS end_ms,
@@ -52,25 +10,10 @@ SELECT
     available,
     active,
     held_units
-FROM
+FROM {stretches:Identifier} AS stretches
+LEFT JOIN
 (
-    WITH
-        arrayMap((begin, stop) -> begin <= since AND since < stop, begins, stops) AS holds,
-        arrayFirstIndex((held, is_state) -> held AND is_state, holds, are_states) AS state
-    SELECT
-        device,
-        stretch.1 AS since,
-        stretch.2 AS until,
-        ids[state] AS state_id,
-        shares[state] AS device_units,
-        availables[state] AS available,
-        arraySort(arrayFilter(
-            (claim, held, is_state) -> held AND NOT is_state,
-            arrayZip(ids, shares, workloads, partitions), holds, are_states)) AS active,
-        arraySum(active.2) AS held_units
-    FROM cut
-    ARRAY JOIN arrayZip(arrayPopBack(points), arrayPopFront(points)) AS stretch
-    WHERE state > 0
-)
-ARRAY JOIN range(toUInt32(intDiv(since, 3600000)), toUInt32(intDiv(until - 1, 3600000) + 1)) AS hour
+    SELECT state_id, since, groupBitOr(toUInt8(bitShiftLeft(1, hour % 8))) AS done FROM {whole:Identifier} GROUP BY state_id, since
+) AS whole ON stretches.state_id = whole.state_id AND stretches.since = whole.since
+ARRAY JOIN arrayFilter(x -> NOT bitTest(done, x % 8), range(toUInt32(intDiv(since, 3600000)), toUInt32(intDiv(until - 1, 3600000) + 1))) AS hour
 WHERE hour IN (SELECT hour FROM {dirty:Identifier})

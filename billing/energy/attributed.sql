@@ -74,13 +74,6 @@ WITH
             holder.7 AS measured_unit_ms, holder.8 AS byte_ms, holder.9 AS memory_measured_unit_ms
         FROM portioned
         ARRAY JOIN holders AS holder, arrayEnumerate(holders) AS place
-        UNION ALL
-        SELECT hour, claim, whole.start_ms AS since, if(whole.start_ms < prices.to_ms, price, 0) AS price_id, state_id,
-            if(power_ms > 0, intDiv(nanojoules + 500000, 1000000), NULL) AS millijoules,
-            power_ms * units AS measured_unit_ms, byte_ms, memory_ms * units AS memory_measured_unit_ms
-        FROM {whole:Identifier} AS whole
-        ASOF LEFT JOIN {prices:Identifier} AS prices ON whole.subject = prices.subject AND whole.start_ms >= prices.from_ms
-        WHERE power_ms > 0 OR memory_ms > 0
     )
 SELECT
     toDateTime(toUInt32(parts.hour * 3600), 'UTC') AS hour,
@@ -111,3 +104,14 @@ LEFT JOIN
     WHERE start_ms < {to_ms:Int64} AND end_ms > {from_ms:Int64}
 ) AS claims ON parts.claim = claims.claim
 LEFT JOIN {prices:Identifier} AS prices ON parts.price_id = prices.price
+UNION ALL
+SELECT
+    toDateTime(toUInt32(whole.hour * 3600), 'UTC') AS hour,
+    cluster, node, device_id, model, pool, device_units, tenant, project, queue, workload_id, allocation_id, preemptible, sku,
+    toDateTime64(hour, 3, 'UTC') AS charge_period_start,
+    if(power_ms > 0, intDiv(nanojoules + 500000, 1000000), NULL) AS energy_millijoules,
+    power_ms * units AS measured_unit_ms,
+    if(memory_ms > 0, byte_ms, NULL) AS memory_byte_ms,
+    memory_ms * units AS memory_measured_unit_ms
+FROM {whole:Identifier} AS whole
+WHERE power_ms > 0 OR memory_ms > 0

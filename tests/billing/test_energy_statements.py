@@ -34,8 +34,10 @@ TABLES = {
                 f"held_units UInt64, active {ACTIVE}",
     "holdings": f"claim UInt64, hour UInt32, start_ms Int64, end_ms Int64, state_id UInt64, units UInt32, "
                 f"subject UInt64, ways {WAYS}",
-    "whole": "state_id UInt64, hour UInt32, start_ms Int64, claim UInt64, units Int64, subject UInt64, power_ms Int64, "
-             "nanojoules Int64, memory_ms Int64, byte_ms Int64",
+    "whole": "state_id UInt64, since Int64, hour UInt32, claim UInt64, units Int64, power_ms Int64, nanojoules Int64, "
+             "memory_ms Int64, byte_ms Int64, cluster String, node String, device_id String, model String, "
+             "pool String, device_units UInt32, tenant String, project String, queue String, workload_id String, "
+             "allocation_id String, preemptible Bool, sku String",
     "states": "state_id UInt64, device UInt64, cluster String, node String, device_id String, model String, "
               "pool String, units UInt32",
     "measured": "state_id UInt64, claim UInt64, start_ms Int64, level Int64, stream UInt64, cap Int64, of_power Bool, "
@@ -51,6 +53,7 @@ TABLES = {
                "preemptible Bool, start_ms Int64, end_ms Int64",
 }  # fmt: skip
 """Columns of the close's working tables that these statements read."""
+WORDS = ("tenant", "project", "queue", "workload_id", "allocation_id")
 
 Row = dict[str, Any]
 
@@ -591,7 +594,12 @@ def test_energy_is_divided_by_share_and_use_to_the_last_millijoule(books: Store,
                     powers.append({**key, "device": number, "device_units": state["units"],
                                    "measured_ms": dice.choice([stop - start, stop - start, 1]), "energy": energy,
                                    "idle_energy": dice.choice([0, energy, energy // 3, energy // 7])})  # fmt: skip
-    for name, rows in (("shares", shares), ("powers", powers), ("whole", whole), ("states", states),
+    owners = {one["claim"]: one for one in settled if one["start_ms"] < NOW + 5 * HOUR_MS and one["end_ms"] > NOW}
+    by_state = {one["state_id"]: one for one in states}
+    described = [{**by_state[one["state_id"]], "device_units": one["units"], "preemptible": False,
+                  **dict.fromkeys(WORDS, ""), **owners.get(one["claim"], {}), **one, "since": one["start_ms"],
+                  "sku": price_of(prices, one)["sku"]} for one in whole]  # fmt: skip
+    for name, rows in (("shares", shares), ("powers", powers), ("whole", described), ("states", states),
                        ("settled", settled),
                        ("prices", [one for some in prices.values() for one in some])):  # fmt: skip
         dice.shuffle(rows)
@@ -602,13 +610,11 @@ def test_energy_is_divided_by_share_and_use_to_the_last_millijoule(books: Store,
     powers_of = [{**one, "device": one["claim"] // 3, "device_units": one["units"], "measured_ms": one["power_ms"],
                   "energy": one["nanojoules"], "idle_energy": 0} for one in whole if one["power_ms"]]  # fmt: skip
     expected = reckoned([*shares, *all_of], [*powers, *powers_of], states, prices, midnights)
-    owners = {one["claim"]: one for one in settled if one["start_ms"] < NOW + 5 * HOUR_MS and one["end_ms"] > NOW}
-    by_state = {one["state_id"]: one for one in states}
     rows = answer(books, stage, "energy")
     wanted = []
     for one in expected:
         state, owner = by_state[one.pop("state_id")], owners.get(one.pop("claim"), {})
-        texts = {name: owner.get(name, "") for name in ("tenant", "project", "queue", "workload_id", "allocation_id")}
+        texts = {name: owner.get(name, "") for name in WORDS}
         wanted.append({
             **one, **texts, "preemptible": owner.get("preemptible", False), "device_units": state["units"],
             **{name: state[name] for name in ("cluster", "node", "device_id", "model", "pool")},
@@ -620,6 +626,11 @@ def test_energy_is_divided_by_share_and_use_to_the_last_millijoule(books: Store,
 
 def shown(row: Row) -> str:
     return str(sorted(row.items()))
+
+
+def price_of(prices: Mapping[int, Sequence[Row]], one: Row) -> Row:
+    its = (rule for rule in prices.get(one["subject"], ()) if rule["from_ms"] <= one["start_ms"] < rule["to_ms"])
+    return next(its, {"price": 0, "sku": ""})
 
 
 def reckoned(
@@ -647,8 +658,7 @@ def reckoned(
                 nanojoules += (power["energy"] - idle) * one["micro_units"] // together
             if not power["measured_ms"] and not one["memory_ms"]:
                 continue
-            price = next((rule for rule in prices.get(one["subject"], ())
-                          if rule["from_ms"] <= place[1] < rule["to_ms"]), {"price": 0, "sku": ""})  # fmt: skip
+            price = price_of(prices, one)
             day = sum(midnight <= place[1] for midnight in midnights)
             key = (one["hour"], one["claim"], place[0], price["price"], price["sku"], day)
             its = sums.setdefault(key, [place[1], 0, 0, 0, 0])

@@ -6,6 +6,7 @@ import itertools
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -92,6 +93,21 @@ def test_a_window_that_opens_within_an_hour_utc_splits_the_charge_there(store: S
         ("01 14:30", "01 15:00", "l4", "1.00"),
     ]
     assert cost(store) == 0.5 * 1 + 12 * 3 + 0.5 * 1
+
+
+def test_hours_closed_one_by_one_have_the_prices_of_hours_closed_at_once(store: Store, dice: Random) -> None:
+    """A price that has changed since, in an hour that is closed already, must not stand for the hours after it."""
+    held(store, "2026-10-01 00:00", "2026-10-02 07:00")
+    rates = card(rule("l4", "1.00"), rule("l4-day", "3.00", {"from": "03:00", "to": "10:30"}))
+    for at in sorted(dice.sample(range(2, 24), dice.randint(3, 8))):
+        closed(store, rates, f"2026-10-01 {at:02}:00", verified=False)
+    closed(store, rates, "2026-10-02 07:00")
+    assert charges(store) == [
+        ("01 00:00", "01 03:00", "l4", "1.00"),
+        ("01 03:00", "01 10:30", "l4-day", "3.00"),
+        ("01 10:30", "02 03:00", "l4", "1.00"),
+        ("02 03:00", "02 07:00", "l4-day", "3.00"),
+    ]
 
 
 def test_a_day_of_23_hours_has_its_window_where_the_clock_shows_it(store: Store) -> None:
