@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
+from billing.insights.holders import Holder, Rules, read_holders
 from billing.insights.savings import READS, Recommendation, SavingsReport, savings
 from billing.insights.sentences import Sentence
 from billing.insights.waste import Waste
@@ -65,11 +66,21 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
 
 
 def savings_report(store: Store, filters: Filters, span: Period, tenant: str = "", workload: str = "") -> SavingsReport:
-    """What `savings` says of a span. It reads a month of samples, so pages share the answer."""
-    report: SavingsReport = filters.data_version.cached(
-        store, ("savings", span, tenant, workload), READS,
-        lambda: savings(store, span, tenant=tenant, workload=workload), until=span.end,
-    )  # fmt: skip
+    """What `savings` says of a span. It reads a month of samples, so pages share the answer, and a tenant's workloads
+    what is read of its holders."""
+
+    def cached(what: Hashable, ask: Callable[[], Any]) -> Any:
+        return filters.data_version.cached(store, what, READS, ask, until=span.end)
+
+    def read(store: Store, period: Period, rules: Rules, owner: str) -> Sequence[Holder]:
+        holders: Sequence[Holder] = cached(
+            ("holders", period, rules, owner), lambda: read_holders(store, period, rules, owner)
+        )
+        return holders
+
+    report: SavingsReport = cached(
+        ("savings", span, tenant, workload), lambda: savings(store, span, tenant=tenant, workload=workload, read=read)
+    )
     return report
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -45,8 +45,10 @@ from warehouse.sql import text_literal
 from warehouse.store import Store, read_sql
 
 NO_RULES = Rules()
-READS = "ledger allocations samples devices closed_hours rate_cards"
-"""The tables that savings are read from, for whoever caches them."""
+ReadHolders = Callable[[Store, Period, Rules, str], Sequence[Holder]]
+READS = "ledger allocations devices closed_hours rate_cards"
+"""The tables that savings are read from, for whoever caches them. Samples are read, too: those of closed hours, which
+close again if another comes."""
 ROW_COLUMNS = (
     "id", "kind", "tenant", "project", "workload", "devices", "what", "hours", "p50", "p95", "p99", "max_memory_bytes",
     "coverage", "monthly_amount", "past_amount", "currency", "confidence", "still_held", "runs", "basis", "priced_by",
@@ -192,10 +194,16 @@ class SavingsReport:
 
 
 def savings(
-    store: Store, period: Period | None = None, rules: Rules = NO_RULES, tenant: str = "", workload: str = ""
+    store: Store,
+    period: Period | None = None,
+    rules: Rules = NO_RULES,
+    tenant: str = "",
+    workload: str = "",
+    read: ReadHolders = read_holders,
 ) -> SavingsReport:
     """What could be held cheaper, judged by the closed hours of a period (None: all that is closed).
 
+    read: how holders are read, for whoever shares them among questions.
     tenant: of what it paid for; workload: of what concerns it; empty: all. They ask the engine for less, and answer the
     same as they are answered among all, but for a cent that rounding moves between the reasons of a workload's waste.
     Errors: LedgerError if prices of two currencies would be added.
@@ -208,7 +216,7 @@ def savings(
     idle = read_idle_time(store, period, rules, tenant, workload)
     # Somebody else of its tenant may be the better half of what a workload could do, or the same again.
     owners = sorted(idle.tenants) if workload else [tenant]
-    holders = [holder for owner in owners for holder in read_holders(store, period, rules, owner)]
+    holders = [holder for owner in owners for holder in read(store, period, rules, owner)]
     currencies = sorted(idle.currencies)
     if len(currencies) > 1:
         what = f"holds prices in {' and '.join(currencies)}, which do not add up"

@@ -130,7 +130,17 @@ def test_one_tenant_of_all_is_asked_for_alone_and_an_answer_is_cached(house: Sto
         assert text_of(advice.of_tenant(house, filters, EN)), "the tenant's page takes the same"
 
 
-def test_a_workload_is_examined_once_and_anew_when_its_facts_change(house: Store) -> None:
+def test_a_workload_needs_nothing_read_that_its_tenants_page_has_read(house: Store) -> None:
+    filters = filters_of(house, SEARCH, DataVersion.of(house, None, AnswerCache()))
+    (tenant,) = {one.tenant for one in savings(house).recommendations if "idle" in one.workloads}
+    advice.savings_report(house, filters, examined_period(filters), tenant=tenant)
+    alone = savings(house, examined_period(filters), workload="idle")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(advice, "read_holders", lambda *_: pytest.fail("they are cached"))
+        assert advice.savings_report(house, filters, examined_period(filters), workload="idle") == alone
+
+
+def test_a_workload_is_examined_once_and_anew_when_its_hours_are_closed_anew(house: Store) -> None:
     memory = AnswerCache()
 
     def advised() -> str:
@@ -149,7 +159,10 @@ def test_a_workload_is_examined_once_and_anew_when_its_facts_change(house: Store
         house.command(sample.format(at="2026-10-20 00:00:00"))
         assert advised() == first and not asked, "a fact after the period"
         house.command(sample.format(at="2026-10-03 00:00:00"))
-        assert advised() == first and asked == ["idle"], "one of it"
+        assert advised() == first and not asked, "samples come every minute"
+        hour = "SELECT hour, run, checked_by + 1 AS checked_by, inputs, content FROM closed_hours ORDER BY hour LIMIT 1"
+        house.command(f"INSERT INTO closed_hours (hour, run, checked_by, inputs, content) {hour}")
+        assert advised() == first and asked == ["idle"], "a close has looked at its hour"
 
 
 def test_amounts_that_nobody_knows_are_no_sum_of_zero(house: Store) -> None:
