@@ -162,6 +162,7 @@ def attributed(
     store.command(read_sql(__file__, "dirty"), {**names, "hours": [hour.hour for hour in portion]})
     _hear(store, params, _bounds(portion))
     _run(store, params, "stretches", "said", "whole", "segments", "holdings", "ways")
+    drop_tables(store, map(stage, ("stretches", "said")))
     has_energy = _meter(store, stage, params)
     _run(store, params, "entries")
     energy = attribution.attribute_energy(store, stage, params) if has_energy else {}

@@ -35,7 +35,7 @@ def measure(store: Store, table: Callable[[str], str], params: Mapping[str, Any]
     """Fills `measured`, if any stream reports power or memory: as far as the streams' hourly sums are enough."""
     if not store.value("SELECT countIf(powered > 0 OR sized > 0) AS speaking FROM {reported:Identifier}", params):
         return False
-    names = {**params, **{name: table(name) for name in TABLES}}
+    names = _named(table, params)
     for step in ("speaking", "ways_of_devices", "measured"):
         store.command(read_sql(__file__, step), names)
     return True
@@ -43,7 +43,7 @@ def measure(store: Store, table: Callable[[str], str], params: Mapping[str, Any]
 
 def doubt(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> bool:
     """Adds to `doubted` the hours of streams whose sums are not enough. Answers whether there are any."""
-    names = {**params, **{name: table(name) for name in TABLES}}
+    names = _named(table, params)
     if store.value("SELECT countIf(NOT is_since_known) AS unknown FROM {measured:Identifier}", names):
         store.command(read_sql(__file__, "undecided"), names)
     if not store.value("SELECT countIf(is_unclear) AS unclear FROM {measured:Identifier}", names):
@@ -54,7 +54,7 @@ def doubt(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) 
 
 def measure_again(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> None:
     """Completes `measured` from `sample_hours`."""
-    store.command(read_sql(__file__, "measured_again"), {**params, **{name: table(name) for name in TABLES}})
+    store.command(read_sql(__file__, "measured_again"), _named(table, params))
 
 
 def attribute_energy(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> dict[int, int]:
@@ -65,7 +65,7 @@ def attribute_energy(store: Store, table: Callable[[str], str], params: Mapping[
     Answers the fingerprint of each hour's entries; an hour that has none is absent. What nothing reads any more is
     dropped at once, for the memory: the close then needs `entries` and `energy` alone.
     """
-    names = {**params, **{name: table(name) for name in TABLES}}
+    names = _named(table, params)
     _stage_idle_power(store, table, names)
     drop_tables(store, map(table, READ_BY_MEASURED))
     for step in ("powers", "shares"):
@@ -80,6 +80,10 @@ def publish_energy(store: Store, table: Callable[[str], str], run: int, hours: S
     """Writes the energy entries of some hours; to be called where `attribute_energy` found any."""
     names = {"run": run, "hours": list(hours), "energy": table("energy")}
     store.command(read_sql(__file__, "publish"), names, {"max_partitions_per_insert_block": 0})
+
+
+def _named(table: Callable[[str], str], params: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**params, **{name: table(name) for name in TABLES}}
 
 
 def _stage_idle_power(store: Store, table: Callable[[str], str], names: Mapping[str, Any]) -> None:
