@@ -161,7 +161,11 @@ def attributed(
     }
     store.command(read_sql(__file__, "dirty"), {**names, "hours": [hour.hour for hour in portion]})
     _hear(store, params, _bounds(portion))
-    _run(store, params, "stretches", "said", "whole", "segments", "holdings", "ways")
+    _run(store, params, "stretches")
+    anybody = store.value("SELECT max(is_whole) AS anybody FROM {stretches:Identifier}", params)
+    for name in ("said", "whole"):
+        store.command(read_sql(__file__, name, made="AS" if anybody else "EMPTY AS"), params)
+    _run(store, params, "segments", "holdings", "ways")
     drop_tables(store, map(stage, ("stretches", "said")))
     has_energy = _meter(store, stage, params)
     _run(store, params, "entries")

@@ -2,8 +2,9 @@
 -- and what the first sample of the next hour covers of this one (next_*), for which it may have no sample of its own.
 -- Units:   covered, power_ms, memory_ms = ms; rate_ms = utilization x 1e9 x ms; nanojoules; byte_ms.
 -- Shape:   is_unclear: they are not enough, or a use above all of the device is capped: holders are looked at one by one.
+-- $$made:   EMPTY AS, where nobody has a device whole; else AS.
 -- Traps:   as in metered.sql and energy/measured.sql, of which this is the case of a stretch that is a whole hour.
-CREATE TABLE {said:Identifier} ENGINE = Memory AS
+CREATE TABLE {said:Identifier} ENGINE = Memory $made
 WITH
     4398046511103 AS low_bits,
     hours AS
@@ -18,7 +19,6 @@ WITH
             sized > 0 AND bitShiftRight(first_memory, 42) = first_at AS memory_at_first,
             toInt64(bitAnd(first_memory, low_bits)) AS memory_first
         FROM {reported:Identifier}
-        WHERE (SELECT max(is_whole) FROM {stretches:Identifier})
     ),
     nexts AS
     (

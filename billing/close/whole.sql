@@ -1,11 +1,12 @@
 -- One row: an hour of a device that one holder has whole, where the sums of streams are enough (said.sql), and the workload's own
 -- and everybody's do not say the same: what they say of the hour is the holder's. With all that an entry says besides.
 -- Units:   used = ms x units x 1e9; covered_ms, power_ms, memory_ms = covered; nanojoules; byte_ms.
+-- $$made:   as in said.sql.
 -- Shape:   since = the beginning of its stretch, which has one price.
 -- Reads:   most hours are such. They need none of the steps that share a device out (segments.sql and those after it), which
 --          would find the same; and a stretch of them is described in words once. By the setting the engine looks hours up in
 --          what streams say, and not the other way round.
-CREATE TABLE {whole:Identifier} ENGINE = Memory AS
+CREATE TABLE {whole:Identifier} ENGINE = Memory $made
 WITH
     held AS
     (

@@ -176,5 +176,6 @@ def run(books: Store, stage: Stage, uniform: int) -> None:
     params = {**stage.names(*tables), "first": FIRST, "last": FIRST + 3, "from_ms": NOW, "to_ms": NOW + 4 * HOUR_MS,
               "uniform_ms": uniform}  # fmt: skip
     _hear(books, params, [NOW, NOW + 4 * HOUR_MS])
-    for name in ("said", "whole", "segments"):
-        books.command(read_sql(CLOSE, name), params)
+    for name in ("said", "whole"):
+        books.command(read_sql(CLOSE, name, made="AS"), params)
+    books.command(read_sql(CLOSE, "segments"), params)
