@@ -12,13 +12,16 @@ hours in which that differs, in which samples are new, or that are not closed ye
 
 Why this is correct:
 - A claim follows from the events of its allocation alone, and an event changes it only from the event's time on.
-  One exception: a claim that was refused because it ended before it started counts once a later end comes. Such an
-  event is treated as one from before the horizon (late.sql).
+  Two exceptions: a claim that was refused because it ended before it started counts once a later end comes, and one
+  whose end was lost when the next holder came held all the time once its end comes. Such events are treated as from
+  before the horizon (late.sql).
 - Claims conflict on a device, or on a node if only that is known, and only while they overlap. So reports about later
   times cannot conflict with an allocation that ended before the horizon.
 - A fact from before the horizon, or a device row, brings back all allocations ever accepted or refused on the device.
-- An allocation that is looked at and was refused in a settled dispute brings back that device, too: else its claim
-  would be made again without those that refused it.
+- An allocation that is looked at and was refused, or lost its end, in a settled dispute brings back that device, too:
+  else its claim would be made again without those that decided about it.
+- Samples from before the horizon may tell that an allocation lived longer whose end was lost: they bring back its
+  device (late_samples.sql).
 If one of the conditions fails (deleted events, another mapping, another release, a killed close), everything is read
 again. What a close carries over can be dropped at any time.
 """
@@ -34,11 +37,11 @@ from typing import TYPE_CHECKING, Any
 from billing.close.claims import SILENCE_MS
 from billing.close.facts import read_too, run_before
 from billing.close.published import Month, Months, Published, published, stage_months, touched_months
-from billing.close.resolve import FOREVER
+from billing.close.resolve import FOREVER, LOST
 from billing.close.stage import Stage
 from billing.energy import attribution
 from billing.rates.staging import subject_keys, subject_params
-from warehouse.instants import epoch_ms
+from warehouse.instants import epoch_ms, of_epoch_ms
 from warehouse.store import Store, read_sql
 
 if TYPE_CHECKING:
@@ -132,13 +135,18 @@ def carried_over(store: Store, stage: Stage, mapping: AppliedMapping | None) -> 
 
 def stage_alive(store: Store, stage: Stage, carried: Carried) -> None:
     """Fills the working tables `alive` with the allocations to look at, and `events_of_alive` with their events."""
+    horizon_ms = epoch_ms(carried.horizon)
     params = {
         **stage.names("alive", "events_of_alive", "fresh", "late", "reached"),
         "last": carried.run,
-        "horizon_ms": epoch_ms(carried.horizon),
+        "horizon_ms": horizon_ms,
+        "lost": LOST,
     }
     for name in ("stage_alive", "alive", "late", "reached"):
         store.command(read_sql(__file__, name), params)
+    if hours := [hour for hour in _sampled_anew(store, stage) if hour * HOUR_MS < horizon_ms]:
+        since, until = (of_epoch_ms(hour * HOUR_MS) for hour in (min(hours), max(hours) + 1))
+        store.command(read_sql(__file__, "late_samples"), {**params, "since": since, "until": until})
     if store.value("SELECT count() AS late FROM {late:Identifier}", params):
         store.command(read_sql(__file__, "reached_late"), params)
     store.command(read_sql(__file__, "alive_on"), params)

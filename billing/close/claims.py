@@ -50,7 +50,8 @@ def stage_claims(store: Store, stage: Stage, subjects: Params, horizon_ms: int) 
         unsettled = unsettled_claims(
             disputed, states, resolution, horizon_ms, _held_elsewhere(store, stage, horizon_ms)
         )
-        store.insert(stage("unsettled"), _numbers(unsettled))
+        for numbers, again in ((unsettled.again, True), (unsettled.given_up, False)):
+            store.insert(stage("unsettled"), _numbers(numbers, again))
     else:
         lost = _settle(store, stage, resolution, params)
     _end_lost(store, stage, lost)
@@ -87,18 +88,23 @@ def _named(store: Store, stage: Stage, claims: Sequence[Claim]) -> dict[tuple[st
 
 
 def _held_elsewhere(store: Store, stage: Stage, horizon_ms: int) -> HeldElsewhere:
-    def held_elsewhere(refused: Collection[AllocationKey]) -> set[AllocationKey]:
-        params = {**stage.names("claims"), "horizon_ms": horizon_ms, "allocations": sorted({one for _, one in refused})}
+    def held_elsewhere(decided: Collection[AllocationKey], given_up: Collection[int]) -> set[AllocationKey]:
+        params = {
+            **stage.names("claims"),
+            "horizon_ms": horizon_ms,
+            "allocations": sorted({one for _, one in decided}),
+            "given_up": sorted(given_up),
+        }
         rows = store.rows(read_sql(__file__, "held_elsewhere"), params)
         return {(row["cluster"], row["allocation_id"]) for row in rows}
 
     return held_elsewhere
 
 
-def _numbers(claims: Collection[int]) -> pa.Table:
+def _numbers(claims: Collection[int], again: bool) -> pa.Table:
     import pyarrow as pa
 
-    return pa.table({"claim": pa.array(sorted(claims), pa.uint64())})
+    return pa.table({"claim": pa.array(sorted(claims), pa.uint64()), "again": pa.array([again] * len(claims))})
 
 
 def _decided(kept: Sequence[Claim]) -> pa.Table:

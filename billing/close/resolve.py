@@ -25,6 +25,7 @@ STAMP_MS = 1000
 """How much two holders of a device may overlap if their stamps are whole seconds."""
 
 SILENT = "end lost: last sign of life of a silent workload"
+LOST = "end lost: last sign of life before the next holder"
 
 DeviceKey = tuple[str, str]
 """(cluster, device_id)"""
@@ -88,11 +89,11 @@ class Refusal:
 
 @dataclass
 class Resolution:
-    """lost_ends: claims, by number, that were ended at their last sign of life since the next holder came."""
+    """lost_ends: claims, by number, that were ended at their last sign of life, and when the next holder came (ms)."""
 
     kept: list[Claim] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
-    lost_ends: set[int] = field(default_factory=set)
+    lost_ends: dict[int, int] = field(default_factory=dict)
 
 
 Piece = tuple[int, str]
@@ -217,9 +218,8 @@ def _admit(
         rival = min(rivals, key=lambda rival: rival.order)
         seen = last_seen(rival, claim.start_ms)
         end_ms = min(max(rival.start_ms, seen if seen is not None else rival.start_ms), claim.start_ms)
-        estimated = "end lost: last sign of life before the next holder"
-        admitted[admitted.index(rival)] = replace(rival, end_ms=end_ms, estimated=estimated)
-        resolution.lost_ends.add(rival.claim)
+        admitted[admitted.index(rival)] = replace(rival, end_ms=end_ms, estimated=LOST)
+        resolution.lost_ends[rival.claim] = claim.start_ms
     admitted.append(claim)
 
 

@@ -1,2 +1,3 @@
--- The claims of disputes that the next close decides again (billing.close.unsettled).
-CREATE TABLE {unsettled:Identifier} (claim UInt64) ENGINE = Memory
+-- Claims of disputes (billing.close.unsettled).   again: the next close decides them; else it does not look at them, although
+-- they have no end.
+CREATE TABLE {unsettled:Identifier} (claim UInt64, again Bool) ENGINE = Memory

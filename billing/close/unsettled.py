@@ -2,17 +2,17 @@
 
 A decision is a claim that was refused, or accepted otherwise than as reported. Decisions on a device that overlap,
 directly or through others, are one dispute, together with whatever else was on the device meanwhile: these claims alone
-lead to the same decisions again. Who was accepted as reported is so without the others, too.
+lead to the same decisions again. Who was accepted as reported is so without the others, too. A claim whose end was lost
+was in a dispute until the next holder came.
 
-A dispute whose claims all ended before the horizon, of which some were refused and the others accepted as reported, is
-settled: the refusals stay published, and its claims are made again only if a fact from before the horizon arrives, or
-one about an allocation that was refused. All other disputes are decided again by each close, because later reports may
-change the decision. So is whatever is on a device on which somebody's end was lost, since that end may still be
-reported and be later than what came after was accepted; and whatever is on a node where only the node of a claim is
-known, where samples decide, which may come late.
+A dispute whose claims all ended before the horizon, of which some were refused, or had lost their ends, and the others
+were accepted as reported, is settled: what was decided stays published, and its claims are made again only if a fact
+from before the horizon arrives, or one about an allocation that was refused or whose end was lost (late.sql,
+late_samples.sql). All other disputes are decided again by each close, because later reports may change the decision. So
+is whatever is on a node where only the node of a claim is known, where samples decide, which may come late.
 
-An allocation whose claims are made again may have been refused in another, settled dispute; then that is not settled
-either.
+An allocation whose claims are made again may have been refused, or have lost its end, in another, settled dispute; then
+that is not settled either.
 """
 
 from __future__ import annotations
@@ -26,14 +26,27 @@ from billing.close.resolve import FOREVER, Claim, DeviceKey, DeviceState, Resolu
 
 AllocationKey = tuple[str, str]
 """(cluster, allocation_id)"""
-HeldElsewhere = Callable[[Collection[AllocationKey]], Collection[AllocationKey]]
-"""Those of some allocations that the next close looks at anyway, because they hold something."""
+HeldElsewhere = Callable[[Collection[AllocationKey], Collection[int]], Collection[AllocationKey]]
+"""Those of some allocations that the next close looks at anyway, because they hold something by other claims than the
+given ones."""
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """Claims, by number.   again: the next close decides them.   given_up: it does not look at them, although they are
+    reported without an end, because their ends were lost in disputes that are settled."""
+
+    again: frozenset[int]
+    given_up: frozenset[int]
 
 
 @dataclass(frozen=True)
 class _Dispute:
+    """decided: whose claims were refused, or lost their ends.   given_up: the claims of these, by number."""
+
     claims: Sequence[Claim]
-    refused: frozenset[AllocationKey]
+    decided: frozenset[AllocationKey]
+    given_up: frozenset[int]
     is_over: bool
 
 
@@ -43,23 +56,26 @@ def unsettled_claims(
     resolution: Resolution,
     horizon_ms: int,
     held_elsewhere: HeldElsewhere,
-) -> set[int]:
-    """The claims, by number, that the next close decides again.   claims, states: as `resolve` had them."""
+) -> Unsettled:
+    """claims, states: as `resolve` had them."""
     nodes = {(claim.cluster, claim.node) for claim in claims if not claim.device_id}
     open_to_change = {(state.cluster, state.device_id) for state in states if (state.cluster, state.node) in nodes}
-    open_to_change |= {claim.device for claim in claims if claim.claim in resolution.lost_ends}
     again = [claim for claim in claims if not claim.device_id or claim.device in open_to_change]
     others = [claim for claim in claims if claim.device_id and claim.device not in open_to_change]
     disputes = [*_disputes(others, resolution, horizon_ms)]
     again.extend(claim for dispute in disputes if not dispute.is_over for claim in dispute.claims)
     over = [dispute for dispute in disputes if dispute.is_over]
-    refused = {key for dispute in over for key in dispute.refused}
-    carried = {_allocation(claim) for claim in again} | set(held_elsewhere(refused) if refused else ())
-    while reopened := [claim for dispute in over if dispute.refused & carried for claim in dispute.claims]:
-        over = [dispute for dispute in over if not dispute.refused & carried]
+    decided = {key for dispute in over for key in dispute.decided}
+    given_up = {number for dispute in over for number in dispute.given_up}
+    carried = {_allocation(claim) for claim in again} | set(held_elsewhere(decided, given_up) if decided else ())
+    while reopened := [claim for dispute in over if dispute.decided & carried for claim in dispute.claims]:
+        over = [dispute for dispute in over if not dispute.decided & carried]
         again.extend(reopened)
         carried.update(_allocation(claim) for claim in reopened)
-    return {claim.claim for claim in again}
+    return Unsettled(
+        again=frozenset(claim.claim for claim in again),
+        given_up=frozenset(number for dispute in over for number in dispute.given_up),
+    )
 
 
 def _disputes(claims: Sequence[Claim], resolution: Resolution, horizon_ms: int) -> Iterator[_Dispute]:
@@ -70,15 +86,23 @@ def _disputes(claims: Sequence[Claim], resolution: Resolution, horizon_ms: int) 
     for claim in claims:
         by_device[claim.device].append(claim)
     for on_device in by_device.values():
-        spans = {claim.claim: _span(claim, refused) for claim in on_device}
+        spans = {claim.claim: _span(claim, refused, resolution.lost_ends) for claim in on_device}
         for together in _together(on_device, spans, moved | refused):
-            is_over = all(claim.end_ms <= horizon_ms and claim.claim not in moved for claim in together)
-            of_refused = frozenset(_allocation(claim) for claim in together if claim.claim in refused)
-            yield _Dispute(together, of_refused, is_over)
+            given_up = frozenset(claim.claim for claim in together if claim.claim in resolution.lost_ends)
+            is_over = all(
+                resolution.lost_ends[claim.claim] <= horizon_ms
+                if claim.claim in given_up
+                else claim.end_ms <= horizon_ms and claim.claim not in moved
+                for claim in together
+            )
+            decided = frozenset(_allocation(claim) for claim in together if claim.claim in refused | given_up)
+            yield _Dispute(together, decided, given_up, is_over)
 
 
-def _span(claim: Claim, refused: Collection[int]) -> tuple[int, int]:
+def _span(claim: Claim, refused: Collection[int], lost_ends: Mapping[int, int]) -> tuple[int, int]:
     """When it was in others' way, or they in its, in ms: [start, end)."""
+    if (until := lost_ends.get(claim.claim)) is not None:
+        return claim.start_ms, until + 1
     if claim.claim in refused and claim.end_ms >= FOREVER:
         return claim.start_ms, claim.start_ms + 1
     return claim.start_ms, claim.end_ms

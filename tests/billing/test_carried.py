@@ -303,6 +303,37 @@ def test_an_end_that_makes_a_refused_claim_count_is_heard_by_those_who_held_the_
     assert held(store) == [("backwards", 68.0), ("new", 3.0), ("old", 3.0)]
 
 
+@pytest.mark.parametrize("what", ["its end", "a start elsewhere", "a late sample", "nothing"])
+def test_a_lost_end_is_settled_until_something_is_heard_of_it(empty: Store, what: str) -> None:
+    """Else closes would get dearer with every end that was ever lost."""
+    store = mostly_over(without_the_dead(empty))
+    put(store, "devices", [{"ts": START, "cluster": "c", "device_id": "d1", "node": "n", "units": 1,
+                            "state": "available", "model": "H100"}])  # fmt: skip
+    sample = {"cluster": "c", "device_id": "d0", "workload_id": "open", "state": "ok", "utilization": 0.5,
+              "interval_seconds": 60.0}  # fmt: skip
+    put(store, "samples", [{**sample, "ts": instant(21)}])
+    put(store, "events", [*run_of("open", 20, None), *run_of("next", 24, 26), *run_of("after", 60, 70)])
+    close(store, END, AFTER)
+    hours = {"old": 3.0, "new": 3.0, "open": 1.0, "next": 2.0, "after": 10.0}
+    assert dict(held(store)) == hours
+    for _ in range(2):
+        assert store.value("SELECT argMax(length(carried), run) AS still FROM close_carried") == 1, "of new alone"
+        close(store, END, AFTER)
+    if what == "its end":
+        put(store, "events", [run_of("open", 20, DAYS * 24 - 12)[1]])
+        hours = {"old": 3.0, "new": 3.0, "open": 88.0}
+    elif what == "a start elsewhere":
+        put(store, "events", [{**run_of("open", DAYS * 24 - 2, None)[0], "device_id": "d1"}])
+        hours["open"] += 2.0
+    elif what == "a late sample":
+        put(store, "samples", [{**sample, "ts": instant(22.5)}])
+        hours["open"] += 1.5
+    assert not reads_everything(store)
+    close(store, END, AFTER)
+    check_as_whole(store)
+    assert dict(held(store)) == hours
+
+
 REVIVALS: dict[str, tuple[str, dict[str, Any], dict[str, float]]] = {
     "who was refused starts again": (
         "events",

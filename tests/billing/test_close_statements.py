@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import billing.close
 from billing.close.facts import READ_BY, _all_are_recent, read_too, stage_facts
-from billing.close.resolve import FOREVER, SILENT
+from billing.close.resolve import FOREVER, LOST, SILENT
 from billing.close.stage import Stage
 from billing.rates.staging import subject_keys
 from tests.billing.hand_ledger import HOUR_MS
@@ -218,17 +218,19 @@ def test_claims_are_believed_doubted_or_left_to_the_next_close(books: Store, sta
     months: Row = {"names": ["0", "202610"], "parts": [3, 4], "fingerprints": [5, 4]}
     literals = {name: datetime.fromtimestamp(about[name] / 1000, UTC) for name in ("closed_until", "read_at")}
     unsettled = {one["claim"] for one in claims if dice.random() < 0.2}
-    fill(books, stage("unsettled"), [{"claim": claim} for claim in sorted(unsettled)])
+    given_up = {one["claim"] for one in claims if one["end_ms"] == FOREVER and dice.random() < 0.5} - unsettled
+    fill(books, stage("unsettled"), [{"claim": claim, "again": claim in unsettled} for claim in unsettled | given_up])
     ask(books, "carry", **names, **{**about, **literals}, **numbers, **months, horizon_ms=horizon)
     assert {name: rows_of(books, "carried_last")[0][name] for name in months} == months
     (row,) = books.rows("SELECT * FROM close_carried")
     assert {name: row[name] for name in numbers} == numbers
     assert (row["rules"], row["prices"], row["closed_until"], row["read_at"]) == ("1 m", "2 e", *literals.values())
     assert row["horizon"] == datetime.fromtimestamp(horizon / 1000, UTC)
-    holding = [one for one in claims if one["end_ms"] > horizon and not one["ends_before_it_starts"]]
+    holding = [one for one in claims if one["end_ms"] > horizon and not one["ends_before_it_starts"]
+               and one["claim"] not in given_up]  # fmt: skip
     carried = {session(one) for one in (*holding, *(one for one in claims if one["claim"] in unsettled))}
     refused = dice.sample(sorted({session(one) for one in claims}), 3)
-    asked = {"horizon_ms": horizon, "allocations": [name for _, name in refused]}
+    asked = {"horizon_ms": horizon, "allocations": [name for _, name in refused], "given_up": sorted(given_up)}
     held = {(row["cluster"], row["allocation_id"]) for row in rows_of(books, "held_elsewhere", **names, **asked)}
     assert held == {session(one) for one in holding if one["allocation_id"] in asked["allocations"]}
     assert sorted(row["carried"]) == sorted(hashes(books, carried).values())
@@ -264,7 +266,7 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     held = [one for one in drawn(14) if one["device_id"]]
     for number, one in enumerate(held):
         del one["ts"], one["batch"]
-        one |= {"claim": number, "start_at": horizon}
+        one |= {"claim": number, "start_at": horizon, "estimated": dice.choice(["", "", LOST, "otherwise"])}
     samples = [{"hour": hour_of(NOW) * HOUR_MS + dice.randint(-9, 9) * HOUR_MS, "batch": batch()} for _ in range(6)]
     for table, rows in (("events", events), ("devices", devices), ("allocations", held), ("touched_hours", samples)):
         fill(books, table, rows)
@@ -289,7 +291,8 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     ]
     fill(books, "refused_claims", refused)
     backwards = {session(one) for one in refused if one["reason"] == "ends_before_it_starts"}
-    late = {session(one) for one in events if is_new(one) and (one["ts"] < horizon or session(one) in backwards)}
+    lost = {session(one) for one in held if one["estimated"] == LOST}
+    late = {session(one) for one in events if is_new(one) and (one["ts"] < horizon or session(one) in backwards | lost)}
     named = [one for one in events if session(one) in late]
     nodes = {(one["cluster"], one["node"]) for one in named if not one["device_id"] and one["node"]}
     reached = {place(one) for one in devices if is_new(one) or (one["cluster"], one["node"]) in nodes}
@@ -297,7 +300,7 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     reached |= {place(one) for one in held if session(one) in late}
     alive = {session(one) for one in events if is_new(one)}
     all_of = hashes(books, {session(one) for one in [*events, *held]})
-    params = {**names, "last": 5, "horizon_ms": horizon}
+    params = {**names, "last": 5, "horizon_ms": horizon, "lost": LOST}
     for name in ("stage_alive", "alive"):
         ask(books, name, **params)
     assert members(books, stage("alive"), [1, 2, 3, *all_of.values()]) == {2, 3} | {all_of[one] for one in alive}
@@ -306,6 +309,8 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     assert {place(row) for row in books.rows("SELECT * FROM {reached:Identifier}", names)} == reached
     alive |= {session(one) for one in held if place(one) in reached}
     assert members(books, stage("alive"), all_of.values()) == {all_of[one] for one in alive}
+    reopened = {place(one) for one in held if session(one) in lost & alive and one["estimated"] == LOST} - reached
+    assert {place(row) for row in rows_of(books, "reopened", **params)} == reopened
     of_alive = books.rows("SELECT * FROM {events_of_alive:Identifier}", names)
     assert sorted(map(session, of_alive)) == sorted(session(one) for one in events if session(one) in alive)
 

@@ -18,8 +18,10 @@ def again(*claims: Claim, held: Sequence[str] = ()) -> list[int]:
     """The claims that are decided again, by number. held: allocations that hold something elsewhere."""
     states = [DeviceState("c", device, "n", units, 0, FOREVER) for device, units in (("d0", 1), ("d1", 1), ("d2", 2))]
     resolution = resolve(claims, states, lambda one, before: min(one.start_ms + 5, before), {})
-    found = unsettled_claims(claims, states, resolution, HORIZON, lambda of: {one for one in of if one[1] in held})
-    return sorted(number >> 20 for number in found)
+    found = unsettled_claims(claims, states, resolution, HORIZON, lambda of, _: {one for one in of if one[1] in held})
+    assert not found.again & found.given_up
+    assert all(one.end_ms >= FOREVER for one in claims if one.claim in found.given_up)
+    return sorted(number >> 20 for number in found.again)
 
 
 def test_refusals_that_are_over_are_settled_and_those_across_the_horizon_are_not() -> None:
@@ -39,11 +41,20 @@ def test_a_device_that_is_never_free_settles_what_was_refused_on_it() -> None:
     assert again(*shifts, claim(90, "d2", 1010, 1015)) == [19, 20, 90]
 
 
-def test_whatever_is_on_a_device_on_which_an_end_was_lost_is_decided_again() -> None:
-    """The end may still be reported, and be so late that who came after never fitted."""
-    later = [claim(number, "d0", 100 * number, 100 * number + 50) for number in range(3, 6)]
-    elsewhere = claim(8, "d1", 10, 20), claim(9, "d1", 15, 18)
-    assert again(claim(1, "d0", 10, FOREVER), claim(2, "d0", 200, 250), *later, *elsewhere) == [1, 2, 3, 4, 5]
+def test_a_lost_end_is_settled_with_what_was_there_until_the_next_holder_came() -> None:
+    first, later = (
+        claim(1, "d0", 10, FOREVER),
+        [claim(number, "d0", 100 * number, 100 * number + 50) for number in (3, 4)],
+    )
+    assert again(claim(7, "d0", 1, 9), first, claim(2, "d0", 200, 250), *later) == []
+    assert again(first, claim(2, "d0", 200, 250), *later, held=["a1"]) == [1, 2], "it holds something elsewhere"
+    assert again(first, claim(2, "d0", 200, 1100)) == [1, 2], "the next holder has not ended"
+    assert again(first, claim(2, "d0", 1010, 1020)) == [1, 2], "it has come since"
+    beside = claim(1, "d2", 10, FOREVER), claim(2, "d2", 50, 1300), claim(3, "d2", 200, 250), claim(4, "d2", 260, 270)
+    assert again(*beside) == [1, 2, 3], "the second was there when the third found no room"
+    chain = first, claim(2, "d0", 200, FOREVER), claim(3, "d0", 300, 310), claim(4, "d0", 320, 330)
+    assert again(*chain) == []
+    assert again(*chain, held=["a2"]) == [1, 2, 3]
 
 
 def test_a_claim_whose_end_gave_way_by_a_second_is_decided_again() -> None:
