@@ -1,14 +1,28 @@
--- One row: a device on which an allocation was refused, or lost its end when the next holder came, that the close before did
--- not carry over, and this one looks at: its claims there are made again, so that what decided about them must be, too.
+-- One row: a device on which something was decided of an allocation that the close before did not carry over, and this one looks
+-- at: it was refused, its end was lost when the next holder came, or it may have ended a second later than that. Its claims
+-- there are made again, so that what decided about them must be, too.
 -- Params:  last: the close before.   lost: what the books say of such an end (billing.close.resolve).
+WITH
+    looked_at AS
+    (
+        SELECT cluster, device_id, end_at, estimated
+        FROM allocations
+        WHERE allocation_hash IN {alive:Identifier}
+            AND allocation_hash NOT IN (SELECT arrayJoin(carried) FROM close_carried WHERE run = {last:UInt64})
+    )
 SELECT DISTINCT toString(cluster) AS cluster, toString(device_id) AS device_id
 FROM
 (
-    SELECT cluster, device_id, cityHash64(toString(cluster), allocation_id) AS allocation FROM refused_claims
+    SELECT cluster, device_id
+    FROM refused_claims
+    WHERE device_id != ''
+        AND cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}
+        AND cityHash64(toString(cluster), allocation_id) NOT IN (SELECT arrayJoin(carried) FROM close_carried WHERE run = {last:UInt64})
     UNION ALL
-    SELECT cluster, device_id, allocation_hash AS allocation FROM allocations WHERE estimated = {lost:String}
+    SELECT cluster, device_id FROM looked_at WHERE estimated = {lost:String}
+    UNION ALL
+    SELECT cluster, device_id
+    FROM allocations
+    WHERE (cluster, device_id, start_at) IN (SELECT cluster, device_id, end_at FROM looked_at WHERE end_at IS NOT NULL)
 )
-WHERE device_id != ''
-    AND allocation IN {alive:Identifier}
-    AND allocation NOT IN (SELECT arrayJoin(carried) FROM close_carried WHERE run = {last:UInt64})
-    AND (cluster, device_id) NOT IN (SELECT cluster, device_id FROM {reached:Identifier})
+WHERE (cluster, device_id) NOT IN (SELECT cluster, device_id FROM {reached:Identifier})

@@ -5,13 +5,13 @@ directly or through others, are one dispute, together with whatever else was on 
 lead to the same decisions again. Who was accepted as reported is so without the others, too. A claim whose end was lost
 was in a dispute until the next holder came.
 
-A dispute whose claims all ended before the horizon, of which some were refused, or had lost their ends, and the others
-were accepted as reported, is settled: what was decided stays published, and its claims are made again only if a fact
-from before the horizon arrives, or one about an allocation that was refused or whose end was lost (late.sql,
-late_samples.sql). All other disputes are decided again by each close, because later reports may change the decision. So
-is whatever is on a node where only the node of a claim is known, where samples decide, which may come late.
+A dispute whose claims all ended before the horizon is settled: what was decided stays published, and its claims are
+made again only if a fact from before the horizon arrives, or one about an allocation of which something was decided
+(late.sql, late_samples.sql). All other disputes are decided again by each close, because later reports may change the
+decision. So is whatever is on a node where only the node of a claim is known, where samples decide, which may come
+late.
 
-An allocation whose claims are made again may have been refused, or have lost its end, in another, settled dispute; then
+An allocation whose claims are made again may be one of which something was decided in another, settled dispute; then
 that is not settled either.
 """
 
@@ -42,7 +42,7 @@ class Unsettled:
 
 @dataclass(frozen=True)
 class _Dispute:
-    """decided: whose claims were refused, or lost their ends.   given_up: the claims of these, by number."""
+    """decided: whose claims were not accepted as reported.   given_up: claims, by number, whose ends were lost."""
 
     claims: Sequence[Claim]
     decided: frozenset[AllocationKey]
@@ -89,13 +89,8 @@ def _disputes(claims: Sequence[Claim], resolution: Resolution, horizon_ms: int) 
         spans = {claim.claim: _span(claim, refused, resolution.lost_ends) for claim in on_device}
         for together in _together(on_device, spans, moved | refused):
             given_up = frozenset(claim.claim for claim in together if claim.claim in resolution.lost_ends)
-            is_over = all(
-                resolution.lost_ends[claim.claim] <= horizon_ms
-                if claim.claim in given_up
-                else claim.end_ms <= horizon_ms and claim.claim not in moved
-                for claim in together
-            )
-            decided = frozenset(_allocation(claim) for claim in together if claim.claim in refused | given_up)
+            is_over = all(resolution.lost_ends.get(claim.claim, claim.end_ms) <= horizon_ms for claim in together)
+            decided = frozenset(_allocation(claim) for claim in together if claim.claim in moved | refused)
             yield _Dispute(together, decided, given_up, is_over)
 
 

@@ -334,6 +334,22 @@ def test_a_lost_end_is_settled_until_something_is_heard_of_it(empty: Store, what
     assert dict(held(store)) == hours
 
 
+def test_who_gave_way_by_a_second_is_settled_until_something_is_heard_of_it(empty: Store) -> None:
+    """As of every job of a scheduler that stamps whole seconds and fills its devices at once."""
+    store = mostly_over(without_the_dead(empty))
+    second = 1 / 3600
+    jobs = [run_of(f"j{number}", 20 + number, 21 + number + second) for number in range(5)]
+    put(store, "events", [row for job in jobs for row in job])
+    close(store, END, AFTER)
+    assert store.value("SELECT argMax(length(carried), run) AS still FROM close_carried") == 1, "of new alone"
+    put(store, "events", run_of("j2", DAYS * 24 - 9, DAYS * 24 - 8))
+    assert not reads_everything(store)
+    close(store, END, AFTER)
+    check_as_whole(store)
+    hours = {name: round(held_for, 6) for name, held_for in held(store)}
+    assert hours["j1"] == 1.0 and hours["j2"] == 2.0 and hours["j4"] == round(1 + second, 6)
+
+
 REVIVALS: dict[str, tuple[str, dict[str, Any], dict[str, float]]] = {
     "who was refused starts again": (
         "events",

@@ -266,7 +266,8 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     held = [one for one in drawn(14) if one["device_id"]]
     for number, one in enumerate(held):
         del one["ts"], one["batch"]
-        one |= {"claim": number, "start_at": horizon, "estimated": dice.choice(["", "", LOST, "otherwise"])}
+        one |= {"claim": number, "start_at": horizon + dice.choice([0, HOUR_MS]), "end_at": horizon + HOUR_MS,
+                "estimated": dice.choice(["", "", LOST, "otherwise"])}  # fmt: skip
     samples = [{"hour": hour_of(NOW) * HOUR_MS + dice.randint(-9, 9) * HOUR_MS, "batch": batch()} for _ in range(6)]
     for table, rows in (("events", events), ("devices", devices), ("allocations", held), ("touched_hours", samples)):
         fill(books, table, rows)
@@ -309,7 +310,11 @@ def test_a_close_looks_again_at_those_of_whom_new_facts_tell(books: Store, stage
     assert {place(row) for row in books.rows("SELECT * FROM {reached:Identifier}", names)} == reached
     alive |= {session(one) for one in held if place(one) in reached}
     assert members(books, stage("alive"), all_of.values()) == {all_of[one] for one in alive}
-    reopened = {place(one) for one in held if session(one) in lost & alive and one["estimated"] == LOST} - reached
+    begins = {(*place(one), one["start_at"]) for one in held}
+    looked_at = [one for one in held if session(one) in alive]
+    reopened = {place(one) for one in looked_at if one["estimated"] == LOST}
+    reopened |= {place(one) for one in looked_at if (*place(one), one["end_at"]) in begins}
+    reopened -= reached
     assert {place(row) for row in rows_of(books, "reopened", **params)} == reopened
     of_alive = books.rows("SELECT * FROM {events_of_alive:Identifier}", names)
     assert sorted(map(session, of_alive)) == sorted(session(one) for one in events if session(one) in alive)

@@ -14,11 +14,11 @@ def claim(number: int, device: str, start: int, end: int, name: str = "") -> Cla
     return Claim(number << 20, "c", name or f"a{number}", f"a{number}", "t", "n", device, "", 1, 1.0, start, end)
 
 
-def again(*claims: Claim, held: Sequence[str] = ()) -> list[int]:
+def again(*claims: Claim, held: Sequence[str] = (), horizon: int = HORIZON) -> list[int]:
     """The claims that are decided again, by number. held: allocations that hold something elsewhere."""
     states = [DeviceState("c", device, "n", units, 0, FOREVER) for device, units in (("d0", 1), ("d1", 1), ("d2", 2))]
     resolution = resolve(claims, states, lambda one, before: min(one.start_ms + 5, before), {})
-    found = unsettled_claims(claims, states, resolution, HORIZON, lambda of, _: {one for one in of if one[1] in held})
+    found = unsettled_claims(claims, states, resolution, horizon, lambda of, _: {one for one in of if one[1] in held})
     assert not found.again & found.given_up
     assert all(one.end_ms >= FOREVER for one in claims if one.claim in found.given_up)
     return sorted(number >> 20 for number in found.again)
@@ -57,8 +57,12 @@ def test_a_lost_end_is_settled_with_what_was_there_until_the_next_holder_came() 
     assert again(*chain, held=["a2"]) == [1, 2, 3]
 
 
-def test_a_claim_whose_end_gave_way_by_a_second_is_decided_again() -> None:
+def test_a_claim_whose_end_gave_way_by_a_second_is_decided_again_until_both_are_over() -> None:
     assert again(claim(1, "d0", 0, 2000), claim(2, "d0", 1000, 3000)) == [1, 2]
+    over = claim(1, "d0", 0, 2000), claim(2, "d0", 1000, 3000)
+    assert again(*over, horizon=3000) == []
+    assert again(*over, horizon=3000, held=["a1"]) == [1, 2]
+    assert again(*over, horizon=3000, held=["a2"]) == [], "it was accepted as reported"
 
 
 def test_whatever_is_on_a_node_where_only_that_is_known_is_decided_again() -> None:
