@@ -68,6 +68,7 @@ def device_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, An
 
 def job_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]]:
     nodes_only = dice.choice((0.0, 0.12))
+    stamped: list[tuple[float, str]] = []
     for number in range(dice.randrange(10, 26)):
         since = dice.choice((dice.uniform(0, DAYS * 24), float(dice.randrange(DAYS * 24))))
         took = dice.choice((0.0, 0.2, 1.0, 3.0, 20.0, 60.0)) * dice.uniform(0.5, 1.5)
@@ -78,6 +79,9 @@ def job_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]
             "tenant": dice.choice(("", "phys", "chem")),
         }
         places = dice.sample([f"d{n}" for n in range(dice.choice((3, 5, 6)))], dice.choice((1, 1, 2)))
+        if stamped and dice.random() < 0.2:  # begins in the second before the one in which another ended
+            before, device = dice.choice(stamped)
+            since, places = before - 1 / 3600, [device]
         by_node = dice.random() < nodes_only
         if by_node:
             placed = [{"node": f"n{dice.randrange(2)}", "device_id": "", "gpus": float(dice.choice((1, 2)))}]
@@ -95,6 +99,9 @@ def job_facts(dice: random.Random) -> Iterator[tuple[float, str, dict[str, Any]]
             yield times[0], "events", {**about, **placed[0], "event": "resized"}
         if dice.random() < 0.85:
             end = since + took if dice.random() < 0.95 else since - 1.5
+            if dice.random() < 0.5:
+                end = round(end * 3600) / 3600
+                stamped += [(end, place) for place in places]
             yield (
                 end,
                 "events",
