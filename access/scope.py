@@ -33,6 +33,9 @@ UNSCOPED_TABLES = frozenset(
 )  # fmt: skip
 """Tables without a tenant whose rows our SQL needs to make sense of a tenant's own; none is handed out as it is. (Not
 schema_migrations: the view `sees_all` knows a tenant's connection by its seeing none of them, and others name nobody.)
+
+A file that was applied is one cell, which no filter cuts: who reads `budgets` cuts it by `Store.tenants`
+(billing/accounts/budget_file.py).
 """
 _MINE = "tenant IN ({tenants})"
 _HELD = "SELECT cluster, device_id FROM allocations WHERE tenant IN ({tenants})"
@@ -72,9 +75,11 @@ RULES = " ".join(FILTERS.values())
 class ScopedStore(Store):
     """A connection that sees only the tenants' rows, as do connections made from it."""
 
+    tenants: frozenset[str]
+
     def __init__(self, inner: Store, tenants: frozenset[str]) -> None:
         super().__init__(inner.url, inner._client, inner.database)
-        self._inner, self._tenants, self.nodes = inner, tenants, inner.nodes
+        self._inner, self.tenants, self.nodes = inner, tenants, inner.nodes
         setting = table_filters(inner, tenants)
         if isinstance(inner, ServerStore):
             # Not SET: a session that the server has forgotten would have forgotten it, too.
@@ -85,7 +90,7 @@ class ScopedStore(Store):
     def another(self, database: str = "") -> Store:
         if database not in ("", self.database):
             raise PermissionError(f"a tenant's connection does not leave its database for {database}")
-        return ScopedStore(self._inner.another(), self._tenants)
+        return ScopedStore(self._inner.another(), self.tenants)
 
     @contextlib.contextmanager
     def staged(self, batch: pa.Table) -> Iterator[str]:

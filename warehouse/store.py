@@ -115,6 +115,8 @@ class Store:
 
     nodes: clustered.Nodes | None = None
     """The nodes of a ClickHouse cluster that the store is on; None: it is in one place."""
+    tenants: frozenset[str] | None = None
+    """Those whose rows alone this connection sees; None: it sees everything."""
 
     def __init__(self, url: str, client: Any, database: str = DATABASE, turns: Turns | None = None) -> None:
         self.url = _without_password(url)

@@ -159,18 +159,29 @@ def check_budgets(store: Store, file: BudgetFile) -> None:
 
 
 def current_budgets(store: Store) -> AppliedBudgets | None:
-    """The file in force, or None before the first was applied."""
+    """The file in force, or None before the first was applied; for a tenant's connection without what is others'."""
     rows = store.rows(read_sql(__file__, "current_budgets"))
     if not rows:
         return None
     row = rows[0]
     return AppliedBudgets(
-        file=BudgetFile.model_validate_json(row["budgets"]),
+        file=_seen_by(store, BudgetFile.model_validate_json(row["budgets"])),
         version=row["version"],
         applied_at=row["applied_at"],
         author=row["author"],
         reason=row["reason"],
     )
+
+
+def _seen_by(store: Store, file: BudgetFile) -> BudgetFile:
+    """The engine's filters keep a tenant from others' rows, but the file is a single cell."""
+    if store.tenants is None:
+        return file
+    own = {
+        name: tuple(one for one in getattr(file, name) if one.tenant in store.tenants)
+        for name in ("budgets", "low_balances")
+    }
+    return file.model_copy(update=own)
 
 
 def _budgeted(budget: Budget) -> str:

@@ -3,8 +3,10 @@ half that is taken away there is a row here that it would see, or no longer see.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -12,6 +14,7 @@ from access import scope
 from access.principal import Principal
 from access.roles import Role
 from access.scope import FILTERS, Stores
+from billing.accounts.budget_file import apply_budgets, current_budgets, parse_budgets
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -243,3 +246,24 @@ def test_a_table_without_a_rule_is_kept_by_its_tenant_and_one_without_a_tenant_i
         assert own.value("SELECT count() AS n FROM quarantine") == 0
         assert {row["tenant"] for row in own.rows("SELECT DISTINCT tenant FROM allocations")} == {"vision"}
     assert house.value("SELECT count() AS n FROM quarantine") == 1
+
+
+def test_of_the_file_of_budgets_a_tenant_sees_its_own_parts_whatever_asks_for_it(house: Store) -> None:
+    """The file is one cell: no rule of the engine's cuts it. Before, the overview showed anybody's budget to whoever
+    named its tenant in the URL."""
+    file = {
+        "currency": "EUR",
+        "budgets": [{"tenant": name, "amount": "100.00"} for name in ("vision", "vision-lab", "Vision", "speech")],
+        "low_balances": [{"tenant": name, "amount": "5.00"} for name in ("speech", "fresh")],
+    }
+    apply_budgets(house, parse_budgets(file), "test", "", datetime(2026, 10, 1, tzinfo=UTC))
+    who = Principal("vera", frozenset({Role.tenant}), frozenset({"vision", "fresh"}))
+    with Stores(house).scoped_to(who) as own, contextlib.closing(own.another()) as another:
+        for store in (own, another):
+            found = current_budgets(store)
+            assert found is not None
+            assert [one.tenant for one in found.file.budgets] == ["vision"]
+            assert [one.tenant for one in found.file.low_balances] == ["fresh"]
+    everything = current_budgets(house)
+    assert everything is not None
+    assert len(everything.file.budgets) == 4

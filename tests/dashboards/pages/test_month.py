@@ -134,6 +134,18 @@ def test_a_budget_is_of_all_that_is_shown_or_it_is_not_there(store: Store) -> No
     assert of("?period=2026-11&tenant=vision&tenant=nobody") == MonthBudget(None, "1 of 2 tenants have a budget")
 
 
+@pytest.mark.parametrize("asked", ["tenant=vision", "tenant=vision&tenant=speech", "tenant=nobody"])
+def test_a_tenant_that_names_another_in_the_url_learns_no_more_of_its_budget_than_of_nobody_s(
+    store: Store, asked: str
+) -> None:
+    who = Principal("sam", frozenset({Role.tenant}), frozenset({"speech"}))
+    search = f"?period=2026-11&{asked}"
+    with Stores(store).scoped_to(who) as own:
+        filters = filters_of(own, search)
+        assert month_budget(own, filters, month_cost(own, filters), EN).amount is None
+        assert "2,400" not in str(month_shown(own, filters, EN))
+
+
 def test_the_card_says_what_the_chart_shows_and_a_tenant_sees_its_own(store: Store) -> None:
     for lang, title, amount in (
         ("en", "Cost in November 2026", "will be exceeded by"),
