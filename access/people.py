@@ -270,7 +270,14 @@ def _checked(person: Person) -> Person:
         raise AccessError(f"user {person.name!r}", "has no role", f"Choose from {', '.join(Role)}")
     if Role.tenant in person.roles and not person.tenants:
         raise AccessError(f"user {person.name!r}", "has the role tenant and no tenant", "Name the tenants")
+    check_tenants(f"user {person.name!r}", person.tenants)
     return person
+
+
+def check_tenants(where: str, tenants: Iterable[str]) -> None:
+    """Errors: AccessError for an empty name: the rows without a tenant are the platform's."""
+    if not all(tenant.strip() for tenant in tenants):
+        raise AccessError(where, "has a tenant without a name", "Name the tenants")
 
 
 def _hashed(password: str) -> str:

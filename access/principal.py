@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from access.roles import MAY, SCOPE_OF, AccessError, Action, Role, Scope
@@ -19,7 +20,7 @@ class ForbiddenError(AccessError):
 class Principal:
     """name: a label; issuer and subject identify the caller (an empty subject is the name).   tenants: those that the
     role tenant sees; other roles see all.   scopes: what the token may be used for; a session has all.   how: `open`
-    (no sign-in), `session` or `token`.
+    (no sign-in), `session` or `token`.   expires_at: of the token.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Principal:
     how: str = "session"
     issuer: str = LOCAL
     subject: str = ""
+    expires_at: datetime | None = None
 
     @property
     def id(self) -> tuple[str, str]:
@@ -46,7 +48,8 @@ class Principal:
         return bool(self.roles - {Role.tenant})
 
     def sees(self, tenant: str) -> bool:
-        return self.sees_all or tenant in self.tenants
+        """An empty name is no tenant: what has none is the platform's."""
+        return self.sees_all or (tenant != "" and tenant in self.tenants)
 
     def may(self, action: Action) -> bool:
         return SCOPE_OF[action] in self.scopes and any(action in MAY[role] for role in self.roles)
@@ -63,7 +66,7 @@ class Principal:
     def params(self) -> dict[str, Any]:
         """Parameters for SQL that filters by scope itself: WHERE {all_tenants:Bool} OR has({tenants:Array(String)},
         tenant)."""
-        return {"all_tenants": int(self.sees_all), "tenants": sorted(self.tenants)}
+        return {"all_tenants": int(self.sees_all), "tenants": sorted(self.tenants - {""})}
 
 
 def label_of(issuer: str, subject: str, name: str) -> str:

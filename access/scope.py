@@ -103,6 +103,7 @@ class ScopedStore(Store):
 
 def table_filters(store: Store, tenants: frozenset[str]) -> str:
     """The setting's text: a filter for every table that holds rows. Names are hexadecimal: nothing can be quoted.
+    An empty one is nobody's, because rows without a tenant are the platform's.
 
     Errors: StoreError if a view has a definer, through which filters do not reach.
     """
@@ -111,7 +112,7 @@ def table_filters(store: Store, tenants: frozenset[str]) -> str:
         step = "ALTER TABLE ... MODIFY SQL SECURITY INVOKER"
         raise StoreError(store.url, f"views with a definer would show tenants other tenants' rows: {names}", step)
     rows = store.rows(read_sql(__file__, "tables"))
-    names = ", ".join(f"unhex('{tenant.encode().hex()}')" for tenant in sorted(tenants)) or "NULL"
+    names = ", ".join(f"unhex('{tenant.encode().hex()}')" for tenant in sorted(tenants - {""})) or "NULL"
     filters = {}
     for row in rows:
         table = identifier(row["name"])

@@ -17,6 +17,7 @@ from access.people import (
     Kind,
     Person,
     UnknownPersonError,
+    check_tenants,
     find_person,
     inputs,
     new_person,
@@ -61,7 +62,7 @@ class Token:
         seen = tenants if made_for.sees_all else tenants & self.tenants
         if not roles or (roles == {Role.tenant} and not seen):
             return None
-        return replace(owner, roles=roles, tenants=seen, scopes=self.scopes, how="token")
+        return replace(owner, roles=roles, tenants=seen, scopes=self.scopes, how="token", expires_at=self.expires_at)
 
     def may_be_managed_by(self, who: Principal) -> bool:
         """Whether the caller may see and revoke it. A caller with a token cannot manage tokens with more rights, even
@@ -82,11 +83,17 @@ def create_token(
     scopes: Iterable[str] = ("read",),
     issuer: str = "",
 ) -> tuple[Token, str]:
-    """Creates a token; returns it with its secret, which is shown only this once."""
+    """Creates a token; returns it with its secret, which is shown only this once.
+
+    lasts: at most; one that is created with a token ends with that one at the latest, so that whoever finds a token
+    cannot keep what it may. Who manages access could keep it anyway.
+    """
     wanted = maker.roles if roles is None else roles_of(roles)
     seen = frozenset(tenants) if roles is not None or tenants else maker.tenants
-    asked = scopes_of(scopes)
+    asked, ends = scopes_of(scopes), now + lasts
     _check(maker, wanted, seen, asked, name, lasts)
+    if maker.expires_at is not None and not maker.may(Action.manage_access):
+        ends = min(ends, maker.expires_at)
     public, text = new_token()
     with access.writing() as connection:
         person, is_new = _owner(connection, maker, now, name, owner, issuer, wanted, seen)
@@ -94,7 +101,7 @@ def create_token(
             may = f"may {', '.join(sorted(person.roles))} {' '.join(sorted(person.tenants))}".strip()
             raise AccessError(f"token for {person.label}", f"would have more rights than its owner, who {may}",
                               "Leave out what is too much, or: gpuledger users set")  # fmt: skip
-        token = Token(public, name, person, wanted, seen, asked, now, maker.actor, now + lasts, False)
+        token = Token(public, name, person, wanted, seen, asked, now, maker.actor, ends, False)
         columns = {name: value for name, value in vars(token).items() if name != "owner"}
         connection.execute(
             _tokens.insert().values(**columns, digest=digest(text), issuer=person.issuer, subject=person.subject)
@@ -187,6 +194,7 @@ def _check(
         raise AccessError("token", f"would last {lasts}", f"At most {LONGEST.days} days are allowed")
     if not roles or not scopes:
         raise AccessError("token", "may do nothing", "Give it a role and a scope")
+    check_tenants("token", tenants)
     if Role.tenant in roles and not tenants:
         raise AccessError("token", "has the role tenant and no tenant", "Name the tenants it is for")
     if not covers(maker.roles, roles) or not all(maker.sees(tenant) for tenant in tenants):

@@ -165,6 +165,8 @@ def test_a_name_is_one_persons(house: House, kind: Kind) -> None:
         ([], [], "has no role"),
         (["tenant"], [], "no tenant"),
         (["tenant", "admin"], [], "no tenant"),
+        (["tenant"], [""], "a tenant without a name"),
+        (["tenant"], ["vision", " "], "a tenant without a name"),
         (["king"], [], "king"),
     ],
 )
@@ -455,9 +457,9 @@ def test_each_role_may_what_the_documents_say(role: Role) -> None:
 
 @pytest.mark.parametrize("roles", [NONE, VIEWER, ANALYST, VIEWER | ANALYST])
 def test_who_is_more_than_a_tenant_sees_all_and_a_tenant_its_own(roles: frozenset[Role]) -> None:
-    who = Principal("x", roles, frozenset({"b", "a"}))
+    who = Principal("x", roles, frozenset({"b", "a", ""}))
     sees_all = Role.analyst in roles
-    assert (who.sees_all, who.sees("a"), who.sees("c")) == (sees_all, True, sees_all)
+    assert (who.sees_all, who.sees("a"), who.sees("c"), who.sees("")) == (sees_all, True, sees_all, sees_all)
     assert who.params() == {"all_tenants": int(sees_all), "tenants": ["a", "b"]}
 
 
@@ -586,7 +588,9 @@ def test_what_is_brought_and_is_of_no_use_is_told_why(house: House) -> None:
         return authenticator.by_token({"authorization": f"Bearer {text}"}, NOW)
 
     found = by(text)
-    assert found == Principal("vera", VIEWER, frozenset({"vision"}), frozenset({Scope.read}), "token", LOCAL, "vera")
+    assert found == Principal(
+        "vera", VIEWER, frozenset({"vision"}), frozenset({Scope.read}), "token", LOCAL, "vera", token.expires_at
+    )
     assert authenticator.by_token({}, NOW) is None
     for wrong in ("x", "gpl", text[3:], text[:-1], text + "x", "gplx_1_2", "gpl_1_\udcff", f"gpl_{token.id}_\udcff"):
         with pytest.raises(AccessError, match="unknown, expired or revoked"):

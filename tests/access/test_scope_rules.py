@@ -267,3 +267,11 @@ def test_of_the_file_of_budgets_a_tenant_sees_its_own_parts_whatever_asks_for_it
     everything = current_budgets(house)
     assert everything is not None
     assert len(everything.file.budgets) == 4
+
+
+def test_a_tenant_without_a_name_is_nobody_and_sees_no_row_without_a_tenant(house: Store) -> None:
+    """They are the platform's: alerts about unallocated time, its energy."""
+    _insert(house, "energy_entries", ("cluster", "tenant"), ["c1 -", "c1 vision"])
+    for tenants, seen_rows in ((frozenset({""}), []), (frozenset({"", "vision"}), ["vision"])):
+        with Stores(house).scoped_to(Principal("x", frozenset({Role.tenant}), tenants)) as own:
+            assert [row["tenant"] for row in own.rows("SELECT tenant FROM energy_entries")] == seen_rows

@@ -148,6 +148,7 @@ FITS: dict[str, Any] = {
         ({"scopes": frozenset({Scope.sql})}, "you don't have the scope sql"),
         ({"scopes": ALL}, "you don't have the scope sql"),
         ({"tenants": frozenset()}, "no tenant"),
+        ({"tenants": frozenset({"vision", ""})}, "a tenant without a name"),
         ({"roles": frozenset()}, "may do nothing"),
         ({"scopes": frozenset()}, "may do nothing"),
         ({"name": " "}, "has no name"),
@@ -194,6 +195,19 @@ def test_a_token_may_no_more_than_its_owner_when_it_is_made(access: AccessStore)
     with pytest.raises(AccessError, match="more rights than its owner"):
         create_token(access, ADMIN, NOW, "t", DAY, "ann", ["operator"])
     assert create_token(access, ADMIN, NOW, "t", DAY, "ann", ["tenant"], ["speech"])[0].tenants == {"speech"}
+
+
+def test_a_token_made_with_a_token_ends_with_it_unless_its_owner_manages_access(access: AccessStore) -> None:
+    """Before, whoever found a token of a day could make one of a year with it."""
+    first, _ = create_token(access, SESSION, NOW, "first", DAY, scopes=["read", "write"])
+    with_it = first.principal()
+    assert with_it is not None
+    found = [create_token(access, with_it, NOW, "next", lasts)[0].expires_at for lasts in (DAY / 2, DAY * 300)]
+    assert found == [NOW + DAY / 2, NOW + DAY]
+    admins, _ = create_token(access, ADMIN, NOW, "admin's", DAY, "root", ["admin"], scopes=["read", "write"])
+    renewing = admins.principal()
+    assert renewing is not None
+    assert create_token(access, renewing, NOW, "renewed", DAY * 90, scopes=["read"])[0].expires_at == NOW + DAY * 90
 
 
 @pytest.mark.parametrize("drawn", ["a-" * 21, "_a-" * 14])
