@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -46,6 +47,7 @@ from sqlalchemy.types import TypeDecorator
 from access.roles import AccessError
 from billing import audit
 from warehouse.errors import LedgerError
+from warehouse.private_files import FULL
 from warehouse.sql import numbered_statements
 from warehouse.store import Store, split_statements
 
@@ -54,6 +56,9 @@ WAIT_SECONDS = 10
 """For another writer, or for a database that does not answer."""
 WRITERS_LOCK = 4_947_131_201
 """Of PostgreSQL's advisory locks: writers take turns there, as SQLite lets them anyway."""
+FREE_SPACE = "Free some space on it: nobody can be looked up before"
+SHARED_BYTES = 32_768
+"""Of the file by which SQLite's readers and writers know of each other, without which there is no reading either."""
 FITS = "Use sqlite:////absolute/path or postgresql://user@host/database"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -255,9 +260,23 @@ class AccessStore:
         except (DataError, UnicodeEncodeError) as error:
             raise AccessError("access store", "cannot store this text", "Leave out what cannot be printed") from error
         except SQLAlchemyError as error:
-            lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
+            cause = getattr(error, "orig", None) or error
+            if self._is_out_of_space(cause):
+                raise AccessStoreError(self.url, "its disk is full", FREE_SPACE) from error
+            lines = str(cause).strip().splitlines() or [type(error).__name__]
             what = f"cannot be asked ({lines[0][:300]})"
             raise AccessStoreError(self.url, what, "Does it exist, and may this server write to it?") from error
+
+    def _is_out_of_space(self, cause: BaseException) -> bool:
+        """SQLite says so of its file alone: of the one that its readers share it calls a full disk an I/O error."""
+        name, file = getattr(cause, "sqlite_errorname", ""), self._engine.url.database
+        if name == "SQLITE_FULL":
+            return True
+        if not name.startswith("SQLITE_IOERR") or not file:
+            return False
+        with contextlib.suppress(OSError):
+            return shutil.disk_usage(Path(file).parent).free < SHARED_BYTES
+        return False
 
 
 def connect(address: str, password_file: Path | None, warehouse: Store) -> AccessStore:
@@ -325,6 +344,8 @@ def _make_private(path: Path) -> None:
         # By its path: closing a descriptor of it would drop the locks that this process holds on it.
         path.chmod(0o600)
     except OSError as error:
+        if error.errno in FULL:
+            raise AccessStoreError(str(path), "its disk is full", FREE_SPACE) from error
         raise AccessStoreError(
             str(path), f"cannot be opened ({error.strerror})", "Name another (docs/access.md)"
         ) from error

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import random
 import secrets
+import shutil
 import sqlite3
 import stat
 import threading
@@ -16,6 +19,7 @@ from contextlib import ExitStack
 from contextvars import Context
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -32,6 +36,7 @@ from access.settings import AccessSettings, load_access
 from access.store import AccessStore, AccessStoreError, connect, keys
 from billing import audit
 from tests.access.postgres import PASSWORD, Cluster
+from tests.full_disk import full_disk
 from tests.patience import PATIENCE_SECONDS
 from tests.stores import fresh_store
 from warehouse.errors import StoreError
@@ -369,6 +374,30 @@ def test_no_value_stands_in_an_error_nor_in_what_caused_it(opener: Opener) -> No
     refuses_without_a_value(opener())
     with connect("sqlite://", None, NO_WAREHOUSE) as access:
         refuses_without_a_value(access)
+
+
+@pytest.mark.parametrize(
+    ("free", "says"),
+    [(0, r"its disk is full\. Free some space on it"), (1 << 30, r"cannot be asked \(.*\)\. Does it exist")],
+)
+def test_a_full_disk_is_named_as_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, says: str
+) -> None:
+    """SQLite calls it a disk I/O error, as it does a broken disk."""
+    address = f"sqlite:///{tmp_path}/access.sqlite"
+    connect(address, None, NO_WAREHOUSE).close()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=free))
+    with full_disk(), pytest.raises(AccessStoreError, match=says):
+        connect(address, None, NO_WAREHOUSE)
+
+
+def test_an_access_store_that_is_new_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(AccessStoreError, match="its disk is full"):
+        connect(f"sqlite:///{tmp_path}/access.sqlite", None, NO_WAREHOUSE)
 
 
 def test_servers_of_two_versions_take_turns_by_the_same_lock() -> None:
