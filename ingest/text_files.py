@@ -65,6 +65,8 @@ def tail_of_whole(path: Path) -> bytes:
 
     Errors: EOFError, zlib.error or OSError if it is not whole.
     """
+    if path.suffix == ".gz" and path.stat().st_size == 0:
+        raise EOFError("the file is empty, which no gzip file is")
     if not is_gzip(path):
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES), os.SEEK_SET)

@@ -72,6 +72,19 @@ def test_a_file_of_nothing_but_bad_rows_is_given_up(store: Store, tmp_path: Path
     assert store.value("SELECT count() FROM quarantine") == 0
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_compressed_file_of_no_bytes_is_none_and_one_of_no_rows_is_whole(
+    store: Store, tmp_path: Path, kind: str
+) -> None:
+    """Before, what a failed download leaves was 'read 0', as if there had been nothing to read."""
+    path = tmp_path / f"x.{kind}.gz"
+    path.touch()
+    with pytest.raises(IngestError, match=r"the file is empty, which no gzip file is.*Get a whole copy"):
+        ingest_file(store, RECORD_TYPES["samples"], path)
+    path.write_bytes(gzip.compress(b""))
+    assert ingest_file(store, RECORD_TYPES["samples"], path).read == 0
+
+
 def test_a_line_of_json_as_long_as_a_file_costs_the_memory_of_a_row(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl.gz"
     good = b'{"ts": "2026-10-01T00:00:00Z", "interval_seconds": 10, "device_id": "d", '
