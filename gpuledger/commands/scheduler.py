@@ -604,7 +604,8 @@ def explain(
 
 
 def explained(found: dict[str, Any]) -> list[str]:
-    """The lines of an explanation, for people."""
+    """The lines of an explanation, for people: its instants to the second."""
+    found = _to_the_second(found)
     lines = [" · ".join(f"{k} {found[k]}" for k in ("job_id", "status", "queue", "tenant", "attempt") if found.get(k))]
     for reason in found.get("reasons", []):
         counts = ", ".join(f"{what} {count}" for what, count in reason.get("counts", {}).items())
@@ -723,7 +724,8 @@ def idle(
     if output is options.Format.json:
         print_json(found)
         return
-    print_rows(found["jobs"], IDLE_COLUMNS, output)
+    jobs = _to_the_second(found["jobs"]) if output is options.Format.table else found["jobs"]
+    print_rows(jobs, IDLE_COLUMNS, output)
     if found["problem"]:
         say(f"nothing is known now, and nothing is done: {found['problem']}")
 
@@ -837,7 +839,11 @@ def _client(url: str, token_file: Path | None) -> Client:
 
 
 def _to_the_second(value: Any) -> Any:
-    """An instant of the scheduler's answers, as a table has room for it; anything else as it is."""
+    """An instant of the scheduler's answers, as people read it, also in lists and objects; other values as they are."""
+    if isinstance(value, dict):
+        return {key: _to_the_second(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_to_the_second(one) for one in value]
     return f"{value[:19]}Z" if isinstance(value, str) and _INSTANT.fullmatch(value) else value
 
 

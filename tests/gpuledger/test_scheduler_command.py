@@ -202,14 +202,20 @@ def test_an_explanation_reads_as_text() -> None:
             "job_id": "a",
             "status": "pending",
             "reasons": [{"code": "X", "text": "short by 2", "counts": {"nodes": 3}, "blockers": ["b"]}],
-            "expected_start": "2026-10-01T00:00:00Z",
+            "expected_start": "2026-10-01T00:00:00.545000Z",
             "expected_start_error_seconds": {"known": 3, "p50": 5.0, "p95": 90.0},
-            "history": [{"sequence": 1, "at": "2026-10-01T00:00:00Z", "what": "submit", "actor": "ada"}],
+            "history": [
+                {"sequence": 1, "at": "2026-10-01T00:00:00.406000Z", "what": "submit", "actor": "ada"},
+                {"sequence": 2, "at": "2026-10-01T00:00:01Z", "what": "renew", "until": ["2026-10-01T01:00:00.5Z"]},
+            ],
         }
     )
     assert lines[1] == "  X: short by 2 [nodes 3] (held by b)"
-    assert "off by p50 5 s, p95 90 s" in lines[2]
-    assert '{"actor": "ada"}' in lines[-1]
+    assert lines[2] == "  first expected to start by 2026-10-01T00:00:00Z; past ones were off by p50 5 s, p95 90 s"
+    assert lines[4:] == [
+        '  2026-10-01T00:00:00Z  submit    {"actor": "ada"}',
+        '  2026-10-01T00:00:01Z  renew     {"until": ["2026-10-01T01:00:00Z"]}',
+    ]
 
 
 def test_idle_jobs_are_listed_and_the_thread_that_asks_is_heard(tmp_path: Path) -> None:
