@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from ingest.spool import Group, Spool
 from ingest.targets import Answer, Outcome, Target
+from warehouse.connection_errors import INTERNAL
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +90,9 @@ class Deliverer:
         now = datetime.now(UTC)
         try:
             return self.step(time.monotonic(), now)
-        except Exception as error:
+        except Exception:
             log.exception("deliver: an internal error")
-            self.state.problem = f"{type(error).__name__}: {error}"
+            self.state.problem = INTERNAL
             self.state.failing_since = self.state.failing_since or now
             self._failures += 1
             return pause(self._failures, None, self._chance())

@@ -24,6 +24,7 @@ from ingest.errors import IngestError
 from ingest.http_post import Poster, Response, retry_after
 from ingest.spool import Group
 from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, CONTENT_TYPE, NODE_HEADER, PATH, ROWS_HEADER
+from warehouse.connection_errors import reason
 from warehouse.records import RECORD_TYPES, USABLE_STATES, Column, RecordType
 from warehouse.store import DATABASE, ONE_BLOCK, identifier, read_sql
 
@@ -119,9 +120,7 @@ class ReceiverTarget:
 
 
 def _unsent(url: str, error: Exception) -> Answer:
-    return Answer(
-        Outcome.WAIT, str(error) if isinstance(error, IngestError) else f"{url}: {type(error).__name__}: {error}"
-    )
+    return Answer(Outcome.WAIT, str(error) if isinstance(error, IngestError) else f"{url}: {reason(error)}")
 
 
 def judged(response: Response, rows: int) -> Answer:

@@ -18,6 +18,7 @@ import httpx
 
 from alerts.secrets import hidden
 from ingest.answer_time import ended_in_time
+from warehouse.connection_errors import reason
 
 # The client logs the address of each request, and an address may be the secret (Slack's is).
 for _name in ("httpx", "httpcore"):
@@ -137,7 +138,7 @@ def post(url: str, secrets: Sequence[str] = (), headers: Mapping[str, str] | Non
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError):
         raise SendError("the address is not usable", refused=True) from None
     except httpx.HTTPError as error:
-        raise SendError(hidden(f"{type(error).__name__}: {error}", (*secrets, url))) from None
+        raise SendError(hidden(reason(error), (*secrets, url))) from None
     if not answer.is_success:
         text = hidden(" ".join(refusal.decode("utf-8", "replace")[:200].split()), secrets)
         raise SendError(f"answered {answer.status_code}: {text}", answer.status_code in REFUSALS)

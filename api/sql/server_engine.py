@@ -29,6 +29,7 @@ from access.roles import Action
 from api.sql.errors import ACCESS_DENIED, BAD_ARGUMENTS, SqlError, of_engine
 from api.sql.limits import Limits, settings_of
 from warehouse.accounts.declaration import AUDIT, LIMITS, SECRET
+from warehouse.connection_errors import reason
 from warehouse.store import ServerStore, read_sql
 
 log = logging.getLogger(__name__)
@@ -213,7 +214,7 @@ async def _posted(
                 raise _refused(answer, await answer.aread())
             yield answer
     except httpx.HTTPError as error:
-        log.error("sql: the ClickHouse server does not answer: %s: %s", type(error).__name__, error)
+        log.error("sql: the ClickHouse server does not answer: %s", reason(error))
         raise SqlError(ENDED, "the ClickHouse server does not answer, or broke off; the log says why") from error
 
 

@@ -14,6 +14,7 @@ from collectors.agent.outbox import Outbox
 from collectors.agent.sources import Planned
 from collectors.agent.ticks import ClockWatch, at, missed, next_tick
 from collectors.readings import Collected
+from warehouse.connection_errors import INTERNAL, reason
 from warehouse.errors import LedgerError
 
 log = logging.getLogger(__name__)
@@ -78,10 +79,10 @@ class Cycle:
         while (tick_ms := self._wait(stop)) is not None:
             try:
                 self.tick(tick_ms)
-            except Exception as error:  # what a source gave must not end it for good
+            except Exception:  # what a source gave must not end it for good
                 log.exception("agent: %s failed with an internal error", self.name)
                 self.state.failed += 1
-                self.state.error = f"{type(error).__name__}: {error}"
+                self.state.error = INTERNAL
                 self.state.busy_since = None
 
     def stalled(self) -> bool:
@@ -132,7 +133,8 @@ class Cycle:
             self.state.failed += 1
             if not isinstance(error, LedgerError):
                 log.exception("agent: %s failed with an internal error", self.name)
-            return self._trouble(str(error) or type(error).__name__, now)
+            what = reason(error) if isinstance(error, OSError) else str(error)
+            return self._trouble(what or INTERNAL, now)
         self.state.error = ""
         return collected
 

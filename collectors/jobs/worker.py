@@ -19,6 +19,7 @@ from collectors.errors import CollectorError
 from collectors.jobs import keeper
 from collectors.jobs.processes import Processes, RankId, Run
 from collectors.jobs.wire import Answer, Assignment, PortOf, RankOf, Rendezvous, Report, RunOf
+from warehouse.connection_errors import INTERNAL, reason
 from warehouse.elapsed import elapsed
 from warehouse.errors import LedgerError
 
@@ -86,9 +87,9 @@ class Worker:
                 at = time.monotonic() + self.every_seconds
                 try:
                     self.round()
-                except Exception as error:  # what one answer brings must not end it for good
+                except Exception:  # what one answer brings must not end it for good
                     log.exception("jobs: failed with an internal error")
-                    self.state.problem = f"{type(error).__name__}: {error}"
+                    self.state.problem = INTERNAL
                 if self.state.problem:
                     stop.wait(min(1.0, self.every_seconds))
             stop.wait(LOOK_SECONDS)
@@ -101,9 +102,9 @@ class Worker:
         try:
             answer = self._exchange(report)
         except (LedgerError, OSError) as error:
-            if self.state.problem != str(error):
-                log.warning("jobs: %s", error)
-            self.state.problem = str(error)
+            if self.state.problem != (problem := reason(error)):
+                log.warning("jobs: %s", problem)
+            self.state.problem = problem
             return False
         if self.state.problem:
             log.info("jobs: the scheduler answers again")
@@ -346,7 +347,7 @@ def over_http(url: str, node: str, token_file: Path, ca_file: Path | None, timeo
             raise
         except Exception as error:  # whatever the other side or something before it says
             poster.close()
-            raise CollectorError(url, f"does not answer as a scheduler ({type(error).__name__}: {error})") from error
+            raise CollectorError(url, f"does not answer as a scheduler ({reason(error)})") from error
         if response.status != 200:
             what = document.get("detail", "") if isinstance(document, dict) else ""
             raise CollectorError(url, f"status {response.status}: {str(what)[:300]}")

@@ -24,6 +24,7 @@ import aiohttp
 from collectors.kubernetes.connection import Connection, KubernetesError
 from collectors.kubernetes.objects import Object, child, text
 from ingest.http_post import retry_after
+from warehouse.connection_errors import reason
 
 Answer = TypeVar("Answer")
 
@@ -158,7 +159,7 @@ class Api:
         try:
             response, said = await _in_time(path, answered(), ANSWER_SECONDS)
         except aiohttp.ClientError as error:
-            raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip()) from error
+            raise Interrupted(f"{self.server}{path}: {reason(error)}") from error
         if not 200 <= response.status < 300:
             raise _refusal(path, response, said)
         try:
@@ -219,7 +220,7 @@ class Api:
                 yield response
         except aiohttp.ClientError as error:
             silent = isinstance(error, aiohttp.SocketTimeoutError)
-            raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip(), silent=silent) from error
+            raise Interrupted(f"{self.server}{path}: {reason(error)}", silent=silent) from error
 
 
 async def _in_time(path: str, what: Awaitable[Answer], seconds: float) -> Answer:

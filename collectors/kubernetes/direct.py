@@ -18,6 +18,7 @@ from collectors.kubernetes.connection import Connection, KubernetesError, find
 from collectors.kubernetes.contexts import namespace_of, usual
 from collectors.kubernetes.objects import Object, items
 from ingest.prompt_client import PromptClient
+from warehouse.connection_errors import reason
 
 TIMEOUT_SECONDS = 30.0
 KUBECTL_SECONDS = 120.0
@@ -93,9 +94,7 @@ class Cluster:
             headers |= {"Content-Type": content} if content else {}
             answer = self._client.request(method, path, headers=headers, content=body or None)
         except httpx.HTTPError as error:
-            raise KubernetesError(
-                where, f"cannot be asked ({type(error).__name__}: {error})", "Check: kubectl version"
-            ) from error
+            raise KubernetesError(where, f"cannot be asked ({reason(error)})", "Check: kubectl version") from error
         try:
             found = answer.json()
         except (ValueError, RecursionError):

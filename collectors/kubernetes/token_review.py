@@ -20,6 +20,7 @@ from collectors.kubernetes.connection import Connection
 from collectors.kubernetes.objects import Object, child, text
 from ingest.prompt_client import PromptClient
 from ingest.reviews import Account, ReviewError
+from warehouse.connection_errors import reason
 
 TIMEOUT_SECONDS = 5.0
 PREFIX = "system:serviceaccount:"
@@ -86,7 +87,7 @@ class TokenReviews:
             headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
             return self._client.request(method, path, json=body, headers=headers)
         except (httpx.HTTPError, CollectorError) as error:
-            raise self._away(f"cannot be asked ({type(error).__name__}: {error})") from error
+            raise self._away(f"cannot be asked ({reason(error)})") from error
 
     def _document(self, answer: httpx.Response) -> Object:
         try:

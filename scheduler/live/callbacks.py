@@ -26,6 +26,7 @@ from ingest.webhook import signed
 from scheduler.live.posting import PostError, post
 from scheduler.records.log import Entry, Log
 from scheduler.settings import CallbackPart, Settings
+from warehouse.connection_errors import INTERNAL, reason
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
 
@@ -165,10 +166,10 @@ class Callbacks:
         except PostError as error:
             problem, final = str(error), "refused" if error.refused else ""
         except (LedgerError, OSError) as error:
-            problem = str(error)
-        except Exception as error:  # an error in one callback must not stop the others
+            problem = reason(error)
+        except Exception:  # an error in one callback must not stop the others
             log_to.exception("callback %s: failed with an internal error", line.part.name)
-            problem = f"{type(error).__name__}: {error}"
+            problem = INTERNAL
         if problem and not final and now - first.at > GIVEN_UP_AFTER:
             final = "too old"
         if problem and problem != line.problem:

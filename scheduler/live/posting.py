@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpcore
 
 from ingest.answer_time import ended_in_time
+from warehouse.connection_errors import reason
 from warehouse.hosts import is_loopback
 
 TIMEOUT_SECONDS = 10.0
@@ -52,7 +53,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
         ):
             status = answer.status
     except (OSError, RuntimeError, *_BROKEN) as error:
-        raise PostError(f"{type(error).__name__}: {error}") from None
+        raise PostError(reason(error)) from None
     if not 200 <= status < 300:
         raise PostError(f"answered {status}", status in REFUSALS)
 

@@ -413,7 +413,9 @@ def test_tls_is_checked_against_the_authority_given(tmp_path: Path) -> None:
         url = f"https://localhost:{server.server_port}"
         assert ReceiverTarget(url, Sender(), ca_file=made).send(one_group(spool)).outcome is Outcome.TAKEN
         refused = ReceiverTarget(url, Sender(), ca_file=other).send(one_group(spool))
-        assert (refused.outcome, "CERTIFICATE_VERIFY_FAILED" in refused.message) == (Outcome.WAIT, True)
+        assert (refused.outcome, refused.message.startswith(f"{url}: certificate verify failed: ")) == (
+            Outcome.WAIT, True
+        )  # fmt: skip
     with pytest.raises(IngestError, match="cannot be read as certificates"):
         ReceiverTarget(url, Sender(), ca_file=tmp_path / "none.pem")
 
@@ -605,4 +607,4 @@ def test_a_connection_error_is_an_answer(tmp_path: Path, monkeypatch: pytest.Mon
         to = ClickHouseTarget("clickhouse://127.0.0.1:1", Sender())
         assert to.send(one_group(spool)).outcome is Outcome.WAIT
         monkeypatch.setattr("ingest.http_post.Poster.post", broken)
-        assert "IncompleteRead" in to.send(one_group(spool)).message
+        assert to.send(one_group(spool)).message == "clickhouse://127.0.0.1:1: the answer was cut off"
