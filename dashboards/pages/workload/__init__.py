@@ -45,7 +45,7 @@ def _all(store: Store, filters: Filters, words: Language) -> Component:
         grids.text("tenant", words("filter.tenant"), minimum=96, flex=1.2),
         grids.text("project", words("filter.project"), minimum=96, flex=1.2),
         grids.text("queue", words("filter.queue"), minimum=90),
-        grids.number("devices", words("workload.devices"), words("workload.devices_is"), ",d", minimum=64),
+        grids.number("devices", words("workload.devices"), words("workload.devices_is"), ",d", minimum=78),
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
         grids.number(
             "allocated", words("overview.allocated"), words("tenants.allocated_is"), unit=words("unit.gpu_hours")

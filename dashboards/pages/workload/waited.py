@@ -113,7 +113,7 @@ def _holders_card(rows: Sequence[Row], filters: Filters, words: Language) -> Com
     columns = [
         grids.link("name", words("workload.name"), minimum=120, flex=1.4),
         grids.text("tenant", words("filter.tenant"), minimum=88, flex=0.8),
-        grids.number("devices", words("unit.gpus"), words("waited.devices_is"), ",d", minimum=70),
+        grids.number("devices", words("waited.devices"), words("waited.devices_is"), ",d", minimum=78),
         grids.moment("since", words("waited.since"), minimum=126),
         grids.moment("until", words("waited.until"), words("waited.until_is"), minimum=126),
     ]

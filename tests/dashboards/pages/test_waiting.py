@@ -313,6 +313,8 @@ def test_the_page_of_a_wait_that_is_over_says_why_and_who_had_its_gpus(over: Sto
     ]
     (holder,) = grid_rows(page, "waited-holders")
     assert (holder["name"], holder["tenant"], holder["devices"]) == ("w-early", "speech", 1)
+    (grid,) = (one for one in page._traverse() if getattr(one, "id", "") == "waited-holders")
+    assert {column["field"]: column["headerName"] for column in grid.columnDefs}["devices"] == "Devices"
     assert holder["until"] == "2026-10-02T08:00:00Z"
     text = str(page)
     assert text.index("waited-reasons") < text.index("workload-timeline"), "it waited longer than it ran"
