@@ -11,6 +11,8 @@ quota_released_at  when the tenant's quota was free again: at the decision
 resources_freed_at when the devices were: when nothing of the job ran any more. This is the event's own time
 time_limit_at      of what an idle policy took back: when the attempt's time limit would have stopped it
 expected_interval  of a job that waits: the two instants between which it is expected to start
+pool               of a job that waits: the only one that it may run in
+models             of a job that waits: the models that it may run on; absent: any
 text               for people; of a job that waits its reason, which names no job of others
 """
 
@@ -58,7 +60,7 @@ class Writer:
 
     def submitted(self, job: Job, now: float, sequence: int, attempt: int = 1, cause: Cause = NO_CAUSE) -> list[Row]:
         """Rows for an attempt that waits from now on."""
-        return [self._row("submitted", job, self._asked(job), now, attempt, cause, {"sequence": sequence})]
+        return [self._row("submitted", job, self._asked(job), now, attempt, cause, self._waiting(job, sequence))]
 
     def waits(
         self,
@@ -70,7 +72,7 @@ class Writer:
         expected_interval: Sequence[str] = (),
     ) -> list[Row]:
         """Why the attempt still waits: reported as submitted again, as the contract has it."""
-        facts: dict[str, Any] = {"sequence": sequence}
+        facts = self._waiting(job, sequence)
         if expected_interval:
             facts["expected_interval"] = list(expected_interval)
         return [self._row("submitted", job, self._asked(job), now, attempt, cause, facts)]
@@ -214,6 +216,15 @@ class Writer:
             "actor": cause.actor,
         }
 
+    def _waiting(self, job: Job, sequence: int) -> dict[str, Any]:
+        """With where it may run, so that a page can say who has what it waits for."""
+        facts: dict[str, Any] = {"sequence": sequence}
+        if job.request.pool:
+            facts["pool"] = job.request.pool
+        if job.request.models:
+            facts["models"] = sorted(job.request.models)
+        return facts
+
     def _asked(self, job: Job) -> float | None:
         """GPUs of the smallest gang; None where the share is in units whose whole differs from device to device."""
         request = job.request
@@ -275,7 +286,7 @@ def allocation_id(job_id: str, attempt: int) -> str:
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 ORDER = (
     "sequence", "state", "decision", "entitlement", "quota_released_at", "resources_freed_at", "time_limit_at",
-    "expected_interval", "text",
+    "expected_interval", "pool", "models", "text",
 )  # fmt: skip
 
 

@@ -76,6 +76,7 @@ class FleetScheduler:
         ]
         self._where = {s: (n, i) for n, found in enumerate(self._slots) for i, s in enumerate(found)}
         self._kinds = {kind for _, kind in by_node}
+        self._models = {kind: fleet.devices[found[0].device].group.model for (_, kind), found in by_node.items()}
         self._largest = {kind: max(len(n.devices) for n in nodes if n.pool == kind) for kind in self._kinds}
         queues = [Queue(name, "priority") for name in sorted({kind.queue for kind in (*KINDS, SERVICE)})]
         policies = Policies(backfill_seconds=SEARCH_EVERY_SECONDS, preempt_for_fairness=False)
@@ -226,7 +227,9 @@ class FleetScheduler:
         for job_id in self.core.pending:
             why = plan.waiting.get(job_id)
             if why:
-                facts: dict[str, Any] = {"sequence": self._sequence, "text": why[0].text}
+                # Its pools are kinds of slots, which the books do not know.
+                models = [self._models[self.core.pending[job_id][0].request.pool]]
+                facts: dict[str, Any] = {"sequence": self._sequence, "models": models, "text": why[0].text}
                 expected = self.core.expectations.first_interval(job_id)
                 if expected is not None:
                     facts["expected_interval"] = [written(expected.low), written(expected.high)]

@@ -17,11 +17,14 @@ Due = Literal["ahead", "due", "overdue"]
 @dataclass(frozen=True)
 class Reported:
     """The content of a message about a wait. text: for people.   earliest, latest: of the expected start; None: not
-    reported. A scheduler may report the interval that it announced first, hours ago: it is then past (`due`)."""
+    reported. A scheduler may report the interval that it announced first, hours ago: it is then past (`due`).
+    pool, models: the only ones that fit what it asks for; empty: any does, or its scheduler does not tell."""
 
     text: str
     earliest: datetime | None = None
     latest: datetime | None = None
+    pool: str = ""
+    models: tuple[str, ...] = ()
 
     def due(self, at: datetime) -> Due | None:
         """How the expected start lies to an instant at which the job waits; None: none is reported."""
@@ -47,7 +50,13 @@ def reported(row: Row) -> Reported:
         facts = None
     if not isinstance(facts, dict):
         return Reported(message)
-    return Reported(str(facts.get("text", "")), *_interval(facts.get("expected_interval")))
+    pool, models = facts.get("pool"), facts.get("models")
+    return Reported(
+        str(facts.get("text", "")),
+        *_interval(facts.get("expected_interval")),
+        pool if isinstance(pool, str) else "",
+        tuple(one for one in models if isinstance(one, str)) if isinstance(models, list) else (),
+    )
 
 
 def _interval(given: Any) -> tuple[datetime | None, datetime | None]:

@@ -227,7 +227,11 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
 
 
 def _usage_columns(by_hour: bool, words: Language) -> list[grids.Column]:
-    devices = [] if by_hour else [grids.number("devices", words("workload.devices"), words("workload.devices_is"), ",d", minimum=78)]
+    devices = (
+        []
+        if by_hour
+        else [grids.number("devices", words("workload.devices"), words("workload.devices_is"), ",d", minimum=78)]
+    )
     return [
         *_workload_columns(by_hour, words),
         *devices,

@@ -10,6 +10,8 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
 from billing.insights.now import moment, reported
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
@@ -31,7 +33,8 @@ Row = Mapping[str, Any]
 @dataclass(frozen=True)
 class Wait:
     """row: of waiting.sql.   at: the instant as of which it waits, the newest for which facts came.
-    pools: rows of pools.sql, those that its queue used lately.   holders: rows of the page of what is now."""
+    pools: rows of pools.sql: what it asks for or, if nobody tells, what its queue used lately.
+    holders: rows of the page of what is now."""
 
     row: Row
     at: datetime
@@ -47,7 +50,9 @@ def waits_of(store: Store, filters: Filters, workload: str, clock: datetime) -> 
     whole = _narrowed(filters)
     found = []
     for row in waiting(store, whole, workload, now.after):
-        at_queue = {"cluster": row["cluster"], "queue": row["queue"]}
+        wanted = reported(row)
+        at_queue = {"cluster": row["cluster"], "queue": row["queue"], "asked_pool": wanted.pool,
+                    "asked_models": list(wanted.models)}  # fmt: skip
         pools = filters.rows_now(store, __file__, "pools", at=now.at, **at_queue)
         names, models = (tuple(dict.fromkeys(pool[name] for pool in pools)) for name in ("pool", "model"))
         narrowed = _narrowed(filters, pool=names, model=models, cluster=(row["cluster"],))
@@ -112,8 +117,12 @@ def _reason_card(wait: Wait, filters: Filters, words: Language) -> Component:
 
 
 def _pools_card(wait: Wait, words: Language) -> Component:
+    wanted = reported(wait.row)
+    asked = " · ".join(part for part in (", ".join(wanted.models), wanted.pool) if part)
+    said = words("wait.asks_for", what=asked) if asked else words("wait.pools_is")
     if not wait.pools:
-        return parts.card(words("wait.pools"), words("wait.pools_is"), states.nothing_here(words("wait.no_pools")))
+        nothing = words("wait.none_asked" if asked and current().may(Action.see_fleet) else "wait.no_pools")
+        return parts.card(words("wait.pools"), said, states.nothing_here(nothing))
     heads = [words("capacity.group"), words("wait.devices"), words("wait.free")]
     cells = [
         [
@@ -125,7 +134,7 @@ def _pools_card(wait: Wait, words: Language) -> Component:
     hidden = any(pool["free"] is None for pool in wait.pools)
     return parts.card(
         words("wait.pools"),
-        words("wait.pools_is"),
+        said,
         parts.table(heads, cells),
         html.P(words("wait.not_yours"), className="gl-note") if hidden else None,
     )
@@ -157,9 +166,9 @@ def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | 
         }
         for row in holders
     ]
-    pools = list(dict.fromkeys(pool["pool"] for pool in wait.pools))
+    pools, models = (list(dict.fromkeys(pool[name] for pool in wait.pools)) for name in ("pool", "model"))
     all_now = dcc.Link(
-        words("wait.to_now"), href=filters.href("/now", pool=pools, tenant=None, project=None, queue=None)
+        words("wait.to_now"), href=filters.href("/now", pool=pools, model=models, tenant=None, project=None, queue=None)
     )
     return parts.card(
         words("wait.holders"),

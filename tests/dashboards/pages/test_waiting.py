@@ -213,6 +213,55 @@ def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Sto
     assert waits_of(house, filters, "w-vision", at) == [], "it runs"
 
 
+@pytest.mark.parametrize(
+    ("asked", "pools", "holders"),
+    [
+        ({"models": ["A100"]}, {("pool-x", "A100")}, set()),
+        ({"pool": "train"}, {("train", "H100")}, {"w-vision", "w-speech"}),
+        ({"models": ["H100", "A100"], "pool": "research"}, {("research", "H100")}, {"w-mig-vision", "w-mig-speech"}),
+        ({"models": ["A100"], "pool": "research"}, set(), set()),
+        ({"models": "A100", "pool": 3}, {("train", "H100"), ("research", "H100")}, None),
+    ],
+)
+def test_who_has_what_it_waits_for_has_what_it_asks_for(
+    house: Store, asked: dict[str, Any], pools: set[tuple[str, str]], holders: set[str] | None
+) -> None:
+    """Before, the holders of every model on which its queue had placed a job."""
+    at = datetime(2026, 10, 2, 12, 30, tzinfo=UTC)
+    name = "asks-" + "-".join(f"{key}-{value}" for key, value in asked.items())
+    message = json.dumps({"sequence": 1, **asked, "text": "8 GPUs, 3 free"})
+    house.command(
+        "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, pool, state) VALUES "
+        "('2026-10-01 00:00:00', 'c1', 'n3', 'GPU-x', 'NVIDIA', 'A100', 1, 'pool-x', 'available')"
+    )
+    house.command(
+        "INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, queue, gpus, message) "
+        "VALUES ({at:String}, 'c1', 's', {name:String}, {name:String}, 'submitted', 'vision', 'main', 8, "
+        "{message:String})",
+        {"at": "2026-10-02 12:00:00", "name": name, "message": message},
+    )
+    try:
+        (wait,) = waits_of(house, filters_of(house, f"?{DAY}&tenant=vision"), name, at)
+        text = str(wait_cards(wait, filters_of(house, f"?{DAY}"), EN))
+        set_current(TENANT)
+        with Stores(house).scoped_to(TENANT) as store:
+            (own,) = waits_of(store, filters_of(store, f"?{DAY}"), name, at)
+            theirs = str(wait_cards(own, filters_of(store, f"?{DAY}"), EN))
+    finally:
+        house.command("DELETE FROM events WHERE allocation_id = {name:String}", {"name": name})
+        house.command("DELETE FROM devices WHERE device_id = 'GPU-x'")
+    assert {(pool["pool"], pool["model"]) for pool in wait.pools} == pools
+    assert {(pool["pool"], pool["model"]) for pool in own.pools} == pools - {("pool-x", "A100")}
+    assert "pool-x" not in theirs, "a pool in which nothing of the tenant ever was"
+    assert "No available device" not in theirs
+    if holders is None:
+        assert "where jobs of its queue were placed" in text
+        return
+    assert {row["workload_id"] for row in wait.holders} == holders
+    assert "what it asks for" in text
+    assert ("No available device is what it asks for." in text) == (not pools)
+
+
 def test_a_tenant_is_told_nothing_of_others_that_hold_what_it_waits_for(house: Store) -> None:
     set_current(TENANT)
     at = datetime(2026, 10, 2, 12, 30, tzinfo=UTC)

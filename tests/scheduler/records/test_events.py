@@ -41,6 +41,13 @@ def test_rows_have_only_columns_of_the_contract_and_their_types() -> None:
     assert [str(at) for at in table["ts"].to_pylist()][1] == "1970-01-01 00:01:41.500000+00:00"
 
 
+def test_a_job_that_waits_says_where_it_may_run_if_that_is_not_anywhere() -> None:
+    asked = Job("j", "vision", "batch", Request(2, models=frozenset({"H100", "A100"}), pool="train"), 100.0)
+    for job, where in ((JOB, {}), (asked, {"pool": "train", "models": ["A100", "H100"]})):
+        for row in (*WRITER.submitted(job, 100.0, 1), *WRITER.waits(job, 101.0, 1, 1, Cause())):
+            assert message_of(row) == {"sequence": 1, **where}
+
+
 def test_a_start_is_a_row_for_each_device_with_what_is_held_of_it() -> None:
     first, second = WRITER.started(
         JOB, (Grant(0, (0, 1), (1, 1)),), "guaranteed", 1.0, 7, cause=Cause(decision_id="d1")
