@@ -21,7 +21,7 @@ from dashboards import shell, states, tour
 from dashboards.data_version import UNCACHED, AnswerCache, DataVersion
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.languages import Language, language
-from dashboards.registry import Ask, Page, all_pages
+from dashboards.registry import Page, all_pages
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
@@ -127,13 +127,24 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         filters = filters_of(store, search, DataVersion.of(store, _scope(current()), cache), rules)
         return answer(store, filters, language(filters.address.language), *arguments)
 
-    def asking(page: Page) -> Ask:
+    def over_all(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
+        def on_whole(_: Store, filters: Filters, words: Language, *more: Any) -> Any:
+            with stores.unscoped() as whole:
+                return answer(whole, filters, words, *more)
+
+        return filtered(store, on_whole, search, *arguments)
+
+    class Asking:
         """For the callbacks of a page, which take what the page takes, and whatever they ask for themselves."""
 
-        async def ask(answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-            return await asyncio.to_thread(with_store, page.action, filtered, answer, search, *arguments)
+        def __init__(self, page: Page) -> None:
+            self._action = page.action
 
-        return ask
+        async def __call__(self, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
+            return await asyncio.to_thread(with_store, self._action, filtered, answer, search, *arguments)
+
+        async def of_all(self, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
+            return await asyncio.to_thread(with_store, self._action, over_all, answer, search, *arguments)
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
         shown: RenderedPage = await asyncio.to_thread(
@@ -194,4 +205,4 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     app.clientside_callback(ClientsideFunction("gl", "meta"), Output("live", "children"), Input("meta", "data"))
     for page in all_pages():
         if page.callbacks:
-            page.callbacks(app, asking(page))
+            page.callbacks(app, Asking(page))

@@ -29,6 +29,11 @@ class Ask(Protocol):
 
     def __call__(self, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Coroutine[Any, Any, Any]: ...
 
+    def of_all(self, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Coroutine[Any, Any, Any]:
+        """The same with a store that sees everything as its first argument, for figures that depend on what all held:
+        answer(whole, filters, words, *arguments). It returns only what the signed-in user sees."""
+        ...
+
 
 @dataclass(frozen=True)
 class Page:

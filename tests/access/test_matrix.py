@@ -196,3 +196,23 @@ def body_of(callback: dict[str, Any], path: str) -> dict[str, Any]:
 
 def identity(text: str) -> Any:
     return json.loads(text) if text.startswith("{") else text
+
+
+def test_the_lines_of_a_draft_come_from_the_whole_store_to_whoever_sees_its_tenant(served_site: Site) -> None:
+    """As the browser asks, also with forged inputs."""
+    registered = served_site.client("vision").get("/_dash-dependencies").json()
+    (callback,) = (one for one in registered if one["output"] == "invoices-draft.children")
+    for name, draft, is_there in (
+        ("analyst", "vision", True), ("analyst", "speech", True),
+        ("vision", "vision", True), ("vision", "speech", False), ("speech", "vision", False),
+    ):  # fmt: skip
+        asked = {
+            "output": callback["output"], "outputs": {"id": "invoices-draft", "property": "children"},
+            "inputs": [{"id": "invoices-draft-asked", "property": "data", "value": "2026-10"}],
+            "state": [{"id": "url", "property": "search", "value": f"?month=2026-10&draft={draft}"}],
+            "changedPropIds": ["invoices-draft-asked.data"],
+        }  # fmt: skip
+        with served_site.client(name) as client:
+            answer = client.post("/_dash-update-component", json=asked)
+        assert answer.status_code == 200, answer.text
+        assert ("draft-lines" in answer.text) == is_there, (name, draft, answer.text[:300])

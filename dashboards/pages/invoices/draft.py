@@ -1,5 +1,5 @@
 """The lines of one draft (`?draft=TENANT`): what would be issued. Loaded after the page, as it takes longer than a page
-may; for readers who see all tenants, since it depends on what the others held."""
+may. It depends on what all tenants held; whoever sees some of them gets the lines of theirs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from warehouse.store import Store
 
 
 def drafted(filters: Filters) -> str:
-    """The tenant whose draft is asked for; '': none, or the reader may not see it here."""
-    return filters.more.get("draft", "") if current().sees_all else ""
+    """The tenant whose draft is asked for; '': none, or not one that the reader sees."""
+    asked = filters.more.get("draft", "")
+    return asked if current().sees(asked) else ""
 
 
 def draft_card(month: str, tenant: str, filters: Filters, words: Language) -> Component:
@@ -35,20 +36,22 @@ def draft_card(month: str, tenant: str, filters: Filters, words: Language) -> Co
     )
 
 
-def lines(store: Store, filters: Filters, words: Language, month: str) -> Component | None:
+def lines(whole: Store, filters: Filters, words: Language, month: str) -> Component | None:
+    """whole: sees all tenants, whoever asks."""
     tenant = drafted(filters)
     if not tenant:
         return None
     try:
-        (draft,) = draft_all(store, parse_month(month, billing_timezone(store)), tenant)
+        found = draft_all(whole, parse_month(month, billing_timezone(whole)), tenant)
     except InvoiceError:
         return states.nothing_here(words("invoices.no_drafts"))
+    (draft,) = (one for one in found if current().sees(one.tenant))
     return lines_table(draft.document, words, "draft-lines")
 
 
 def callbacks(app: Dash, ask: Ask) -> None:
     async def loaded(month: str | None, search: str) -> Component | None:
-        found: Component | None = await ask(lines, search, str(month)) if month else None
+        found: Component | None = await ask.of_all(lines, search, str(month)) if month else None
         return found
 
     app.callback(Output("invoices-draft", "children"), Input("invoices-draft-asked", "data"), State("url", "search"))(

@@ -30,9 +30,16 @@ def test_the_lines_of_a_draft_are_those_that_would_be_issued(house: Store, anybo
     assert "Nothing left to invoice" in str(owes_nothing)
 
 
-def test_who_sees_some_tenants_has_no_lines_of_drafts_here(house: Store) -> None:
-    """Their store lacks what the others held, on which a draft depends."""
+def test_who_sees_some_tenants_has_the_lines_of_their_own_drafts_and_of_no_other(house: Store) -> None:
+    """They depend on what the others held, which their own connection does not see: the amounts are the operator's."""
+    (draft,) = draft_all(house, parse_month("2026-10", "UTC"), "vision")
     set_current(TENANT)
     with Stores(house).scoped_to(TENANT) as store:
-        assert lines(store, filters_of(store, ASKED), language("en"), "2026-10") is None
-        assert "Draft for vision" not in str(show(store, TENANT, "/invoices", ASKED).page)
+        own: Any = lines(house, filters_of(store, ASKED), language("en"), "2026-10")
+        assert [row["amount"] for row in own.rowData] == [float(line["amount"]) for line in draft.lines]
+        assert "Draft for vision" in str(show(store, TENANT, "/invoices", ASKED).page)
+        for other in ("speech", "nobody-here", "Vision", "vision ", ""):
+            asked = f"?month=2026-10&draft={other}"
+            assert lines(house, filters_of(store, asked), language("en"), "2026-10") is None
+            page = str(show(store, TENANT, "/invoices", asked).page)
+            assert "Draft for" not in page and "speech" not in page.replace(other or "-", "")
