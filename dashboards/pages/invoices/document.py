@@ -132,7 +132,7 @@ def lines_table(
         grids.wrapped(grids.link("what", words("invoices.line"), words("invoices.line_is"), 220, 220)),
         grids.text("kind", words("invoices.kind"), minimum=90),
         grids.text("project", words("filter.project"), minimum=90),
-        grids.number("quantity", words("invoices.quantity"), shape=",.2f"),
+        grids.number("quantity", words("invoices.quantity"), shape=",.2f", unknown=""),
         grids.text("unit", words("invoices.unit"), minimum=90),
         grids.price("price", words("invoices.price"), words("invoices.price_is")),
         grids.number("list_cost", words("account.cost"), shape=",.2f"),
@@ -153,6 +153,10 @@ def lines_table(
     total = {"what": words("tenants.all"), "amount": _number(totals["amount"]), "price_text": ""}
     if lines and all(line.get("list_cost") for line in lines):
         total["list_cost"] = _number(str(sum(Decimal(line["list_cost"]) for line in lines)))
+    measured = [line for line in lines if line.get("quantity") is not None]
+    if len({line["unit"] for line in measured}) == 1:
+        total["quantity"] = _number(str(sum(Decimal(line["quantity"]) for line in measured)))
+        total["unit"] = unit(measured[0], words)
     return grids.grid(columns, rows, words, id, total)
 
 

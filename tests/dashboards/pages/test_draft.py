@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from access.current import set_current
 from access.principal import ANYBODY, Principal
 from access.roles import Role
@@ -13,6 +15,7 @@ from billing.periods import parse_month
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
+from dashboards.pages.invoices.document import lines_table
 from dashboards.pages.invoices.draft import lines
 from warehouse.store import Store
 
@@ -43,3 +46,32 @@ def test_who_sees_some_tenants_has_the_lines_of_their_own_drafts_and_of_no_other
             assert lines(house, filters_of(store, asked), language("en"), "2026-10") is None
             page = str(show(store, TENANT, "/invoices", asked).page)
             assert "Draft for" not in page and "speech" not in page.replace(other or "-", "")
+
+
+@pytest.mark.parametrize(
+    ("lines_", "total"),
+    [
+        ([("usage", "GPU-hours", "1.25"), ("minimum", "GPU-hours", "0.50"), ("tax", "", None)], (1.75, "GPU-hours")),
+        ([("usage", "GPU-hours", "1.25"), ("usage", "GPU-hours", "-0.25")], (1.0, "GPU-hours")),
+        ([("usage", "GPU-hours", "1.25"), ("energy", "kWh", "3.00")], (None, None)),
+        ([("tax", "", None), ("credit", "", None)], (None, None)),
+    ],
+)
+def test_the_total_has_the_quantity_of_lines_of_one_unit(
+    lines_: list[tuple[str, str, str | None]], total: tuple[float | None, str | None]
+) -> None:
+    """GPU-hours and kWh do not add up; before, the total never had a quantity."""
+    document = {
+        "lines": [
+            {"kind": kind, "unit": unit, "quantity": quantity, "project": "p", "sku": "h100", "description": "d",
+             "contracted_unit_price": None, "amount": "1.00", "rule": "", "charge_class": None, "reference": None}
+            for kind, unit, quantity in lines_
+        ],
+        "totals": {"amount": "3.00"},
+        "period": {"timezone": "UTC"},
+    }  # fmt: skip
+    grid: Any = lines_table(document, language("en"), "lines")
+    last = grid.dashGridOptions["pinnedBottomRowData"][0]
+    assert (last.get("quantity"), last.get("unit")) == total
+    (column,) = (one for one in grid.columnDefs if one["field"] == "quantity")
+    assert "params.value == null ? ''" in column["valueFormatter"]["function"], "no quantity is not an unknown one"
