@@ -60,7 +60,8 @@ def unit_price(value: float | Decimal, currency: str) -> str:
 
 
 def percent(part: float | None, whole: float | None = 1.0) -> str:
-    """A share; unknown where there is no whole. Rounds neither up to 100 nor down to 0 what is not."""
+    """A share; unknown where there is no whole. Rounds neither up to 100 nor down to 0 what is not. The last digits, in
+    which two sums of the same may differ, do not show."""
     if part is None or whole is None or whole <= 0:
         return UNKNOWN
     share = 100 * part / whole
@@ -68,7 +69,7 @@ def percent(part: float | None, whole: float | None = 1.0) -> str:
         return "< 0.1 %"
     if 99.9 < share < 100 and part != whole:
         return "> 99.9 %"
-    return f"{share:.1f} %"
+    return f"{round(share, 9):.1f} %"
 
 
 def duration(seconds: float | None) -> str:

@@ -49,7 +49,8 @@ class Waits:
 
 @dataclass(frozen=True)
 class GroupLine:
-    """The devices of one model in one pool of a cluster. gpus, available, allocated: GPUs, the latter on average.
+    """The devices of one model in one pool of a cluster. gpus, capacity, available, allocated: GPUs, all but the first
+    on average; capacity: with those that are down.
     full_hours: of its hours, those in which less than 5 % was free.   least_free: in the fullest hour, 0-1.   All of
     these are None for who sees some tenants only."""
 
@@ -63,6 +64,7 @@ class GroupLine:
     allocated: float | None = None
     full_hours: int | None = None
     least_free: float | None = None
+    capacity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -137,14 +139,16 @@ def demand(asked: Question) -> Sequence[Row]:
 
     step: its start.   hours: how much of it is in the period: 1, less at its ends in zones of half hours. All else is
     an average over that, in GPUs.
-    allocated: held, shares as fractions.   available: held or free, of all tenants, projects and queues; None: the
-    reader sees some tenants only.
+    allocated: held, shares as fractions.   available: held or free, of all tenants, projects and queues; capacity:
+    with what was unavailable; both None: the reader sees some tenants only.
     waiting: requested by waiting jobs.   waiting_unsized: waiting jobs whose number of GPUs is not reported.
     """
     allocated: dict[int, float] = defaultdict(float)
     available: dict[int, float] = defaultdict(float)
+    whole: dict[int, float] = defaultdict(float)
     for row in asked.hours:
         hour = _seconds(row["at"])
+        whole[hour] += row["capacity"]
         allocated[hour] += row["allocated"]
         available[hour] += row["available"]
     waits = {row["hour"]: row for row in asked.ask("waiting")}
@@ -158,6 +162,7 @@ def demand(asked: Question) -> Sequence[Row]:
                 "hours": part,
                 "allocated": allocated[hour] / part,
                 "available": available[hour] / part if asked.sees_all else None,
+                "capacity": whole[hour] / part if asked.sees_all else None,
                 "waiting": (waited["gpu_hours"] or 0.0) / part,
                 "waiting_unsized": waited["unsized_hours"] / part,
             }
@@ -207,6 +212,7 @@ def _measures(asked: Question, rows: Sequence[Row]) -> dict[str, Any]:
         "hours": len(rows),
         "available": sum(available) / len(rows),
         "allocated": sum(held) / len(rows),
+        "capacity": sum(row["capacity"] / part for row, part in zip(rows, parts, strict=True)) / len(rows),
         "full_hours": sum(whole > 0 and one < 0.05 * whole for one, whole in zip(free, available, strict=True)),
         "least_free": min(shares, default=None),
     }

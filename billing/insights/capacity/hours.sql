@@ -1,7 +1,7 @@
 -- One row: what a group of devices (those of one model in one pool of a cluster) had in an hour that a run closed. Entries of an
 -- hour and a run never change, so an answer holds for good.
 -- devices: that the books have of it.   allocated: held by the chosen tenants, projects and queues, held: by anybody, free:
--- by nobody, available: held or free, in GPU-hours.   free_ms, available_ms: the same in GPU-milliseconds, exact for whole GPUs.
+-- by nobody, available: held or free, capacity: that or unavailable, in GPU-hours.   free_ms, available_ms: the same in GPU-milliseconds, exact for whole GPUs.
 -- Params:  hours Array(UInt32), in Unix seconds, and runs Array(UInt64), of each; since, until DateTime64(3) (UTC): entries
 --          that begin in [since, until) alone; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
 SELECT
@@ -11,6 +11,10 @@ SELECT
     sum(gpu_hours) AS held,
     sum(l.unallocated_unit_ms / (l.device_units * 3600000)) AS free,
     sum(toFloat64(l.used_unit_ms + l.idle_unit_ms + l.unmetered_unit_ms + l.unallocated_unit_ms) / (l.device_units * 3600000)) AS available,
+    sum(
+        toFloat64(l.used_unit_ms + l.idle_unit_ms + l.unmetered_unit_ms + l.unallocated_unit_ms + l.unavailable_unit_ms)
+        / (l.device_units * 3600000)
+    ) AS capacity,
     sum(l.unallocated_unit_ms / l.device_units) AS free_ms,
     sum(toFloat64(l.used_unit_ms + l.idle_unit_ms + l.unmetered_unit_ms + l.unallocated_unit_ms) / l.device_units) AS available_ms
 FROM

@@ -64,16 +64,16 @@ def question(store: Store, filters: Filters) -> Question:
 
 
 def _headline(rows: Rows, found: Capacity, filters: Filters, words: Language) -> Component:
-    average = {name: averaged(rows, name) for name in ("allocated", "waiting", "available")}
+    average = {name: averaged(rows, name) for name in ("allocated", "waiting", "available", "capacity")}
     peak = max(rows, key=_requested, default=None)
-    available = average["available"]
     waits = found.total
     unsized = averaged(rows, "waiting_unsized") or 0
     return parts.headline(
         [
             Figure(words("capacity.allocated"), _gpus(average["allocated"]), words("unit.gpus"),
-                   words("capacity.of_available", gpus=_gpus(available), share=percent(average["allocated"], available))
-                   if available else words("capacity.on_average")),
+                   words("capacity.of_capacity", gpus=_gpus(average["available"]),
+                         share=percent(average["allocated"], average["capacity"]))
+                   if average["capacity"] else words("capacity.on_average")),
             Figure(words("capacity.waiting"), _gpus(average["waiting"]), words("unit.gpus"),
                    words("capacity.unsized", n=_gpus(unsized)) if unsized >= 0.05 else words("capacity.on_average")),
             Figure(words("capacity.peak"), _gpus(_requested(peak) if peak else None), words("unit.gpus"),
@@ -215,7 +215,7 @@ def _groups_card(lines: Sequence[GroupLine], may_see: bool, filters: Filters, wo
             "name": name_of(one, lines),
             "href": filters.href("/capacity", pool=one.pool, model=one.model, cluster=one.cluster),
             "gpus": one.gpus,
-            "allocated": one.allocated / one.available if one.available and one.allocated is not None else None,
+            "allocated": one.allocated / one.capacity if one.capacity and one.allocated is not None else None,
             "full": one.full_hours / one.hours if one.hours and one.full_hours is not None else None,
             "least_free": one.least_free,
             "jobs": one.waits.jobs,
