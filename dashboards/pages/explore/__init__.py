@@ -1,5 +1,5 @@
 """Explore: runs SQL in the browser: a statement in the URL (`?sql=`, or `?saved=` a query's name), the schema, and the
-answer as a table and a chart.
+answer as a table and a chart. It opens with the first example answered.
 """
 
 from __future__ import annotations
@@ -41,9 +41,19 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 
 def _statement(filters: Filters) -> str:
-    """The URL's own, or that of the saved query that it names; empty: none."""
-    found = chosen(filters)
-    return filters.more.get("sql", "") or (found.text if found else "")
+    """The URL's own, or that of the saved query that it names (empty: there is none); else the first example."""
+    if own := filters.more.get("sql", ""):
+        return own
+    if filters.more.get("saved", ""):
+        found = chosen(filters)
+        return found.text if found else ""
+    return example(EXAMPLES[0], filters.zone)
+
+
+def _title(sql: str, filters: Filters, words: Language) -> str:
+    """The question, of an example."""
+    name = next((name for name in EXAMPLES if example(name, filters.zone).strip() == sql.strip()), None)
+    return words(f"example.{name}") if name else words("explore.result")
 
 
 WRITTEN_IN = "'Europe/Berlin'"
@@ -118,7 +128,7 @@ def _result_card(sql: str, filters: Filters, words: Language) -> Component:
         [
             dcc.Store(id="explore-asked", data=[sql, filters.more.get("run", "")]),
             dcc.Loading(
-                html.Div(parts.card(words("explore.result"), words("explore.runs")), id="explore-result"),
+                html.Div(parts.card(_title(sql, filters, words), words("explore.runs")), id="explore-result"),
                 color=parts.SPINNING,
                 delay_show=150,
                 overlay_style={"visibility": "visible"},
@@ -141,7 +151,7 @@ def result(store: Store, filters: Filters, words: Language) -> Component:
     said = words(what, n=f"{len(rows):,}", ms=found.ms)
     chart = chart_of(found, words)
     return parts.card(
-        words("explore.result"),
+        _title(sql, filters, words),
         said,
         parts.graph(chart, words("explore.chart"), "explore-chart", 280) if chart is not None else None,
         grids.grid(columns, rows, words, "explore-grid", empty=words("explore.no_rows")),

@@ -160,6 +160,19 @@ def test_a_statement_that_is_refused_says_why(house: Store, sql: str, why: str) 
     assert why in text
 
 
+def test_the_page_opens_with_a_question_answered(house: Store) -> None:
+    """Before, with a statement that nobody had asked for, and no answer."""
+    set_current(ANALYST)
+    assert "'explore-asked'" in page(house, ANALYST, "/explore")
+    assert "H2('Cost by tenant and month')" in str(explore.result(house, filters_of(house, ""), language("en")))
+    text = str(explore.result(house, filters_of(house, ""), language("zh")))
+    assert "explore-grid" in text and "vision" in text and "各租户每月成本" in text
+    own = str(explore.result(house, filters_of(house, "?sql=SELECT+1+AS+one"), language("en")))
+    assert "'Result'" in own and "Cost by tenant" not in own
+    unknown = page(house, ANALYST, "/explore?saved=nothing-like-that")
+    assert "There is no saved query named nothing-like-that" in unknown and "explore-asked" not in unknown
+
+
 def test_sql_is_not_for_tenants(house: Store) -> None:
     assert "You don't have access to this page" in page(house, VISION, "/explore")
     set_current(VISION)
