@@ -101,8 +101,9 @@ def test_the_same_plan_is_decided_alike() -> None:
 
 
 def test_what_waits_says_why() -> None:
-    """A code as soon as it changes; at the end also in words."""
-    _, found, scheduler = placed()
+    """A code as soon as it changes; at the end also in words, with the model of the books that fits."""
+    fleet, found, scheduler = placed()
+    kinds = {slot.kind: fleet.devices[slot.device].group.model for slot in slots(PLAN, fleet)}
     waiting = scheduler.core.pending
     assert waiting
     waits: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
@@ -114,6 +115,7 @@ def test_what_waits_says_why() -> None:
         assert at == PLAN.end_ms - 1
         assert reason
         assert json.loads(message)["text"]
+        assert json.loads(message)["models"] == [kinds[waiting[job_id][0].request.pool]]
     changes = [[reason for _, reason, message in sorted(rows) if "text" not in message] for rows in waits.values()]
     assert all(before != after for codes in changes for before, after in itertools.pairwise(codes))
     assert sum(len(codes) > 1 for codes in changes) > 5
