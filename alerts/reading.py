@@ -16,10 +16,19 @@ CURRENT = ("firing", "pending")
 
 
 def alerts(
-    store: Store, now: datetime, routing: Routing | None = None, states: Sequence[str] = CURRENT, rule: str = ""
+    store: Store,
+    now: datetime,
+    routing: Routing | None = None,
+    states: Sequence[str] = CURRENT,
+    rule: str = "",
+    whole: Store | None = None,
 ) -> list[dict[str, Any]]:
-    """Current alerts; labels, evidence and annotations are dicts. held_back: why it is not sent; empty: it is."""
-    quiet = held_back(notified_alerts(store, now), routing or Routing(), silences(store, now), now)
+    """Current alerts; labels, evidence and annotations are dicts. held_back: why it is not sent; empty: it is.
+
+    whole: sees all alerts and silences, from which that follows, where the store sees some tenants only.
+    """
+    everything = whole or store
+    quiet = held_back(notified_alerts(everything, now), routing or Routing(), silences(everything, now), now)
     rows = store.rows(read_sql(__file__, "alert_rows"), {"states": list(states), "rule": rule})
     return [{**parsed(row), "held_back": quiet.get(row["fingerprint"], "")} for row in rows]
 

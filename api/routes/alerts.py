@@ -181,8 +181,8 @@ def _one(caller: Caller, fingerprint: str, states: Sequence[str]) -> dict[str, A
 
 def _alerts(caller: Caller, states: Sequence[str], rule: str) -> list[dict[str, Any]]:
     """Those that they may see. Whether one is held back follows from all alerts and silences, also of others."""
-    with caller.whole_store() as store:
-        found = reading.alerts(store, caller.now, None, states, rule)
+    with caller.whole_store() as whole:
+        found = reading.alerts(caller.store, caller.now, None, states, rule, whole)
     return [row for row in found if caller.principal.sees(_tenant(row))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any
 
 from billing import audit
@@ -54,10 +55,12 @@ def history(store: Store) -> list[dict[str, Any]]:
 
 
 def list_rates(store: Store) -> list[dict[str, Any]]:
-    """The rules of the card in force, in its order, a dict each; none before a card was applied."""
+    """The rules of the card in force, in its order, a dict each; none before a card was applied. For a tenant's
+    connection without what others have agreed: the card is a single cell, which the engine's filters do not cut."""
     current = current_rate_card(store)
     if current is None:
         return []
+    seen = store.tenants
     return [
         {
             "sku": rule.sku,
@@ -72,6 +75,7 @@ def list_rates(store: Store) -> list[dict[str, Any]]:
             "version": current.version,
         }
         for rule in current.card.rates
+        if seen is None or rule.match.tenant is None or any(fnmatchcase(one, rule.match.tenant) for one in seen)
     ]
 
 

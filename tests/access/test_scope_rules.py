@@ -15,6 +15,7 @@ from access.principal import Principal
 from access.roles import Role
 from access.scope import FILTERS, Stores
 from billing.accounts.budget_file import apply_budgets, current_budgets, parse_budgets
+from billing.rates import apply_rate_card, list_rates, parse_rate_card
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -275,3 +276,17 @@ def test_a_tenant_without_a_name_is_nobody_and_sees_no_row_without_a_tenant(hous
     for tenants, seen_rows in ((frozenset({""}), []), (frozenset({"", "vision"}), ["vision"])):
         with Stores(house).scoped_to(Principal("x", frozenset({Role.tenant}), tenants)) as own:
             assert [row["tenant"] for row in own.rows("SELECT tenant FROM energy_entries")] == seen_rows
+
+
+def test_of_the_rate_card_a_tenant_sees_list_prices_and_what_it_has_agreed(house: Store) -> None:
+    rates = [
+        {"sku": "list", "match": {"model": "H100"}, "price_per_gpu_hour": "2.00"},
+        *({"sku": name, "match": {"model": "H100", "tenant": name}, "price_per_gpu_hour": "1.00"}
+          for name in ("vision", "vis*", "speech", "vision-lab")),
+    ]  # fmt: skip
+    card = {"currency": "EUR", "rates": rates}
+    apply_rate_card(house, parse_rate_card(card, "card"), "test", "", datetime(2026, 10, 1, tzinfo=UTC))
+    who = Principal("vera", frozenset({Role.tenant}), frozenset({"vision", "fresh"}))
+    with Stores(house).scoped_to(who) as own:
+        assert [row["sku"] for row in list_rates(own)] == ["list", "vision", "vis*"]
+    assert len(list_rates(house)) == 5
