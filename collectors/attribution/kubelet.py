@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from collectors.errors import CollectorError
 from ingest.answer_time import ended_in_time, hang_up
+from warehouse.connection_errors import reason
 
 _STATIC_POD = ("kubernetes.io/config.mirror", "kubernetes.io/config.hash")
 
@@ -101,7 +102,9 @@ class KubeletPods:
                 raise TimeoutError(f"not in full after {2 * self._timeout:g} s")
             return answer.status, body
         except (OSError, http.client.HTTPException) as error:
-            raise CollectorError(self.url, f"no answer ({error})", "Check the address, port and ca_file") from error
+            raise CollectorError(
+                self.url, f"no answer ({reason(error)})", "Check the address, port and ca_file"
+            ) from error
         finally:
             connection.close()
 

@@ -16,6 +16,7 @@ import httpx
 
 from collectors.errors import CollectorError
 from ingest.answer_time import ended_in_time
+from warehouse.connection_errors import reason
 
 REFUSED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 TOO_MUCH = (httpx.codes.UNPROCESSABLE_ENTITY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
@@ -95,7 +96,7 @@ class Fetcher:
         except (httpx.HTTPError, httpx.InvalidURL) as mistake:
             if time.monotonic() > deadline:
                 raise TooMuchError(url, late) from mistake
-            raise SourceError(url, f"{type(mistake).__name__}: {mistake}", _next_step(mistake)) from mistake
+            raise SourceError(url, reason(mistake), _next_step(mistake)) from mistake
         if response.status_code != httpx.codes.OK:
             excerpt = " ".join(bytes(body[:200]).decode("utf-8", "replace").split())
             kind = TooMuchError if response.status_code in TOO_MUCH else SourceError

@@ -27,7 +27,7 @@ class Memory:
                 if inventory is not None:
                     inventory.restore(plain["devices"])
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as mistake:
-                self.damaged = f"{path}: {type(mistake).__name__}: {mistake}"
+                self.damaged = f"{path}: {mistake.strerror if isinstance(mistake, OSError) else 'is damaged'}"
 
     def units(self, source: str) -> SourceUnits:
         """Of one exporter's URL, one Prometheus, one sender."""

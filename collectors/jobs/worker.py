@@ -343,8 +343,8 @@ def over_http(url: str, node: str, token_file: Path, ca_file: Path | None, timeo
             body = report.model_dump_json().encode()
             response = poster.post(f"/api/v1/agents/{quote(node, safe='')}", body, headers)
             document = json.loads(response.text)
-        except OSError:
-            raise
+        except OSError as error:
+            raise CollectorError(url, reason(error)) from error
         except Exception as error:  # whatever the other side or something before it says
             poster.close()
             raise CollectorError(url, f"does not answer as a scheduler ({reason(error)})") from error

@@ -16,6 +16,7 @@ import typer
 from gpuledger import options
 from gpuledger.books import Books, TokenFile, open_books, token
 from gpuledger.output import print_rows, row_limit
+from warehouse.connection_errors import reason
 from warehouse.errors import LedgerError
 from warehouse.private_files import whole_file
 from warehouse.store import EmbeddedStore
@@ -106,7 +107,7 @@ def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> G
         what = f"the answer broke off ({error}): the statement failed, or its time or the server's was over"
         raise LedgerError("sql", what, "With --as JSON the server answers with the reason") from error
     except httpx.HTTPError as error:
-        raise LedgerError(url, f"cannot be reached ({error})", next_step(error)) from error
+        raise LedgerError(url, f"cannot be reached ({reason(error)})", next_step(error)) from error
 
 
 def _refused(url: str, answer: httpx.Response) -> LedgerError:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from ingest.prompt_client import PromptClient
+from warehouse.connection_errors import reason
 from warehouse.errors import LedgerError, UnansweredError
 
 DEFAULT_URL = "http://127.0.0.1:8070"
@@ -90,9 +91,9 @@ class Client:
             answer = self._http.request(method, path, **what)
             document = answer.json()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise self._is_none("GET", str(error)) from error  # whatever was asked: nobody heard it
+            raise self._is_none("GET", reason(error)) from error  # whatever was asked: nobody heard it
         except (httpx.HTTPError, ValueError, RecursionError) as error:
-            raise self._is_none(method, str(error)) from error
+            raise self._is_none(method, reason(error)) from error
         if answer.is_success:
             return document
         detail = document.get("detail", document) if isinstance(document, dict) else document

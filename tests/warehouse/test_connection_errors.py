@@ -10,14 +10,20 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import aiohttp
 import httpx
 import pytest
 
 from alerts.transports import SendError, post
+from collectors.errors import CollectorError
+from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.jobs.wire import Report
+from collectors.jobs.worker import over_http
 from ingest.http_post import Poster
 from scheduler.live import posting
+from scheduler.live.client import Client
 from warehouse.connection_errors import reason
 from warehouse.errors import LedgerError
 
@@ -128,3 +134,18 @@ def test_our_own_errors_and_those_that_say_nothing() -> None:
     assert reason(httpx.ConnectTimeout("")) == "timed out"
     assert reason(ValueError()) == "the connection was lost"
     assert reason(socket.gaierror(socket.EAI_NONAME, "Name or service not known")) == "Name or service not known"
+
+
+def test_agents_and_the_scheduler_s_client_name_whom_they_asked_and_say_so(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{unused_port()}"
+    (tmp_path / "token").write_text("a-token-of-the-tests\n")
+    with contextlib.closing(Fetcher(Access())) as exporter, pytest.raises(SourceError) as scraped:
+        exporter.get(f"{url}/metrics")
+    with pytest.raises(CollectorError) as exchanged:
+        over_http(url, "n1", tmp_path / "token", None, 1.0)(Report(instance="0" * 32, address="n1"))
+    with Client(url, "", "ada") as client, pytest.raises(LedgerError) as listed:
+        client.jobs()
+    for caught in (scraped, exchanged, listed):
+        said = str(caught.value)
+        assert said.startswith(url) and "Connection refused" in said
+        assert not CLASS.search(said), said
