@@ -81,9 +81,8 @@ def body_lines(text: bytes, document: bool) -> list[bytes]:
         lines = text.splitlines()
         if not all(lines) or any(map(bytes.isspace, lines)):
             lines = [line for line in lines if line.strip()]
-    if len(lines) > BODY_ROWS:
-        raise TooLargeError("body", f"{len(lines):,} rows: at most {BODY_ROWS:,}", "Send fewer rows at once")
     if not document:
+        _check_rows(len(lines))
         _check_values(text, len(lines))
     return lines
 
@@ -97,6 +96,11 @@ def joined_lines(text: bytes) -> tuple[bytes, int]:
     rows = text.count(b"\n") + 1
     _check_values(text, rows)
     return text, rows
+
+
+def _check_rows(rows: int) -> None:
+    if rows > BODY_ROWS:
+        raise TooLargeError("body", f"{rows:,} rows: at most {BODY_ROWS:,}", "Send fewer rows at once")
 
 
 def _check_values(text: bytes, rows: int) -> None:
@@ -122,6 +126,7 @@ def _elements(text: bytes) -> list[bytes]:
     except ValueError as error:
         raise IngestError("body", f"not JSON ({error})", _AS_LINES) from error
     rows = found if isinstance(found, list) else [found]
+    _check_rows(len(rows))
     keys = sum(len(row) for row in rows if isinstance(row, dict))
     if not keys_surely_unique(text, keys) and (twice := duplicate_key(text)):
         raise IngestError("body", twice, _AS_LINES)

@@ -45,9 +45,11 @@ class _DuplicateKeyError(ValueError):
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        duplicate = next(name for number, name in enumerate(names) if name in names[:number])
-        raise _DuplicateKeyError(f"the key {duplicate!r} appears twice")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _DuplicateKeyError(f"the key {name!r} appears twice")
+            seen.add(name)
     return found
 
 

@@ -270,6 +270,14 @@ def test_a_bomb_is_not_unpacked(served: Served) -> None:
     assert decompressed(gzip.compress(b"x" * 500) * 2, "gzip", 1000) == b"x" * 1000
 
 
+def test_rows_of_a_document_are_counted_before_they_are_made_into_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(json, "dumps", lambda row, **_: made.append(row))
+    with pytest.raises(TooLargeError, match="200,001 rows: at most 200,000"):
+        body.body_lines(b"[" + b"{}," * body.BODY_ROWS + b"{}]", document=True)
+    assert not made
+
+
 def test_one_gzip_stream_of_many_members_is_read_whole() -> None:
     members = [gzip.compress(str(number).encode()) for number in range(500)]
     assert decompressed(b"".join(members), "gzip", 1 << 20) == "".join(map(str, range(500))).encode()

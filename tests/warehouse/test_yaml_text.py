@@ -78,6 +78,16 @@ def test_json_that_people_write_has_no_key_twice_and_no_number_that_is_none(text
         parse_json(text)
 
 
+def test_a_key_twice_among_many_is_found_about_as_fast_as_the_text_is_read() -> None:
+    fields = [f'"k{number}":1' for number in range(50_000)]
+    text = "{" + ",".join(fields) + "}"
+    began = time.process_time()
+    assert duplicate_key(text.encode()) is None
+    read = time.process_time()
+    assert duplicate_key(text[:-1].encode() + b',"k49999":1}') == "the key 'k49999' appears twice"
+    assert time.process_time() - read < 10 * (read - began) + 0.5
+
+
 NESTED = st.recursive(
     st.none() | st.text(max_size=3), lambda more: st.lists(more) | st.dictionaries(st.text(max_size=2), more)
 )
