@@ -4,6 +4,10 @@
     FOLDER/2026-11-23T22-31-09Z/engine/            backup: the changes since that full copy, made while nobody writes
     FOLDER/2026-11-23T22-31-09Z/access.sqlite      people, tokens and sessions, if they are in the store's folder
     FOLDER/2026-11-23T22-31-09Z/manifest.json      written last: its full copy, and the software version
+    FOLDER/*/SHA256SUMS                            the files of that folder; the manifest has the sum of both
+
+The engine's RESTORE looks into few of the files that it copies: a bit that flips in a column, an index or a table's
+definition is in the restored store, too. Hence the sums, which a restore compares first.
 
 A backup is incremental and is restored together with its full copy. Writers wait only while the increment is made,
 which takes time in proportion to what changed. An unfinished backup ends in `.unfinished`; the next one removes it.
@@ -12,6 +16,7 @@ which takes time in proportion to what changed. An unfinished backup ends in `.u
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import json
 import shutil
@@ -29,10 +34,13 @@ from warehouse.sql import identifier, text_literal
 from warehouse.store import DISK_FULL, EmbeddedStore, Store, open_store, read_sql
 
 MAKE_ROOM = "Free some space there, or name another folder"
+ANOTHER = "Choose another backup with --name, or --even-damaged for what this one still has"
 WHOLE, UNFINISHED = "whole-", ".unfinished"
 NAME = "%Y-%m-%dT%H-%M-%SZ"
 """Of a backup: when it was made, UTC."""
 ENGINE, ACCESS, MANIFEST = "engine", "access.sqlite", "manifest.json"
+SUMS = "SHA256SUMS"
+"""As sha256sum writes and checks it."""
 MOST_CHANGED = 0.5
 """Once a backup is larger than this fraction of its full copy, the next one begins with a new full copy."""
 
@@ -44,7 +52,8 @@ class BackupError(LedgerError):
 @dataclass(frozen=True)
 class Backup:
     """name: its folder.   whole: folder of its full copy.   bytes: its own size.   migration: the schema's number.
-    store: whose it is (`identity`); empty: made before backups said so."""
+    store: whose it is (`identity`); empty: made before backups said so.
+    sums, whole_sums: SHA-256 of the SHA256SUMS of both folders; empty: made without."""
 
     name: str
     made_at: datetime
@@ -55,6 +64,8 @@ class Backup:
     migration: int
     software: str
     store: str = ""
+    sums: str = ""
+    whole_sums: str = ""
 
 
 Made = TypeVar("Made", bound=Backup)
@@ -71,7 +82,7 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
         raise BackupError(store.url, "no embedded store", "Name where a ClickHouse server's go (docs/backups.md)")
     folder = folder_of(store)
     if set("<>&") & set(str(folder)):
-        raise BackupError(str(folder), "has a < or & in it, which the engine cannot note", "Name another folder")
+        raise BackupError(str(folder), "has <, > or & in it, which the engine cannot note", "Name another folder")
     if folder.resolve().is_relative_to(store.path.resolve()):
         raise BackupError(str(folder), "is in the store's own folder, and would be lost with it", "Name another folder")
     with held(folder):
@@ -83,16 +94,18 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
         if (folder / name).exists():
             raise BackupError(str(folder / name), "is there already", "Wait a second")
         last = last_to_extend(made, whole)
-        base = last.whole if last else ""
+        base, base_sums = (last.whole, last.whole_sums) if last else ("", "")
         if not base:
             base = f"{WHOLE}{name}"
             _copy(store, folder / f"{base}{UNFINISHED}")
+            base_sums = _sum_up(folder / f"{base}{UNFINISHED}")
             (folder / f"{base}{UNFINISHED}").rename(folder / base)
         with quiet(store):
             unfinished = folder / f"{name}{UNFINISHED}"
             tables = _copy(store, unfinished / ENGINE, f" SETTINGS base_backup = {_file(folder / base)}")
             if (store.path / ACCESS).exists():
                 _copy_sqlite(store.path / ACCESS, unfinished / ACCESS)
+        sums = _sum_up(unfinished)
         found = Backup(
             name=name,
             made_at=now.astimezone(UTC).replace(microsecond=0),
@@ -103,6 +116,8 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
             migration=newest_migration(store),
             software=software(),
             store=whose,
+            sums=sums,
+            whole_sums=base_sums,
         )
         (unfinished / MANIFEST).write_text(json.dumps(asdict(found), indent=2, default=str) + "\n", encoding="utf-8")
         unfinished.rename(folder / name)
@@ -153,10 +168,10 @@ def parsed_manifest(text: str, where: str, kind: type[Made]) -> Made:
         raise BackupError(where, f"cannot be read ({error})", "Move that folder away") from error
 
 
-def restore(folder: Path, name: str, target: Path) -> Backup:
+def restore(folder: Path, name: str, target: Path, even_damaged: bool = False) -> Backup:
     """Restores a backup to a path that does not exist. A kill leaves PATH.unfinished, which the next restore removes.
 
-    name: of the backup; empty: the newest.   Errors: BackupError, StoreError.
+    name: of the backup; empty: the newest.   even_damaged: whatever its checksums say.   Errors: BackupError.
     """
     made = {one.name: one for one in backups(folder)}
     if not made:
@@ -167,12 +182,18 @@ def restore(folder: Path, name: str, target: Path) -> Backup:
     if not (folder / backup.whole).is_dir():
         raise BackupError(str(folder / backup.whole), "is gone, and the backup rests on it", "Choose another one")
     refuse_taken(target)
+    if not even_damaged:
+        _refuse_damaged(folder / backup.whole, backup.whole_sums)
+        _refuse_damaged(folder / backup.name, backup.sums)
     unfinished = target.with_name(f"{target.name}{UNFINISHED}")
     if unfinished.exists():
         shutil.rmtree(unfinished)
     with open_store(f"chdb://{unfinished}", backups=folder) as store:
         base = _file(folder / backup.whole)
-        store.command(f"RESTORE ALL FROM {_file(folder / backup.name / ENGINE)} SETTINGS base_backup = {base}")
+        try:
+            store.command(f"RESTORE ALL FROM {_file(folder / backup.name / ENGINE)} SETTINGS base_backup = {base}")
+        except StoreError as error:
+            raise _cannot_restore(folder / backup.name, unfinished, error) from error
     access = folder / backup.name / ACCESS
     if access.exists():
         shutil.copyfile(access, unfinished / ACCESS)
@@ -180,6 +201,46 @@ def restore(folder: Path, name: str, target: Path) -> Backup:
         target.rmdir()
     unfinished.rename(target)
     return backup
+
+
+def _cannot_restore(backup: Path, unfinished: Path, refused: StoreError) -> BackupError:
+    if DISK_FULL.search(refused.what):
+        return BackupError(str(unfinished), "its disk is full", "Free some space there, or name another store")
+    what = " ".join(refused.what.split())
+    return BackupError(str(backup), f"cannot be restored ({what[:200]})", ANOTHER)
+
+
+def _sum_up(folder: Path) -> str:
+    """Writes down what the files of a folder are, and answers the sum of that."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    text = "".join(f"{_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+    (folder / SUMS).write_text(text, encoding="utf-8")
+    return _sum(folder / SUMS)
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _refuse_damaged(folder: Path, sums: str) -> None:
+    """sums: what `_sum_up` answered; empty: nothing is known.   Errors: BackupError if a file is not as it was."""
+    if not sums:
+        return
+    damaged = [folder / SUMS] if not _is_as_summed(folder / SUMS, sums) else _damaged(folder)
+    if damaged:
+        more = f", and {len(damaged) - 1:,} more files" if len(damaged) > 1 else ""
+        raise BackupError(str(damaged[0]), f"is damaged or gone: it is not what was backed up{more}", ANOTHER)
+
+
+def _damaged(folder: Path) -> list[Path]:
+    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    summed = [line.partition("  ")[::2] for line in lines]
+    return [folder / name for sum_, name in summed if not _is_as_summed(folder / name, sum_)]
+
+
+def _is_as_summed(path: Path, sum_: str) -> bool:
+    return path.is_file() and _sum(path) == sum_
 
 
 def refuse_taken(target: Path) -> None:

@@ -183,14 +183,20 @@ def restore(
         ),
     ],
     name: Annotated[str, typer.Option("--name", help="Of the backup.", show_default="the newest")] = "",
+    even_damaged: Annotated[
+        bool, typer.Option("--even-damaged", help="Also one with files that are not what was backed up.")
+    ] = False,
     store: options.Store = "",
 ) -> None:
     """Make a store of a backup, where nothing is yet."""
     if _is_clickhouse(store):
+        if even_damaged:
+            raise LedgerError("--even-damaged", "is of an embedded store's backups", "Leave it out")
         _restore_on_clickhouse(folder, name, store)
         return
     path = embedded_path(store)
-    made = _fetched_and_restored(folder, name, path) if folder.startswith("s3:") else _restored(folder, name, path)
+    restored = _fetched_and_restored if folder.startswith("s3:") else _restored
+    made = restored(folder, name, path, even_damaged)
     say(f"restored {made.name}, as of {rfc3339(made.made_at)}. Next: gpuledger verify --store chdb://{path}")
 
 
@@ -207,16 +213,16 @@ def _restore_on_clickhouse(target: str, name: str, store: str) -> None:
     say(f"Next: gpuledger verify --store {url}")
 
 
-def _restored(folder: str, name: str, path: Path) -> Backup:
+def _restored(folder: str, name: str, path: Path, even_damaged: bool) -> Backup:
     from warehouse.backup import restore as restored
 
     where = Path(folder).resolve()
     if where.is_file():
         raise LedgerError(f"FOLDER {folder}", "is a file", "Name the folder of the backups")
-    return restored(where, name, path)
+    return restored(where, name, path, even_damaged)
 
 
-def _fetched_and_restored(url: str, name: str, path: Path) -> Backup:
+def _fetched_and_restored(url: str, name: str, path: Path, even_damaged: bool) -> Backup:
     """By way of a folder beside the store, which is removed afterwards, also one that a kill left."""
     from warehouse.backup import refuse_taken
 
@@ -226,7 +232,7 @@ def _fetched_and_restored(url: str, name: str, path: Path) -> Backup:
     shutil.rmtree(fetched, ignore_errors=True)
     try:
         made = target.fetch(name, fetched)
-        return _restored(str(fetched), made.name, path)
+        return _restored(str(fetched), made.name, path, even_damaged)
     finally:
         shutil.rmtree(fetched, ignore_errors=True)
 

@@ -8,10 +8,13 @@ import random
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -32,7 +35,19 @@ from tests.billing.rich_books import rich_books
 from tests.draws import drawn_seed, seldom
 from tests.full_disk import full_disk
 from tests.stores import fresh_store
-from warehouse.backup import MANIFEST, UNFINISHED, WHOLE, Backup, BackupError, back_up, backups, forget, restore
+from warehouse.backup import (
+    ACCESS,
+    MANIFEST,
+    SUMS,
+    UNFINISHED,
+    WHOLE,
+    Backup,
+    BackupError,
+    back_up,
+    backups,
+    forget,
+    restore,
+)
 from warehouse.errors import LedgerError
 from warehouse.sql import identifier
 from warehouse.store import Store, StoreError, migrate, open_store
@@ -213,21 +228,64 @@ def test_what_cannot_be_restored_is_refused_in_a_line(
     assert not (tmp_path / f"again{UNFINISHED}").exists()
 
 
-def test_a_damaged_backup_is_refused_and_leaves_no_store(tmp_path: Path, folder: Path) -> None:
+def test_a_backup_with_any_file_damaged_is_refused_and_leaves_no_store(tmp_path: Path, folder: Path) -> None:
+    fresh_store(tmp_path / "store").close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "store" / ACCESS)) as access:
+        access.execute("CREATE TABLE IF NOT EXISTS people (name TEXT)")
+    with opened(tmp_path / "store", folder) as store:
+        put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(1000)))
+        back_up(store, NOW, nobody_writing)
+        put(store, "samples", samples("gpu-1", "2026-03-02 00:01", range(10)))
+        made = back_up(store, NOW + timedelta(days=1), nobody_writing)
+    dice = random.Random(drawn_seed())
+    for one in one_of_each_kind([*files_of(folder / made.whole), *files_of(folder / made.name)], dice):
+        kept = one.read_bytes()
+        at = dice.randrange(len(kept)) if kept else 0
+        for damaged in (kept[:at] + bytes([kept[at] ^ 1]) + kept[at + 1 :] if kept else b"x", kept[:-1] or None, None):
+            one.unlink()
+            if damaged is not None:
+                one.write_bytes(damaged)
+            with pytest.raises(BackupError, match=f"{re.escape(str(one))}: is damaged or gone.* --name"):
+                restore(folder, made.name, tmp_path / "again")
+            one.write_bytes(kept)
+    assert [path.name for path in tmp_path.glob("again*")] == []
+    assert restore(folder, made.name, tmp_path / "again") == made
+
+
+def files_of(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+
+
+def one_of_each_kind(files: Sequence[Path], dice: random.Random) -> list[Path]:
+    kinds: dict[str, list[Path]] = defaultdict(list)
+    for path in files:
+        kinds[path.suffix if path.suffix == ".sql" else path.name].append(path)
+    assert {"data.bin", ".sql", ".backup", "primary.cidx", ACCESS, SUMS} <= kinds.keys()
+    return [dice.choice(of) for of in kinds.values()]
+
+
+def test_a_damaged_backup_gives_what_it_still_has_if_that_is_wanted(tmp_path: Path, folder: Path) -> None:
     fresh_store(tmp_path / "store").close()
     with opened(tmp_path / "store", folder) as store:
         put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(1000)))
         made = back_up(store, NOW, nobody_writing)
-    data = max((folder / made.whole).rglob("*.bin"), key=lambda path: path.stat().st_size)
-    data.write_bytes(data.read_bytes()[:-1])
-    with pytest.raises(StoreError):
-        restore(folder, "", tmp_path / "again")
-    assert not (tmp_path / "again").exists()
+    index, column = (
+        max((folder / made.whole / "data" / "gpuledger" / "samples").rglob(name))
+        for name in ("primary.cidx", "data.bin")
+    )
+    index.write_bytes(bytes(index.stat().st_size))
+    restore(folder, "", tmp_path / "again", even_damaged=True)
+    with open_store(f"chdb://{tmp_path / 'again'}") as again:
+        assert again.value("SELECT count() FROM schema_migrations")
+    column.write_bytes(column.read_bytes()[:-1])
+    with pytest.raises(BackupError, match=r"cannot be restored \(.*\)\. Choose another backup"):
+        restore(folder, "", tmp_path / "once_more", even_damaged=True)
+    assert not (tmp_path / "once_more").exists()
 
 
 def test_a_folder_that_the_engine_cannot_write_down_is_refused(tmp_path: Path) -> None:
     fresh_store(tmp_path / "store").close()
-    with opened(tmp_path / "store", tmp_path / "a&b") as store, pytest.raises(BackupError, match="has a < or & in it"):
+    with opened(tmp_path / "store", tmp_path / "a&b") as store, pytest.raises(BackupError, match="has <, > or & in it"):
         back_up(store, NOW, nobody_writing)
 
 
