@@ -34,6 +34,9 @@ class Exchanges:
             await self._app(scope, exchange.receive, exchange.send)
         except _AnsweredError as answered:
             await exchange.refuse(answered)
+        except asyncio.CancelledError:
+            # Only a server that stops ends a request. What was asked may be done or not, as if it had been killed.
+            await exchange.refuse(_AnsweredError(HTTPStatus.SERVICE_UNAVAILABLE, "the server stops: ask again"))
         finally:
             self.bytes_held -= exchange.received
 

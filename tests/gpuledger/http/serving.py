@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import socket
@@ -95,6 +96,11 @@ def serving(
         hold.wait(PATIENCE_SECONDS)
         return PlainTextResponse("held")
 
+    async def waits(request: Request) -> Response:
+        seen.append(dict(request.headers))
+        await asyncio.sleep(PATIENCE_SECONDS)
+        return PlainTextResponse("waited")
+
     async def large(request: Request) -> Response:
         return PlainTextResponse("x" * int(request.query_params["bytes"]))
 
@@ -112,6 +118,7 @@ def serving(
         Route("/file", sent_as_file),
         Route("/quick", quick),
         Route("/held", held),
+        Route("/waits", waits),
         Route("/large", large),
         Route("/stream", stream),
     ]

@@ -454,6 +454,16 @@ def test_a_handshake_that_does_not_end_is_counted_and_ended(tmp_path: Path) -> N
         served.wait_for(0)
 
 
+def test_whoever_waits_when_a_server_stops_is_asked_to_try_again(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(PATIENT, log_level="warning") as stopping, stopping.connect() as one:
+        one.sendall(b"GET /waits HTTP/1.1\r\nhost: x\r\n\r\n")
+        until(lambda: stopping.seen)
+        stopping.server.should_exit = True
+        said = answer(one)
+    assert said.startswith(b"HTTP/1.1 503 ") and b"retry-after: 5" in said and b"the server stops" in said
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_half_of_the_descriptors_are_kept_for_the_engine() -> None:
     asked = (
         "import resource, sys\nresource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))\n"
