@@ -5,6 +5,8 @@ An installation puts only this package into site-packages, so that it does not c
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ FLOORS = Path(__file__).parent / "floors"
 
 def main() -> None:
     _find_floors()
-    from gpuledger.cli import main as run
+    with _quiet_if_interrupted():
+        from gpuledger.cli import main as run
 
     run()
 
@@ -21,7 +24,8 @@ def main() -> None:
 def kubectl() -> None:
     """kubectl finds it by its name: `kubectl gpuledger`."""
     _find_floors()
-    from gpuledger.cli import run
+    with _quiet_if_interrupted():
+        from gpuledger.cli import run
 
     def plugin(args: list[str] | None = None, **more: Any) -> Any:
         from gpuledger.kubectl.cli import app  # within `run`: what is not installed is one line
@@ -29,6 +33,16 @@ def kubectl() -> None:
         return app(args, **more)
 
     run(plugin, None)
+
+
+@contextmanager
+def _quiet_if_interrupted() -> Iterator[None]:
+    """While `gpuledger.cli` is imported, which says it otherwise; that is most of a short command's time."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("gpuledger: interrupted; nothing was begun\n")
+        sys.exit(130)
 
 
 def _find_floors() -> None:

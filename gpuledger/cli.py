@@ -27,6 +27,8 @@ from gpuledger.output import ROWS, complain, limit_rows
 from warehouse.errors import LedgerError
 from warehouse.private_files import keep_private
 
+INTERRUPTED = 130
+"""128 + SIGINT."""
 READER_GONE = 141
 """128 + SIGPIPE, as a shell reports it: the reader of the output, such as `head`, has closed it."""
 
@@ -187,7 +189,7 @@ def _answer(command: Callable[..., Any], arguments: list[str] | None) -> None:
     try:
         status = command(args=arguments, standalone_mode=False)
     except typer.Abort:
-        sys.exit(130)
+        raise KeyboardInterrupt from None
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         if said := error.format_message():  # not where no argument means help, which is printed already
@@ -199,6 +201,8 @@ def _answer(command: Callable[..., Any], arguments: list[str] | None) -> None:
         if isinstance(left.__context__, BrokenPipeError):
             sys.exit(READER_GONE)
         raise
+    if status == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
+        raise KeyboardInterrupt
     sys.exit(status)
 
 
@@ -239,4 +243,4 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         complain("interrupted; run the same command again to continue")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

@@ -65,6 +65,32 @@ def test_no_but_a_no_exits_1(monkeypatch: pytest.MonkeyPatch, left: Exception | 
     assert (done.value.code or 0) == status
 
 
+@pytest.mark.parametrize("left", [KeyboardInterrupt(), typer.Abort()])
+def test_an_interrupted_command_says_how_to_continue(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], left: BaseException
+) -> None:
+    """typer ends at Ctrl-C without a word."""
+    app = typer.Typer()
+
+    @app.command()
+    def answer() -> None:
+        raise left
+
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))
+    with pytest.raises(SystemExit) as done:
+        run(app, [])
+    assert done.value.code == 130
+    assert capsys.readouterr().err == "gpuledger: interrupted; run the same command again to continue\n"
+
+
+def test_a_command_that_is_interrupted_while_it_is_imported_says_so(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gpuledger.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (130, "gpuledger: interrupted; nothing was begun\n")
+
+
 def test_help_shows_every_command_of_every_module_once_and_each_on_one_line() -> None:
     modules = Path(str(files("gpuledger.commands"))).glob("*.py")
     found = [one.stem for one in modules if "def register" in one.read_text()]
