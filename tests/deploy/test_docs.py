@@ -275,6 +275,40 @@ def test_every_address_of_a_document_is_served(path: Path) -> None:
     assert missing == []
 
 
+def test_what_sizing_computes_follows_from_what_it_measured() -> None:
+    """As found: a new measurement in the first table, and the old one below."""
+    text = (REPO / "docs/sizing.md").read_text(encoding="utf-8")
+
+    def row(begins: str) -> list[str]:
+        return [cell.strip() for cell in re.findall(rf"^\| {begins}.*$", text, re.MULTILINE)[0].strip("|").split("|")]
+
+    def figures(begins: str) -> list[str]:
+        return [f"{float(cell.replace(',', '')):g}" for cell in row(begins)[1:]]
+
+    def found(pattern: str, within: str) -> float:
+        (number,) = re.findall(pattern, within)
+        return float(number)
+
+    gpus = [
+        int(cell.replace(",", "")) for cell in re.findall(r"^\| \| (100 \|.*) \|$", text, re.MULTILINE)[0].split(" | ")
+    ]
+    seconds = found(r"([\d.]+) CPU s a million rows", row("a push of 88 rows")[1])
+    assert found(r"\(([\d.]+) s a million rows\)", row("CPU of pushes")[0]) == seconds
+    assert figures("rows a second") == [
+        f"{float(f'{one / 60:.2g}' if one < 10_000 else round(one / 60)):g}" for one in gpus
+    ]
+    assert figures("CPU of pushes") == [f"{float(f'{one / 60 * seconds / 1e6:.1g}'):g}" for one in gpus]
+    bytes_ = found(r"([\d.]+) bytes each", row("samples on disk")[1]) + found(
+        r"([\d.]+) bytes", row("sums per stream")[1]
+    )
+    assert found(r"\(([\d.]+) bytes\)", row("disk a day")[0]) == pytest.approx(bytes_)
+    units = {"MB": 1e6, "GB": 1e9}
+    for begins, days, each in (("disk a day", 1, bytes_), ("disk for 400 days", 400, bytes_)):
+        for one, cell in zip(gpus, row(begins)[1:], strict=True):
+            number, unit = cell.split()
+            assert float(number) * units[unit] == pytest.approx(one * 1440 * days * each, rel=0.06), (begins, one)
+
+
 def test_the_views_of_sql_have_the_columns_that_it_names(store: Store) -> None:
     text = (REPO / "docs/sql.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(v_\w+)` \| [^|]*\| ([^|]*) \|$", text, re.M)
