@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -23,6 +24,8 @@ from gpuledger.documents import MOST_ROWS, PREFIX
 Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 60.0
 LONG_SECONDS = 3600.0
+NO_ANSWER = "Is it a gpuledger server's address, and does it serve more than pushes (no --no-dashboard)?"
+"""The next step where something else than our API answers."""
 """Timeout of long operations: a close, an export, a simulation that waits in line."""
 
 
@@ -568,7 +571,7 @@ class Client:
         try:
             return answer.json()
         except ValueError as error:
-            raise ApiError(self.url, "answers no JSON", "Is it a gpuledger server's address?") from error
+            raise ApiError(self.url, "answers no JSON", NO_ANSWER) from error
 
     def _parsed(self, kind: type[Answer], document: Any) -> Answer:
         try:
@@ -588,7 +591,9 @@ class Client:
         if not isinstance(problem, dict):
             problem = {}
         detail = problem.get("detail") or f"answers {answer.status_code}"
-        return ApiError(self.url, detail, problem.get("next_step") or "", answer.status_code)
+        no_route = answer.status_code == HTTPStatus.NOT_FOUND and not problem
+        step = problem.get("next_step") or (NO_ANSWER if no_route else "")
+        return ApiError(self.url, detail, step, answer.status_code)
 
 
 def _given(asked: dict[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def server(
         typer.Option("--profile", help="A profile of your own for pushed metrics; may be repeated."),
     ] = None,
     no_dashboard: Annotated[
-        bool, typer.Option("--no-dashboard", help="Ingest records only, without the dashboard.")
+        bool, typer.Option("--no-dashboard", help="Ingest records only: no pages, API, SQL and backups.")
     ] = False,
     sign_in: options.SignIn = None,
     trusted_proxy: options.TrustedProxies = None,

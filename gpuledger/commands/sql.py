@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Iterable, Iterator
 from decimal import Decimal
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,9 +113,14 @@ def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> G
 
 def _refused(url: str, answer: httpx.Response) -> LedgerError:
     """The error of a response: authentication answers with a problem document, the engine with a line."""
+    from gpuledger.client import NO_ANSWER
+
     if answer.headers.get("content-type") == "application/problem+json":
         return LedgerError(url, answer.json()["detail"], "Give --token-file, or GPULEDGER_TOKEN; see docs/access.md")
-    return LedgerError("sql", answer.text.strip()[:2000] or f"answers {answer.status_code}")
+    said = answer.text.strip()
+    if answer.status_code == HTTPStatus.NOT_FOUND and said in ("", "Not Found"):  # the engine says more than that
+        return LedgerError(url, "answers 404", NO_ANSWER)
+    return LedgerError("sql", said[:2000] or f"answers {answer.status_code}")
 
 
 def _draw(pieces: Generator[bytes, None, None]) -> None:

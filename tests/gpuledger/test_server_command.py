@@ -18,6 +18,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from gpuledger.client import NO_ANSWER
 from gpuledger.commands import server
 from ingest.senders import Senders
 from ingest.spool import Spool
@@ -27,7 +28,7 @@ from tests.collectors.kubernetes.reviewing import AGENT, Scripted, reviewing
 from tests.conftest import REPO
 from tests.draws import seldom
 from tests.gpuledger.running import refused
-from tests.ingest.receiving import ANYTHING, TOKEN, tokens_file
+from tests.ingest.receiving import ANYTHING, TOKEN, receiving, tokens_file
 from tests.ingest.test_deliver import certificate
 from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
@@ -210,3 +211,10 @@ async def _flooded(url: str, api: Scripted) -> None:
             await asyncio.gather(*strangers, return_exceptions=True)
         assert answers.keys() <= {401, 503}
         assert answers[503] > 40
+
+
+@pytest.mark.parametrize("command", ["backup", "sql"])
+def test_a_server_of_pushes_alone_is_told_from_none(store: Store, tmp_path: Path, command: str) -> None:
+    with receiving(store, tokens_file(tmp_path)) as served:
+        said = refused(command, *(["SELECT 1"] if command == "sql" else []), "--store", served.url)
+    assert said == f"{served.url}: answers 404. {NO_ANSWER}"
