@@ -83,6 +83,21 @@ def test_a_copy_that_fails_is_no_backup_and_the_next_one_continues(tmp_path: Pat
     assert len(s3.puts) == len(set(s3.puts)) == 3
 
 
+def test_what_was_damaged_in_a_bucket_is_refused_by_its_name_there(tmp_path: Path, s3: S3) -> None:
+    fresh_store(tmp_path / "books").close()
+    with opened(tmp_path / "books", tmp_path / "backups") as store:
+        put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(1000)))
+        back_up(store, NOW, nobody_writing)
+    bucket(s3).copy(tmp_path / "backups")
+    name = next(name for name in s3.objects if "/samples/" in name and name.endswith("data.bin"))
+    s3.objects[name] = bytes([s3.objects[name][0] ^ 1]) + s3.objects[name][1:]
+    said = refused(
+        "restore", f"{bucket(s3).url}?endpoint={s3.url}&region=us-east-1", *("--store", f"chdb://{tmp_path}/again")
+    )
+    assert said.startswith(f"s3://{name}: is damaged or gone")
+    assert not list(tmp_path.glob("again*"))
+
+
 def test_a_file_of_many_parts_comes_back_whole(tmp_path: Path, s3: S3) -> None:
     made = backup_of(tmp_path / "backups", 1, "whole-1")
     data = bytes(range(256)) * 50_000
