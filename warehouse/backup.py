@@ -193,7 +193,9 @@ def restore(folder: Path, name: str, target: Path, even_damaged: bool = False) -
         try:
             store.command(f"RESTORE ALL FROM {_file(folder / backup.name / ENGINE)} SETTINGS base_backup = {base}")
         except StoreError as error:
-            raise _cannot_restore(folder / backup.name, unfinished, error) from error
+            _refuse_full(unfinished.parent, error)
+            what = " ".join(error.what.split())[:200]
+            raise BackupError(str(folder / backup.name), f"cannot be restored ({what})", ANOTHER) from error
     access = folder / backup.name / ACCESS
     if access.exists():
         shutil.copyfile(access, unfinished / ACCESS)
@@ -201,13 +203,6 @@ def restore(folder: Path, name: str, target: Path, even_damaged: bool = False) -
         target.rmdir()
     unfinished.rename(target)
     return backup
-
-
-def _cannot_restore(backup: Path, unfinished: Path, refused: StoreError) -> BackupError:
-    if DISK_FULL.search(refused.what):
-        return BackupError(str(unfinished), "its disk is full", "Free some space there, or name another store")
-    what = " ".join(refused.what.split())
-    return BackupError(str(backup), f"cannot be restored ({what[:200]})", ANOTHER)
 
 
 def _sum_up(folder: Path) -> str:
@@ -305,8 +300,8 @@ def _copy(store: Store, path: Path, settings: str = "") -> int:
 
 
 def _refuse_full(folder: Path, refused: StoreError) -> None:
-    """Errors: BackupError if a backup failed because nothing more can be written there. The engine may say instead
-    that another backup is at work, because its own note of this one is empty."""
+    """Errors: BackupError if a backup or a restore failed because nothing more can be written there. The engine may say
+    instead that another backup is at work, or that its JSON ends early, because its own note of this one is empty."""
     probe = folder / f"probe{UNFINISHED}"
     try:
         with contextlib.closing(probe.open("wb", buffering=0)) as file:

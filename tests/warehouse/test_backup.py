@@ -315,6 +315,25 @@ def test_a_full_disk_is_not_another_backup_at_work(
         assert said in str(caught.value)
 
 
+def test_a_disk_that_a_restore_fills_is_not_a_damaged_backup(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: the engine reads what it could not write down, and says that JSON ends early."""
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        back_up(store, NOW, nobody_writing)
+
+    def refused(store: Store, *_: Any) -> None:
+        until.enter_context(full_disk())
+        raise StoreError(store.url, "Code: 1000. DB::Exception: JSON Exception: error: 1: unexpected end of data.")
+
+    with contextlib.ExitStack() as until, monkeypatch.context() as patched:
+        patched.setattr("warehouse.store.EmbeddedStore.command", refused)
+        with pytest.raises(BackupError) as caught:
+            restore(folder, "", tmp_path / "again")
+    assert str(caught.value) == f"{tmp_path}: File too large. Free some space there, or name another folder"
+
+
 @pytest.mark.parametrize("inside", ["", "backups/daily"])
 def test_a_folder_of_the_store_itself_is_refused(tmp_path: Path, inside: str) -> None:
     fresh_store(tmp_path / "store").close()
