@@ -66,6 +66,10 @@ DISK_FULL = re.compile(r"NOT_ENOUGH_SPACE|No space left on device|Disk quota exc
 """What the engine and the system say of a full disk."""
 MAKE_SPACE = "Free some space on its disk; gpuledger retention shows what could be removed"
 SERVER_LOG = "The server does not say why: its log does"
+NOT_OPENED = (
+    "The lines above say which table. If its files are damaged, or were copied without links (cp -a has them), restore "
+    "a backup: docs/backups.md"
+)
 NOT_THE_SERVER = "That is what stands before the server, such as a proxy: look there, and try again"
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 """What goes wrong is raised; the client's own line beside it would be the second."""
@@ -826,6 +830,8 @@ def _store_errors(url: str) -> Iterator[None]:
             message = re.sub(r"<[^>]*>", " ", message)
         where, what = _without_password(url), " ".join(message.split())[:2000]
         step = NOT_THE_SERVER if foreign else SERVER_LOG if getattr(error, "code", None) == UNKNOWN_EXCEPTION else ""
+        if what.startswith("Unable to open the chdb engine"):
+            step = NOT_OPENED
         raise StoreError(where, what, MAKE_SPACE if DISK_FULL.search(what) else step) from error
     except OSError as error:
         if error.errno in FULL:

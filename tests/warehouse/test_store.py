@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -15,9 +16,21 @@ import pyarrow as pa
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
+from tests.conftest import REPO
+from tests.patience import PATIENCE_SECONDS
+from tests.stores import fresh_store
 from warehouse.errors import StoreError, StoreHeldError
 from warehouse.records import RECORD_TYPES
-from warehouse.store import Store, _store_errors, identifier, migrate, migrations, open_store, split_statements
+from warehouse.store import (
+    NOT_OPENED,
+    Store,
+    _store_errors,
+    identifier,
+    migrate,
+    migrations,
+    open_store,
+    split_statements,
+)
 
 NASTY = 'o\'brien \\ "研发" \t\n -- ; DROP TABLE samples {x:String} %s'
 
@@ -136,6 +149,15 @@ def test_a_second_process_is_told_who_holds_the_store(tmp_path: Path) -> None:
 def test_a_store_held_by_this_process_is_held_for_it_too(tmp_path: Path) -> None:
     with open_store(f"chdb://{tmp_path}/store"), pytest.raises(StoreHeldError, match="held by process"):
         open_store(f"chdb://{tmp_path}/store")
+
+
+def test_a_store_that_was_copied_without_its_links_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    fresh_store(tmp_path / "store").close()
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")  # what a link leads to, in its place
+    asked = [sys.executable, "-m", "gpuledger", "verify", "--store", f"chdb://{tmp_path}/copy"]
+    done = subprocess.run(asked, cwd=REPO, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith(NOT_OPENED)
 
 
 def test_another_connection_sees_the_same_store_and_does_not_wait(store: Store) -> None:
