@@ -60,6 +60,8 @@ def backup(
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:  # fmt: skip
     """Copy a store to a folder, bucket or disk: everything once, then what changed since."""
+    if listed and (whole or keep):
+        raise LedgerError("--list", "makes and removes no backups", "Leave out --whole and --keep")
     if _is_clickhouse(store):
         _backup_of_clickhouse(target, whole, keep, listed, bucket, store, fmt)
         return
@@ -255,6 +257,8 @@ def _listed(store: str, folder: Path | None) -> list[documents.Backup] | list[Ba
     from warehouse.backup import backups
 
     assert folder is not None
+    if not folder.is_dir():
+        raise LedgerError(f"FOLDER {folder}", "is not there", "Check the path, and whether its disk is mounted")
     return backups(folder)
 
 

@@ -34,6 +34,7 @@ from tests.billing.hand_ledger import at
 from tests.billing.rich_books import rich_books
 from tests.draws import drawn_seed, seldom
 from tests.full_disk import full_disk
+from tests.gpuledger.running import refused, run
 from tests.stores import fresh_store
 from warehouse.backup import (
     ACCESS,
@@ -365,3 +366,15 @@ def test_no_store_is_made_by_backing_it_up(tmp_path: Path, folder: Path) -> None
     assert isinstance(found.exception, LedgerError)
     assert "is not there" in str(found.exception)
     assert not (tmp_path / "typo").exists()
+
+
+def test_a_folder_that_is_not_there_is_no_empty_list(folder: Path) -> None:
+    """The disk of backups may not be mounted, and a list without rows is what a check of them takes for none yet."""
+    assert refused("backup --list", str(folder)).startswith(f"FOLDER {folder}: is not there")
+    folder.mkdir()
+    assert run("backup --list --format json", str(folder)).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("more", ["--whole", "--keep 1"])
+def test_a_list_removes_and_makes_nothing_and_says_so(folder: Path, more: str) -> None:
+    assert refused(f"backup --list {more}", str(folder)).startswith("--list: makes and removes no backups")
