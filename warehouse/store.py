@@ -197,6 +197,11 @@ class Store:
         except ArrowInvalid as error:
             raise StoreError(self.url, f"the answer is incomplete ({error})", "Try again") from error
 
+    def formatted(self, sql: str, form: str, settings: Params | None = None) -> bytes:
+        """The whole answer in one of ClickHouse's formats."""
+        with self._lock, _store_errors(self.url):
+            return bytes(self._client.raw_query(self._selecting(sql), settings=dict(settings or {}), fmt=form))
+
     def command(self, sql: str, params: Params | None = None, settings: Params | None = None) -> None:
         """Runs one statement that answers nothing (DDL, INSERT ... SELECT)."""
         sql = self._selecting(sql)
