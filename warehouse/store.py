@@ -198,9 +198,11 @@ class Store:
             raise StoreError(self.url, f"the answer is incomplete ({error})", "Try again") from error
 
     def formatted(self, sql: str, form: str, settings: Params | None = None) -> bytes:
-        """The whole answer in one of ClickHouse's formats."""
+        """The whole answer in one of ClickHouse's formats. The server sends it once it has it all: what failed in the
+        middle would be text at its end."""
+        settings = {"wait_end_of_query": 1, **(settings or {})}
         with self._lock, _store_errors(self.url):
-            return bytes(self._client.raw_query(self._selecting(sql), settings=dict(settings or {}), fmt=form))
+            return bytes(self._client.raw_query(self._selecting(sql), settings=settings, fmt=form))
 
     def command(self, sql: str, params: Params | None = None, settings: Params | None = None) -> None:
         """Runs one statement that answers nothing (DDL, INSERT ... SELECT)."""
