@@ -139,6 +139,7 @@ def _x_axis(words: Language, grain: Grain) -> dict[str, Any]:
         "showgrid": False,
         "tickformat": words(f"time.{grain}_ticks"),
         "zeroline": False,
+        "tickangle": 0,
         "ticklabelstandoff": 4,
     }  # below the zero of the other axis
 

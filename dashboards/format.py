@@ -36,6 +36,13 @@ def hours(value: float | None) -> str:
     return f"{value:,.1f}" if 0 < abs(value) < 100 else f"{value:,.0f}"
 
 
+def gpu_count(value: float) -> str:
+    """GPUs; of a share two decimals, unless that would say nothing of it."""
+    if 0 < value < 0.01:
+        return f"{value:.2g}"
+    return f"{value:,.2f}".rstrip("0").rstrip(".") if value < 1000 else f"{value:,.0f}"
+
+
 def signed_hours(value: float) -> str:
     """GPU-hours of a change."""
     return ("+" if value > 0 else "−" if value < 0 else "") + hours(abs(value))

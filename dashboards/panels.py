@@ -21,7 +21,7 @@ class Panels:
 
     def __init__(self, heights: Sequence[int]) -> None:
         whole = sum(heights) + self.GAP * len(heights)
-        self.height = whole + 46
+        self.height = whole + 54
         """Of the figure, in pixels."""
         self._traces: list[dict[str, Any]] = []
         self._layout: dict[str, Any] = {"shapes": []}
@@ -81,6 +81,8 @@ class Panels:
                 "zeroline": False,
                 "tickformat": words(f"time.{grain}_ticks"),
                 "showticklabels": number == last,
+                "tickangle": 0,
+                "ticklabelstandoff": 6,  # below the zero of the last panel
                 **({"range": list(span)} if span else {}),
                 **({"matches": "x"} if number else {}),
             }
@@ -92,7 +94,7 @@ class Panels:
         ]  # fmt: skip
         look = {
             **figures.LOOK,
-            "margin": {"l": left, "r": 12, "t": 26, "b": 30},
+            "margin": {"l": left, "r": 12, "t": 26, "b": 38},
             "barmode": "stack",
             "bargap": 0.2,
             "height": self.height,

@@ -19,7 +19,7 @@
           setTimeout(function () {
             var script = document.createElement("script");
             script.src = window._dashPlotlyJSURL;
-            script.onload = function () { loaded(window.Plotly); };
+            script.onload = function () { loaded(fittingCharts(window.Plotly)); };
             script.onerror = failed;
             document.head.appendChild(script);
           });
@@ -28,6 +28,37 @@
       return plotly.then(resolve, reject);
     },
   };
+
+  // A chart that is narrow has as many times below it as fit side by side, and of "node · device" beside its lanes the
+  // device: else the labels took more room than what they name.
+  var NARROW_PX = 420, LABEL_PX = 52;
+
+  function fittingCharts(library) {
+    ["newPlot", "react"].forEach(function (name) {
+      var draw = library[name];
+      library[name] = function (place, figure) {
+        if (figure && figure.layout && place.clientWidth && place.clientWidth < NARROW_PX) figure.layout = narrowed(figure.layout, place.clientWidth);
+        return draw.apply(this, arguments);
+      };
+    });
+    return library;
+  }
+
+  function narrowed(layout, width) {
+    var fitted = Object.assign({}, layout), margin = layout.margin || {}, left = margin.l || 0;
+    Object.keys(layout).forEach(function (key) {
+      var axis = layout[key], texts = /^yaxis/.test(key) && axis && axis.ticktext;
+      if (!texts || !texts.some(function (text) { return / · /.test(text); })) return;
+      fitted[key] = Object.assign({}, axis, { ticktext: texts.map(function (text) { return text.split(" · ").pop(); }) });
+      left = Math.min(left, 78);
+    });
+    fitted.margin = Object.assign({}, margin, { l: left });
+    var most = Math.max(2, Math.floor((width - left - (margin.r || 0)) / LABEL_PX));
+    Object.keys(layout).forEach(function (key) {
+      if (/^xaxis/.test(key) && /%/.test(layout[key].tickformat) && !layout[key].tickvals) fitted[key] = Object.assign({}, layout[key], { nticks: most });
+    });
+    return fitted;
+  }
 
   // Whether the server is there is asked all the while, so that figures do not go on standing there as if it were.
   var LOOK_MS = 1200, PATIENCE_MS = 1500;  // together, the time after which it is said

@@ -129,3 +129,21 @@ def test_chinese_words_stand_without_a_gap(value: float, chinese: str) -> None:
     evidence = {"held_gpus": 0.25}
     said = summaries("idle-holder", value, {"workload_id": "w", "tenant": "t"}, evidence)[1]
     assert said == f"t 的 w 已让 0.25 个 GPU {chinese}"
+
+
+@pytest.mark.parametrize("name", ["slo-burning", "slo-burning-slow"])
+def test_an_objective_that_burns_says_whose_it_is(name: str) -> None:
+    """As found: four alerts that said the same but for a number."""
+    english, chinese = summaries(
+        name, 1.84, {"objective": "metered", "tenant": "nlp", "subject": "interactive"}, {"pace": "fast"}
+    )
+    assert english.startswith("objective metered of interactive for nlp ")
+    assert chinese.startswith("nlp 在 interactive 的目标 metered ")
+    english, chinese = summaries(name, 1.84, {"objective": "metered", "tenant": "", "subject": ""}, {"pace": "fast"})
+    assert english.startswith(("objective metered burns ", "objective metered will "))
+    assert chinese.startswith("目标 metered ")
+
+
+def test_one_refused_claim_is_one_claim() -> None:
+    said = [summaries("claims-refused", value, {"reason": "late"}, {})[0] for value in (1, 2)]
+    assert [text.partition(" in the")[0] for text in said] == ["1 claim refused", "2 claims refused"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards import grids, states
 from dashboards.filters import Address, Filters
-from dashboards.format import device_digits, device_name, signed_hours
+from dashboards.format import device_digits, device_name, gpu_count, signed_hours
 from dashboards.languages import language
 from dashboards.periods import ClosedMonth
 
@@ -30,6 +30,12 @@ def test_a_change_of_money_has_its_sign() -> None:
 
 def test_a_change_of_hours_has_the_sign_of_one_of_money() -> None:
     assert [signed_hours(value) for value in (-510.2, -0.04, 0.0, 12.5)] == ["−510", "−0.04", "0", "+12.5"]
+
+
+def test_a_count_of_gpus_has_two_decimals_where_it_has_any() -> None:
+    assert [gpu_count(one) for one in (0, 1, 1 / 7, 4.643, 47.96, 0.004, 1234.5)] == [
+        "0", "1", "0.14", "4.64", "47.96", "0.004", "1,234",
+    ]  # fmt: skip
 
 
 def test_the_period_that_is_offered_is_a_month_of_the_billing_zone() -> None:

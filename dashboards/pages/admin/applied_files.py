@@ -195,4 +195,10 @@ def unmapped_table(store: Store, filters: Filters, words: Language) -> Component
         }
         for row in unmapped(store)
     ]
-    return grids.grid(columns, rows, words, "admin-unmapped-grid", empty=words("admin.all_mapped"))
+    return grids.grid(
+        columns,
+        rows,
+        words,
+        "admin-unmapped-grid",
+        empty=words("admin.all_mapped" if current_mapping(store) else "admin.nothing_to_map"),
+    )

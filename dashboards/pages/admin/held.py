@@ -41,7 +41,7 @@ def _waiting(store: Store, filters: Filters, words: Language) -> Component:
         grids.moment("since", words("admin.held_since"), minimum=140),
         grids.moment("first", words("admin.held_first"), words("admin.held_first_is")),
         grids.number("rows", words("admin.rows"), shape=",d"),
-        grids.text("reason", words("admin.held_why"), minimum=200),
+        grids.text("reason", words("admin.held_why"), minimum=150),
         grids.text("detail", words("admin.held_detail"), minimum=240, flex=2.4),
     ]
     rows = [

@@ -210,10 +210,13 @@ def _groups_card(lines: Sequence[GroupLine], may_see: bool, filters: Filters, wo
             else []
         ),
     ]
+    several = len({one.cluster for one in lines}) > 1
     rows = [
         {
             "name": name_of(one, lines),
-            "href": filters.href("/capacity", pool=one.pool, model=one.model, cluster=one.cluster),
+            "href": filters.href(
+                "/capacity", pool=one.pool, model=one.model, **({"cluster": one.cluster} if several else {})
+            ),
             "gpus": one.gpus,
             "allocated": one.allocated / one.capacity if one.capacity and one.allocated is not None else None,
             "full": one.full_hours / one.hours if one.hours and one.full_hours is not None else None,

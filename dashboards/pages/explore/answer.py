@@ -123,5 +123,9 @@ def chart_of(answer: Answer, words: Language) -> go.Figure | None:
         figure.add_trace(draw(x=x, y=[row[y] for row in rows], name=name or answer.columns[y].name, **more))
     figures.styled(figure, words, showlegend=named is not None, margin={"l": 60, "r": 8, "t": 30, "b": 40})
     figure.update_layout(barmode="stack", bargap=0.3, legend={"orientation": "h", "y": 1.14, "x": 0})
-    figure.update_yaxes(title={"text": answer.columns[y].name, "font": {"size": 12}})
-    return figure if over_time else figure.update_xaxes(type="category", tickformat="")
+    # Above the axis, not beside it on its side.
+    figure.add_annotation(
+        text=answer.columns[y].name, x=0, y=1, xref="paper", yref="paper", xanchor="right", yanchor="bottom",
+        xshift=-4, yshift=8, showarrow=False, font={"size": 12},
+    )  # fmt: skip
+    return figure if over_time else figure.update_xaxes(type="category", tickformat="", tickangle=None)

@@ -51,7 +51,7 @@ def document_page(store: Store, filters: Filters, words: Language, number: str) 
     line = _line_asked(one, filters)
     notes = [note for note in issued(store, tenant=one.tenant) if note.document.get("references") == one.number]
     return parts.page(
-        parts.titles(filters, words, number, chip, _files(number, words), trail=trail),
+        parts.titles(filters, words, number, _credited(one, filters, words), chip, _files(number, words), trail=trail),
         _headline(one, notes, name, words),
         _lines_card(one, line, filters, words),
         given_back_card(one, filters, words),
@@ -59,6 +59,15 @@ def document_page(store: Store, filters: Filters, words: Language, number: str) 
         _credit_card(one, notes, line, filters, words),
         _void_card(store, one, filters, words),
     )
+
+
+def _credited(one: Invoice, filters: Filters, words: Language) -> Component | None:
+    """That it is a credit note, and on which invoice."""
+    if not one.is_credit_note:
+        return None
+    on = str(one.document.get("references") or "")
+    said = words("invoices.note_on", number=on) if on else words("invoices.credit_note")
+    return parts.chip(said, href=filters.href("/invoices", number=on) if on else "", state="gl-info")
 
 
 def _line_asked(one: Invoice, filters: Filters) -> int | None:

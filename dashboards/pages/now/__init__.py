@@ -17,7 +17,7 @@ from api.reach import Reach
 from billing.insights.now import Moment, isolation, moment
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, money, percent
+from dashboards.format import UNKNOWN, duration, gpu_count, money, percent
 from dashboards.languages import Language
 from dashboards.pages.now import reclaiming
 from dashboards.pages.now.allocated import held
@@ -145,10 +145,10 @@ def _headline(
     idle_alone = "" if only_idle else filters.href("/now", idle="1")
     return parts.headline(
         [
-            Figure(words("now.held"), _gpus(sums["all_gpus"]), words("unit.gpus"),
+            Figure(words("now.held"), gpu_count(sums["all_gpus"]), words("unit.gpus"),
                    words.count("now.allocations", sums["all_rows"]), href=filters.href("/now") if only_idle else ""),
-            Figure(words("now.idle"), _gpus(sums["all_idle_gpus"]) if knows_use else UNKNOWN, words("unit.gpus"),
-                   words("now.unseen", n=_gpus(unseen)) if unseen > 0.005 else words("now.idle_is"), "idle",
+            Figure(words("now.idle"), gpu_count(sums["all_idle_gpus"]) if knows_use else UNKNOWN, words("unit.gpus"),
+                   words("now.unseen", n=gpu_count(unseen)) if unseen > 0.005 else words("now.idle_is"), "idle",
                    idle_alone),
             Figure(words("now.hourly"), money(sums["all_list_hour"], currency), "",
                    unpriced or words("overview.billed", amount=money(sums["all_billed_hour"], currency))),
@@ -178,10 +178,6 @@ IDLE_SPARE = ("project", "waste", "since", "place", "silence", "tenant")
 """Columns that are left out where they do not fit, the first ones first."""
 
 
-def _gpus(value: float) -> str:
-    return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
-
-
 def _until(filters: Filters, now: Moment, words: Language) -> str:
     """Waste is of closed hours alone."""
     if now.closed is None:
@@ -200,7 +196,7 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
         _money("list_hour", words("now.hour"), currency, words("now.hour_is"), 88),
         _used("used_5", words("now.used_5"), words("now.used_is"), words),
         _used("used_60", words("now.used_60"), words("now.used_is"), words),
-        grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.4~g", minimum=64),
+        grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.2~f", minimum=64),
         grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.2, to="device"),
         grids.moment("since", words("now.since"), words("now.since_is")),
         grids.link("alert", words("now.alert"), words("now.alert_is"), minimum=96, flex=0.8, to="to_alert"),
@@ -238,7 +234,7 @@ def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment
         grids.link("what", words("now.what"), words("now.what_is"), minimum=214, flex=2, to="to_what"),
         *([grids.link("silence", "", words("now.silence_is"), minimum=80, flex=0.5, to="to_silence")]
           if may_silence and _any(shown, "alert") else []),
-        grids.number("idle_gpus", words("now.idle_gpus"), words("now.idle_gpus_is"), ",.4~g", minimum=96),
+        grids.number("idle_gpus", words("now.idle_gpus"), words("now.idle_gpus_is"), ",.2~f", minimum=96),
         _used("used_60", words("now.used_60"), words("now.used_is"), words),
         grids.text("tenant", words("filter.tenant"), minimum=88, flex=0.8),
         grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.0, to="device"),

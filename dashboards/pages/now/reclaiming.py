@@ -15,7 +15,7 @@ from api.reach import Reach
 from api.routes.idle_jobs import IdleJob, listed
 from dashboards import forms, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, money
+from dashboards.format import UNKNOWN, duration, gpu_count, money
 from dashboards.languages import Language
 from dashboards.said import said, who
 from scheduler.live.idle import RULE
@@ -95,7 +95,7 @@ def _price(hour: Decimal | None, currency: str, words: Language) -> str:
 
 def _cells(one: IdleJob, price: str, filters: Filters, words: Language) -> list[Component | str]:
     """Two columns, so that a phone shows the buttons."""
-    held = words("workload.gpus_one" if one.gpus == 1 else "workload.gpus", n=f"{one.gpus:,.4g}") if one.gpus else ""
+    held = words("workload.gpus_one" if one.gpus == 1 else "workload.gpus", n=gpu_count(one.gpus)) if one.gpus else ""
     whose = " · ".join(filter(None, (one.tenant, one.queue, held, price)))
     step = words.of(f"now.step_{one.step}", one.step)
     if one.by:

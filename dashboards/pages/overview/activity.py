@@ -15,7 +15,7 @@ from alerts.routing import Routing, held_back
 from alerts.silences import silences
 from dashboards import parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration
+from dashboards.format import UNKNOWN, duration, gpu_count
 from dashboards.languages import Language
 from dashboards.registry import has_page
 from dashboards.said import texts_of
@@ -35,7 +35,7 @@ def waits_card(store: Store, filters: Filters, words: Language) -> Component:
         (
             _queue(row["queue"], filters, words),
             f"{row['waiting']:,}",
-            "0" if not row["waiting"] else UNKNOWN if row["waiting_gpus"] is None else f"{row['waiting_gpus']:,.4g}",
+            "0" if not row["waiting"] else UNKNOWN if row["waiting_gpus"] is None else gpu_count(row["waiting_gpus"]),
             f"{row['started']:,}",
             duration(row["median_seconds"]),
             duration(row["p95_seconds"]),

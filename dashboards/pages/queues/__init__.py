@@ -16,7 +16,7 @@ from access.current import current
 from access.roles import Action
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, percent
+from dashboards.format import UNKNOWN, duration, gpu_count, percent
 from dashboards.languages import Language
 from dashboards.objectives import all_series
 from dashboards.pages.queues.longest import longest, longest_card
@@ -96,7 +96,7 @@ def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
     slowest = max((row for row in rows if row["started"]), key=lambda row: row["p95"], default=None)
     bound = [row for row in rows if row["late"] is not None]
     late, counted = sum(row["late"] for row in bound), sum(row["started"] + row["waiting"] for row in bound)
-    gpus = f"{sum(asked):,.4g}" if asked else "0" if not waiting else UNKNOWN
+    gpus = gpu_count(sum(asked)) if asked else "0" if not waiting else UNKNOWN
     return parts.headline(
         [
             Figure(
@@ -182,11 +182,13 @@ def waits(rows: Rows, words: Language) -> go.Figure:
         )
     last = max(1.0, *(max(row["p99"], row["bound"] or 0) for row in found))
     ticks = [tick for tick in TICKS if tick <= last * 3]
+    first = min(max(1.0, row["p50"]) for row in found)
+    named = NAMED if first < 60 else TICKS  # few are in sight
     return figures.made(
         traces,
         words,
         xaxis={"type": "log", "tickvals": ticks, "tickangle": 0, "showgrid": True, "gridcolor": figures.GRID,
-               "ticktext": [duration(tick) if tick in NAMED else "" for tick in ticks], "tickformat": None},
+               "ticktext": [duration(tick) if tick in named else "" for tick in ticks], "tickformat": None},
         yaxis=CATEGORIES,
         hovermode="closest",
         showlegend=True,
@@ -280,7 +282,7 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
     columns = [
         grids.link("name", words("waits.queue")),
         grids.sorted_by(grids.number("waiting", words("queues.waiting"), words("queues.at_the_end"), ",d")),
-        grids.number("waiting_gpus", words("waits.gpus"), words("queues.asked_is"), ",.4~g"),
+        grids.number("waiting_gpus", words("waits.gpus"), words("queues.asked_is"), ",.2~f"),
         grids.duration("oldest", words("queues.oldest"), words("queues.oldest_is")),
         grids.number("started", words("queues.started"), words("queues.started_is"), ",d"),
         grids.duration("p50", words("queues.p50")),
@@ -355,7 +357,7 @@ def _quota_card(store: Store, reported: Rows, filters: Filters, has_objectives: 
 
 
 def _gpus(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:,.4g}"
+    return UNKNOWN if value is None else gpu_count(value)
 
 
 def _fragmentation_card(store: Store, reported: Rows, filters: Filters, words: Language) -> Component:

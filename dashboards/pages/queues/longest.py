@@ -28,7 +28,7 @@ def longest_card(rows: Sequence[Row], filters: Filters, words: Language) -> Comp
         grids.link("name", words("workload.name"), minimum=140, flex=1.4),
         grids.duration("waited", words("queues.waited"), words("queues.longest_waited_is")),
         grids.text("reason", words("queues.reason"), words("queues.last_reason_is"), minimum=150, flex=1.3),
-        grids.number("gpus", words("waits.gpus"), "", ",.4~g", minimum=120),
+        grids.number("gpus", words("waits.gpus"), "", ",.2~f", minimum=120),
         grids.text("queue", words("waits.queue"), minimum=84, flex=0.8),
         grids.moment("since", words("queues.since"), words("queues.since_is")),
         grids.moment("started", words("queues.started")),

@@ -85,7 +85,7 @@ def waiters_card(rows: Sequence[Row], at: datetime, filters: Filters, words: Lan
         grids.sentence("details", words("queues.details"), words("queues.details_is"), minimum=240, flex=300),
         grids.duration("waited", words("queues.waited"), words("queues.waited_is")),
         grids.moment("expected", words("queues.expected"), words("queues.expected_is"), minimum=256),
-        grids.number("gpus", words("waits.gpus"), "", ",.4~g", minimum=70),
+        grids.number("gpus", words("waits.gpus"), "", ",.2~f", minimum=70),
         grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.8),
         grids.text("project", words("filter.project"), minimum=84, flex=0.8),
         grids.moment("since", words("queues.since"), words("queues.since_is")),

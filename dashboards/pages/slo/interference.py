@@ -43,8 +43,9 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
     of = dict(found.known["newest"])
     return html.Div(
         [
+            html.Div([html.H2(words("slo.interference")), html.P(said, className="gl-scope")], className="gl-section"),
             _headline(shown, hurt, named, found.known, words),
-            parts.split(_victims_card(hurt, of, filters, said, words), _aggressors_card(named, of, filters, words),
+            parts.split(_victims_card(hurt, of, filters, words), _aggressors_card(named, of, filters, words),
                         class_name="gl-even"),
             _episodes_card(shown, filters, words),
         ],
@@ -112,15 +113,15 @@ def _headline(
     )  # fmt: skip
 
 
-def _victims_card(
-    hurt: Sequence[Victim], of: Mapping[str, str], filters: Filters, said: str, words: Language
-) -> Component:
+def _victims_card(hurt: Sequence[Victim], of: Mapping[str, str], filters: Filters, words: Language) -> Component:
     columns = [
         grids.link("name", words("slo.victim"), minimum=110),
         grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.8),
         grids.number("episodes", words("slo.episodes"), shape=",d"),
         grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f"),
-        grids.sorted_by(grids.number("lost", words("slo.lost"), words("slo.lost_is"), ",.3~f")),
+        grids.sorted_by(
+            grids.number("lost", words("slo.lost_hours"), words("slo.lost_is"), ",.3f", unit=words("unit.gpu_hours"))
+        ),
     ]
     rows = [
         {
@@ -135,7 +136,9 @@ def _victims_card(
     ]
     content = grids.grid(columns, rows, words, "slo-victims") if rows else states.nothing_here(words("slo.no_victims"))
     tool = exports.of_grid("slo-victims", "victims", filters, words) if rows else None
-    return parts.card(words("slo.victims"), said, content, tool=tool, class_name="gl-table-card" if rows else "")
+    return parts.card(
+        words("slo.victims"), words("slo.victims_is"), content, tool=tool, class_name="gl-table-card" if rows else ""
+    )
 
 
 def _aggressors_card(named: Sequence[Aggressor], of: Mapping[str, str], filters: Filters, words: Language) -> Component:
@@ -180,7 +183,7 @@ def _episodes_card(found: Sequence[Episode], filters: Filters, words: Language) 
         grids.moment("raised", words("slo.raised"), flex=0.9),
         grids.moment("ended", words("slo.ended"), flex=0.9),
         grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f"),
-        grids.number("lost", words("slo.lost"), words("slo.lost_is"), ",.3~f"),
+        grids.number("lost", words("slo.lost_hours"), words("slo.lost_is"), ",.3f", unit=words("unit.gpu_hours")),
         grids.text("channels", words("slo.channels"), words("slo.channels_is"), minimum=110),
         grids.text("grade", words("slo.grade"), words("slo.grade_is"), minimum=100, flex=0.6),
         grids.sentence("neighbours", words("slo.neighbours"), minimum=180, flex=240),

@@ -145,7 +145,13 @@ def _headline(
     if own is not None:
         spent = None if total.billed_cost is None else float(total.billed_cost / own)
         shown.append(
-            Figure(words("tenants.budget"), percent(spent), words("tenants.spent"), money(own, currency), "unallocated")
+            Figure(
+                words("tenants.budget"),
+                percent(spent),
+                words("tenants.spent"),
+                words("tenants.budget_of", amount=money(own, currency)),
+                "over" if spent is not None and spent > 1 else "",
+            )
         )
     return parts.headline(shown)
 

@@ -14,7 +14,7 @@ from dashboards import exports, grids, headline_figures, parts, states
 from dashboards.advice import of_workload
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, hours, money, unit_price
+from dashboards.format import UNKNOWN, duration, gpu_count, hours, money, unit_price
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
@@ -212,7 +212,8 @@ def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Lan
 
 def _ran_on(lifecycle: Lifecycle, filters: Filters, words: Language) -> str:
     """On how many GPUs; and until when that is known, where it goes on."""
-    on = words.count("workload.on", lifecycle.devices)
+    gpus = lifecycle.gpus
+    on = words("workload.on_one" if gpus == 1 else "workload.on", n=gpu_count(gpus))
     if not lifecycle.is_open or lifecycle.ran_seconds is None:
         return on
     return f"{on} · {words('month_cost.until', at=words.moment(filters.local(lifecycle.until)))}"
@@ -289,7 +290,9 @@ def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Com
 def _event_details(event: Mapping[str, Any], filters: Filters, words: Language) -> str:
     """Reason, message and place of an event, as far as they are reported."""
     place = ", ".join(event["nodes"])
-    where = words("workload.at", devices=words.count("workload.gpus", event["devices"]), nodes=place) if place else ""
+    share = event["gpus"] if event["devices"] == 1 and 0 < (event["gpus"] or 0) < 1 else event["devices"]
+    gpus = words("workload.gpus_one" if share == 1 else "workload.gpus", n=gpu_count(share))
+    where = words("workload.at", devices=gpus, nodes=place) if place else ""
     message = said(plain(event["message"], words), filters, words)
     reported = (said(event["reason"], filters, words), message, event["actor"], where)
     return " · ".join(part for part in reported if part)

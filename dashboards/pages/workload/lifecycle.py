@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -44,8 +45,14 @@ class Lifecycle:
         return {"start": self.window[0], "end": self.window[1]}
 
     @property
-    def devices(self) -> int:
-        return len({(claim["cluster"], claim["device_id"]) for claim in self.claims})
+    def gpus(self) -> float:
+        """As many as it held of its devices: of a shared one its share."""
+        shares: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+        for claim in self.claims:
+            of_device = shares[claim["cluster"], claim["device_id"]]
+            share = claim["units"] / claim["device_units"] if claim["device_units"] else 1.0
+            of_device[claim["partition_id"]] = max(share, of_device.get(claim["partition_id"], 0.0))
+        return sum(min(1.0, sum(of_device.values())) for of_device in shares.values())
 
     @property
     def waited_seconds(self) -> float | None:

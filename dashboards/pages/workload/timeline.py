@@ -176,7 +176,7 @@ def _held(
     names = [words("timeline.events"), *_labels(shown)]
     panels.y(
         0, range=[len(shown) + 0.7, -0.7], rangemode="normal", tickvals=list(range(len(names))), ticktext=names,
-        showgrid=False,
+        showgrid=False, ticklabelstandoff=7,  # a mark at the beginning does not lie on its label
     )  # fmt: skip
 
 

@@ -124,7 +124,7 @@ def _holders_card(rows: Sequence[Row], filters: Filters, words: Language) -> Com
             "tenant": row["tenant"],
             "devices": row["devices"],
             "since": filters.local(row["since"]),
-            "until": filters.local(row["until"]) if row["until"] else None,
+            "until": filters.local(row["until"]) if row["until"] else words("slo.still"),
         }
         for row in rows
     ]

@@ -15,7 +15,7 @@ from access.roles import Action
 from billing.insights.now import moment, reported
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration
+from dashboards.format import UNKNOWN, duration, gpu_count
 from dashboards.languages import Language
 from dashboards.pages.now.allocated import held
 from dashboards.pages.queues.waiters import announced, expected, waiting
@@ -75,7 +75,7 @@ def wait_cards(wait: Wait, filters: Filters, words: Language) -> list[Component]
 
 def _headline(wait: Wait, filters: Filters, words: Language) -> Component:
     row = wait.row
-    asked = UNKNOWN if row["gpus"] is None else f"{row['gpus']:,.4g}"
+    asked = UNKNOWN if row["gpus"] is None else gpu_count(row["gpus"])
     since = words.moment(filters.local(row["since"]))
     return parts.headline(
         [
@@ -144,7 +144,7 @@ def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | 
     if not wait.pools:
         return None
     by_quota = wait.row["reason"] in QUOTA
-    gpus = grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.4~g", minimum=70)
+    gpus = grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.2~f", minimum=70)
     own = wait.row["tenant"]
     holders = sorted(wait.holders, key=lambda row: (by_quota and row["tenant"] != own, -row["gpus"]))
     columns = [

@@ -26,7 +26,7 @@ from dashboards.languages import language
 from dashboards.pages import explore, invoices
 from dashboards.pages.admin import applied_files
 from dashboards.pages.explore import answer
-from dashboards.pages.invoices.document import _after, _headline, _void_card
+from dashboards.pages.invoices.document import _after, _credited, _headline, _void_card
 from tests.conftest import REPO
 from tests.dashboards.browser import MARKS, picture, tab, taken
 from tests.draws import seldom
@@ -111,6 +111,15 @@ def test_a_credit_note_is_voided_as_one() -> None:
         one = SimpleNamespace(is_void=False, is_credit_note=kind == "credit_note", number="GL-1")
         text = str(_void_card(None, one, filters, words))  # type: ignore[arg-type]
         assert said in text and unsaid not in text
+
+
+def test_a_credit_note_says_that_it_is_one_and_of_which_invoice() -> None:
+    """As found: its page had the look of an invoice of a negative amount."""
+    words, filters = language("en"), Filters(Address(), "UTC", [], None)
+    note = SimpleNamespace(is_credit_note=True, document={"references": "GL-1"})
+    text = str(_credited(note, filters, words))  # type: ignore[arg-type]
+    assert "credit note on GL-1" in text and "number=GL-1" in text
+    assert _credited(SimpleNamespace(is_credit_note=False), filters, words) is None  # type: ignore[arg-type]
 
 
 def test_a_line_is_explained_by_its_rule_and_allocations(house: Store) -> None:
@@ -204,6 +213,15 @@ def test_what_no_rule_fits_is_as_much_as_the_books_have_of_it(house: Store) -> N
     reported = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
     assert f"'gpu_hours': {reported:.6f}" in text
     assert "'reported_tenant': 'speech'" not in text
+
+
+def test_without_a_mapping_nothing_is_said_to_match_it(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As found: "No tenant mapping has been applied", and below it "Every allocation matches a rule"."""
+    set_current(FINANCE)
+    monkeypatch.setattr(applied_files, "unmapped", lambda _: [])
+    for mapping, said in ((object(), "Every allocation matches a rule"), (None, "No mapping has been applied")):
+        monkeypatch.setattr(applied_files, "current_mapping", lambda _, mapping=mapping: mapping)
+        assert said in str(applied_files.unmapped_table(house, filters_of(house, ""), language("en")))
 
 
 def test_administration_shows_prices_and_what_was_done(house: Store) -> None:

@@ -178,6 +178,21 @@ SIDEWAYS_ON_A_PHONE = """[...document.querySelectorAll("html, body *")].filter(o
     && one.offsetHeight && one.scrollWidth > one.clientWidth + 1 && !["PRE", "TEXTAREA"].includes(one.tagName)
 ).map(one => (one.closest("[id]") || one).id + " " + one.className)"""
 """What scrolls sideways: on a phone nothing but statements."""
+CROOKED = """[
+    ...[...document.querySelectorAll(".js-plotly-plot text:is(.xtick *, .ytick *, .annotation *, .g-ytitle *)")].filter(
+        one => {
+            const box = one.getBoundingClientRect(), edge = one.closest(".main-svg").getBoundingClientRect();
+            const turned = (one.getAttribute("transform") || "").match(/rotate\\((-?[0-9.]+)/);
+            const isCut = box.bottom > edge.bottom + 1 || box.left < edge.left - 1 || box.right > edge.right + 1;
+            return isCut || (turned && Number(turned[1]));
+        }
+    ),
+    ...[...document.querySelectorAll("main *")].filter(
+        one => getComputedStyle(one).writingMode !== "horizontal-tb"
+    ),
+    ...[...document.querySelectorAll(".mantine-Pill-label")].filter(one => one.scrollWidth > one.clientWidth),
+].map(one => one.textContent.trim())"""
+"""Texts that lie on their side, are cut off at the edge of a chart, or end in dots in the filter bar."""
 
 
 @pytest.mark.parametrize("name", drawn(list(DARK), 1 / 6))
@@ -196,8 +211,12 @@ def test_a_page_draws_in_the_dark_and_in_chinese(name: str, url: str, opened: An
         expect(page.locator(".ag-delay-render")).to_have_count(0)  # tables below the screen are drawn too
         picture(page, f"{name}-dark-zh")
         until(lambda: page.evaluate(SIDEWAYS) == [], lambda: f"scroll sideways: {page.evaluate(SIDEWAYS)}")
+        until(lambda: page.evaluate(CROOKED) == [], lambda: f"on their side or cut off: {page.evaluate(CROOKED)}")
         page.set_viewport_size(PHONE)
         until(lambda: page.evaluate(SIDEWAYS_ON_A_PHONE) == [], lambda: f"{page.evaluate(SIDEWAYS_ON_A_PHONE)}")
+        page.reload()  # a chart is made for the width that it is drawn at
+        page.locator(last).locator("visible=true").first.wait_for()
+        until(lambda: page.evaluate(CROOKED) == [], lambda: f"on their side or cut off: {page.evaluate(CROOKED)}")
         assert page.evaluate("document.elementFromPoint(0, 0).closest('.gl-grid')") is None, "it lies on the navigation"
         assert wrong == []
 

@@ -130,7 +130,10 @@ def test_a_workload_s_life_is_what_it_held_within_the_period(house: Store) -> No
     assert found is not None
     day = datetime(2026, 10, 2, tzinfo=UTC)
     assert found.window == (day, day + timedelta(days=1))
-    assert (found.waited_seconds, found.ran_seconds, found.devices) == (600, 48 * 3600, 1)
+    assert (found.waited_seconds, found.ran_seconds, found.gpus) == (600, 48 * 3600, 1)
+    in_part = lifecycle_of(house, filters_of(house, f"?{DAY}"), "w-mig-vision")
+    assert in_part is not None and in_part.gpus == 3 / 7, "its share, as Now says"
+    assert "on 0.43 GPUs" in str(show(house, ANYBODY, "/workloads", f"?{DAY}&workload=w-mig-vision").page)
     assert lifecycle_of(house, filters_of(house, f"?{DAY}"), "nobody") is None
     other = lifecycle_of(house, filters_of(house, "?period=2026-10-20"), "w-vision")
     assert other is not None
