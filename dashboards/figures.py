@@ -109,7 +109,7 @@ def made(
 ) -> go.Figure:
     """A figure in the common style, made at once: Plotly takes several times as long to change one bit by bit."""
     axes = {"xaxis": {**_x_axis(words, grain), **(xaxis or {})}, "yaxis": {**Y_AXIS, **(yaxis or {})}}
-    whole = {**LOOK, **layout, **axes}
+    whole = {**_with_room({**LOOK, **layout}, grain), **axes}
     return go.Figure({"data": timed(traces), "layout": whole})
 
 
@@ -128,10 +128,17 @@ def timed(traces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def styled(figure: go.Figure, words: Language, grain: Grain = "day", **layout: Any) -> go.Figure:
     """The figure in the common style. grain: whether its time axis shows days or hours."""
-    figure.update_layout({**LOOK, **layout})
+    figure.update_layout(_with_room({**LOOK, **layout}, grain))
     figure.update_xaxes(_x_axis(words, grain))
     figure.update_yaxes(Y_AXIS)
     return figure
+
+
+def _with_room(layout: Mapping[str, Any], grain: Grain) -> dict[str, Any]:
+    """With margins for half of the last label beside its tick, and for an axis of hours for their two lines."""
+    margin = layout["margin"]
+    below = 44 if grain == "hour" else 30
+    return {**layout, "margin": {**margin, "r": max(margin["r"], 24), "b": max(margin["b"], below)}}
 
 
 def _x_axis(words: Language, grain: Grain) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class Panels:
 
     def __init__(self, heights: Sequence[int]) -> None:
         whole = sum(heights) + self.GAP * len(heights)
-        self.height = whole + 54
+        self.height = whole + 58
         """Of the figure, in pixels."""
         self._traces: list[dict[str, Any]] = []
         self._layout: dict[str, Any] = {"shapes": []}
@@ -94,7 +94,7 @@ class Panels:
         ]  # fmt: skip
         look = {
             **figures.LOOK,
-            "margin": {"l": left, "r": 12, "t": 26, "b": 38},
+            "margin": {"l": left, "r": 24, "t": 26, "b": 42},
             "barmode": "stack",
             "bargap": 0.2,
             "height": self.height,

@@ -109,6 +109,12 @@ def test_the_alerts_that_fire_were_sent_to_somebody_once(made: tuple[str, Path])
     assert all(line["link"].startswith(f"{ADDRESS}alerts?rule={line['rule']}&alert=") for line in lines)
 
 
+def test_what_somebody_knows_of_already_is_silenced_once(made: tuple[str, Path]) -> None:
+    (silence,) = answered(made, "alerts silence list")
+    assert silence["matchers"] == {"alertname": ["low-utilization"], "tenant": ["physics-lab"]}
+    assert silence["reason"] == "Teaching cards rest between lessons"
+
+
 def test_a_job_waits_while_it_is_watched_and_says_why(made: tuple[str, Path]) -> None:
     asked = (
         "SELECT workload_id, argMax(event, ts) AS last, argMax(message, ts) AS message FROM v_events"
