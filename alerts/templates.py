@@ -95,7 +95,7 @@ _ENVIRONMENTS = {
     "zh": _environment(
         # before: what stands between a Chinese word and a number.
         duration=lambda value, window=None, before="": (
-            f"{'至少 ' if _fills_window(value, window) else before}{format_duration(value)}"
+            f"{'至少 ' if _fills_window(value, window) else before}{format_duration(value, 'zh')}"
         ),
         or_longer=lambda value, window: " 或更早" if _fills_window(value, window) else " ",
         gpus=lambda value: "数量未知的 GPU" if value is None else f"{_number(value)} 个 GPU",

@@ -111,7 +111,7 @@ def _numbers(values: set[Any], shape: str, context: Mapping[str, Any]) -> Iterat
     extremes = (min(numbers), max(numbers)) if numbers else ()
     for value in numbers if "~" in shape else extremes:
         if shape == "duration":
-            yield duration(value)
+            yield duration(value, lambda key, n: context["units"][key.rpartition(".")[2]].format(n=n))
             continue
         # d3 leaves out trailing zeros where there is a ~; Python has no such thing.
         plain, scale = shape.replace("~", "").rstrip("%"), 100 if shape.endswith("%") else 1

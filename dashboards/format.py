@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 
 UNKNOWN = "–"
@@ -79,12 +80,14 @@ def percent(part: float | None, whole: float | None = 1.0) -> str:
     return f"{round(share, 9):.1f} %"
 
 
-def duration(seconds: float | None) -> str:
-    """`45 s`, `12 min`, `3.5 h`, `2.1 d`."""
+def duration(seconds: float | None, words: Callable[..., str]) -> str:
+    """`45 s`, `12 min`, `3.5 h`, `2.1 d`, in the language of the words."""
     if seconds is None:
         return UNKNOWN
     if seconds < 60:
-        return f"{seconds:.0f} s"
+        return words("duration.s", n=f"{seconds:.0f}")
     if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"
+        return words("duration.min", n=f"{seconds / 60:.0f}")
+    if seconds < 48 * 3600:
+        return words("duration.h", n=f"{seconds / 3600:.1f}")
+    return words("duration.d", n=f"{seconds / 86400:.1f}")

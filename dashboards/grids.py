@@ -185,18 +185,23 @@ def money(field: str, header: str, currency: str, tip: str = "", plus: str = "")
     return number(field, header, tip, ",.2f", symbol(currency), 122, currency, plus=plus)
 
 
-def duration(field: str, header: str, tip: str = "") -> Column:
+def duration(words: Language, field: str, header: str, tip: str = "") -> Column:
     """Seconds, formatted as by dashboards.format.duration, or as in the row's FIELD_text; sorts as a number."""
+    units = {name: words(f"duration.{name}", n="{n}") for name in ("s", "min", "h", "d")}
     d3 = "d3.format('{}')(params.value / {})"
+
+    def said(unit: str, shape: str, seconds: int) -> str:
+        return f"'{units[unit]}'.replace('{{n}}', {d3.format(shape, seconds)})"
+
     length = (
-        f"params.value == null ? '–' : params.value < 60 ? {d3.format(',.0f', 1)} + ' s' : "
-        f"params.value < 3600 ? {d3.format(',.0f', 60)} + ' min' : "
-        f"params.value < 172800 ? {d3.format(',.1f', 3600)} + ' h' : {d3.format(',.1f', 86400)} + ' d'"
+        f"params.value == null ? '–' : params.value < 60 ? {said('s', ',.0f', 1)} : "
+        f"params.value < 3600 ? {said('min', ',.0f', 60)} : "
+        f"params.value < 172800 ? {said('h', ',.1f', 3600)} : {said('d', ',.1f', 86400)}"
     )
     shown = f"params.data.{field}_text || ({length})"
     formatter = {"function": shown}
     column = {**text(field, header, tip, 84), "type": "rightAligned", "valueFormatter": formatter}
-    return {**column, "context": {"unit": "s", "shape": "duration", "formatter": formatter}}
+    return {**column, "context": {"unit": "s", "shape": "duration", "formatter": formatter, "units": units}}
 
 
 def moment(field: str, header: str, tip: str = "", minimum: int = 124, flex: float = 1.0) -> Column:

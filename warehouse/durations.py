@@ -38,11 +38,17 @@ def parse_if_duration(value: Any) -> Any:
     return parse_duration(value) if is_duration(value) else value
 
 
-def format_duration(seconds: float) -> str:
-    """For people, in the two largest units: `2h30m`, `2h` (and 41 s), `1d`, `45s`."""
+_CHINESE = {"d": " 天", "h": " 小时", "m": " 分钟", "s": " 秒"}
+
+
+def format_duration(seconds: float, language: str = "en") -> str:
+    """For people, in the two largest units: `2h30m`, `2h` (and 41 s), `1d`, `45s`; in Chinese `2 小时 30 分钟`."""
     counts = _counts(round(seconds))
     first = next((number for number, (count, _) in enumerate(counts) if count), len(counts) - 1)
-    return "".join(f"{count}{unit}" for count, unit in counts[first : first + 2] if count) or "0s"
+    shown = [(count, unit) for count, unit in counts[first : first + 2] if count] or [(0, "s")]
+    if language == "zh":
+        return " ".join(f"{count}{_CHINESE[unit]}" for count, unit in shown)
+    return "".join(f"{count}{unit}" for count, unit in shown)
 
 
 def write_duration(seconds: int) -> str:

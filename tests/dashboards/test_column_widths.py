@@ -8,6 +8,7 @@ import pytest
 
 from dashboards import grids
 from dashboards.column_widths import MOST, NARROWEST, PADDING, fitted, text_width
+from dashboards.languages import language
 
 NAMES = [{"name": "mig-notebook-187", "cost": 1234.5}, {"name": "tutor", "cost": -0.5}]
 
@@ -24,8 +25,8 @@ def test_a_name_and_an_amount_have_room() -> None:
     ("column", "row", "shown"),
     [
         (grids.percent("x", "x"), {"x": 1.0}, "100.0 %"),
-        (grids.duration("x", "x"), {"x": 7200.0 * 20}, "40.0 h"),
-        (grids.duration("x", "x"), {"x": 1.0, "x_text": "at least 40 hours"}, "at least 40 hours"),
+        (grids.duration(language("en"), "x", "x"), {"x": 7200.0 * 20}, "40.0 h"),
+        (grids.duration(language("en"), "x", "x"), {"x": 1.0, "x_text": "at least 40 hours"}, "at least 40 hours"),
         (grids.number("x", "x", shape=",d"), {"x": 1_000_000.0}, "1,000,000"),
         (grids.number("x", "x", unknown="unmetered"), {"x": None}, "unmetered"),
         (

@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards import grids, states
 from dashboards.filters import Address, Filters
-from dashboards.format import device_digits, device_name, gpu_count, signed_hours
+from dashboards.format import device_digits, device_name, duration, gpu_count, signed_hours
 from dashboards.languages import language
 from dashboards.periods import ClosedMonth
 
@@ -30,6 +30,15 @@ def test_a_change_of_money_has_its_sign() -> None:
 
 def test_a_change_of_hours_has_the_sign_of_one_of_money() -> None:
     assert [signed_hours(value) for value in (-510.2, -0.04, 0.0, 12.5)] == ["−510", "−0.04", "0", "+12.5"]
+
+
+def test_a_duration_has_units_of_the_page_s_language() -> None:
+    """As found: "3.3 d" and "0 s" on Chinese pages, beside hours that were "小时"."""
+    seconds = (45, 720, 12_600, 181_440, None)
+    assert [duration(one, language("en")) for one in seconds] == ["45 s", "12 min", "3.5 h", "2.1 d", "–"]
+    assert [duration(one, language("zh")) for one in seconds] == ["45 秒", "12 分钟", "3.5 小时", "2.1 天", "–"]
+    shown = grids.duration(language("zh"), "a", "A")["valueFormatter"]["function"]
+    assert all(f"'{{n}} {unit}'" in shown for unit in ("秒", "分钟", "小时", "天"))
 
 
 def test_a_count_of_gpus_has_two_decimals_where_it_has_any() -> None:

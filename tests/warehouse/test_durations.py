@@ -8,7 +8,7 @@ import pytest
 
 from ingest.senders import _span
 from scheduler.settings import _duration
-from warehouse.durations import parse_duration, seconds_of
+from warehouse.durations import format_duration, parse_duration, seconds_of
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,10 @@ def test_what_is_none_is_refused(text: str) -> None:
     for parse in (seconds_of, parse_duration, _duration, _span):
         with pytest.raises(ValueError, match="expected"):
             parse(text)
+
+
+def test_a_duration_for_people_has_two_units_of_their_language() -> None:
+    seconds = (0, 45, 7241, 9000.4, 93_600)
+    assert [format_duration(one) for one in seconds] == ["0s", "45s", "2h", "2h30m", "1d2h"]
+    chinese = [format_duration(one, "zh") for one in seconds]
+    assert chinese == ["0 秒", "45 秒", "2 小时", "2 小时 30 分钟", "1 天 2 小时"]

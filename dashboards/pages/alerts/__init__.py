@@ -167,7 +167,7 @@ def _columns(words: Language) -> list[grids.Column]:
         grids.link("name", words("alerts.rule"), minimum=150, flex=1.1),
         grids.sentence("summary", words("alerts.summary"), minimum=240, flex=440),
         grids.text("owner", words("alerts.owner"), minimum=100, flex=0.8),
-        grids.duration("lasted", words("alerts.lasted"), words("alerts.lasted_is")),
+        grids.duration(words, "lasted", words("alerts.lasted"), words("alerts.lasted_is")),
     ]
 
 

@@ -93,7 +93,7 @@ def _alert(one: Alert, filters: Filters, now: datetime, of: str, may_silence: bo
                     else None,
                     html.Span(labels.get("owner") or UNKNOWN, className="gl-alert-owner", title=words("alerts.owner")),
                     html.Span(
-                        duration((now - one["active_at"]).total_seconds()),
+                        duration((now - one["active_at"]).total_seconds(), words),
                         className="gl-since",
                         title=words("alerts.since", at=words.moment(filters.local(one["active_at"]))),
                     ),

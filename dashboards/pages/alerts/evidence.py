@@ -55,7 +55,7 @@ def _shown(key: str, value: Any, facts: Mapping[str, Any], filters: Filters, wor
         if key in AMOUNTS:
             return _money(number, str(facts.get("currency") or ""))
         if key.endswith("_seconds"):
-            return format_duration(float(number))
+            return format_duration(float(number), words.code)
         if key.endswith("_bytes"):
             return f"{number / 2**30:,.1f} GiB"
         if key in SHARES:

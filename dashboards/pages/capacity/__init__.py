@@ -80,8 +80,8 @@ def _headline(rows: Rows, found: Capacity, filters: Filters, words: Language) ->
                    words.moment(filters.local(peak["step"])) if peak else ""),
             Figure(words("capacity.waited"), percent(waits.waited, waits.jobs), words("capacity.of_jobs"),
                    words.count("capacity.jobs_counted", waits.jobs)),
-            Figure(words("capacity.p95"), duration(waits.p95_seconds), "",
-                   words("capacity.median", wait=duration(waits.median_seconds))),
+            Figure(words("capacity.p95"), duration(waits.p95_seconds, words), "",
+                   words("capacity.median", wait=duration(waits.median_seconds, words))),
             Figure(words("capacity.gpu_hours_waited"), hours(waits.waited_gpu_hours if waits.jobs else None),
                    words("unit.gpu_hours"),
                    words.count("capacity.unsubmitted", waits.unsubmitted) if waits.unsubmitted else ""),
@@ -172,7 +172,7 @@ def _free_card(found: Capacity, words: Language) -> Component:
     if not bands:
         return parts.card(title, words("capacity.by_free_is"), states.nothing_here(words("capacity.no_jobs")))
     heads = [words(f"capacity.{name}") for name in ("free", "jobs", "waited", "p50", "p95", "gpu_hours_waited")]
-    cells = [[band_name(band, words), *_cells(found.by_free[band])] for band in bands]
+    cells = [[band_name(band, words), *_cells(found.by_free[band], words)] for band in bands]
     return parts.card(title, words("capacity.by_free_is"), parts.table(heads, cells, "gl-compare"))
 
 
@@ -183,10 +183,10 @@ def band_name(band: int, words: Language) -> str:
     return words("capacity.band_below", end=end) if band == 0 else words("capacity.band", first=first, end=end)
 
 
-def _cells(waits: Waits) -> list[str]:
+def _cells(waits: Waits, words: Language) -> list[str]:
     return [
-        f"{waits.jobs:,}", percent(waits.waited, waits.jobs), duration(waits.median_seconds),
-        duration(waits.p95_seconds), hours(waits.waited_gpu_hours),
+        f"{waits.jobs:,}", percent(waits.waited, waits.jobs), duration(waits.median_seconds, words),
+        duration(waits.p95_seconds, words), hours(waits.waited_gpu_hours),
     ]  # fmt: skip
 
 
@@ -195,8 +195,8 @@ def _groups_card(lines: Sequence[GroupLine], may_see: bool, filters: Filters, wo
     columns = [
         grids.wrapped(grids.link("name", words("capacity.group"), minimum=180, flex=280)),
         grids.sorted_by(grids.number("gpu_hours", words("capacity.gpu_hours_waited"), tip, minimum=138)),
-        grids.duration("p95", words("capacity.p95"), words("capacity.wait_is")),
-        grids.duration("p50", words("capacity.p50"), words("capacity.wait_is")),
+        grids.duration(words, "p95", words("capacity.p95"), words("capacity.wait_is")),
+        grids.duration(words, "p50", words("capacity.p50"), words("capacity.wait_is")),
         grids.number("jobs", words("capacity.jobs"), words("capacity.jobs_is"), ",d"),
         grids.percent("waited", words("capacity.waited"), words("capacity.waited_is")),
         *(

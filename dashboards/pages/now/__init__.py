@@ -126,7 +126,7 @@ def _stopped(filters: Filters, words: Language, now: Moment) -> Component | None
     if not now.stopped:
         return None
     at = f"{words.day(filters.local(now.at))}, {filters.local(now.at):%H:%M}"
-    late = duration((now.clock - now.at).total_seconds())
+    late = duration((now.clock - now.at).total_seconds(), words)
     return html.P(words("now.stopped", at=at, late=late), className="gl-card gl-stopped", role="alert")
 
 

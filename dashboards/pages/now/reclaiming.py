@@ -117,7 +117,7 @@ def _idle(one: IdleJob, filters: Filters, words: Language) -> str:
         return words("now.job_idle", span=UNKNOWN)
     looked_back = _looked_back(filters)
     is_all = looked_back is not None and one.idle_seconds >= looked_back
-    return words("now.job_idle_at_least" if is_all else "now.job_idle", span=duration(one.idle_seconds))
+    return words("now.job_idle_at_least" if is_all else "now.job_idle", span=duration(one.idle_seconds, words))
 
 
 def _looked_back(filters: Filters) -> float | None:

@@ -105,7 +105,7 @@ def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
             Figure(words("queues.asked"), gpus, words("unit.gpus"), words("queues.asked_is")),
             Figure(
                 words("queues.oldest"),
-                duration(oldest["oldest_seconds"] if oldest else None),
+                duration(oldest["oldest_seconds"] if oldest else None, words),
                 "",
                 oldest["queue"] or words("no_name") if oldest else words("queues.nobody_waits"),
             ),
@@ -114,7 +114,7 @@ def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
             ),
             Figure(
                 words("queues.p95"),
-                duration(slowest["p95"] if slowest else None),
+                duration(slowest["p95"] if slowest else None, words),
                 "",
                 words("queues.slowest", queue=slowest["queue"] or words("no_name")) if slowest else "",
             ),
@@ -162,7 +162,7 @@ def waits(rows: Rows, words: Language) -> go.Figure:
                 "mode": "markers",
                 "name": words(f"queues.{key}"),
                 "marker": {"size": 11, "color": colour, "line": {"width": 0}},
-                "customdata": [duration(row[key]) for row in found],
+                "customdata": [duration(row[key], words) for row in found],
                 "hovertemplate": "%{y}: %{customdata}",
             }
         )
@@ -176,7 +176,7 @@ def waits(rows: Rows, words: Language) -> go.Figure:
                 "mode": "markers",
                 "name": words("queues.bound"),
                 "marker": {"symbol": "line-ns", "size": 17, "line": {"width": 2.5, "color": LATE}},
-                "customdata": [duration(bound) for _, bound in with_bound],
+                "customdata": [duration(bound, words) for _, bound in with_bound],
                 "hovertemplate": "%{y}: %{customdata}",
             }
         )
@@ -188,7 +188,7 @@ def waits(rows: Rows, words: Language) -> go.Figure:
         traces,
         words,
         xaxis={"type": "log", "tickvals": ticks, "tickangle": 0, "showgrid": True, "gridcolor": figures.GRID,
-               "ticktext": [duration(tick) if tick in named else "" for tick in ticks], "tickformat": None},
+               "ticktext": [duration(tick, words) if tick in named else "" for tick in ticks], "tickformat": None},
         yaxis=CATEGORIES,
         hovermode="closest",
         showlegend=True,
@@ -283,11 +283,11 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
         grids.link("name", words("waits.queue")),
         grids.sorted_by(grids.number("waiting", words("queues.waiting"), words("queues.at_the_end"), ",d")),
         grids.number("waiting_gpus", words("waits.gpus"), words("queues.asked_is"), ",.2~f"),
-        grids.duration("oldest", words("queues.oldest"), words("queues.oldest_is")),
+        grids.duration(words, "oldest", words("queues.oldest"), words("queues.oldest_is")),
         grids.number("started", words("queues.started"), words("queues.started_is"), ",d"),
-        grids.duration("p50", words("queues.p50")),
-        *[grids.duration(key, key.upper(), words(f"queues.{key}")) for key in ("p95", "p99")],
-        grids.duration("bound", words("queues.bound"), words("queues.bound_is")),
+        grids.duration(words, "p50", words("queues.p50")),
+        *[grids.duration(words, key, key.upper(), words(f"queues.{key}")) for key in ("p95", "p99")],
+        grids.duration(words, "bound", words("queues.bound"), words("queues.bound_is")),
         grids.percent("late", words("queues.late"), words("queues.late_is")),
     ]
     shown = [

@@ -157,7 +157,7 @@ def _table(series: Series, filters: Filters, words: Language) -> Component:
             if any(one.shared_part for one in series)
             else []
         ),
-        grids.duration("window", words("slo.window")),
+        grids.duration(words, "window", words("slo.window")),
         *([grids.text("owner", words("alerts.owner"), minimum=96)] if any(one.owner for one in series) else []),
     ]
     several = len({one.cluster for one in series}) > 1

@@ -128,7 +128,7 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
         waited if waited_longer else None,
         parts.card(
             words("workload.timeline"),
-            words("workload.timeline_is", step=duration(step_seconds(lifecycle.window))),
+            words("workload.timeline_is", step=duration(step_seconds(lifecycle.window), words)),
             timeline(store, filters, lifecycle, words),
             tool=parts.legend(ALLOCATED, words),
         ),
@@ -196,10 +196,12 @@ def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Lan
     return parts.headline(
         [
             Figure(words("workload.state"), state, "", since),
-            Figure(words("workload.waited"), duration(lifecycle.waited_seconds), "", words("workload.waited_is")),
+            Figure(
+                words("workload.waited"), duration(lifecycle.waited_seconds, words), "", words("workload.waited_is")
+            ),
             Figure(
                 words("workload.ran"),
-                duration(lifecycle.ran_seconds),
+                duration(lifecycle.ran_seconds, words),
                 "",
                 _ran_on(lifecycle, filters, words),
             ),

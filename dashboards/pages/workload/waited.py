@@ -80,7 +80,7 @@ def waited_cards(store: Store, filters: Filters, lifecycle: Lifecycle, words: La
 def _reasons_card(spells: Sequence[Spell], filters: Filters, words: Language) -> Component:
     columns = [
         grids.moment("since", words("waited.since"), minimum=126),
-        grids.duration("lasted", words("waited.lasted"), words("waited.lasted_is")),
+        grids.duration(words, "lasted", words("waited.lasted"), words("waited.lasted_is")),
         grids.text("reason", words("queues.reason"), words("queues.reason_is"), minimum=180, flex=1.5),
     ]
     rows: list[dict[str, Any]] = [

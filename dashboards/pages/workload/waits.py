@@ -81,7 +81,7 @@ def _headline(wait: Wait, filters: Filters, words: Language) -> Component:
         [
             Figure(words("wait.state"), words("wait.waiting"), "",
                    words("wait.as_of", at=_moment(wait.at, filters, words))),
-            Figure(words("queues.waited"), duration(row["waited_seconds"]), "", words("wait.since", at=since)),
+            Figure(words("queues.waited"), duration(row["waited_seconds"], words), "", words("wait.since", at=since)),
             Figure(words("queues.asked"), asked, words("unit.gpus"), row["queue"] or words("no_name")),
             Figure(words("queues.rank"), words("queues.rank_of", n=row["rank"], all=f"{row['queued']:,}"), "",
                    words("wait.rank_is")),

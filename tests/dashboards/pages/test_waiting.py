@@ -136,7 +136,7 @@ def test_nobody_has_waited_longer_than_facts_reach(house: Store, jobs: Sequence[
     longest = max(row["waited_seconds"] for row in waiting(house, filters))
     counted = queues.by_queue(house, filters, (), known_until(house, filters))
     assert max(row["oldest_seconds"] for row in counted if row["waiting"]) == pytest.approx(longest, abs=0.01)
-    assert f"'{duration(longest)}'" in str(show(house, ANYBODY, "/queues", search).page)
+    assert f"'{duration(longest, language('en'))}'" in str(show(house, ANYBODY, "/queues", search).page)
 
 
 def test_a_filter_does_not_move_anybody_up(house: Store) -> None:
