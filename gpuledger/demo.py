@@ -385,7 +385,8 @@ def silence(store: Store, now: datetime) -> None:
     from alerts.silences import add_silence, silences
 
     if not silences(store, now, past=True):
-        add_silence(store, SILENCED, now + SILENCED_FOR, "demo", "Teaching cards rest between lessons", now)
+        ends = (now + SILENCED_FOR).replace(second=0, microsecond=0)
+        add_silence(store, SILENCED, ends, "demo", "Teaching cards rest between lessons", now)
 
 
 def _notify(store: Store, folder: Path, address: str, steps: Steps) -> Path:
