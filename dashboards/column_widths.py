@@ -106,10 +106,10 @@ def _shown(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> set[
 
 
 def _numbers(values: set[Any], shape: str, context: Mapping[str, Any]) -> Iterator[str]:
-    """The widest are the extremes, except where trailing zeros are left out."""
+    """The widest are the extremes, except where trailing zeros are left out, and of durations, whose units differ."""
     numbers = [value for value in values if isinstance(value, (int, float))]
     extremes = (min(numbers), max(numbers)) if numbers else ()
-    for value in numbers if "~" in shape else extremes:
+    for value in numbers if "~" in shape or shape == "duration" else extremes:
         if shape == "duration":
             yield duration(value, lambda key, n: context["units"][key.rpartition(".")[2]].format(n=n))
             continue

@@ -41,6 +41,13 @@ def test_what_is_measured_is_what_is_shown(column: dict[str, Any], row: dict[str
     assert 0 <= fitted(column, [row])["minWidth"] - PADDING - max(text_width(shown), NARROWEST - PADDING) < 8
 
 
+def test_the_widest_duration_is_neither_the_shortest_nor_the_longest() -> None:
+    """As found: "23.4 小..." above "2.1 天", as only the extremes were measured."""
+    rows = [{"x": 20.0}, {"x": 23.4 * 3600}, {"x": 50.0 * 3600}]
+    column = fitted(grids.duration(language("zh"), "x", "x"), rows)
+    assert column["minWidth"] - PADDING >= text_width("23.4 小时")
+
+
 def test_a_long_text_has_a_limit_and_the_rest_of_the_width() -> None:
     summary = fitted(grids.text("why", "Why", minimum=240), [{"why": "a" * 400}])
     assert (summary["minWidth"], summary["flex"]) == (240, 456)
