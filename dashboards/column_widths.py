@@ -45,7 +45,7 @@ def text_width(text: str) -> float:
     )
 
 
-USED_HERE = frozenset({"shape", "prefix", "formatter", "unknown", "most"})
+USED_HERE = frozenset({"shape", "prefix", "formatter", "unknown", "most", "units"})
 """In a column's context for this module alone: the format of its numbers and what unknown ones are, the formatter by
 which it shows them, and another limit than MOST."""
 

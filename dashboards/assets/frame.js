@@ -37,14 +37,14 @@
     ["newPlot", "react"].forEach(function (name) {
       var draw = library[name];
       library[name] = function (place, figure) {
-        if (figure && figure.layout && place.clientWidth && place.clientWidth < NARROW_PX) figure.layout = narrowed(figure.layout, place.clientWidth);
+        if (figure && figure.layout && place.clientWidth && place.clientWidth < NARROW_PX) figure.layout = narrowed(figure.layout, figure.data || [], place.clientWidth);
         return draw.apply(this, arguments);
       };
     });
     return library;
   }
 
-  function narrowed(layout, width) {
+  function narrowed(layout, data, width) {
     var fitted = Object.assign({}, layout), margin = layout.margin || {}, left = margin.l || 0;
     Object.keys(layout).forEach(function (key) {
       var axis = layout[key], texts = /^yaxis/.test(key) && axis && axis.ticktext;
@@ -54,8 +54,9 @@
     });
     fitted.margin = Object.assign({}, margin, { l: left });
     var most = Math.max(2, Math.floor((width - left - (margin.r || 0)) / LABEL_PX));
+    var isTime = data.some(function (one) { return one.x && /^\d{4}-/.test(one.x[0]); });
     Object.keys(layout).forEach(function (key) {
-      if (/^xaxis/.test(key) && /%/.test(layout[key].tickformat) && !layout[key].tickvals) fitted[key] = Object.assign({}, layout[key], { nticks: most });
+      if (isTime && /^xaxis/.test(key) && /%/.test(layout[key].tickformat) && !layout[key].tickvals) fitted[key] = Object.assign({}, layout[key], { nticks: most });
     });
     return fitted;
   }
