@@ -78,7 +78,9 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
             words("overview.allocated"),
             percent(total.allocated, total.capacity) if filters.shows_platform else hours(total.allocated),
             words("overview.of_capacity") if filters.shows_platform else words("unit.gpu_hours"),
-            words("overview.gpu_hours", n=hours(total.allocated)),
+            words("overview.gpu_hours", n=hours(total.allocated))
+            if filters.shows_platform
+            else words("overview.gpus", n=f"{total.allocated / closed if closed else 0.0:,.1f}"),
         ),
         Figure(
             words("kind.used"),
@@ -130,8 +132,8 @@ def _fleet_card(store: Store, grain: figures.Grain, filters: Filters, total: Amo
     whole = sum(total.hours[kind.key] for kind in kinds)
     split = ", ".join(f"{words(f'kind.{kind.key}')} {percent(total.hours[kind.key], whole)}" for kind in kinds)
     return parts.card(
-        words("overview.fleet"),
-        words("overview.fleet_is"),
+        words("overview.fleet" if filters.shows_platform else "overview.allocations"),
+        words("overview.fleet_is" if filters.shows_platform else "overview.allocations_is"),
         parts.legend(kinds, words),
         dcc.Store(id="overview-drawn", data=grain),
         parts.graph(
@@ -164,7 +166,7 @@ def _waterfall_card(filters: Filters, total: Amounts, words: Language) -> Compon
     heads = ("", "", words("unit.gpu_hours"), words("account.share"), words("account.cost"))
     return parts.card(
         words("account.title"),
-        words("account.is"),
+        words("account.is" if filters.shows_platform else "account.of_allocated"),
         html.Table(
             [
                 html.Thead(html.Tr([html.Th(head, scope="col") if head else html.Td() for head in heads])),

@@ -106,7 +106,8 @@ def _headline(
             Figure(words("slo.victims"), f"{len(hurt):,}", "", words("slo.victims_short")),
             Figure(words("slo.lost"), f"{sum(lost) / 3600:,.3g}" if lost else UNKNOWN if found else "0",
                    words("unit.gpu_hours"), words("slo.lost_is")),
-            Figure(words("slo.worst"), UNKNOWN if worst is None else f"{worst:,.2f}", "×", words("slo.worst_is")),
+            Figure(words("slo.worst"), UNKNOWN if worst is None else f"{worst:,.2f}",
+                   "" if worst is None else "×", words("slo.worst_is")),
             Figure(words("slo.aggressors"), f"{len(named) - unproven:,}", "", words.count("slo.candidates", unproven)),
             Figure(words("slo.known"), percent(known["known"], known["windows"]), "", words("slo.known_is")),
         ]

@@ -156,6 +156,14 @@ def test_what_was_measured_of_a_workload_comes_from_samples_or_their_hourly_sums
     assert {row["memory_bytes"] for row in rows} == {None}
 
 
+def test_the_overview_of_one_tenant_promises_no_capacity(house: Store) -> None:
+    """As found: "Fleet over time, stacked up to capacity" above the GPUs of one tenant."""
+    of_all, of_one = (str(show(house, ANYBODY, "/", f"?{DAY}{more}").page) for more in ("", "&tenant=vision"))
+    for said in ("Fleet over time", "stacked up to capacity", "from capacity down to used"):
+        assert said in of_all and said not in of_one
+    assert "Allocated over time" in of_one and "1.4 GPUs on average" in of_one
+
+
 def test_the_overview_of_one_tenant_has_its_projects(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """As found: whoever sees one tenant had a card of one bar, where its costs were to be compared."""
     filters = filters_of(house, f"{MONTH}&tenant=vision")
