@@ -223,8 +223,8 @@ _PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <link rel="icon" type="image/svg+xml" href="/assets/favicon.svg"><link rel="stylesheet" href="/assets/gpuledger.css">
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; }}
-main {{ max-width: 22rem; margin: 16vh auto; padding: 0 1rem; }}
+body {{ font: 16px/1.5 var(--gl-font); }}
+main {{ max-width: 22rem; min-height: 0; margin: 16vh auto 0; padding: 0 1rem; }}
 label {{ display: block; margin: 1rem 0; }}
 input:not([type=hidden]), button {{ display: block; width: 100%; font: inherit; padding: .5rem; }}
 input, button {{ box-sizing: border-box; border: 1px solid var(--gl-line); border-radius: 9px; }}

@@ -234,6 +234,13 @@ def test_sign_in_goes_on_to_this_site_alone(asked: str, path: str) -> None:
     assert local_path(asked) == path
 
 
+def test_the_page_to_sign_in_has_the_site_s_face_and_does_not_scroll(served_site: Site) -> None:
+    """As found: the system's face, and a page a sixth higher than the window."""
+    text = httpx.get(f"{served_site.url}/sign-in").text
+    assert "var(--gl-font)" in text and "system-ui" not in text
+    assert "min-height: 0" in text, "the style sheet makes main as high as a page with a bar"
+
+
 def test_every_answer_has_the_headers_that_keep_browsers_safe(served_site: Site) -> None:
     with signed_in(served_site) as client:
         page, me, asset = client.get("/", headers=BROWSER), client.get(ME), client.get("/assets/gpuledger.css")
