@@ -199,11 +199,11 @@ def savings(
     rules: Rules = NO_RULES,
     tenant: str = "",
     workload: str = "",
-    read: ReadHolders = read_holders,
+    read: ReadHolders | None = None,
 ) -> SavingsReport:
     """What could be held cheaper, judged by the closed hours of a period (None: all that is closed).
 
-    read: how holders are read, for whoever shares them among questions.
+    read: how holders are read, for whoever shares them among questions; None: from the store.
     tenant: of what it paid for; workload: of what concerns it; empty: all. They ask the engine for less, and answer the
     same as they are answered among all, but for a cent that rounding moves between the reasons of a workload's waste.
     Errors: LedgerError if prices of two currencies would be added.
@@ -216,7 +216,7 @@ def savings(
     idle = read_idle_time(store, period, rules, tenant, workload)
     # Somebody else of its tenant may be the better half of what a workload could do, or the same again.
     owners = sorted(idle.tenants) if workload else [tenant]
-    holders = [holder for owner in owners for holder in read(store, period, rules, owner)]
+    holders = [holder for owner in owners for holder in (read or read_holders)(store, period, rules, owner)]
     currencies = sorted(idle.currencies)
     if len(currencies) > 1:
         what = f"holds prices in {' and '.join(currencies)}, which do not add up"
