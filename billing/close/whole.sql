@@ -55,7 +55,10 @@ SELECT
     workload.byte_ms + whoever.byte_ms AS byte_ms
 FROM hourly
 ANY LEFT JOIN {said:Identifier} AS workload ON hourly.stream_3 = workload.stream AND hourly.hour = workload.hour
-ANY LEFT JOIN {said:Identifier} AS whoever ON hourly.stream_4 = whoever.stream AND hourly.hour = whoever.hour
+ANY LEFT JOIN
+(
+    SELECT * FROM {said:Identifier} WHERE stream IN (SELECT cityHash64(cluster, device_id, '', '') FROM {states:Identifier})
+) AS whoever ON hourly.stream_4 = whoever.stream AND hourly.hour = whoever.hour
 WHERE NOT (workload.is_unclear OR whoever.is_unclear
     OR (workload.covered > 0 AND whoever.covered > 0)
     OR (workload.power_ms > 0 AND whoever.power_ms > 0)

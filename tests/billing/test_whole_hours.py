@@ -90,7 +90,7 @@ def test_who_has_a_device_whole_for_an_hour_used_what_its_streams_say(
             assert (row["claim"], row["units"], row["since"]) == (number, UNITS, within[0]["since"])
             for name in (*WORDS["settled"], "unmapped", "preemptible", "priority"):
                 assert row[name] == claims[number][name], name
-            assert all(row[name] == f"{name} {number}" for name in WORDS["states"])
+            assert {name: row[name] for name in WORDS["states"]} == place_of(number)
             of_it = next((one for one in prices if one["payer"] == number
                           and one["from_ms"] <= NOW + begin < one["to_ms"]), None)  # fmt: skip
             shown = [row[name] for name in ("sku", "currency", "list_unit_price", "contracted_unit_price")]
@@ -152,7 +152,7 @@ def make_facts(
     (row,) = books.rows(f"SELECT [{', '.join(hashes)}] AS found")
     pairs = list(zip(row["found"][::2], row["found"][1::2], strict=True))
     insert(books, stage, "states", [
-        {"state_id": number, "product": 7, "units": UNITS, **{name: f"{name} {number}" for name in WORDS["states"]}}
+        {"state_id": number, "product": 7, "units": UNITS, **place_of(number)}
         for number in [*range(1, devices + 1), *range(101, 101 + len(OTHERS))]
     ])  # fmt: skip
     claims = [
@@ -163,6 +163,11 @@ def make_facts(
     ]  # fmt: skip
     insert(books, stage, "settled", claims)
     return {one["claim"]: one for one in claims}
+
+
+def place_of(number: int) -> Row:
+    texts = {name: f"{name} {number}" for name in WORDS["states"]}
+    return {**texts, "cluster": "c", "device_id": f"g{number}"}
 
 
 def insert(books: Store, stage: Stage, name: str, rows: Sequence[Row]) -> None:
