@@ -159,13 +159,16 @@ def check_budgets(store: Store, file: BudgetFile) -> None:
 
 
 def current_budgets(store: Store) -> AppliedBudgets | None:
-    """The file in force, or None before the first was applied; for a tenant's connection without what is others'."""
+    """The file in force, for a tenant's connection without what is others'; None: there is none, or nothing is left."""
     rows = store.rows(read_sql(__file__, "current_budgets"))
     if not rows:
         return None
     row = rows[0]
+    file = _seen_by(store, BudgetFile.model_validate_json(row["budgets"]))
+    if not file.budgets and not file.low_balances:
+        return None
     return AppliedBudgets(
-        file=_seen_by(store, BudgetFile.model_validate_json(row["budgets"])),
+        file=file,
         version=row["version"],
         applied_at=row["applied_at"],
         author=row["author"],

@@ -265,6 +265,8 @@ def test_of_the_file_of_budgets_a_tenant_sees_its_own_parts_whatever_asks_for_it
             assert found is not None
             assert [one.tenant for one in found.file.budgets] == ["vision"]
             assert [one.tenant for one in found.file.low_balances] == ["fresh"]
+    with Stores(house).scoped_to(Principal("nil", frozenset({Role.tenant}), frozenset({"visi"}))) as own:
+        assert current_budgets(own) is None, "nothing of it is theirs"
     everything = current_budgets(house)
     assert everything is not None
     assert len(everything.file.budgets) == 4

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from billing.close import close, hours
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
-from billing.closed import closed_part
-from billing.periods import Period
 from billing.verify import verify
 from tests.draws import seldom
 from warehouse.errors import LedgerError
@@ -76,16 +74,6 @@ def held(store: Store) -> dict[tuple[str, str], float]:
         "FROM ledger WHERE allocation_id != '' GROUP BY 1, 2 ORDER BY 1, 2"
     )
     return {(row["allocation_id"], row["device_id"]): round(row["hours"], 6) for row in rows}
-
-
-def test_hours_that_later_facts_emptied_are_no_closed_hours(store: Store) -> None:
-    """As if all had come at once: a device that was there for five hours is corrected to two."""
-    put(store, "devices", [device("GPU-0")])
-    close(store, at(5), at(9))
-    assert (counted := closed_part(store, Period(at(0), at(6)))) is not None and counted.closed_hours == 5
-    put(store, "devices", [device("GPU-0", hour=2, state="removed")], batch=2)
-    close(store, at(5), at(9))
-    assert (counted := closed_part(store, Period(at(0), at(6)))) is not None and counted.closed_hours == 2
 
 
 def test_a_lost_end_is_the_last_time_the_workload_was_seen(store: Store) -> None:

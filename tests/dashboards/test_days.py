@@ -127,7 +127,7 @@ def test_hours_that_were_closed_again_are_read_until_they_are_summed(
         "FROM ledger_entries WHERE hour = '2026-10-25 05:00:00'"
     )
     books.command(
-        "INSERT INTO closed_hours (hour, run, checked_by, inputs, content) VALUES ('2026-10-25 05:00:00', 2, 2, 1, 0)"
+        "INSERT INTO closed_hours (hour, run, checked_by, inputs, content) VALUES ('2026-10-25 05:00:00', 2, 2, 0, 0)"
     )
     filters = in_zone(books, "UTC", monkeypatch)
     assert datetime(2026, 10, 25, tzinfo=UTC) not in filters.sums.days

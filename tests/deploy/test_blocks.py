@@ -248,6 +248,7 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("docs/attribution.md", "driver"): SKETCH,
     ("docs/attribution.md", "python -m grpc_tools"): "tests/collectors/attribution/test_podresources.py",
     ("docs/backups.md", "export AWS"): "tests/warehouse/test_bucket.py",
+    ("docs/backups.md", "for folder in"): "tests/warehouse/test_backup.py",
     ("docs/backups.md", "<clickhouse>"): "tests/warehouse/test_server_backup.py",
     ("docs/billing.md", "PREVIOUS"): "tests/warehouse/test_chain.py",
     ("docs/billing.md", '"idle_reclaims"'): "tests/billing/test_idle_reclaims.py",

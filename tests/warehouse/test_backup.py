@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 import re
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -251,6 +252,26 @@ def test_a_backup_with_any_file_damaged_is_refused_and_leaves_no_store(tmp_path:
             one.write_bytes(kept)
     assert [path.name for path in tmp_path.glob("again*")] == []
     assert restore(folder, made.name, tmp_path / "again") == made
+
+
+def test_the_documented_line_finds_a_damaged_file_where_backups_are(tmp_path: Path, folder: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "backups.md").read_text()
+    (line,) = re.findall(r"^    (for folder in .*sha256sum.*)$", text, re.MULTILINE)
+    command = line.replace("/backups/gpuledger", shlex.quote(str(folder)))
+    assert command != line
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(1000)))
+        made = back_up(store, NOW, nobody_writing)
+
+    def said() -> str:
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    assert said() == ""
+    damaged = max((folder / made.whole / "data").rglob("data.bin"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    assert f"{damaged.relative_to(folder / made.whole)}: FAILED" in said()
 
 
 def files_of(folder: Path) -> list[Path]:
