@@ -1,5 +1,6 @@
 -- One row: how many hours of a period are closed.
 -- Params:  start, end = [start, end), whole hours.
-SELECT uniqExact(hour) AS closed
-FROM closed_hours
-WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')}
+-- Traps:   an hour that later facts have emptied (inputs = 0) is as one in which there never was a fact.
+SELECT count() AS closed
+FROM closed_hours FINAL
+WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')} AND inputs != 0

@@ -155,6 +155,7 @@ def attributed(
         "midnights": midnights,
         "first": first,
         "last": last + 1,
+        "shift_hours": SHIFT_HOURS,
         "from_ms": first * HOUR_MS,
         "to_ms": (last + 2) * HOUR_MS,
         "uniform_ms": _uniform_interval(store, run, first, last),

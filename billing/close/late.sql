@@ -2,7 +2,7 @@
 -- a claim count that was refused because its only end was older than its start; or it may be the end that was lost when the
 -- next holder came.
 -- Params:  lost: what the books say of such an end (billing.close.resolve).
---           fresh: batches that no close has read; rows of batch 0 belong to no batch and always count as new.
+--          fresh: batches that no close has read; rows of batch 0 belong to no batch and always count as new.
 CREATE TABLE {late:Identifier} ENGINE = Memory AS
 SELECT DISTINCT allocation_hash AS allocation
 FROM events

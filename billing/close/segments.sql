@@ -13,7 +13,7 @@ SELECT
 FROM {stretches:Identifier} AS stretches
 LEFT JOIN
 (
-    SELECT state_id, since, groupBitOr(toUInt8(bitShiftLeft(1, hour % 8))) AS done FROM {whole:Identifier} GROUP BY state_id, since
+    SELECT state_id, since, groupBitOr(toUInt8(bitShiftLeft(1, hour % {shift_hours:UInt8}))) AS done FROM {whole:Identifier} GROUP BY state_id, since
 ) AS whole ON stretches.state_id = whole.state_id AND stretches.since = whole.since
-ARRAY JOIN arrayFilter(x -> NOT bitTest(done, x % 8), range(toUInt32(intDiv(since, 3600000)), toUInt32(intDiv(until - 1, 3600000) + 1))) AS hour
+ARRAY JOIN arrayFilter(x -> NOT bitTest(done, x % {shift_hours:UInt8}), range(toUInt32(intDiv(since, 3600000)), toUInt32(intDiv(until - 1, 3600000) + 1))) AS hour
 WHERE hour IN (SELECT hour FROM {dirty:Identifier})

@@ -1,12 +1,13 @@
 -- One row: a stretch [since, until) of one device in which nothing changes: state, holders, price; of one shift at most.
--- Units:   ms since the epoch; shift = 8 hours since the epoch; active = (claim, units, hash of workload, hash of partition).
+-- Units:   ms since the epoch; shift = shifts since the epoch; active = (claim, units, hash of workload, hash of partition).
 -- Shape:   of all shifts that have an hour in dirty, so it may have hours that are not. is_whole: one holder has all of it.
 -- Params:  from_ms, to_ms = facts before and after cannot touch the hours in dirty;
---          cuts = further instants (ms) at which to cut: price changes, local midnights.
+--          shift_hours = length of a shift, at most 8 (segments.sql has a bit for each);   cuts = further instants (ms) at which to cut: price changes, local midnights.
 -- Reads:   what holds in a stretch is looked for among the facts of its shift: most stretches last for hours, and groups by
 --          shift are far fewer than by hour.
 CREATE TABLE {stretches:Identifier} ENGINE = Memory AS
 WITH
+    toInt64({shift_hours:UInt8}) * 3600000 AS shift_ms,
     (SELECT toInt64(min(hour)) * 3600000 FROM {dirty:Identifier}) AS first_ms,
     (SELECT toInt64(max(hour) + 1) * 3600000 FROM {dirty:Identifier}) AS last_ms,
     facts AS
@@ -24,8 +25,8 @@ WITH
     (
         SELECT
             device,
-            groupArray(greatest(start_ms, toInt64(shift) * 28800000)) AS begins,
-            groupArray(least(end_ms, toInt64(shift + 1) * 28800000)) AS stops,
+            groupArray(greatest(start_ms, shift * shift_ms)) AS begins,
+            groupArray(least(end_ms, (shift + 1) * shift_ms)) AS stops,
             groupArray(id) AS ids,
             groupArray(units) AS shares,
             groupArray(available) AS availables,
@@ -33,12 +34,12 @@ WITH
             groupArray(part) AS partitions,
             groupArray(is_state) AS are_states,
             arraySort(arrayDistinct(arrayConcat(
-                begins, stops, arrayFilter(x -> intDiv(x, 28800000) = shift, {cuts:Array(Int64)})))) AS points
+                begins, stops, arrayFilter(x -> intDiv(x, shift_ms) = shift, {cuts:Array(Int64)})))) AS points
         FROM facts
         ARRAY JOIN range(
-            toUInt32(intDiv(greatest(start_ms, first_ms), 28800000)),
-            toUInt32(intDiv(least(end_ms, last_ms) - 1, 28800000) + 1)) AS shift
-        WHERE shift IN (SELECT intDiv(hour, 8) FROM {dirty:Identifier})
+            toUInt32(intDiv(greatest(start_ms, first_ms), shift_ms)),
+            toUInt32(intDiv(least(end_ms, last_ms) - 1, shift_ms) + 1)) AS shift
+        WHERE shift IN (SELECT intDiv(hour, {shift_hours:UInt8}) FROM {dirty:Identifier})
         GROUP BY device, shift
         HAVING max(is_state)
     ),

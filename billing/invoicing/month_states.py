@@ -42,7 +42,8 @@ class Month:
 
 
 def month_states(store: Store, now: datetime, sees: Callable[[str], bool] = lambda tenant: True) -> list[Month]:
-    """From the first closed hour's month until the current one, in order; none before anything was closed.
+    """From the first closed hour's month, or the first invoice's, until the current one, in order; none before anything
+    was closed.
 
     sees: which tenants count.
     """
@@ -53,7 +54,8 @@ def month_states(store: Store, now: datetime, sees: Callable[[str], bool] = lamb
     grace = timedelta(days=books.card.grace_days if books.card else 0)
     documents = [one for one in standing(store) if not one.is_credit_note and sees(one.tenant)]
     months = []
-    for period in _months(known, now, books.timezone):
+    starts = (known.start, *(one.period.start for one in documents))
+    for period in _months(Period(min(starts), known.end), now, books.timezone):
         name = month_name(period, books.timezone)
         done = {one.tenant for one in documents if one.month == name}
         if now < period.end:

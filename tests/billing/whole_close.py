@@ -10,6 +10,7 @@ from billing.close.hours import drop_stage, hours_before, stage_claims_and_price
 from billing.close.published import prepare_claims, published
 from billing.close.run import _dirty, _next_run
 from billing.close.stage import Stage
+from billing.closed import closed_part, period_document
 from billing.rates import current_rate_card
 from billing.tenants import current_mapping
 from warehouse.store import Store
@@ -21,11 +22,14 @@ def reads_everything(store: Store) -> bool:
 
 
 def closed_books(store: Store) -> list[list[dict[str, Any]]]:
-    """What closes have written, without the number of the one that did."""
+    """What closes have written, without the number of the one that did, and what is closed."""
     tables = ("ledger", "energy", "allocations", "refused_claims")
     return [
-        store.rows(f"SELECT {'* EXCEPT (run)' if table in ('ledger', 'energy') else '*'} FROM {table} ORDER BY ALL")
-        for table in tables
+        *(
+            store.rows(f"SELECT {'* EXCEPT (run)' if table in ('ledger', 'energy') else '*'} FROM {table} ORDER BY ALL")
+            for table in tables
+        ),
+        [period_document(closed_part(store, None))],
     ]
 
 

@@ -173,7 +173,7 @@ def test_links_of_the_frame_keep_the_state_of_the_page(filled: Store) -> None:
 def test_an_open_page_hears_of_news_alone(filled: Store) -> None:
     first, again = (show(filled, ANYBODY, "/", "").meta["books"] for _ in range(2))
     assert first == again
-    filled.command("INSERT INTO closed_hours (hour, run, checked_by) VALUES ('2026-10-03 00:00:00', 2, 2)")
+    filled.command("INSERT INTO closed_hours (hour, run, checked_by, inputs) VALUES ('2026-10-03 00:00:00', 2, 2, 1)")
     assert show(filled, ANYBODY, "/", "").meta["books"] != first
 
 

@@ -127,7 +127,7 @@ def test_hours_that_were_closed_again_are_read_until_they_are_summed(
         "FROM ledger_entries WHERE hour = '2026-10-25 05:00:00'"
     )
     books.command(
-        "INSERT INTO closed_hours (hour, run, checked_by, inputs, content) VALUES ('2026-10-25 05:00:00', 2, 2, 0, 0)"
+        "INSERT INTO closed_hours (hour, run, checked_by, inputs, content) VALUES ('2026-10-25 05:00:00', 2, 2, 1, 0)"
     )
     filters = in_zone(books, "UTC", monkeypatch)
     assert datetime(2026, 10, 25, tzinfo=UTC) not in filters.sums.days
@@ -195,6 +195,6 @@ def test_answers_are_kept_until_the_books_change_and_for_their_reader(books: Sto
     assert costs(None, books) == everybody
     books.command(
         "INSERT INTO closed_hours (hour, run, checked_by, inputs, content) "
-        "SELECT hour, run + 1, checked_by + 1, 0, 0 FROM closed_hours"
+        "SELECT hour, run + 1, checked_by + 1, 1, 0 FROM closed_hours"
     )
     assert costs(None, books) == set(), "all hours were closed again, and nothing was in them"
