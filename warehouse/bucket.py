@@ -222,7 +222,10 @@ def bucket_of(url: str) -> Bucket:
         raise BackupError(
             "--bucket", "has credentials in it, which others would see", "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"
         )
-    wanted = dict(parse_qsl(parts.query))
+    options = parse_qsl(parts.query)
+    wanted = dict(options)
+    if len(wanted) < len(options):
+        raise BackupError("--bucket", "has an option twice", "Give endpoint and region once each")
     if unknown := sorted(wanted.keys() - {"endpoint", "region"}):
         raise BackupError("--bucket", f"{unknown[0]} is no option", "Choose from endpoint, region")
     endpoint = wanted.get("endpoint", "")

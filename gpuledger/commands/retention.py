@@ -98,5 +98,7 @@ def _days(texts: list[str]) -> dict[str, int | None]:
         name, sign, days = text.partition("=")
         if not sign or not (days == FOR_GOOD or (days.isascii() and days.isdigit() and len(days) < 10)):
             raise LedgerError("--keep", f"{text[:60]!r} is not KIND=DAYS", "Such as samples=400 or superseded=always")
+        if name in found:
+            raise LedgerError("--keep", f"{name} is named twice", "Give each kind one number of days")
         found[name] = None if days == FOR_GOOD else int(days)
     return found

@@ -32,6 +32,20 @@ def test_an_address_of_several_nodes_is_one_of_a_store() -> None:
     assert "HOST:PORT" in refused("ledger", "--store", "clickhouse://u@db1:8123,db2:x/d")  # and not the first of them
 
 
+def test_of_a_name_that_is_given_twice_none_is_silently_without_effect() -> None:
+    """init's are all taken: a user of several tenants."""
+    named = {
+        words
+        for words, command in commands()
+        for one in command.params
+        if (getattr(one, "multiple", False) or one.nargs == -1) and "=" in f"{one.metavar} {getattr(one, 'help', '')}"
+    }
+    assert named == {"alerts silence add", "init", "retention"}
+    assert "samples is named twice" in refused("retention --keep samples=10 --keep samples=20")
+    assert "is the second matcher of a" in refused("alerts silence add a=1 a=2 --reason x --for 1h")
+    assert "has an option twice" in refused("backup --list --bucket s3://x?region=a&region=b")
+
+
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999"])
 def test_no_number_of_an_option_is_nan_or_infinite(number: str) -> None:
     floats = [
