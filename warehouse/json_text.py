@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
-from warehouse.yaml_text import DuplicateKeyError, YamlError, parse_yaml
+_TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{}:]', re.DOTALL)
+"""Of valid JSON: its strings, and the marks that say which of them are keys of what."""
 
 
 def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = None) -> Any:
@@ -16,8 +18,8 @@ def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = Non
         return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_number, parse_float=parse_float)
     except RecursionError:
         raise ValueError("nested too deep") from None
-    except _DuplicateKeyError as duplicate:
-        raise ValueError(_with_line(text, str(duplicate))) from None
+    except _DuplicateKeyError:
+        raise ValueError(_second_key(text)) from None
 
 
 def keys_surely_unique(text: bytes, keys: int) -> bool:
@@ -57,12 +59,23 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is not a number")
 
 
-def _with_line(text: str | bytes, what: str) -> str:
-    """JSON's reader cannot say where; YAML's can, and JSON is YAML but for corners."""
-    try:
-        parse_yaml(text if isinstance(text, str) else text.decode("utf-8"))
-    except DuplicateKeyError as mistake:
-        return str(mistake)
-    except (YamlError, UnicodeDecodeError):
-        pass
-    return what
+def _second_key(text: str | bytes) -> str:
+    """Which key an object has twice, and where; JSON's reader cannot say where. Text that is no JSON may follow."""
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text), "surrogatepass")
+    opened: list[dict[str, int]] = []  # where the keys of the objects and lists around are
+    string, at = "", 0
+    for token in _TOKENS.finditer(text):
+        mark = token[0]
+        if mark in "{[":
+            opened.append({})
+        elif mark in "}]":
+            opened.pop()
+        elif mark != ":":
+            string, at = mark, token.start()
+        elif (key := json.loads(string)) in opened[-1]:
+            first, second = (text.count("\n", 0, end) + 1 for end in (opened[-1][key], at))
+            return f"line {second}: the key {key!r} appears twice; its first line is {first}"
+        else:
+            opened[-1][key] = at
+    raise AssertionError("no object has a key twice")
