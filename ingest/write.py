@@ -6,7 +6,7 @@ what is missing, in the table and in the targets of its views.
 Rows that complete batches brought already, equal in every column, are not written again: of equal rows the table keeps
 the last, so the fact would seem to have arrived when it was resent (rederiving an issued invoice depends on when facts
 arrived). For the same reason, a row that somebody else reported differently under the same key is marked as reported
-otherwise: the table keeps both.
+otherwise: the table keeps both. So it does with rows of one batch, whose order must not matter.
 
 The token alone is not enough: the engine notes it on disk just before it moves a part into place. A kill between the
 two loses the part, and a second try is taken for a duplicate. So a batch is looked up before it is acknowledged; if
@@ -115,8 +115,11 @@ def _fresh(store: Store, record: RecordType, batch: Batch, source: str, sender: 
 def _write(store: Store, record: RecordType, batch: Batch, staged: str, keys: int, otherwise: bool = False) -> None:
     """keys: number of natural keys in the batch.   otherwise: whether others may have reported the same keys
     differently."""
-    settings = AS_THEY_ARE if keys == len(batch.table) else {}
-    _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}", otherwise, settings)
+    token = f"{record.name}-{batch.id:016x}"
+    if keys == len(batch.table):
+        _insert(store, record.name, batch, staged, token, otherwise, AS_THEY_ARE)
+    else:
+        _insert_repeated(store, record, batch, staged, token, otherwise)
     _complete(store, record, batch, staged, keys, otherwise)
 
 
@@ -145,7 +148,7 @@ def _insert_anew(
     """Removes what is there of the batch, and writes it under a token that the engine has not seen."""
     if is_there:
         forget(store, record, batch.id)
-    _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}-{uuid.uuid4().hex}", otherwise)
+    _insert_repeated(store, record, batch, staged, f"{record.name}-{batch.id:016x}-{uuid.uuid4().hex}", otherwise)
 
 
 def forget(store: Store, record: RecordType, batch: int) -> None:
@@ -185,11 +188,27 @@ def _insert(
     settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Without a token, nothing is dropped as a duplicate."""
-    columns = ", ".join(identifier(name) for name in batch.table.column_names)
+    columns = _columns(batch)
     name = "insert_batch_told_otherwise" if otherwise and table in TOLD_OTHERWISE else "insert_batch"
     sql = read_sql(__file__, name, table=identifier(table), columns=columns, staged=staged)
     dedup = {"insert_deduplication_token": token} if token else {"insert_deduplicate": 0}
     store.command(sql, {"batch": batch.id}, {**ONE_BLOCK, **dedup, **(settings or {})})
+
+
+def _insert_repeated(
+    store: Store, record: RecordType, batch: Batch, staged: str, token: str, otherwise: bool
+) -> None:
+    """The same of a batch in which a key may occur more than once."""
+    if record.name not in TOLD_OTHERWISE:
+        _insert(store, record.name, batch, staged, token, otherwise)
+        return
+    sql = read_sql(__file__, "insert_batch_repeated", **_names(record, staged), columns=_columns(batch))
+    told = {"batch": batch.id, "otherwise": batch.id if otherwise else 0}
+    store.command(sql, told, {**ONE_BLOCK, "insert_deduplication_token": token})
+
+
+def _columns(batch: Batch) -> str:
+    return ", ".join(identifier(name) for name in batch.table.column_names)
 
 
 def _quarantine(store: Store, record: RecordType, source: str, batch: Batch) -> None:

@@ -114,6 +114,37 @@ def test_what_is_told_in_other_words_leaves_what_a_close_has_read(store: Store, 
     assert store.value(f"SELECT uniqExact(batch) FROM {record.name}") == 2
 
 
+@pytest.mark.parametrize("record", [SAMPLES, EVENTS, DEVICES], ids=lambda record: str(record.name))
+def test_the_order_of_rows_that_differ_within_a_batch_does_not_matter(store: Store, record: RecordType) -> None:
+    """Each stays, whichever column differs, and equal ones are one."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rows: list[dict[str, Any]] = []
+    for number, column in enumerate(one for one in record.columns if one.name not in record.key):
+        row = {one.name: _plain_value(one, 0) for one in record.columns} | {record.key[1]: f"k{number}"}
+        rows += [row, row | {column.name: _plain_value(column, 1)}]
+        if not column.required and column.name not in ("utilization", "units"):  # no units are one
+            rows.append(row | {column.name: None})
+    rows = [{**row, "cluster": row["cluster"] or "c"} for row in rows]
+    chance = random.Random(seed)
+    mixed = chance.sample([*rows, *chance.choices(rows, k=20)], len(rows) + 20)
+    ingest_tables(store, record, "a", [pa.Table.from_pylist(mixed)], now=NOW)
+    store.command(f"OPTIMIZE TABLE {store.altered(record.name)} FINAL")
+    names = ", ".join(column.name for column in record.columns)
+    kept = store.rows(f"SELECT {names}, count() AS rows FROM {record.name} GROUP BY {names}")
+    assert {row["rows"] for row in kept} == {1}
+    assert len(kept) == len({tuple(sorted(_stored(record, row).items())) for row in rows})
+    before = store.value(f"SELECT count() AS n FROM {record.name}")
+    report = ingest_tables(store, record, "b", [pa.Table.from_pylist(mixed[::-1])], now=NOW)
+    assert (report.written, store.value(f"SELECT count() AS n FROM {record.name}")) == (0, before)
+
+
+def _stored(record: RecordType, row: dict[str, Any]) -> dict[str, str]:
+    """Texts are never missing."""
+    empty = {column.name for column in record.columns if column.type == "text" and row[column.name] is None}
+    return {name: "" if name in empty else str(value) for name, value in row.items()}
+
+
 def _plain_value(column: Column, which: int) -> Any:
     if column.type == "time":
         return NOW - timedelta(hours=2)
