@@ -992,7 +992,8 @@ class Closed(Document):
 
 class Backup(Document):
     """whole: the whole copy that it rests on.   bytes: of its own; whole_bytes: of that.   migration: of its schema.
-    store: when the store was made of which it is; empty: not known.   bucket: where else it was just copied to."""
+    store: when the store was made of which it is; empty: not known.   bucket: where else it was just copied to.
+    damaged: a file of the whole copy before, as found when this was made, which therefore has one of its own."""
 
     name: str
     made_at: Instant
@@ -1003,6 +1004,7 @@ class Backup(Document):
     migration: int
     software: str
     store: str = ""
+    damaged: str = ""
     bucket: str = ""
 
 

@@ -9,7 +9,8 @@
 The engine's RESTORE looks into few of the files that it copies: a bit that flips in a column, an index or a table's
 definition is in the restored store, too. Hence the sums, which a restore compares first.
 
-A backup is incremental and is restored together with its full copy. Writers wait only while the increment is made,
+A backup is incremental and is restored together with its full copy. So before each increment the full copy is compared
+with its sums, and one that is damaged is the base of no further backup. Writers wait only while the increment is made,
 which takes time in proportion to what changed. An unfinished backup ends in `.unfinished`; the next one removes it.
 """
 
@@ -22,7 +23,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -53,7 +54,8 @@ class BackupError(LedgerError):
 class Backup:
     """name: its folder.   whole: folder of its full copy.   bytes: its own size.   migration: the schema's number.
     store: whose it is (`identity`); empty: made before backups said so.
-    sums, whole_sums: SHA-256 of the SHA256SUMS of both folders; empty: made without."""
+    sums, whole_sums: SHA-256 of the SHA256SUMS of both folders; empty: made without.
+    damaged: a file of the full copy before, as found when this was made, which therefore has one of its own."""
 
     name: str
     made_at: datetime
@@ -66,6 +68,7 @@ class Backup:
     store: str = ""
     sums: str = ""
     whole_sums: str = ""
+    damaged: str = ""
 
 
 Made = TypeVar("Made", bound=Backup)
@@ -74,7 +77,7 @@ Quiet = Callable[[Store], contextlib.AbstractContextManager[object]]
 
 
 def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> Backup:
-    """Makes a backup; first a full copy if there is none, if much has changed since, or with `whole`.
+    """Makes a backup; first a full copy if there is none, if much has changed since, if it is damaged, or with `whole`.
 
     store: opened with a folder for its backups.   Errors: BackupError, StoreError.
     """
@@ -94,7 +97,8 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
         if (folder / name).exists():
             raise BackupError(str(folder / name), "is there already", "Wait a second")
         last = last_to_extend(made, whole)
-        base, base_sums = (last.whole, last.whole_sums) if last else ("", "")
+        damaged = _damaged(folder / last.whole, last.whole_sums) if last else []
+        base, base_sums = (last.whole, last.whole_sums) if last and not damaged else ("", "")
         if not base:
             base = f"{WHOLE}{name}"
             _copy(store, folder / f"{base}{UNFINISHED}")
@@ -118,6 +122,7 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
             store=whose,
             sums=sums,
             whole_sums=base_sums,
+            damaged=damaged[0].relative_to(folder).as_posix() if damaged else "",
         )
         (unfinished / MANIFEST).write_text(json.dumps(asdict(found), indent=2, default=str) + "\n", encoding="utf-8")
         unfinished.rename(folder / name)
@@ -160,10 +165,11 @@ def backups(folder: Path) -> list[Backup]:
 
 
 def parsed_manifest(text: str, where: str, kind: type[Made]) -> Made:
-    """Errors: BackupError for a text that is no manifest."""
+    """What a later version says besides is left out.   Errors: BackupError for a text that is no manifest."""
     try:
         told = json.loads(text)
-        return kind(**{**told, "made_at": datetime.fromisoformat(told["made_at"])})
+        known = {one.name: told[one.name] for one in fields(kind) if one.name in told}
+        return kind(**{**known, "made_at": datetime.fromisoformat(told["made_at"])})
     except (ValueError, TypeError, KeyError) as error:
         raise BackupError(where, f"cannot be read ({error})", "Move that folder away") from error
 
@@ -219,16 +225,18 @@ def _sum(path: Path) -> str:
 
 
 def _refuse_damaged(folder: Path, sums: str) -> None:
-    """sums: what `_sum_up` answered; empty: nothing is known.   Errors: BackupError if a file is not as it was."""
-    if not sums:
-        return
-    damaged = [folder / SUMS] if not _is_as_summed(folder / SUMS, sums) else _damaged(folder)
-    if damaged:
+    """Errors: BackupError if a file is not as it was."""
+    if damaged := _damaged(folder, sums):
         more = f", and {len(damaged) - 1:,} more files" if len(damaged) > 1 else ""
         raise BackupError(str(damaged[0]), f"is damaged or gone: it is not what was backed up{more}", ANOTHER)
 
 
-def _damaged(folder: Path) -> list[Path]:
+def _damaged(folder: Path, sums: str) -> list[Path]:
+    """The files that are not as they were.   sums: what `_sum_up` answered; empty: nothing is known."""
+    if not sums:
+        return []
+    if not _is_as_summed(folder / SUMS, sums):
+        return [folder / SUMS]
     lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     summed = [line.partition("  ")[::2] for line in lines]
     return [folder / name for sum_, name in summed if not _is_as_summed(folder / name, sum_)]

@@ -12,6 +12,9 @@ Below it, each a BACKUP of its own:
 
 What is in no catalog is no backup. The server cannot list a disk, so the newest catalog is found by its date. BACKUP
 refuses a place that is taken; nothing is ever written twice. No statement has a secret in it.
+
+RESTORE copies files as they are. So what it made is compared with the checksums that the engine keeps within each table,
+before the database becomes a store: rows and indexes, not the definitions of tables nor the parts' own counts of rows.
 """
 
 from __future__ import annotations
@@ -182,11 +185,17 @@ def restore(store: Store, place: Place, name: str, now: datetime, tell: Tell = l
     source = place.at(backup.name)
     try:
         _restore(server, f"DATABASE {old} AS {new} EXCEPT TABLES {old}.{last}", source, tell)
+        _refuse_damaged(server, tell)
         server.command("TRUNCATE TABLE turns")
-        _restore(server, f"TABLE {old}.{last} AS {new}.{last}", source, tell)
+        try:
+            _restore(server, f"TABLE {old}.{last} AS {new}.{last}", source, tell)
+            _refuse_damaged(server, tell, last)
+        except LedgerError:
+            server.drop(last)
+            raise
     except LedgerError as error:
-        step = f"DROP DATABASE {new}, and try again"
-        raise BackupError(f"database {new}", f"is not restored: {error.what}", step) from error
+        step = f"DROP DATABASE {new}, and try again, or another backup with --name"
+        raise BackupError(f"database {new}", f"is not restored: {error.where}: {error.what}", step) from error
     return backup
 
 
@@ -211,6 +220,21 @@ def _copy(store: ServerStore, target: str, base: str, tell: Tell) -> int:
 
 def _restore(store: ServerStore, what: str, source: str, tell: Tell) -> None:
     _run(store, "restored", source, tell, what=what, source=source)
+
+
+def _refuse_damaged(store: ServerStore, tell: Tell, only: str = "") -> None:
+    """Errors: BackupError if what was restored is not what its own checksums say.   only: this table; empty: all."""
+    for row in store.rows(read_sql(__file__, "server_backups/partitions")):
+        table = str(row["table"])
+        if only not in ("", table):
+            continue
+        tell(f"checking {table}")
+        parts = {"table": identifier(table), "id": text_literal(str(row["id"]))}
+        answer = store.formatted(read_sql(__file__, "server_backups/checked", **parts), "JSONEachRow")
+        for part in map(json.loads, answer.splitlines()):
+            if not part["is_passed"]:
+                what = f"is damaged: {part['part_path']}: {_reason(part['message'])}"
+                raise BackupError(f"table {table}", what, "Choose another backup")
 
 
 def _run(store: ServerStore, name: str, where: str, tell: Tell, **parts: str) -> int:

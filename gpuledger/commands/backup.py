@@ -112,6 +112,9 @@ def _print_made(made: documents.Backup | Backup, fmt: options.Format) -> None:
         print_rows([{name: getattr(made, name) for name in COLUMNS}], COLUMNS, fmt)
     else:
         say(f"backup {made.name}: {made.bytes:,} bytes, on {made.whole} of {made.whole_bytes:,} bytes")
+    if made.damaged:
+        old = made.damaged.partition("/")[0]
+        say(f"{made.damaged} is damaged or gone: what rests on {old} cannot be restored. This backup does not")
 
 
 def _is_clickhouse(store: str) -> bool:

@@ -254,6 +254,47 @@ def test_a_backup_with_any_file_damaged_is_refused_and_leaves_no_store(tmp_path:
     assert restore(folder, made.name, tmp_path / "again") == made
 
 
+@pytest.mark.parametrize("spoiled", ["a file", SUMS, "all"])
+def test_no_backup_rests_on_a_damaged_one(tmp_path: Path, folder: Path, spoiled: str) -> None:
+    """The next one has a whole copy of its own, and says why."""
+    fresh_store(tmp_path / "store").close()
+    dice, store = random.Random(drawn_seed()), f"chdb://{tmp_path / 'store'}"
+    with opened(tmp_path / "store", folder) as books:
+        put(books, "samples", samples("gpu-0", "2026-03-02 00:01", range(1000)))
+        first = back_up(books, NOW, nobody_writing)
+        assert back_up(books, NOW + LATER, nobody_writing).whole == first.whole
+    whole = folder / first.whole
+    if spoiled == "all":
+        shutil.rmtree(whole)
+    else:
+        path = whole / SUMS if spoiled == SUMS else dice.choice([one for one in files_of(whole) if one.stat().st_size])
+        kept, at = path.read_bytes(), dice.randrange(path.stat().st_size)
+        path.write_bytes(kept[:at] + bytes([kept[at] ^ 1 << dice.randrange(8)]) + kept[at + 1 :])
+    done = run("backup", str(folder), "--store", store)
+    made = backups(folder)[-1]
+    assert made.whole == f"{WHOLE}{made.name}"
+    assert made.damaged == (f"{first.whole}/{SUMS}" if spoiled == "all" else path.relative_to(folder).as_posix())
+    assert f"is damaged or gone: what rests on {first.whole} cannot be restored" in " ".join(done.output.split())
+    assert (restore(folder, "", tmp_path / "again"), made.migration) == (made, first.migration)
+    with opened(tmp_path / "store") as books:
+        before = content(books)
+    with opened(tmp_path / "again") as books:
+        assert content(books) == before
+    with pytest.raises(BackupError):
+        restore(folder, first.name, tmp_path / "earlier")
+    with opened(tmp_path / "store", folder) as books:
+        after_that = back_up(books, made.made_at + LATER, nobody_writing)
+    assert (after_that.whole, after_that.damaged) == (made.whole, "")
+
+
+def test_a_manifest_of_a_later_version_is_read(folder: Path) -> None:
+    folder.mkdir()
+    made = Backup("2026-11-01T00-00-00Z", NOW, "whole-x", 1, 1, 1, 30, "gpuledger")
+    (folder / made.name).mkdir()
+    (folder / made.name / MANIFEST).write_text(json.dumps({**asdict(made), "colour": "red"}, default=str))
+    assert backups(folder) == [made]
+
+
 def test_the_documented_line_finds_a_damaged_file_where_backups_are(tmp_path: Path, folder: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "backups.md").read_text()
     (line,) = re.findall(r"^    (for folder in .*sha256sum.*)$", text, re.MULTILINE)

@@ -6,6 +6,7 @@ The engine has no Keeper and no other node, so that backups of a cluster are not
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from billing.writers import nobody_writing
 from tests.billing.facts import put, samples
 from tests.billing.hand_ledger import at
 from tests.billing.rich_books import rich_books
+from tests.draws import drawn_seed
 from tests.gpuledger.running import refused, run
 from tests.stores import fresh_store
 from tests.warehouse.engine_over_http import Server, serving
@@ -189,16 +191,25 @@ def test_a_wait_that_is_interrupted_ends_what_the_server_does(
         assert backups(store, place, NOW) == []
 
 
-def test_a_half_restored_database_is_no_store(served: tuple[str, BackupServer], place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", ["samples", "schema_migrations"])
+@pytest.mark.parametrize("spoil", ["cut", "flipped"])
+def test_a_half_restored_database_is_no_store(
+    served: tuple[str, BackupServer], place: Place, tmp_path: Path, spoil: str, of: str
+) -> None:
+    """RESTORE misses what is cut short, and copies what has another bit."""
     url, _ = served
     with open_store(url) as store:
         put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(1000)))
         made = back_up(store, place, NOW, nobody_writing)
-    data = max((tmp_path / "store-disk").rglob("*.bin"), key=lambda path: path.stat().st_size)
-    data.write_bytes(data.read_bytes()[:-1])
+    data = max((tmp_path / "store-disk").rglob(f"data/gpuledger/{of}/*/data.bin"))
+    kept, at = data.read_bytes(), random.Random(drawn_seed()).randrange(data.stat().st_size)
+    data.write_bytes(kept[:-1] if spoil == "cut" else kept[:at] + bytes([kept[at] ^ 1]) + kept[at + 1 :])
+    said: list[str] = []
     with open_store(f"{url.rpartition('/')[0]}/again") as store:
         with pytest.raises(BackupError, match=r"is not restored: .*DROP DATABASE again"):
-            restore(store, place, made.name, NOW)
+            restore(store, place, made.name, NOW, said.append)
+        if spoil == "flipped":
+            assert f"checking {of}" in said
         with pytest.raises(StoreError, match="a restore ended before its time"):
             migrate(store)
         with pytest.raises(BackupError, match="something is there already"):
