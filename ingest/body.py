@@ -11,6 +11,7 @@ import numpy as np
 from pydantic_core import from_json
 
 from ingest.errors import IngestError
+from warehouse.gzip_data import MAGIC
 from warehouse.json_text import duplicate_key, keys_surely_unique
 
 PIECE_BYTES = 4096
@@ -35,7 +36,7 @@ def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
     """The decompressed body; decompression stops at `limit` bytes, whatever size the body declares.
 
     encoding: the Content-Encoding; consecutive gzip members are one text.
-    Errors: TooLargeError; IngestError if it is truncated or compressed in another way.
+    Errors: TooLargeError; IngestError if it is truncated, goes on with something else, or is compressed in another way.
     """
     if encoding in ("", "identity"):
         return body
@@ -43,7 +44,7 @@ def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
         raise IngestError("body", f"Content-Encoding {encoding[:40]!r}", "Send it plain or as gzip")
     parts, size = [], 0
     member = zlib.decompressobj(wbits=31)
-    inside = False
+    inside, begun = False, 0  # where the member begins
     # In small pieces: what is behind the end of a member is copied, and a body may be nothing but ends.
     for start in range(0, len(body), PIECE_BYTES):
         rest = body[start : start + PIECE_BYTES]
@@ -51,6 +52,7 @@ def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
             try:
                 parts.append(member.decompress(rest, limit - size + 1))
             except zlib.error as error:
+                _refuse_more(body, begun)
                 raise IngestError("body", f"not gzip ({error})", "Send it whole") from error
             size += len(parts[-1])
             if size > limit:
@@ -58,10 +60,18 @@ def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
             inside = not member.eof
             rest = member.unconsumed_tail if inside else member.unused_data
             if not inside:
-                member = zlib.decompressobj(wbits=31)
+                member, begun = zlib.decompressobj(wbits=31), min(start + PIECE_BYTES, len(body)) - len(rest)
     if inside:
+        _refuse_more(body, begun)
         raise IngestError("body", "its gzip data is truncated", "Send it whole")
     return b"".join(parts)
+
+
+def _refuse_more(body: bytes, begun: int) -> None:
+    """Errors: IngestError if what begins there, behind a member, is no other one."""
+    if begun and not MAGIC.startswith(body[begun : begun + len(MAGIC)]):
+        what = f"{len(body) - begun:,} bytes after the end of its gzip data"
+        raise IngestError("body", what, "Send gzip data alone")
 
 
 def body_lines(text: bytes, document: bool) -> list[bytes]:

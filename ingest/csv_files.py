@@ -89,7 +89,8 @@ def _parsed(path: Path, header: list[str], names: list[str], block_bytes: int) -
         rejects.append(Reject(row.number - 1, "bad_row", detail, text))
         return "error" if too_many else "skip"
 
-    with pa.input_stream(path, compression="gzip" if is_gzip(path) else None) as stream:
+    # Arrow's own reader of gzip stumbles over the zeros that may follow it.
+    with open_bytes(path) as file, pa.input_stream(file if is_gzip(path) else path, compression=None) as stream:
 
         def reader() -> Iterator[pa.RecordBatch]:
             opened: Iterator[pa.RecordBatch] = pa_csv.open_csv(

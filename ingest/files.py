@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from ingest.pieces import Piece
 from ingest.pipeline import Progress, ingest_pieces
 from ingest.report import IngestReport
 from ingest.text_files import BLOCK_BYTES, is_gzip, open_bytes
+from warehouse.gzip_data import MAGIC, gzip_problem
 from warehouse.records import RecordType
 from warehouse.store import Store
 
@@ -100,7 +102,10 @@ def estimated_rows(path: Path) -> int:
 def _unreadable(path: Path, error: BaseException, done: int) -> IngestError:
     if isinstance(error, FileNotFoundError):
         return IngestError(str(path), "no such file", f"Check the path from {Path.cwd()}")
-    said = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    if isinstance(error, gzip.BadGzipFile):
+        said = gzip_problem(error, MAGIC)
+    else:
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     lines = said.strip().splitlines()
     kind = suffix(path).removeprefix(".")
     what = f"cannot be read as {kind} ({lines[0].rstrip('.') if lines else type(error).__name__})"

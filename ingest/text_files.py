@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from warehouse.gzip_data import MAGIC
+
 BLOCK_BYTES = 1 << 20
 TAIL_BYTES = 64
 BOM = b"\xef\xbb\xbf"
@@ -21,7 +23,7 @@ RAW_BYTES = 1000
 def is_gzip(path: Path) -> bool:
     """By its first bytes, not by its name."""
     with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+        return file.read(2) == MAGIC
 
 
 def open_bytes(path: Path) -> IO[bytes]:

@@ -13,6 +13,7 @@ from api.sql.errors import BAD_ARGUMENTS, SqlError
 
 CODECS = {"zstd": "zstd", "lz4": "lz4", "gzip": "gzip", "br": "brotli"}
 """Names of Content-Encoding, the best first, and those of pyarrow."""
+TOO_LONG = "the body is longer than a statement may be"
 GZIP_LEVEL = 3
 """Made while somebody waits; pyarrow's own would be 9."""
 
@@ -59,8 +60,8 @@ def _gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def decompressed(body: bytes, encoding: str, limit: int) -> str:
-    """A statement that came compressed, all frames of it. Errors: SqlError if it breaks off, is longer than `limit`, or
-    is compressed in another way."""
+    """A statement that came compressed, all frames of it. Errors: SqlError if it breaks off, goes on with something else,
+    is longer than `limit`, or is compressed in another way."""
     name = encoding.strip().lower()
     if name in ("", "identity"):
         return _text(body)
@@ -74,21 +75,28 @@ def decompressed(body: bytes, encoding: str, limit: int) -> str:
         with pa.CompressedInputStream(pa.BufferReader(body), CODECS[name]) as stream:
             text = stream.read(limit + 1)
     except (OSError, pa.ArrowException) as error:
-        raise SqlError(BAD_ARGUMENTS, f"the body is truncated {name}") from error
+        raise _not_whole(name, error) from error
     if len(text) > limit:
-        raise SqlError(BAD_ARGUMENTS, "the body is longer than a statement may be")
+        raise SqlError(BAD_ARGUMENTS, TOO_LONG)
     return _text(text)
 
 
 def _inflated(body: bytes, limit: int) -> bytes:
+    stream = zlib.decompressobj()
     try:
-        stream = zlib.decompressobj()
         text = stream.decompress(body, limit + 1)
     except zlib.error as error:
-        raise SqlError(BAD_ARGUMENTS, "the body is truncated deflate") from error
-    if len(text) > limit or not stream.eof:
-        raise SqlError(BAD_ARGUMENTS, "the body is truncated deflate, or longer than a statement may be")
+        raise _not_whole("deflate", error) from error
+    if len(text) > limit:
+        raise SqlError(BAD_ARGUMENTS, TOO_LONG)
+    if not stream.eof or stream.unused_data:
+        raise _not_whole("deflate", "more follows" if stream.eof else "its end is missing")
     return text
+
+
+def _not_whole(name: str, problem: Exception | str) -> SqlError:
+    """Readers call what goes on after the end of a frame truncated, too: it could be the beginning of another one."""
+    return SqlError(BAD_ARGUMENTS, f"the body is truncated or damaged {name}, or goes on after its end ({problem})")
 
 
 def _text(body: bytes) -> str:

@@ -23,6 +23,7 @@ from billing import audit
 from billing.accounts.credits import Credit, CreditError, card_in_force, evidence_of, judged_credits, parse_amount
 from warehouse.csv_cells import unescape_formula
 from warehouse.errors import LedgerError
+from warehouse.gzip_data import gzip_problem
 from warehouse.json_text import parse_json
 from warehouse.named_files import MOST_BYTES, read_named
 from warehouse.store import Store
@@ -130,8 +131,11 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str, Mapping[str, A
 
 def _unpacked(content: bytes) -> bytes:
     """Errors: OSError, EOFError, zlib.error, also for what comes to more than a file may have."""
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        text = file.read(MOST_BYTES + 1)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            text = file.read(MOST_BYTES + 1)
+    except gzip.BadGzipFile as error:
+        raise OSError(gzip_problem(error, content)) from error
     if len(text) > MOST_BYTES:
         raise OSError(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
     return text

@@ -6,13 +6,16 @@ import csv
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from collectors.errors import CollectorError
+from warehouse.gzip_data import MAGIC, gzip_problem
 
 T = TypeVar("T")
+PLAIN_OR_GZ = "Give a CSV file, plain or .gz"
 
 
 def read_rows(
@@ -46,11 +49,13 @@ def _parsed(
 def _text(path: Path) -> str:
     try:
         raw = path.read_bytes()
-        return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
+        return (gzip.decompress(raw) if raw.startswith(MAGIC) else raw).decode("utf-8-sig")
     except FileNotFoundError:
         raise CollectorError(str(path), "no such file", f"Check the path from {Path.cwd()}") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise CollectorError(str(path), f"cannot be read ({error})", "Give a CSV file, plain or .gz") from None
+    except gzip.BadGzipFile as error:
+        raise CollectorError(str(path), f"cannot be read ({gzip_problem(error, MAGIC)})", PLAIN_OR_GZ) from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise CollectorError(str(path), f"cannot be read ({error})", PLAIN_OR_GZ) from None
 
 
 def _expected(columns: Sequence[str], optional: Sequence[str]) -> str:

@@ -326,6 +326,7 @@ def test_a_file_that_is_no_table_of_credits_adds_nothing(accounts: Store, tmp_pa
         ("a.csv.gz", b"no gzip", "cannot be read"),
         ("a.csv.gz", gzip.compress(TABLE.encode())[:12] + b"\xff" * 30, "cannot be read"),
         ("a.csv.gz", gzip.compress(TABLE.encode())[:-9], "cannot be read"),
+        ("a.csv.gz", gzip.compress(TABLE.encode()) + b"more", "goes on after the end of its gzip data"),
         ("b.csv", b"\xff\xfe", "cannot be read"),
         ("d.csv", b'tenant,month,amount,reason\nx,2026-10,1,y\nx,2026-10,2,"y\n', "row 2: not CSV"),
     ):

@@ -107,9 +107,15 @@ def test_missing_and_broken_files_say_so(tmp_path: Path) -> None:
     jobs, machines = written(tmp_path, jobs=JOBS, machines=MACHINES)
     with pytest.raises(CollectorError, match="no such file"):
         philly.read(tmp_path / "nope.csv", machines)
-    jobs.write_bytes(jobs.read_bytes()[:40])
-    with pytest.raises(CollectorError, match="cannot be read"):
-        philly.read(jobs, machines)
+    whole = jobs.read_bytes()
+    for broken, says in (
+        (whole[:40], "Compressed file ended before"),
+        (whole[:12] + b"\xff" * 30, "invalid"),
+        (whole + b"more", "it goes on after the end of its gzip data"),
+    ):
+        jobs.write_bytes(broken)
+        with pytest.raises(CollectorError, match=f"cannot be read .*{says}"):
+            philly.read(jobs, machines)
 
 
 LISTS = st.lists(st.builds(Job, st.integers(0, 50), st.integers(1, 40), st.integers(1, 12)), min_size=1, max_size=40)

@@ -281,8 +281,12 @@ def test_rows_of_a_document_are_counted_before_they_are_made_into_lines(monkeypa
 def test_one_gzip_stream_of_many_members_is_read_whole() -> None:
     members = [gzip.compress(str(number).encode()) for number in range(500)]
     assert decompressed(b"".join(members), "gzip", 1 << 20) == "".join(map(str, range(500))).encode()
-    with pytest.raises(IngestError):
-        decompressed(b"".join(members) + b"tail", "gzip", 1 << 20)
+    for more in (b"\n", b"\0", b"tail", b"x" * 9000):
+        with pytest.raises(IngestError, match=f"{len(more):,} bytes after the end of its gzip data"):
+            decompressed(b"".join(members) + more, "gzip", 1 << 20)
+    for cut in (b"\x1f", members[0][:5], members[0][:-1]):
+        with pytest.raises(IngestError, match="its gzip data is truncated"):
+            decompressed(b"".join(members) + cut, "gzip", 1 << 20)
     with pytest.raises(IngestError, match="not gzip"):
         decompressed(zlib.compress(b"x"), "gzip", 1 << 20)
     assert body.decompressed(b"", "gzip", 10) == b""

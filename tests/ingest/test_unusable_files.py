@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -77,6 +78,23 @@ def test_a_truncated_gz_is_refused_before_its_first_row(store: Store, tmp_path: 
     path = save(samples(5000), tmp_path / "s.csv.gz")
     path.write_bytes(path.read_bytes()[:-200])
     assert "s.csv.gz: cannot be read as csv" in refused(store, path)
+
+
+@pytest.mark.parametrize("name", ["s.csv.gz", "s.jsonl.gz"])
+def test_a_gz_of_members_is_read_whole_and_with_more_after_them_not_at_all(
+    store: Store, tmp_path: Path, name: str
+) -> None:
+    whole = gzip.decompress(save(samples(5000), tmp_path / name).read_bytes())
+    dice = random.Random(drawn_seed())
+    cuts = [0, *sorted(dice.randrange(len(whole)) for _ in range(20)), len(whole)]
+    members = b"".join(gzip.compress(whole[start:end]) for start, end in pairwise(cuts))
+    path = tmp_path / name
+    for more in (b"\n", b"tail", b"x" * 100_000):
+        path.write_bytes(members + more)
+        assert "it goes on after the end of its gzip data" in refused(store, path)
+    for padded in (b"", bytes(1000)):
+        path.write_bytes(members + padded)
+        assert ingest_file(store, SAMPLES, path, now=NOW).read == 5000
 
 
 def test_a_damaged_gz_is_refused(store: Store, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -203,6 +204,17 @@ def test_an_answer_of_many_pieces_has_its_heading_once(engine: Engine, format: s
 def test_an_answer_without_rows_is_a_whole_document(engine: Engine) -> None:
     assert pa.ipc.open_stream(ask(engine, "SELECT 1 AS a WHERE 0", "ArrowStream")).read_all().num_rows == 0
     assert pq.read_table(io.BytesIO(ask(engine, "SELECT 1 AS a WHERE 0", "Parquet"))).column_names == ["a"]
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "lz4", "gzip", "br", "deflate"])
+def test_a_statement_is_read_whole_and_nothing_may_follow_it(encoding: str) -> None:
+    frame = zlib.compress(b"a") if encoding == "deflate" else b"".join(compressed(iter([b"a"]), encoding))
+    assert decompressed(frame, encoding, 10) == "a"
+    if encoding != "deflate":
+        assert decompressed(frame * 3, encoding, 10) == "aaa"
+    for wrong in (frame[:-1], *(frame + more for more in (b"\n", bytes(1000), b"x" * 9000))):
+        with pytest.raises(SqlError, match=f"truncated or damaged {encoding}, or goes on after its end"):
+            decompressed(wrong, encoding, 10)
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "lz4", "gzip", "br", ""])
