@@ -195,9 +195,7 @@ def _insert(
     store.command(sql, {"batch": batch.id}, {**ONE_BLOCK, **dedup, **(settings or {})})
 
 
-def _insert_repeated(
-    store: Store, record: RecordType, batch: Batch, staged: str, token: str, otherwise: bool
-) -> None:
+def _insert_repeated(store: Store, record: RecordType, batch: Batch, staged: str, token: str, otherwise: bool) -> None:
     """The same of a batch in which a key may occur more than once."""
     if record.name not in TOLD_OTHERWISE:
         _insert(store, record.name, batch, staged, token, otherwise)

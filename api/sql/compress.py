@@ -60,8 +60,10 @@ def _gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def decompressed(body: bytes, encoding: str, limit: int) -> str:
-    """A statement that came compressed, all frames of it. Errors: SqlError if it breaks off, goes on with something else,
-    is longer than `limit`, or is compressed in another way."""
+    """A statement that came compressed, all frames of it.
+
+    Errors: SqlError if it breaks off, goes on with something else, is longer than `limit`, or is compressed in another
+    way."""
     name = encoding.strip().lower()
     if name in ("", "identity"):
         return _text(body)

@@ -70,7 +70,8 @@ def test_a_key_may_stand_in_two_places_and_go_before_what_is_merged() -> None:
     ("text", "says"),
     [('{"a": 1,\n "b": 2,\n "a": 3}', "line 3: the key 'a' appears twice"),
      ('[{"a": [{"b": 1, "b": 1}]}]', "'b' appears"),
-     ('\t{"a": 1,\n\t"\\u0061": 1}', "^line 2: the key 'a' appears twice; its first line is 1$"), ("[" * 100_000, "nested too deep"),
+     ('\t{"a": 1,\n\t"\\u0061": 1}', "^line 2: the key 'a' appears twice; its first line is 1$"),
+     ("[" * 100_000, "nested too deep"),
      ('{"a": NaN}', "NaN is not a number"), ('{"a": -Infinity}', "-Infinity is not a number"), ("9" * 5000, "limit")],
 )  # fmt: skip
 def test_json_that_people_write_has_no_key_twice_and_no_number_that_is_none(text: str, says: str) -> None:
@@ -87,7 +88,7 @@ def test_a_key_twice_among_many_is_found_about_as_fast_as_the_text_is_read() -> 
     assert duplicate_key(text[:-1].encode() + b',"k49999":1}') == "the key 'k49999' appears twice"
     found = time.process_time()
     assert found - read < 10 * (read - began) + 0.5
-    with pytest.raises(ValueError, match="^line 2: the key 'k49999' appears twice; its first line is 1$"):
+    with pytest.raises(ValueError, match=r"^line 2: the key 'k49999' appears twice; its first line is 1$"):
         parse_json(text[:-1] + ',\n"k49999":1}')
     assert time.process_time() - found < 20 * (read - began) + 1
 
@@ -107,7 +108,7 @@ def test_json_without_such_a_key_is_read_as_it_is_and_with_one_it_is_found(value
         twice = text[:-1] + b', "b" :2}'
         assert not keys_surely_unique(twice, 2)
         assert duplicate_key(twice) == "the key 'b' appears twice"
-        with pytest.raises(ValueError, match="^line 3: the key 'b' appears twice; its first line is 1$"):
+        with pytest.raises(ValueError, match=r"^line 3: the key 'b' appears twice; its first line is 1$"):
             parse_json(text[:-1] + b',\n\n "b" :2}')
     assert keys_surely_unique(b'{"a":1,"b":"x y"}', 2)
 
