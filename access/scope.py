@@ -34,8 +34,9 @@ UNSCOPED_TABLES = frozenset(
 """Tables without a tenant whose rows our SQL needs to make sense of a tenant's own; none is handed out as it is. (Not
 schema_migrations: the view `sees_all` knows a tenant's connection by its seeing none of them, and others name nobody.)
 
-A file that was applied is one cell, which no filter cuts: who reads `budgets` cuts it by `Store.tenants`
-(billing/accounts/budget_file.py).
+A file that was applied is one cell, which no filter cuts: who reads `budgets`, `rate_cards`, `tenant_mappings` or
+`slo_files` cuts it by `Store.tenants` (`_seen_by`, beside each), and takes no more of it in SQL than its version, its
+number of rules and what is the same for all. `energy_settings` name no tenant.
 """
 _MINE = "tenant IN ({tenants})"
 _HELD = "SELECT cluster, device_id FROM allocations WHERE tenant IN ({tenants})"

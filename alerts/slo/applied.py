@@ -62,16 +62,25 @@ def apply_objectives(store: Store, file: ObjectivesFile, author: str, reason: st
 
 
 def current_objectives(store: Store) -> AppliedObjectives | None:
-    """The file in force, or None before the first was applied."""
+    """The file in force, for a tenant's connection with its own objectives alone; None before the first was applied."""
     rows = store.rows(read_sql(__file__, "newest_file"))
     if not rows:
         return None
     row = rows[0]
     return AppliedObjectives(
-        ObjectivesFile.model_validate_json(row["objectives"]),
+        _seen_by(store, ObjectivesFile.model_validate_json(row["objectives"])),
         row["version"],
         row["sequence"],
         row["applied_at"],
         row["author"],
         row["reason"],
     )
+
+
+def _seen_by(store: Store, file: ObjectivesFile) -> ObjectivesFile:
+    """The file is a single cell, which the engine's filters do not cut; but its objectives are rows as well, of which
+    they show a tenant its own."""
+    if store.tenants is None:
+        return file
+    own = {row["name"] for row in store.rows("SELECT name FROM slo_objectives")}
+    return file.model_copy(update={"objectives": tuple(one for one in file.objectives if one.name in own)})

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Any
 
 from billing import audit
 from billing.applied import add_version
 from billing.periods import Period, month_name
-from billing.rates.frozen import advice, changed_policy
+from billing.rates.frozen import advice, changed_policy, concerns
 from billing.rates.prices import PriceBook, differences, shown_price
-from billing.rates.rate_card import MATCH_KEYS, RateCard, RateError
+from billing.rates.rate_card import MATCH_KEYS, POLICIES, RateCard, RateError
 from billing.rates.staging import subject_keys, subject_of, subject_params
 from billing.rates.windows import window_json
 from warehouse.chain import head
@@ -32,9 +31,10 @@ class AppliedCard:
 
 
 def current_rate_card(store: Store) -> AppliedCard | None:
-    """The card in force, or None before the first was applied."""
+    """The card in force, for a tenant's connection without what others have agreed; None before the first was
+    applied."""
     rows = store.rows(read_sql(__file__, "current_rate_card"))
-    return _applied(rows[0]) if rows else None
+    return _applied(store, rows[0]) if rows else None
 
 
 def example_prices(store: Store) -> str:
@@ -44,9 +44,9 @@ def example_prices(store: Store) -> str:
 
 
 def rate_card_of(store: Store, version: str) -> AppliedCard | None:
-    """A card that was applied at some time, by its version."""
+    """A card that was applied at some time, by its version; cut like the one in force."""
     rows = store.rows(read_sql(__file__, "rate_card_of"), {"version": version})
-    return _applied(rows[0]) if rows else None
+    return _applied(store, rows[0]) if rows else None
 
 
 def history(store: Store) -> list[dict[str, Any]]:
@@ -55,12 +55,11 @@ def history(store: Store) -> list[dict[str, Any]]:
 
 
 def list_rates(store: Store) -> list[dict[str, Any]]:
-    """The rules of the card in force, in its order, a dict each; none before a card was applied. For a tenant's
-    connection without what others have agreed: the card is a single cell, which the engine's filters do not cut."""
+    """The rules of the card in force that the store may show, in its order, a dict each; none before a card was
+    applied."""
     current = current_rate_card(store)
     if current is None:
         return []
-    seen = store.tenants
     return [
         {
             "sku": rule.sku,
@@ -75,7 +74,6 @@ def list_rates(store: Store) -> list[dict[str, Any]]:
             "version": current.version,
         }
         for rule in current.card.rates
-        if seen is None or rule.match.tenant is None or any(fnmatchcase(one, rule.match.tenant) for one in seen)
     ]
 
 
@@ -103,9 +101,21 @@ def check_rate_card(store: Store, card: RateCard) -> None:
         _refuse_changed_invoices(store, current.card, card)
 
 
-def _applied(row: dict[str, Any]) -> AppliedCard:
-    card = RateCard.model_validate_json(row["card"])
+def _applied(store: Store, row: dict[str, Any]) -> AppliedCard:
+    card = _seen_by(store, RateCard.model_validate_json(row["card"]))
     return AppliedCard(card, row["version"], row["applied_at"], row["author"], row["reason"])
+
+
+def _seen_by(store: Store, card: RateCard) -> RateCard:
+    """The engine's filters keep a tenant from others' rows, but the card is a single cell."""
+    if store.tenants is None:
+        return card
+    own = {
+        kind: tuple(one for one in rules if concerns(one, store.tenants))
+        for kind in ("rates", *POLICIES)
+        if not isinstance(rules := getattr(card, kind), str)
+    }
+    return card.model_copy(update=own)
 
 
 def _refuse_changed_invoices(store: Store, old: RateCard, new: RateCard) -> None:

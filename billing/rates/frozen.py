@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -64,17 +64,18 @@ def _in_force(card: RateCard, kind: str, month: str, tenant: str) -> Sequence[Ba
     policies = getattr(card, kind)
     if policies == "platform":  # the word for no rule at all
         return ()
-    return [policy for policy in policies if _holds(policy, month) and _concerns(policy, tenant)]
+    return [policy for policy in policies if _holds(policy, month) and concerns(policy, (tenant,))]
 
 
 def _holds(policy: Policy | ExchangeRate, month: str) -> bool:
     return policy.month == month if isinstance(policy, ExchangeRate) else policy.in_force(month)
 
 
-def _concerns(policy: Any, tenant: str) -> bool:
-    """Whether it could touch the tenant's invoice: its own glob, or that of its match; what names no tenant could."""
-    patterns = (getattr(policy, "tenant", None), getattr(getattr(policy, "match", None), "tenant", None))
-    return all(pattern is None or fnmatchcase(tenant, pattern) for pattern in patterns)
+def concerns(rule: Any, tenants: Collection[str]) -> bool:
+    """Whether it could touch an invoice of one of these: by its own glob, or that of its match; what names no tenant
+    could."""
+    patterns = (getattr(rule, "tenant", None), getattr(getattr(rule, "match", None), "tenant", None))
+    return all(pattern is None or any(fnmatchcase(one, pattern) for one in tenants) for pattern in patterns)
 
 
 def _terms(policy: BaseModel | None) -> object:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any
 
 from billing import audit
 from billing.applied import add_version
-from billing.tenants.mapping import TenantError, TenantMapping
+from billing.tenants.mapping import OwnerRule, TenantError, TenantMapping
 from billing.tenants.owners import Combination, Owner, OwnerBook
 from warehouse.chain import head
 from warehouse.instants import epoch_ms, of_epoch_ms
@@ -28,9 +29,9 @@ class AppliedMapping:
 
 
 def current_mapping(store: Store) -> AppliedMapping | None:
-    """The mapping in force, or None before the first was applied."""
+    """The mapping in force, for a tenant's connection with its own rules alone; None before the first was applied."""
     rows = store.rows(read_sql(__file__, "current_mapping"))
-    return _applied(rows[0]) if rows else None
+    return _applied(store, rows[0]) if rows else None
 
 
 def mapping_history(store: Store) -> list[dict[str, Any]]:
@@ -71,9 +72,29 @@ def check_mapping(store: Store, mapping: TenantMapping) -> None:
     _refuse_changed_invoices(store, current.mapping if current else None, mapping)
 
 
-def _applied(row: dict[str, Any]) -> AppliedMapping:
-    mapping = TenantMapping.model_validate_json(row["mapping"])
+def _applied(store: Store, row: dict[str, Any]) -> AppliedMapping:
+    mapping = _seen_by(store, TenantMapping.model_validate_json(row["mapping"]))
     return AppliedMapping(mapping, row["version"], row["applied_at"], row["author"], row["reason"])
+
+
+def _seen_by(store: Store, mapping: TenantMapping) -> TenantMapping:
+    """The engine's filters keep a tenant from others' rows, but the mapping is a single cell. A rule is of the tenant
+    that it makes pay; one that leaves that as reported, of those that it matches by name."""
+    mine = store.tenants
+    if mine is None:
+        return mapping
+
+    def is_mine(rule: OwnerRule) -> bool:
+        if rule.tenant is not None:
+            return rule.tenant in mine
+        reported = rule.match.tenant
+        return reported is not None and any(fnmatchcase(one, reported) for one in mine)
+
+    own = {
+        "rules": tuple(rule for rule in mapping.rules if is_mine(rule)),
+        "unmapped_owner": mapping.unmapped_owner if mapping.unmapped_owner in mine else "",
+    }
+    return mapping.model_copy(update=own)
 
 
 def _refuse_changed_invoices(store: Store, old: TenantMapping | None, new: TenantMapping) -> None:

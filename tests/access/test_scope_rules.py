@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,11 @@ from access import scope
 from access.principal import Principal
 from access.roles import Role
 from access.scope import FILTERS, Stores
+from alerts.slo.applied import apply_objectives, current_objectives
+from alerts.slo.objectives import parse_objectives
 from billing.accounts.budget_file import apply_budgets, current_budgets, parse_budgets
-from billing.rates import apply_rate_card, list_rates, parse_rate_card
+from billing.rates import apply_rate_card, current_rate_card, list_rates, parse_rate_card, rate_card_of
+from billing.tenants import apply_mapping, current_mapping, parse_mapping
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -280,15 +284,86 @@ def test_a_tenant_without_a_name_is_nobody_and_sees_no_row_without_a_tenant(hous
             assert [row["tenant"] for row in own.rows("SELECT tenant FROM energy_entries")] == seen_rows
 
 
+WHEN = datetime(2026, 10, 1, tzinfo=UTC)
+VERA = Principal("vera", frozenset({Role.tenant}), frozenset({"vision", "fresh"}))
+
+
 def test_of_the_rate_card_a_tenant_sees_list_prices_and_what_it_has_agreed(house: Store) -> None:
+    names = ("vision", "vis*", "speech", "vision-lab")
     rates = [
         {"sku": "list", "match": {"model": "H100"}, "price_per_gpu_hour": "2.00"},
-        *({"sku": name, "match": {"model": "H100", "tenant": name}, "price_per_gpu_hour": "1.00"}
-          for name in ("vision", "vis*", "speech", "vision-lab")),
-    ]  # fmt: skip
-    card = {"currency": "EUR", "rates": rates}
-    apply_rate_card(house, parse_rate_card(card, "card"), "test", "", datetime(2026, 10, 1, tzinfo=UTC))
-    who = Principal("vera", frozenset({Role.tenant}), frozenset({"vision", "fresh"}))
-    with Stores(house).scoped_to(who) as own:
+        *({"sku": name, "match": {"model": "H100", "tenant": name}, "price_per_gpu_hour": "1.00"} for name in names),
+    ]
+    card = {
+        "currency": "EUR", "rates": rates, "exchange_rates": [{"currency": "USD", "month": "2026-10", "rate": "1.1"}],
+        "discounts": [{"name": "everybody's", "percent": "5"},
+                      *({"name": name, "match": {"tenant": name}, "percent": "5"} for name in names)],
+        "commitments": [{"name": name, "tenant": name, "sku": "list", "gpus": "1", "price_per_gpu_hour": "1.00"}
+                        for name in ("vision", "speech")],
+        "taxes": [{"name": name, "tenant": name, "percent": "19"} for name in ("vision", "speech", "*")],
+        "invoice_currencies": [{"tenant": name, "currency": "USD"} for name in ("fresh", "speech")],
+    }  # fmt: skip
+    version = apply_rate_card(house, parse_rate_card(card, "card"), "test", "", WHEN)
+    with Stores(house).scoped_to(VERA) as own:
         assert [row["sku"] for row in list_rates(own)] == ["list", "vision", "vis*"]
+        for found in (current_rate_card(own), rate_card_of(own, version)):
+            assert found is not None
+            assert [one.name for one in found.card.discounts] == ["everybody's", "vision", "vis*"]
+            assert [one.name for one in found.card.commitments] == ["vision"]
+            assert [one.name for one in found.card.taxes] == ["vision", "*"]
+            assert [one.tenant for one in found.card.invoice_currencies] == ["fresh"]
+            assert len(found.card.exchange_rates) == 1 and found.version == version
+    whole = current_rate_card(house)
+    assert whole is not None and whole.card.version == version
     assert len(list_rates(house)) == 5
+
+
+def test_of_the_tenants_mapping_a_tenant_sees_who_makes_it_pay(house: Store) -> None:
+    rules: dict[str, dict[str, Any]] = {
+        "pays": {"match": {"project": "a"}, "tenant": "vision"},
+        "another pays": {"match": {"tenant": "vision", "project": "b"}, "tenant": "speech"},
+        "as reported": {"match": {"tenant": "vis*"}, "cost_center": "K-1"},
+        "another, as reported": {"match": {"tenant": "speech"}, "cost_center": "K-4711"},
+        "anybody": {"match": {"queue": "q"}, "project": "p"},
+    }
+    apply_mapping(house, parse_mapping({"rules": [*rules.values()], "unmapped_owner": "platform"}), "test", "", WHEN)
+    with Stores(house).scoped_to(VERA) as own:
+        found = current_mapping(own)
+    whole = current_mapping(house)
+    assert found is not None and whole is not None
+    assert [(one.words, one.tenant) for one in found.mapping.rules] == [("project a", "vision"), ("tenant vis*", None)]
+    assert (found.mapping.unmapped_owner, found.version) == ("", whole.version)
+    assert (len(whole.mapping.rules), whole.mapping.unmapped_owner) == (5, "platform")
+
+
+def test_of_the_file_of_objectives_a_tenant_sees_its_own(house: Store) -> None:
+    """Those that name it, and not everybody; and one of which it has a series."""
+    matches = {"mine": "vision", "ours": "vis*", "theirs": "speech", "all": "*"}
+    promised = [{"name": name, "kind": "job_success", "match": {"tenant": glob}, "target": "0.9"}
+                for name, glob in matches.items()]  # fmt: skip
+    wait = {"name": "measured", "kind": "queue_wait", "match": {"queue": "q"}, "within": "5m", "target": "0.9"}
+    file = parse_objectives({"objectives": [*promised, wait]})
+    series = {"definition": file.objectives[-1].definition}
+    apply_objectives(house, file, "test", "", WHEN)
+    _insert(house, "slo_points", ("definition", "tenant"), [f"{series['definition']} vision"])
+    try:
+        with Stores(house).scoped_to(VERA) as own, contextlib.closing(own.another()) as another:
+            for store in (own, another):
+                found = current_objectives(store)
+                assert found is not None
+                assert [one.name for one in found.file.objectives] == ["mine", "ours", "measured"]
+        whole = current_objectives(house)
+        assert whole is not None and len(whole.file.objectives) == 5
+    finally:
+        house.command("DELETE FROM slo_points WHERE definition = {definition:String}", series)
+        house.command("DELETE FROM slo_definitions WHERE version = {version:String}", {"version": file.version})
+
+
+def test_no_table_whose_rows_all_see_has_a_cell_that_names_tenants_but_those_that_their_readers_cut(
+    house: Store,
+) -> None:
+    """A new applied file would be one: its readers cut it, or it gets a rule."""
+    tables = house.rows("SELECT DISTINCT table FROM system.columns WHERE database = currentDatabase() "
+                        "AND name IN ('card', 'mapping', 'budgets', 'objectives', 'settings', 'file')")  # fmt: skip
+    cells = {row["table"] for row in tables} & scope.UNSCOPED_TABLES
+    assert cells == {"rate_cards", "tenant_mappings", "budgets", "slo_files", "energy_settings"}
