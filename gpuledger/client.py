@@ -9,6 +9,7 @@ Results are the models in gpuledger.documents, which the server uses too: decima
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
@@ -24,45 +25,107 @@ from gpuledger.documents import MOST_ROWS, PREFIX
 Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 60.0
 LONG_SECONDS = 3600.0
+"""Timeout of long operations: a close, an export, a simulation that waits in line."""
 NO_ANSWER = "Is it a gpuledger server's address, and does it serve more than pushes (no --no-dashboard)?"
 """The next step where something else than our API answers."""
-"""Timeout of long operations: a close, an export, a simulation that waits in line."""
 
 
 class ApiError(Exception):
     """The server refused, or could not be reached: where, what, next step. status: HTTP's; None: it did not answer."""
 
     def __init__(self, where: str, what: str, next_step: str = "", status: int | None = None) -> None:
-        super().__init__(f"{where}: {what}" + (f". {next_step}" if next_step else ""))
+        stop = "" if what.endswith((".", "?", "!")) else "."
+        super().__init__(f"{where}: {what}" + (f"{stop} {next_step}" if next_step else ""))
         self.where, self.what, self.next_step, self.status = where, what, next_step, status
 
 
-def next_step(error: Exception) -> str:
-    """What to do if no server answers."""
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return "Name the authority of its certificate: SSL_CERT_FILE=ca.pem"
-    return "Is the server running?"
+def trouble(error: Exception) -> tuple[str, str]:
+    """What went wrong where no whole answer came, in words that a user knows, and the next step."""
+    why = _cause(error)
+    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+        return "is no address of a server", "Write it like https://ledger:8443"
+    if isinstance(error, httpx.LocalProtocolError):  # its text has the header, and with it the token
+        return "cannot be asked with this token", "A token is one line of letters, digits and _"
+    if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+        return "cannot be reached: no connection in time", "Check the address, the network and the firewall"
+    if isinstance(error, httpx.TimeoutException):
+        return "has not answered in time", "Ask for less, such as a shorter period, or again later"
+    if isinstance(error, httpx.ConnectError):
+        return f"cannot be reached: {why}", _tls_step(why) or "Is the server running, and is it this address?"
+    if isinstance(error, httpx.RemoteProtocolError) and "sending a response" in str(error):
+        return "hung up without an answer", "Does it speak TLS? Then its address begins with https://"
+    return f"broke off: {why}", "Did the server stop? Ask again"
+
+
+def is_problem(answer: httpx.Response) -> bool:
+    """Whether it is an error of a gpuledger server, which says what is wrong; else something else answers there."""
+    kind: str = answer.headers.get("content-type", "")
+    return kind.startswith("application/problem+json")
+
+
+def answer_step(answer: httpx.Response) -> str:
+    """The next step where an error does not name it."""
+    if answer.status_code == HTTPStatus.UNAUTHORIZED:
+        return "Give the token of somebody who may: gpuledger tokens create (docs/access.md)"
+    if is_problem(answer):
+        return ""
+    if to := answer.headers.get("location"):
+        return f"It leads to {to}: give that server's address"
+    if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return "Its log says why, or that of a proxy before it"
+    return NO_ANSWER
+
+
+def _tls_step(why: str) -> str:
+    """What to do about a failure of TLS; '': it is none."""
+    if "mismatch" in why:
+        return "Use a name that is in its certificate"
+    if "certificate" in why:
+        return "Name the authority of its certificate: SSL_CERT_FILE=ca.pem, or the client's ca_file"
+    return "Does it speak TLS? Without it, its address begins with http://" if "TLS" in why else ""
+
+
+def _cause(error: BaseException) -> str:
+    """Like `Connection refused` or `certificate verify failed: self-signed certificate`: what the system says of it,
+    else what the library does. (As warehouse/connection_errors.py, which an installed client cannot import.)"""
+    said = " ".join(str(error).split()).rstrip(".")
+    one: BaseException | None = error
+    while one is not None:
+        if isinstance(one, ssl.SSLError):
+            if verified := getattr(one, "verify_message", ""):
+                return f"certificate verify failed: {verified.rstrip('.')}"
+            return f"TLS failed: {(one.reason or said).replace('_', ' ').lower()}"
+        if isinstance(one, OSError) and one.strerror:
+            return one.strerror
+        one = one.__cause__ or one.__context__
+    return said or "the connection was lost"
 
 
 class Client:
     """A client of one server. Safe to use from several threads; close it, or use it in a `with`.
 
-    url: of the server, without /api/v1.   token: an API token; empty if the server needs none.   http: makes the HTTP
-    client, with the arguments of httpx.Client.
+    url: of the server.   token: an API token; empty if the server needs none.   http: makes the HTTP client, with the
+    arguments of httpx.Client.
     Errors: ApiError in one line, with the server's next step.
     """
 
     def __init__(
         self, url: str, token: str = "", ca_file: Path | None = None, http: Callable[..., Any] = httpx.Client
     ) -> None:
-        import ssl
-
-        verify = ssl.create_default_context(cafile=str(ca_file)) if ca_file else True
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.url = url.rstrip("/")
-        self._http: httpx.Client = http(
-            base_url=self.url + PREFIX, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify
-        )
+        self.url = url.strip().rstrip("/").removesuffix(PREFIX)
+        try:
+            verify = ssl.create_default_context(cafile=str(ca_file)) if ca_file else True
+        except OSError as error:
+            raise ApiError(str(ca_file), f"cannot be used: {_cause(error)}", "It holds certificates in PEM") from error
+        if not token.isascii():
+            raise ApiError(self.url, *trouble(httpx.LocalProtocolError("")))
+        headers = {"Authorization": f"Bearer {token.strip()}"} if token.strip() else {}
+        try:
+            self._http: httpx.Client = http(
+                base_url=self.url + PREFIX, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify
+            )
+        except httpx.InvalidURL as error:
+            raise self._failed(error) from error
 
     def __enter__(self) -> Client:
         return self
@@ -488,8 +551,8 @@ class Client:
                     answer.read()
                     raise self._refused(answer)
                 yield from answer.iter_bytes()
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._failed(error) from error
 
     def tokens(self) -> Iterator[documents.TokenDocument]:
         """Your API tokens; for an admin, everybody's."""
@@ -558,8 +621,8 @@ class Client:
             if timeout is not None:
                 more["timeout"] = timeout
             answer = self._http.request(method, path, **more)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._failed(error) from error
         if answer.status_code >= 300:
             raise self._refused(answer)
         return answer
@@ -580,20 +643,13 @@ class Client:
             what = f"says what this client does not know ({error.errors()[0]['loc']})"
             raise ApiError(self.url, what, "Use the same version on both sides") from error
 
-    def _unreachable(self, error: httpx.HTTPError) -> ApiError:
-        return ApiError(self.url, f"cannot be reached ({error})", next_step(error))
+    def _failed(self, error: Exception) -> ApiError:
+        return ApiError(self.url, *trouble(error))
 
     def _refused(self, answer: httpx.Response) -> ApiError:
-        try:
-            problem = answer.json()
-        except ValueError:
-            problem = {}
-        if not isinstance(problem, dict):
-            problem = {}
-        detail = problem.get("detail") or f"answers {answer.status_code}"
-        no_route = answer.status_code == HTTPStatus.NOT_FOUND and not problem
-        step = problem.get("next_step") or (NO_ANSWER if no_route else "")
-        return ApiError(self.url, detail, step, answer.status_code)
+        problem = answer.json() if is_problem(answer) else {}
+        detail = str(problem.get("detail") or f"answers {answer.status_code}")
+        return ApiError(self.url, detail, problem.get("next_step") or answer_step(answer), answer.status_code)
 
 
 def _given(asked: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from xml.sax.saxutils import escape
 
 from warehouse import cluster as clustered
 from warehouse.chain import adopt
+from warehouse.connection_errors import reason
 from warehouse.engine import import_engine
 from warehouse.errors import StoreError, StoreHeldError
 from warehouse.leftovers import drop_leftovers
@@ -70,6 +71,7 @@ NOT_OPENED = (
     "The lines above say which table. If its files are damaged, or were copied without links (cp -a has them), restore "
     "a backup: docs/backups.md"
 )
+NOT_SERVED = "Is it a gpuledger server's address, and does it serve more than pushes (no --no-dashboard)?"
 NOT_THE_SERVER = "That is what stands before the server, such as a proxy: look there, and try again"
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 """What goes wrong is raised; the client's own line beside it would be the second."""
@@ -820,6 +822,8 @@ IS_IT_THERE = (
     "certificate authority of your own"
 )
 
+IS_IT_SERVED = "Is the server running, and is it this address?"
+
 
 @contextlib.contextmanager
 def _store_errors(url: str) -> Iterator[None]:
@@ -831,7 +835,8 @@ def _store_errors(url: str) -> Iterator[None]:
     except ClickHouseError as error:
         message = str(error)
         if unreached := _UNREACHED.search(message):
-            raise StoreError(_without_password(url), f"cannot be reached: {unreached[1]}", IS_IT_THERE) from error
+            step = IS_IT_SERVED if url.startswith(("http://", "https://")) else IS_IT_THERE
+            raise StoreError(_without_password(url), f"cannot be reached: {unreached[1]}", step) from error
         foreign = "HTTP status" in message
         if foreign:
             message = re.sub(r"<[^>]*>", " ", message)
@@ -848,17 +853,27 @@ def _store_errors(url: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _served_errors(url: str) -> Iterator[None]:
-    """Reports why a server refuses our queries, in its own words."""
+    """Reports why a server refuses our queries, in its own words; or that none is there, or it serves no SQL."""
     try:
         yield
     except StoreError as error:
-        refused = re.search(r'DB::Exception: (.*?)\.? \([A-Z_]+\)|"detail":"(.*?)"', error.what)
-        if refused:
-            what, step = refused[1] or refused[2], "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
-        else:
-            what = "cannot be reached, or is not a gpuledger server"
-            step = "Is it running? SSL_CERT_FILE names a certificate authority of your own"
-        raise StoreError(url, what, step) from error
+        raise StoreError(url, *_of_a_server(error)) from error
+
+
+def _of_a_server(error: StoreError) -> tuple[str, str]:
+    """What is wrong with a gpuledger server, and the next step."""
+    refused = re.search(r'DB::Exception: (.*?)\.? \([A-Z_]+\)|"detail":"(.*?)"', error.what)
+    if refused:
+        return refused[1] or refused[2], "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
+    if answered := re.search(r"HTTP status (\d{3})", error.what):
+        broken = answered[1].startswith("5")
+        return f"answers {answered[1]}, and serves no SQL", NOT_THE_SERVER if broken else NOT_SERVED
+    why = reason(error.__cause__ or error)
+    if "certificate" in why:
+        return f"cannot be reached: {why}", "SSL_CERT_FILE names a certificate authority of your own"
+    if "TLS" in why:
+        return f"cannot be reached: {why}", "Does it speak TLS? Without it, its address begins with http://"
+    return f"cannot be reached: {why}", IS_IT_SERVED
 
 
 def _without_password(url: str) -> str:

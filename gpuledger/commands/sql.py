@@ -8,7 +8,6 @@ import sys
 from collections.abc import Generator, Iterable, Iterator
 from decimal import Decimal
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,6 @@ import typer
 from gpuledger import options
 from gpuledger.books import Books, TokenFile, open_books, token
 from gpuledger.output import print_rows, row_limit
-from warehouse.connection_errors import reason
 from warehouse.errors import LedgerError
 from warehouse.private_files import whole_file
 from warehouse.store import EmbeddedStore
@@ -95,35 +93,35 @@ def _from_clickhouse(store: Store, text: str, wanted: str) -> Generator[bytes, N
 def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> Generator[bytes, None, None]:
     import httpx
 
-    from gpuledger.client import next_step
+    from gpuledger.client import trouble
     from ingest.prompt_client import PromptClient
 
     bearer = token(token_file)
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
-    asked = {"default_format": wanted}
+    asked, answered = {"default_format": wanted}, False
     try:
         with PromptClient(SECONDS).stream("POST", f"{url}/sql", params=asked, content=text, headers=headers) as answer:
             if answer.status_code != 200:
                 answer.read()
                 raise _refused(url, answer)
+            answered = True
             yield from answer.iter_bytes()
-    except httpx.RemoteProtocolError as error:
-        what = f"the answer broke off ({error}): the statement failed, or its time or the server's was over"
-        raise LedgerError("sql", what, "With --as JSON the server answers with the reason") from error
-    except httpx.HTTPError as error:
-        raise LedgerError(url, f"cannot be reached ({reason(error)})", next_step(error)) from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        if answered and isinstance(error, httpx.RemoteProtocolError):
+            what = f"the answer broke off ({error}): the statement failed, or its time or the server's was over"
+            raise LedgerError("sql", what, "With --as JSON the server answers with the reason") from error
+        raise LedgerError(url, *trouble(error)) from error
 
 
 def _refused(url: str, answer: httpx.Response) -> LedgerError:
     """The error of a response: authentication answers with a problem document, the engine with a line."""
-    from gpuledger.client import NO_ANSWER
+    from gpuledger.client import answer_step, is_problem
 
-    if answer.headers.get("content-type") == "application/problem+json":
+    if is_problem(answer):
         return LedgerError(url, answer.json()["detail"], "Give --token-file, or GPULEDGER_TOKEN; see docs/access.md")
-    said = answer.text.strip()
-    if answer.status_code == HTTPStatus.NOT_FOUND and said in ("", "Not Found"):  # the engine says more than that
-        return LedgerError(url, "answers 404", NO_ANSWER)
-    return LedgerError("sql", said[:2000] or f"answers {answer.status_code}")
+    if "x-clickhouse-exception-code" in answer.headers:
+        return LedgerError("sql", answer.text.strip()[:2000])
+    return LedgerError(url, f"answers {answer.status_code}", answer_step(answer))
 
 
 def _draw(pieces: Generator[bytes, None, None]) -> None:

@@ -8,6 +8,7 @@ import re
 import ssl
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from tests.dashboards.site import BUDGETS, CARD, fill, serving, token_of
 from tests.draws import drawn, seldom
 from tests.gpuledger.running import listed, refused, run
 from tests.ingest.test_deliver import certificate, web
+from tests.ports import free_port
+from tests.slow_answers import answering
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import open_store
@@ -207,7 +210,29 @@ def test_who_a_server_does_not_know_is_told_so_in_one_line(url: str, monkeypatch
     for token, said in (("", "sign in, or send"), ("gpl_x", "unknown, expired or revoked")):
         monkeypatch.setenv("GPULEDGER_TOKEN", token)
         assert said in refused("ledger", "--store", url)
-    assert "cannot be reached" in refused("ledger", "--store", "http://127.0.0.1:9")
+
+
+ASKING = (["ledger"], ["sql", "SELECT 1"], ["tokens", "list"], ["invoice", "issue", "--period", "2026-10"], ["mcp"])
+"""Over SQL, as SQL, over the API, to change something, and for an assistant."""
+PLAIN = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 9\r\n\r\nNot Found"
+
+
+@pytest.mark.parametrize("command", ASKING, ids=" ".join)
+def test_what_is_no_server_of_books_is_told_from_one_that_is_not_there(command: list[str]) -> None:
+    """As found: a server of pushes alone "cannot be reached", and one that was away was `[Errno 111]`."""
+    for pieces, said in (
+        ([PLAIN % b"404 Not Found"], r"answers 404.*\. Is it a gpuledger server's address.* \(no --no-dashboard\)\?"),
+        ([PLAIN % b"502 Bad Gateway"], r"answers 502.*\. .*proxy.*"),
+        ([], r"(hung up without an answer|cannot be reached: .*)\. .*"),
+    ):
+        with answering(partial(iter, pieces)) as url:
+            line = refused(command[0], *command[1:], "--store", url.rstrip("/"))
+            assert re.fullmatch(re.escape(url.rstrip("/")) + ": " + said, line), line
+            line = refused(command[0], *command[1:], "--store", url.replace("http:", "https:"))
+            assert re.search(r"cannot be reached: TLS failed: .*begins with http://", line), line
+    line = refused(command[0], *command[1:], "--store", f"http://127.0.0.1:{free_port()}")
+    assert "cannot be reached: Connection refused. Is the server running" in line
+    assert "[Errno" not in line and "(" not in line
 
 
 TAKES_PUSHES = "and takes records that are pushed"
