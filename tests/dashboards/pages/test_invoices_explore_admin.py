@@ -27,6 +27,7 @@ from dashboards.pages import explore, invoices
 from dashboards.pages.admin import applied_files
 from dashboards.pages.explore import answer
 from dashboards.pages.invoices.document import _after, _credited, _headline, _void_card
+from tests.billing.sample_documents import credit_note, every_kind
 from tests.conftest import REPO
 from tests.dashboards.browser import MARKS, picture, tab, taken
 from tests.draws import seldom
@@ -101,25 +102,23 @@ def test_what_is_due_says_what_credit_notes_leave_of_it() -> None:
     assert _after(document(None), notes, language("en")) == "", "unknown"
 
 
-def test_a_credit_note_is_voided_as_one() -> None:
+def test_a_credit_note_is_voided_as_one(house: Store) -> None:
     set_current(FINANCE)
     words, filters = language("en"), Filters(Address(), "UTC", [], None)
-    for kind, said, unsaid in (
-        ("invoice", "the month can be invoiced again", "Void credit note"),
-        ("credit_note", "the credit no longer counts", "Void invoice"),
+    for one, said, unsaid in (
+        (every_kind(), "the month can be invoiced again", "Void credit note"),
+        (credit_note(), "the credit no longer counts", "Void invoice"),
     ):
-        one = SimpleNamespace(is_void=False, is_credit_note=kind == "credit_note", number="GL-1")
-        text = str(_void_card(None, one, filters, words))  # type: ignore[arg-type]
+        text = str(_void_card(house, one, filters, words))
         assert said in text and unsaid not in text
 
 
 def test_a_credit_note_says_that_it_is_one_and_of_which_invoice() -> None:
     """As found: its page had the look of an invoice of a negative amount."""
     words, filters = language("en"), Filters(Address(), "UTC", [], None)
-    note = SimpleNamespace(is_credit_note=True, document={"references": "GL-1"})
-    text = str(_credited(note, filters, words))  # type: ignore[arg-type]
-    assert "credit note on GL-1" in text and "number=GL-1" in text
-    assert _credited(SimpleNamespace(is_credit_note=False), filters, words) is None  # type: ignore[arg-type]
+    text = str(_credited(credit_note(), filters, words))
+    assert "credit note on MB-2026-00012" in text and "number=MB-2026-00012" in text
+    assert _credited(every_kind(), filters, words) is None
 
 
 def test_a_line_is_explained_by_its_rule_and_allocations(house: Store) -> None:
