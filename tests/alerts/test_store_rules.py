@@ -195,7 +195,7 @@ def requests(store: Store, errors_of_a_hundred: float, minutes: int, first: int 
 
 def test_errors_that_burn_a_month_s_budget_in_two_days_alert_and_slower_ones_do_not(facts: Store) -> None:
     requests(facts, 15, 70)  # 15 times what one percent allows, for more than an hour
-    assert list(fires(facts, "service-error-burn")) == [("", "chat")]
+    assert list(fires(facts, "service-error-burn")) == [("", "", "chat")]
 
 
 def test_errors_just_below_do_not_alert(facts: Store) -> None:
@@ -209,9 +209,30 @@ def test_errors_that_are_over_do_not_alert(facts: Store) -> None:
     assert fires(facts, "service-error-burn") == {}
 
 
+def test_services_of_one_name_are_judged_by_tenant(facts: Store) -> None:
+    """As found: the requests of both were added up, and the alert was of the tenant whose name is last."""
+    for tenant, errors in (("physics", 0.5), ("speech", 0.0), ("", 0.5)):
+        more: dict[str, Any] = {"tenant": tenant, "workload_id": f"r-{tenant}"}
+        put(facts, [f for m in range(400, -1, -1) for f in served(m, "requests_per_second", 1.0, **more)])
+        put(facts, [f for m in range(70, -1, -1) for f in served(m, "errors_per_second", errors, **more)])
+    api = {"service": "api", "cluster": "c2"}
+    put(facts, [f for m in range(400, -1, -1) for f in served(m, "requests_per_second", 1.0, tenant="physics", **api)])
+    put(facts, [f for m in range(70, -1, -1) for f in served(m, "errors_per_second", 0.5, **api)])
+    assert set(fires(facts, "service-error-burn")) == {
+        ("", "", "chat"), ("", "physics", "chat"), ("c2", "physics", "api"),
+    }, "what is reported without a tenant is the only one's"  # fmt: skip
+
+
+def test_a_slow_service_is_not_hidden_by_another_tenants_of_its_name(facts: Store) -> None:
+    for tenant, seconds in (("physics", 2.5), ("speech", 0.1)):
+        more = {"tenant": tenant, "quantile": 0.95, "value_low": seconds}
+        put(facts, [f for m in range(20) for f in served(m, "request_latency_seconds", seconds, **more)])
+    assert fires(facts, "service-latency", bounds={"chat": 1.9}) == {("", "physics", "chat"): 1.0}
+
+
 def test_a_slow_burn_of_six_hours_alerts(facts: Store) -> None:
     requests(facts, 7, 400)
-    assert list(fires(facts, "service-error-burn")) == [("", "chat")]
+    assert list(fires(facts, "service-error-burn")) == [("", "", "chat")]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +264,7 @@ def test_an_objective_of_which_nothing_is_known_does_not_alert(facts: Store) -> 
 @pytest.mark.parametrize(
     ("low", "value", "bounds", "expected"),
     [
-        (2.0, 2.5, {"chat": 1.9}, {("", "chat"): 1.0}),
+        (2.0, 2.5, {"chat": 1.9}, {("", "", "chat"): 1.0}),
         (1.5, 2.5, {"chat": 1.9}, {}),  # the bucket's low edge is within the bound: not certain
         (2.0, 2.5, {"other": 1.9}, {}),
         (2.0, 2.5, {}, {}),
