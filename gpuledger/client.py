@@ -171,6 +171,14 @@ class Client:
         asked = {"tenant": tenant, "queue": queue, "workload": workload, "limit": limit}
         return self._get(documents.Waiting, "/waiting", **asked)
 
+    def holders(self, allocation: str, cluster: str = "", limit: int = 200) -> documents.Holders:
+        """Who holds what a waiting job asks for."""
+        return self._get(documents.Holders, "/waiting/holders", allocation=allocation, cluster=cluster, limit=limit)
+
+    def quotas(self, tenant: str | None = None) -> documents.Quotas:
+        """What schedulers guarantee tenants, and what these hold and ask for."""
+        return self._get(documents.Quotas, "/quotas", tenant=tenant)
+
     def capacity(self, period: str = "", tenant: str | None = None, **only: str) -> documents.Demand:
         """GPUs allocated, available and waited for by hour, and waits by what was free. only: pool, model, cluster."""
         return self._get(documents.Demand, "/capacity", period=period, tenant=tenant, **only)

@@ -504,6 +504,50 @@ class Waiting(Document):
     rows_in_all: int = 0
 
 
+class WantedPool(Document):
+    """A pool and model that fits a waiting job.   devices: available ones; free: of these, allocated to nobody. Both
+    null if the caller sees only some tenants."""
+
+    pool: str
+    model: str
+    devices: int | None
+    free: int | None
+
+
+class Holders(Document):
+    """pools: what a waiting job asks for or, if its scheduler does not tell, where jobs of its queue were placed.
+    allocations: who holds it, where the quota is missing first those of the job's tenant, then the largest."""
+
+    at: Instant
+    pools: list[WantedPool]
+    allocations: list[NowAllocation] = []
+    rows_in_all: int = 0
+
+
+class Quota(Document):
+    """What a scheduler reported last of a tenant in a pool, in GPUs; null: it does not report that.   asked: by waiting
+    jobs.   owed: guaranteed, asked for and not held.   borrowed: held beyond the guarantee.   redemption: of what was
+    guaranteed and asked for, what was held, 0-1, since its scheduler began."""
+
+    cluster: str
+    tenant: str
+    pool: str
+    reported_at: Instant
+    guaranteed: Number | None
+    held: Number | None
+    asked: Number | None
+    owed: Number | None
+    borrowed: Number | None
+    redemption: Number | None
+
+
+class Quotas(Document):
+    """at: the newest fact; null: there is none.   rows: of what was reported in the 15 minutes before."""
+
+    at: Instant | None
+    rows: list[Quota] = []
+
+
 class Contributor(Document):
     name: str
     project: str

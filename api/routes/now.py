@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
 from api.caller import Caller, See, Tenant
 from api.paging import Limit
+from api.problems import NotFoundError
 from api.strict import StrictRoute
-from billing.insights.now import Ask, asking, held, isolation, moment, reported, waiting
+from billing.insights.now import Ask, asking, held, isolation, moment, quotas, reported, waiting, wanted
 from gpuledger import documents
 from warehouse.isolation import OBJECTIVES
 
@@ -52,6 +54,45 @@ def waiting_(
     rows = waiting(_asking(caller, tenant, queue), workload, limit, at.after)
     return documents.Waiting(
         at=at.at, jobs=[_job(row, at.at) for row in rows], rows_in_all=rows[0]["in_all"] if rows else 0
+    )
+
+
+@router.get("/waiting/holders")
+def holders(
+    caller: See,
+    allocation: Annotated[str, Query(min_length=1, max_length=300, description="`allocation_id` of a job that waits.")],
+    cluster: Annotated[str, Query(max_length=300, description="Its cluster; by default any.")] = "",
+    limit: Limit = 200,
+) -> documents.Holders:
+    """Who holds what a waiting job asks for. A tenant sees its own allocations alone."""
+    at = moment(caller.store, caller.now)
+    chosen = {"clusters": [cluster]} if cluster else {}
+    jobs = [] if at is None else waiting(asking(caller.store, **chosen), "", 1, at.after, allocation)
+    if at is None or not jobs or not caller.principal.sees(jobs[0]["tenant"]):
+        raise NotFoundError(
+            f"allocation {allocation!r}", "does not wait, or you don't have access to it",
+            "See: /api/v1/waiting",
+        )  # fmt: skip
+    found = wanted(caller.store, partial(asking, caller.store), jobs[0], at.at, limit)
+    rows = [row for row in found.holders if caller.principal.sees(row["tenant"])]
+    return documents.Holders(
+        at=at.at,
+        pools=[documents.WantedPool(**{name: row[name] for name in documents.WantedPool.model_fields})
+               for row in found.pools],
+        allocations=[_allocation(row) for row in rows],
+        rows_in_all=rows[0]["all_rows"] if rows else 0,
+    )  # fmt: skip
+
+
+@router.get("/quotas")
+def quotas_(caller: See, tenant: Tenant = None) -> documents.Quotas:
+    """What schedulers guarantee tenants, and what these hold and ask for, as last reported. A tenant sees its own."""
+    at = moment(caller.store, caller.now)
+    if at is None:
+        return documents.Quotas(at=None)
+    rows = quotas(_asking(caller, tenant, None), at.at)
+    return documents.Quotas(
+        at=at.at, rows=[documents.Quota.model_validate(row) for row in rows if caller.principal.sees(row["tenant"])]
     )
 
 

@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 
 def mcp(store: options.Store = "", token_file: TokenFile = None) -> None:
-    """Serve an assistant: ten read-only questions over MCP, on standard input and output.
+    """Serve an assistant: read-only questions over MCP, on standard input and output.
 
     --store is a server's address, and the token decides what is seen.
     """

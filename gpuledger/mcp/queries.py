@@ -27,15 +27,19 @@ def _where(column: str, span: tuple[datetime, datetime], **equal: str | None) ->
 
 
 def usage(span: tuple[datetime, datetime], by: Sequence[str], **equal: str | None) -> str:
-    return _statement("usage", by=", ".join(by), where=_where("hour", span, **equal))
+    return _statement("usage", by=", ".join(by), where=_where("charge_period_start", span, **equal))
 
 
 def charges(span: tuple[datetime, datetime], by: Sequence[str], **equal: str | None) -> str:
-    return _statement("charges", by=", ".join(by), where=_where("charge_period_start", span, **equal))
+    names = ", ".join(by)
+    where = _where("charge_period_start", span, **equal)
+    return _statement("charges", columns=names, by=names, order="billed_cost DESC", where=where)
 
 
 def daily(span: tuple[datetime, datetime], zone: str, **equal: str | None) -> str:
-    return _statement("daily", zone=text_literal(zone), where=_where("charge_period_start", span, **equal))
+    day = f"toDate(charge_period_start, {text_literal(zone)}) AS day"
+    where = _where("charge_period_start", span, **equal)
+    return _statement("charges", columns=f"{day}, tenant", by="day, tenant", order="day, tenant", where=where)
 
 
 def events(**equal: str | None) -> str:
@@ -46,6 +50,27 @@ def events(**equal: str | None) -> str:
 def allocations_at(at: datetime, **equal: str | None) -> str:
     held = [f"start_at <= {instant_literal(at)}", f"(end_at IS NULL OR end_at > {instant_literal(at)})"]
     return _statement("allocations_at", where=" AND ".join(held + _equal(**equal)))
+
+
+def quotas(at: Sequence[datetime], **equal: str | None) -> str:
+    """What schedulers reported of tenants at these instants."""
+    instants = ", ".join(map(instant_literal, at))
+    return _statement("quotas", where=" AND ".join([f"ts IN ({instants})", *_equal(**equal)]))
+
+
+def months(spans: Sequence[tuple[datetime, datetime]], zone: str, **equal: str | None) -> str:
+    """What the ledger charges in months of a zone."""
+    within = " OR ".join(f"({_where('charge_period_start', span)})" for span in spans)
+    where = " AND ".join([f"({within})", *_equal(**equal)])
+    month = f"formatDateTime(toTimeZone(charge_period_start, {text_literal(zone)}), '%Y-%m') AS month"
+    return _statement(
+        "charges", columns=f"{month}, project, sku", by="month, project, sku", order="month, project, sku", where=where
+    )
+
+
+def bills(numbers: Sequence[str]) -> str:
+    """Lines of invoices, as `bill_change` compares them."""
+    return _statement("bills", numbers=", ".join(map(text_literal, numbers)))
 
 
 def invoice_lines(number: str) -> str:

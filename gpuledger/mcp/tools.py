@@ -1,4 +1,4 @@
-"""The ten questions, each a function of a client. Names and messages in answers are text that users wrote."""
+"""The questions, each a function of a client. Names and messages in answers are text that users wrote."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from warehouse.printable import grouped
 
 MOST = 20
 """Maximum rows of evidence in an answer."""
+HOLDERS = 5
+"""Of what a waiting job asks for: how many of them an answer names."""
 HOLDS = ("allocation_id", "tenant", "gpus", "since", "used_60")
 """What an answer says of a holder."""
 NUMBER = re.compile(r"(?:.+_)?(?:hours|cost|price|amount|quantity|coverage)")
@@ -65,7 +67,7 @@ def idle_holders(client: Client, tenant: Tenant = "", queue: str = "") -> Answer
         answer=f"As of {_at(now.at)}, "
         + (
             f"{grouped(now.rows_in_all, 'allocation')}{whose} with {_count(total.gpus)}, of which"
-            f" {total.idle_gpus:.4g} did nothing for 5 minutes. Idle ones cost"
+            f" {_plain(total.idle_gpus)} did nothing for 5 minutes. Idle ones cost"
             f" {_money(total.idle_hour, now.currency)} an hour at list price; wasted so far:"
             f" {_money(total.waste, now.currency)}."
             if now.rows_in_all
@@ -206,6 +208,8 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
             notes.append(
                 f"{name} has {grouped(unpriced, 'line')} without a price: their cost is unknown, not compared."
             )
+    if not all(bill.number for bill in bills):
+        notes.append("The SQL shows what the ledger charges: a draft's other lines, and its rounding, are in no view.")
     notes.append("Credit notes, and corrections that later invoices have, are documents of their own: not compared.")
     causes = "; ".join(f"{one['what']}: {_money(one['difference'], currency, sign=True)}" for one in effects[:3]
                        if one["difference"])  # fmt: skip
@@ -217,21 +221,31 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
                         "by_price": sum((one["by_price"] or 0 for one in effects), Decimal(0))}),
         evidence=[_shown(one) for one in effects[:MOST]],
         evidence_in_all=len(effects),
-        sql=queries.charges(_months(bills), ("sku", "project"), tenant=tenant),
+        sql=_sql_of_bills(bills, tenant),
         notes=notes,
     )  # fmt: skip
 
 
+def _sql_of_bills(bills: Sequence[documents.InvoiceDocument], tenant: str) -> str:
+    """The lines of issued ones; no view has those of a draft, which the charges of both months stand for."""
+    numbers = [bill.number for bill in bills if bill.number]
+    if len(numbers) == len(bills):
+        return queries.bills(numbers)
+    spans = [_month_of(bill) for bill in bills]
+    return queries.months(spans, bills[0].period["timezone"], tenant=tenant)
+
+
 def why_waiting(client: Client, workload: str = "", tenant: Tenant = "", queue: str = "") -> Answer:
     """Why a job has not started: the scheduler's reason with its numbers, its place in the queue, the expected start,
-    and who holds most in the same queue."""
+    and who holds most of what it asks for."""
     found = client.waiting(tenant or None, queue or None, workload, MOST)
     if not found.jobs:
         about = f"{workload} does not wait" if workload else "No job waits"
         return Answer(answer=f"{about} now." if found.at else "Nothing was ever reported: nobody knows what waits.",
                       sql=queries.events(workload_id=workload or None, tenant=tenant or None))  # fmt: skip
     first = found.jobs[0]
-    holders = client.now(queue=first.queue or None, limit=5).allocations
+    held = client.holders(first.allocation_id, first.cluster)
+    holders = held.allocations[:HOLDERS]
     expected = ""
     if first.earliest_start is not None and first.latest_start is not None:
         earliest, latest = _at(first.earliest_start), _at(first.latest_start)
@@ -243,17 +257,73 @@ def why_waiting(client: Client, workload: str = "", tenant: Tenant = "", queue: 
     return Answer(
         answer=f"{first.workload_id or first.allocation_id} has waited {_length(first.waited_seconds)} for"
         f" {_count(first.gpus)} in queue {first.queue or '(none)'}, as number {first.rank} of {first.queued}:"
-        f" {first.text or first.reason or 'its scheduler gives no reason'}.{expected}",
+        f" {_reason(first)}.{expected}",
         figures=_shown({"waiting": found.rows_in_all, "rank": first.rank, "queued": first.queued, "gpus": first.gpus,
                         "waited_seconds": first.waited_seconds, "reason": first.reason,
                         "earliest_start": first.earliest_start, "latest_start": first.latest_start,
-                        "start_is": first.start_is}),
+                        "start_is": first.start_is, "wanted": held.pools}),
         evidence=[_shown(one) for one in found.jobs]
         + [{"holds": {name: _shown(getattr(one, name)) for name in HOLDS}} for one in holders],
-        evidence_in_all=found.rows_in_all + len(holders),
+        evidence_in_all=found.rows_in_all + held.rows_in_all,
         sql=queries.events(allocation_id=first.allocation_id, cluster=first.cluster),
-        notes=[] if first.earliest_start else ["No start is expected: its scheduler reports none."],
+        notes=[*([] if first.earliest_start else ["No start is expected: its scheduler reports none."]),
+               *_not_shown(held)],
     )  # fmt: skip
+
+
+def fair_share(client: Client, tenant: Tenant = "") -> Answer:
+    """What a tenant's scheduler guarantees it, what it holds and asks for, what is owed to it or borrowed, its part of
+    all, and why its oldest waiting job has not started."""
+    everybody = client.quotas()
+    rows = sorted((one for one in everybody.rows if not tenant or one.tenant == tenant),
+                  key=lambda one: (one.owed or 0, one.held or 0), reverse=True)  # fmt: skip
+    if not rows:
+        return Answer(answer=f"No scheduler has reported a quota{_of(tenant)} lately: a share is not known.",
+                      notes=["Kubernetes' and Slurm's own order of jobs is in no report."])  # fmt: skip
+    names = ("guaranteed", "held", "asked", "owed", "borrowed")
+    sums = {name: _known_sum([getattr(one, name) for one in rows]) for name in names}
+    notes = ["The order of tenants (weights, past use) only the scheduler tells: gpuledger scheduler explain JOB."]
+    others = len({one.tenant for one in everybody.rows}) > 1
+    part = None
+    if tenant and others and sums["held"] is not None:
+        pools = {(one.cluster, one.pool) for one in rows}
+        of_all = _known_sum([one.held for one in everybody.rows if (one.cluster, one.pool) in pools])
+        part = sums["held"] / of_all if of_all else None
+    elif not others:
+        notes.append("Quotas are those that the token sees; what others hold is not shown.")
+    oldest = max(client.waiting(tenant or None, limit=1000).jobs, key=lambda one: one.waited_seconds, default=None)
+    why = ""
+    if oldest is not None:
+        why = (f" Of its jobs, {oldest.workload_id or oldest.allocation_id} has waited longest,"
+               f" {_length(oldest.waited_seconds)}: {_reason(oldest)}.")  # fmt: skip
+    return Answer(
+        answer=f"{_name(tenant)}: guaranteed {_count(sums['guaranteed'])}, holds {_count(sums['held'])}"
+        + (f" ({100 * part:.1f} % of what all hold there)" if part is not None else "")
+        + f", asks for {_count(sums['asked'])} more; {_count(sums['owed'])} of the guarantee"
+        f" {'is' if sums['owed'] == 1 else 'are'} owed, {_count(sums['borrowed'])}"
+        f" {'is' if sums['borrowed'] == 1 else 'are'} borrowed beyond it.{why}",
+        figures=_shown({**sums, "part_of_held": part}),
+        evidence=[_shown(one) for one in rows[:MOST]],
+        evidence_in_all=len(rows),
+        sql=queries.quotas(sorted({one.reported_at for one in rows}), tenant=tenant or None),
+        notes=notes,
+    )
+
+
+def _known_sum(values: Iterable[float | None]) -> float | None:
+    """None if any is not known."""
+    found = list(values)
+    return None if any(one is None for one in found) else sum(one for one in found if one is not None)
+
+
+def _not_shown(held: documents.Holders) -> list[str]:
+    """Of the holders of what a job asks for."""
+    if not held.pools:
+        return ["What it may run on is unknown, and so is who holds it: its scheduler does not tell, and no job of its"
+                " queue was placed lately."]  # fmt: skip
+    if any(pool.devices is None for pool in held.pools):
+        return ["Holders are those that the token sees; how much of it others hold is not shown."]
+    return []
 
 
 def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
@@ -313,8 +383,8 @@ def firing_alerts(client: Client, rule: str = "") -> Answer:
 
 
 TOOLS: Sequence[Callable[..., Answer]] = (
-    idle_holders, gpu_waste, right_sizing, cost_anomalies, efficiency_score, bill_change, why_waiting, budget_status,
-    invoice_line, firing_alerts,
+    idle_holders, gpu_waste, right_sizing, cost_anomalies, efficiency_score, bill_change, why_waiting, fair_share,
+    budget_status, invoice_line, firing_alerts,
 )  # fmt: skip
 
 
@@ -367,9 +437,8 @@ def _effect(
     }  # fmt: skip
 
 
-def _months(bills: Sequence[documents.InvoiceDocument]) -> Span:
-    spans = [[datetime.fromisoformat(bill.period[name]) for name in ("start", "end")] for bill in bills]
-    return min(start for start, _ in spans), max(end for _, end in spans)
+def _month_of(bill: documents.InvoiceDocument) -> Span:
+    return datetime.fromisoformat(bill.period["start"]), datetime.fromisoformat(bill.period["end"])
 
 
 def _span(period: documents.ClosedSpan) -> Span | None:
@@ -408,8 +477,17 @@ def _length(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
+def _reason(job: documents.WaitingJob) -> str:
+    return (job.text or job.reason or "its scheduler gives no reason").rstrip(".")
+
+
 def _count(gpus: float | None) -> str:
-    return "an unknown number of GPUs" if gpus is None else f"{gpus:.4g} GPU{'s' if gpus > 1 else ''}"
+    return "an unknown number of GPUs" if gpus is None else f"{_plain(gpus)} GPU{'' if gpus == 1 else 's'}"
+
+
+def _plain(value: float) -> str:
+    """Like 12,288 or 0.29."""
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
 def _name(tenant: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +19,7 @@ from gpuledger.client import ApiError, Client
 from gpuledger.mcp import tools
 from gpuledger.mcp.tools import TOOLS, Answer
 from tests.dashboards.site import Site
-from tests.draws import seldom
+from tests.draws import keep_seed, seldom
 from tests.gpuledger.running import refused
 from warehouse.errors import LedgerError
 
@@ -30,6 +31,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "efficiency_score": {"period": "2026-10"},
     "bill_change": {"tenant": "vision", "month": "2026-10", "before": "2026-10"},
     "why_waiting": {},
+    "fair_share": {},
     "budget_status": {"month": "2026-10"},
     "invoice_line": {"number": "GL-2026-00001", "line": 1},
     "firing_alerts": {},
@@ -88,16 +90,39 @@ def test_the_sql_behind_an_answer_runs(served_site: Site, admin: Client, name: s
     if text := answered(admin, name).sql:
         sql(served_site, text)
     else:
-        assert name in ("firing_alerts", "right_sizing")
+        assert name in ("firing_alerts", "right_sizing", "fair_share")  # of a quota below
 
 
 def test_the_sql_says_what_the_answer_says(served_site: Site, admin: Client) -> None:
     waste = tools.gpu_waste(admin, "2026-10")
     rows = sql(served_site, waste.sql)
-    for name in ("allocated_gpu_hours", "used_gpu_hours", "idle_gpu_hours"):
-        assert sum(Decimal(str(row[name])) for row in rows) == Decimal(waste.figures[name]), name
+    for name in ("allocated_gpu_hours", "used_gpu_hours", "idle_gpu_hours", "unmetered_gpu_hours", "idle_cost"):
+        assert sum(Decimal(str(row[name])) for row in rows) == Decimal(waste.figures[name]) > -1, name
+        assert {row["tenant"]: Decimal(str(row[name])) for row in rows} == {
+            one["tenant"]: Decimal(one[name]) for one in waste.evidence
+        }, name
+    score = tools.efficiency_score(admin, "2026-10")
+    used, idle = (sum(Decimal(str(row[f"{name}_gpu_hours"])) for row in sql(served_site, score.sql))
+                  for name in ("used", "idle"))  # fmt: skip
+    assert [used, used + idle] == [Decimal(score.figures[f"{name}_gpu_hours"]) for name in ("used", "measured")]
+    assert score.figures["score"] == round(100 * used / (used + idle))
+    budgets = tools.budget_status(admin, "2026-10")
+    spent = {row["tenant"]: Decimal(str(row["billed_cost"])) for row in sql(served_site, budgets.sql)}
+    assert spent == {one["tenant"]: Decimal(one["actual"]) for one in budgets.evidence}
     one = tools.gpu_waste(admin, "2026-10", "vision")
     assert {row["tenant"] for row in sql(served_site, one.sql)} == {row["tenant"] for row in one.evidence} == {"vision"}
+
+
+def test_the_sql_of_a_changed_bill_has_both_bills_and_nothing_between_them(served_site: Site, admin: Client) -> None:
+    """As found: of two months apart it also had those between them, and none of what invoices add."""
+    same = tools.bill_change(admin, "vision", "2026-10", "2026-10")
+    rows = sql(served_site, same.sql)
+    assert sum(Decimal(str(row["amounts"])) for row in rows) == Decimal(same.figures["now"]) > 0
+    assert {row["month"] for row in rows} == {"2026-10"}
+    issued = tools._bill(admin, "vision", "2026-10")
+    draft = issued.model_copy(update={"number": None, "status": "draft"})
+    rows = sql(served_site, tools._sql_of_bills([draft, issued], "vision"))
+    assert [(row["month"], Decimal(str(row["billed_cost"]))) for row in rows] == [("2026-10", Decimal(96))]
 
 
 def test_the_parts_of_a_changed_bill_sum_to_the_difference(monkeypatch: pytest.MonkeyPatch, admin: Client) -> None:
@@ -233,3 +258,45 @@ def test_a_tenant_is_answered_from_its_own_books(served_site: Site) -> None:
 
 def test_a_store_is_not_a_server() -> None:
     assert "asks a server, not a store" in refused("mcp", "--store", "chdb://memory")
+
+
+def test_a_fair_share_is_what_the_scheduler_reported_last(served_site: Site, admin: Client) -> None:
+    """Drawn accounts, against sums of their own; a tenant is told its own."""
+    draw = random.Random(keep_seed())
+    at = admin.now().at
+    assert at is not None
+    last, before = (f"{at - timedelta(minutes=m):%F %T}" for m in (1, 2))
+    names = ("guaranteed", "held", "asked")
+    drawn = {(tenant, pool): {name: draw.randint(0, 9) / draw.choice((1, 2)) for name in names}
+             for tenant in ("vision", "speech") for pool in ("", "train")}  # fmt: skip
+    rows = []
+    for (tenant, pool), account in drawn.items():
+        label = f'{{pool="{pool}",tenant="{tenant}"}}'
+        rows += [f"('{last}', 'c1', 'scheduler', '{tenant}', 'tenant_{name}_gpus{label}', {value})"
+                 for name, value in account.items()]  # fmt: skip
+        rows.append(f"('{before}', 'c1', 'scheduler', '{tenant}', 'tenant_held_gpus{label}', 99)")
+    columns = "ts, cluster, service, tenant, metric, value"
+    served_site.store.command(f"INSERT INTO service_levels ({columns}) VALUES {', '.join(rows)}")
+    try:
+        for tenant in ("vision", "speech"):
+            own = [account for (name, _), account in drawn.items() if name == tenant]
+            expected = {name: sum(one[name] for one in own) for name in names}
+            expected["owed"] = sum(max(0, min(one["guaranteed"] - one["held"], one["asked"])) for one in own)
+            expected["borrowed"] = sum(max(0, one["held"] - one["guaranteed"]) for one in own)
+            all_held = sum(one["held"] for one in drawn.values())
+            with Client(served_site.url, served_site.tokens[tenant]) as client:
+                told, whole = tools.fair_share(client, tenant), tools.fair_share(admin, tenant)
+            for answer in (told, whole):
+                assert {name: answer.figures[name] for name in expected} == expected
+                assert f"Of its jobs, w2-{tenant} has waited longest" in answer.answer
+            (other,) = {"vision", "speech"} - {tenant}
+            assert other not in told.model_dump_json()
+            part = whole.figures["part_of_held"]
+            assert part == (pytest.approx(expected["held"] / all_held) if all_held else None)
+            assert told.figures["part_of_held"] is None
+            shown = sql(served_site, whole.sql)
+            for name in names:
+                assert sum(row["value"] for row in shown if row["name"] == f"tenant_{name}_gpus") == expected[name]
+    finally:
+        served_site.store.command("DELETE FROM service_levels WHERE service = 'scheduler'")
+    assert "No scheduler has reported a quota" in tools.fair_share(admin).answer

@@ -35,10 +35,10 @@ def due(earliest: datetime, latest: datetime, at: datetime) -> Due:
     return "ahead" if at < earliest else "due" if at < latest else "overdue"
 
 
-def waiting(ask: Ask, workload: str, most: int, at: datetime | None = None) -> Sequence[Row]:
+def waiting(ask: Ask, workload: str, most: int, at: datetime | None = None, allocation: str = "") -> Sequence[Row]:
     """The rows of waiting.sql at the end of what is asked about, or at an instant."""
     instant = {} if at is None else {"start": at, "end": at}
-    return ask("waiting", workload=workload, most=most, **instant)
+    return ask("waiting", workload=workload, allocation=allocation, most=most, **instant)
 
 
 def reported(row: Row) -> Reported:

@@ -4,7 +4,7 @@
 -- whoever sees some tenants only, among their jobs.   in_all: how many there are; {most} are shown.
 -- waited_seconds: until that instant.
 -- Parameters: start, end DateTime64(3) (UTC): the instant is end; tenants, projects, queues, clusters Array(String), empty:
---             all; workload String, empty: all; most UInt32
+--             all; workload, allocation String, empty: all; most UInt32
 SELECT *, count() OVER () AS in_all
 FROM
 (
@@ -43,5 +43,6 @@ WHERE (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, tenant))
     AND (empty({queues:Array(String)}) OR has({queues:Array(String)}, queue))
     AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, cluster))
     AND ({workload:String} = '' OR workload_id = {workload:String})
+    AND ({allocation:String} = '' OR allocation_id = {allocation:String})
 ORDER BY queue, cluster, rank
 LIMIT {most:UInt32}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from dash import dcc, html
@@ -12,12 +13,11 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from billing.insights.now import moment, reported
+from billing.insights.now import ASKED, QUOTA, Ask, moment, reported, wanted
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, gpu_count
 from dashboards.languages import Language
-from dashboards.pages.now.allocated import held
 from dashboards.pages.queues.waiters import announced, expected, waiting
 from dashboards.parts import Figure
 from dashboards.said import said
@@ -25,16 +25,13 @@ from warehouse.store import Store
 
 MOST = 200
 """Holders in the table."""
-QUOTA = ("WaitingForQuota", "ExceedsMaxQuota")
-"""Reasons by which not the GPUs are missing, but the tenant's part of them."""
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Wait:
     """row: of waiting.sql.   at: the instant as of which it waits, the newest for which facts came.
-    pools: rows of pools.sql: what it asks for or, if nobody tells, what its queue used lately.
-    holders: rows of the page of what is now."""
+    pools, holders: as `billing.insights.now.wanted` has them."""
 
     row: Row
     at: datetime
@@ -49,15 +46,14 @@ def waits_of(store: Store, filters: Filters, workload: str, clock: datetime) -> 
         return []
     whole = _narrowed(filters)
     found = []
+
+    def narrowed(**chosen: Sequence[str]) -> Ask:
+        by_name = {name.removesuffix("s"): tuple(values) for name, values in chosen.items()}
+        return partial(_narrowed(filters, **by_name).rows_now, store, ASKED)
+
     for row in waiting(store, whole, workload, now.after):
-        wanted = reported(row)
-        at_queue = {"cluster": row["cluster"], "queue": row["queue"], "asked_pool": wanted.pool,
-                    "asked_models": list(wanted.models)}  # fmt: skip
-        pools = filters.rows_now(store, __file__, "pools", at=now.at, **at_queue)
-        names, models = (tuple(dict.fromkeys(pool[name] for pool in pools)) for name in ("pool", "model"))
-        narrowed = _narrowed(filters, pool=names, model=models, cluster=(row["cluster"],))
-        holders = held(store, narrowed, now.at, MOST)[0] if names else []
-        found.append(Wait(row, now.at, pools, holders))
+        its = wanted(store, narrowed, row, now.at, MOST)
+        found.append(Wait(row, now.at, its.pools, its.holders))
     return found
 
 
@@ -146,7 +142,6 @@ def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | 
     by_quota = wait.row["reason"] in QUOTA
     gpus = grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.2~f", minimum=70)
     own = wait.row["tenant"]
-    holders = sorted(wait.holders, key=lambda row: (by_quota and row["tenant"] != own, -row["gpus"]))
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.6),
         grids.text("tenant", words("filter.tenant"), minimum=88),
@@ -164,7 +159,7 @@ def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | 
             "used": row["used_60"],
             "since": filters.local(row["since"]),
         }
-        for row in holders
+        for row in wait.holders
     ]
     pools, models = (list(dict.fromkeys(pool[name] for pool in wait.pools)) for name in ("pool", "model"))
     all_now = dcc.Link(

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,7 @@ from access.roles import Role
 from access.scope import Stores
 from access.settings import AccessSettings
 from billing.close import close
-from billing.insights.now import moment, reported
+from billing.insights.now import asking, moment, reported, wanted
 from dashboards.filters import filters_of
 from dashboards.format import duration
 from dashboards.frame import show
@@ -26,7 +27,8 @@ from dashboards.pages import queues
 from dashboards.pages.queues.longest import longest
 from dashboards.pages.queues.waiters import expected, known_until, waiters_card, waiting
 from dashboards.pages.workload.waits import wait_cards, waits_of
-from gpuledger.client import Client
+from gpuledger.client import ApiError, Client
+from gpuledger.mcp import tools
 from tests.dashboards.browser import MARKS, picture, tab
 from tests.dashboards.site import NOW, serving
 from tests.draws import keep_seed, seldom
@@ -201,7 +203,8 @@ def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Sto
     text = str(wait_cards(wait, filters, EN))
     assert "Unknown: its scheduler reported no reason." in text
     assert "/workloads?period=2026-10-02&workload=w-speech" in text
-    by_quota = replace(wait, row={**wait.row, "reason": "WaitingForQuota"})
+    row = {**wait.row, "reason": "WaitingForQuota"}
+    by_quota = replace(wait, row=row, holders=wanted(house, partial(asking, house), row, wait.at, 10).holders)
     (table,) = (card for card in wait_cards(by_quota, filters, EN) if "wait-holders" in str(card))
     assert [row["tenant"] for row in grid_rows(table, "wait-holders")] == ["vision"] * 2 + ["speech"] * 2
     assert "first those of vision" in str(table)
@@ -427,3 +430,28 @@ def test_the_api_answers_what_the_page_shows(house: Store) -> None:
         datetime.fromisoformat(at) for at in cast("list[str]", INTERVAL["expected_interval"])
     ]
     assert job.start_is == reported(rows[[one["allocation_id"] for one in rows].index(job.allocation_id)]).due(found.at)
+
+
+def test_the_api_and_the_assistant_name_the_holders_that_the_page_shows(
+    house: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: the assistant named whoever held anything in the same queue."""
+    clock = datetime(2026, 10, 2, 12, 30, tzinfo=UTC)
+    monkeypatch.setattr("api.routes.now.moment", lambda store, _: moment(store, clock))
+    with serving(house, AccessSettings()) as url, Client(url) as client:
+        compared = 0
+        for job in (one for one in client.waiting().jobs if one.queue in ("main", "alone")):
+            (wait,) = waits_of(house, filters_of(house, ""), job.workload_id, clock)
+            found = client.holders(job.allocation_id, job.cluster)
+            assert [one.model_dump() for one in found.pools] == [
+                {name: pool[name] for name in ("pool", "model", "devices", "free")} for pool in wait.pools
+            ]
+            shown = [row["allocation_id"] for row in wait.holders]
+            assert [one.allocation_id for one in found.allocations] == shown
+            told = tools.why_waiting(client, job.workload_id)
+            named = [one["holds"]["allocation_id"] for one in told.evidence if "holds" in one]
+            assert named == shown[: tools.HOLDERS]
+            compared += bool(shown)
+        with pytest.raises(ApiError, match="allocation '1': does not wait, or you don't have access to it"):
+            client.holders("1")
+    assert compared
