@@ -868,7 +868,11 @@ def _of_a_server(error: StoreError) -> tuple[str, str]:
     if answered := re.search(r"HTTP status (\d{3})", error.what):
         broken = answered[1].startswith("5")
         return f"answers {answered[1]}, and serves no SQL", NOT_THE_SERVER if broken else NOT_SERVED
+    if "RemoteDisconnected" in error.what:
+        return "hung up without an answer", "Does it speak TLS? Then its address begins with https://"
     why = reason(error.__cause__ or error)
+    if "mismatch" in why:
+        return f"cannot be reached: {why}", "Use a name that is in its certificate"
     if "certificate" in why:
         return f"cannot be reached: {why}", "SSL_CERT_FILE names a certificate authority of your own"
     if "TLS" in why:
