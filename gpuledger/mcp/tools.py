@@ -210,6 +210,8 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
             )
     if not all(bill.number for bill in bills):
         notes.append("The SQL shows what the ledger charges: a draft's other lines, and its rounding, are in no view.")
+    notes += [f"{month}: {note}" for month, bill in ((before, bills[0]), (month, bills[1])) if not bill.number
+              for note in _not_closed(client.ledger(month, ("tenant",)).period)]  # fmt: skip
     notes.append("Credit notes, and corrections that later invoices have, are documents of their own: not compared.")
     causes = "; ".join(f"{one['what']}: {_money(one['difference'], currency, sign=True)}" for one in effects[:3]
                        if one["difference"])  # fmt: skip
@@ -404,15 +406,19 @@ Key = tuple[str, str, str]
 
 
 def _lines(lines: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[Decimal, Decimal | None, Decimal]]:
-    """Quantity, unit price (None if there is none) and amount, by kind, project and SKU."""
+    """Quantity, unit price (None if there is none; of several the mean) and amount, by kind, project and SKU."""
     found: dict[Key, tuple[Decimal, Decimal | None, Decimal]] = {}
+    prices: dict[Key, set[Any]] = defaultdict(set)
     for line in lines:
         kind = "correction" if line.get("charge_class") else line["kind"]
         key = (kind, line.get("project") or "", line.get("sku") or "")
         quantity, _, amount = found.get(key, (Decimal(0), None, Decimal(0)))
         quantity += Decimal(line.get("quantity") or 0)
         amount += Decimal(line.get("amount") or 0)
-        found[key] = quantity, amount / quantity if quantity else None, amount
+        prices[key].add(line.get("contracted_unit_price"))
+        only = next(iter(prices[key])) if len(prices[key]) == 1 else None
+        mean = amount / quantity if quantity else None
+        found[key] = quantity, mean if only is None or mean is None else Decimal(only), amount
     return found
 
 
@@ -421,7 +427,7 @@ def _effect(
 ) -> dict[str, Any]:
     """A line's difference, split into more or fewer hours at the old price and the new price on all hours.
 
-    Without a price before or after, it cannot be split.
+    Without a price before or after, it cannot be split. At one price it is all of hours: what is left is rounding.
     """
     nothing = (Decimal(0), None, Decimal(0))
     (quantity, price, amount), (later, new_price, owed) = was or nothing, now or nothing
@@ -429,6 +435,8 @@ def _effect(
     splits = key[0] == "usage" and (price is not None or new_price is not None)
     at = price if price is not None else new_price
     by_quantity = _rounded((later - quantity) * at) if splits and at is not None else None
+    if by_quantity is not None and (price is None or new_price is None or price == new_price):
+        by_quantity = difference
     what = " ".join(part for part in (key[0], key[2], f"of {key[1]}" if key[1] else "") if part)
     return {
         "what": what, "difference": difference, "before": amount, "now": owed,

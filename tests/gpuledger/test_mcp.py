@@ -126,22 +126,30 @@ def test_the_sql_of_a_changed_bill_has_both_bills_and_nothing_between_them(serve
 
 
 def test_the_parts_of_a_changed_bill_sum_to_the_difference(monkeypatch: pytest.MonkeyPatch, admin: Client) -> None:
-    def line(kind: str, quantity: str, amount: str, sku: str = "h100") -> dict[str, Any]:
-        return {"kind": kind, "quantity": quantity, "amount": amount, "sku": sku, "project": "", "charge_class": None}
+    def line(kind: str, quantity: str, amount: str, sku: str = "h100", price: str | None = None) -> dict[str, Any]:
+        return {"kind": kind, "quantity": quantity, "amount": amount, "sku": sku, "project": "", "charge_class": None,
+                "contracted_unit_price": price}  # fmt: skip
 
     bill = admin.drafts("2026-10", "vision")
     draft = next(iter(bill))
-    bills = {
-        "2026-09": [line("usage", "10", "20.00"), line("usage", "5", "5.00", "l40s"), line("tax", "0", "4.75")],
-        "2026-10": [line("usage", "12", "30.00"), line("minimum", "0", "7.00"), line("tax", "0", "5.70")],
-    }
+    bills: dict[str, list[dict[str, Any]]] = {
+        "2026-09": [line("usage", "10", "20.00"), line("usage", "5", "5.00", "l40s"), line("tax", "0", "4.75"),
+                    line("usage", "1.5", "0.50", "third", "0.333333333")],
+        "2026-10": [line("usage", "12", "30.00"), line("minimum", "0", "7.00"), line("tax", "0", "5.70"),
+                    line("usage", "2.5", "0.83", "third", "0.333333333")],
+    }  # fmt: skip
     monkeypatch.setattr(
-        tools, "_bill", lambda _client, _tenant, month: draft.model_copy(update={"lines": bills[month]})
+        tools, "_bill", lambda _client, _tenant, month: draft.model_copy(update={"lines": bills[month], "number": None})
     )
     found = tools.bill_change(admin, "vision", "2026-10", "2026-09")
+    assert "2026-09: None of the period's 720 hours is closed: nothing is known of it." in found.notes
     parts = {one["what"]: one for one in found.evidence}
-    assert found.figures["difference"] == "12.95"
-    assert sum(Decimal(one["difference"]) for one in found.evidence) == Decimal("12.95")
+    assert found.figures["difference"] == "13.28"
+    assert sum(Decimal(one["difference"]) for one in found.evidence) == Decimal("13.28")
+    third = parts["usage third"]
+    assert (third["by_quantity"], third["by_price"]) == ("0.33", "0.00"), (
+        "the price is the same: rounding is none of it"
+    )
     assert (parts["usage h100"]["by_quantity"], parts["usage h100"]["by_price"]) == ("4.00", "6.00")
     assert (parts["usage l40s"]["by_quantity"], parts["tax h100"]["by_price"]) == ("-5.00", None)
 
