@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -84,11 +86,15 @@ class Choices:
     sees_platform: bool = False
 
 
+Whole = Callable[[], AbstractContextManager[Store]]
+
+
 @dataclass(frozen=True)
 class Filters:
     """What a page shows. period: None if nothing of the requested one is closed.   months: those with closed hours.
     example: the provider whose example prices are in force; empty: the prices are the site's own.
-    closed: all closed hours of the store; sums: of the period.   rules: the site's own alert rules (api.reach)."""
+    closed: all closed hours of the store; sums: of the period.   rules: the site's own alert rules (api.reach).
+    whole: opens a connection that sees all tenants; None: the page's own is it."""
 
     address: Address
     zone: str
@@ -100,6 +106,7 @@ class Filters:
     example: str = ""
     closed: ClosedHours = field(default_factory=ClosedHours)
     rules: Path | None = None
+    whole: Whole | None = None
 
     @property
     def more(self) -> Mapping[str, str]:
@@ -213,6 +220,16 @@ class Filters:
         chosen = {"zone": self.zone, **self._arrays(), **params}
         return _rows_of_days(store, beside, name, self.params() | chosen, chosen, self.sums, self.data_version)
 
+    @contextlib.contextmanager
+    def whole_store(self, store: Store) -> Iterator[Store]:
+        """A connection that sees all tenants, for what follows from all of them, as whether an alert is sent. Show only
+        what the page's own store has."""
+        if self.whole is None:
+            yield store
+            return
+        with self.whole() as everything:
+            yield everything
+
     def _arrays(self) -> dict[str, list[str]]:
         return {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}
 
@@ -229,7 +246,11 @@ class Filters:
 
 
 def filters_of(
-    store: Store, search: str | None, data_version: DataVersion = UNCACHED, rules: Path | None = None
+    store: Store,
+    search: str | None,
+    data_version: DataVersion = UNCACHED,
+    rules: Path | None = None,
+    whole: Whole | None = None,
 ) -> Filters:
     """The filters in a URL, for this store."""
     address = Address.of(search)
@@ -238,11 +259,12 @@ def filters_of(
     period = choose(closed, address.period, months, zone)
     if period is None:
         return Filters(
-            address, zone, months, None, data_version=data_version, example=example, closed=closed, rules=rules
-        )
+            address, zone, months, None, data_version=data_version, example=example, closed=closed, rules=rules,
+            whole=whole,
+        )  # fmt: skip
     sums = closed.sums(period.start, period.end)
     choices = _choices(store, period, sums, data_version)
-    return Filters(address, zone, months, period, choices, sums, data_version, example, closed, rules)
+    return Filters(address, zone, months, period, choices, sums, data_version, example, closed, rules, whole)
 
 
 def _closed(store: Store) -> tuple[str, str, list[ClosedMonth], ClosedHours]:

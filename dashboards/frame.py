@@ -19,7 +19,7 @@ from access.roles import Action
 from access.scope import Stores
 from dashboards import shell, states, tour
 from dashboards.data_version import UNCACHED, AnswerCache, DataVersion
-from dashboards.filters import Address, Filters, filters_of
+from dashboards.filters import Address, Filters, Whole, filters_of
 from dashboards.languages import Language, language
 from dashboards.registry import Page, all_pages
 from warehouse.errors import LedgerError
@@ -48,8 +48,9 @@ def show(
     search: str | None,
     cache: AnswerCache | None = None,
     rules: Path | None = None,
+    whole: Whole | None = None,
 ) -> RenderedPage:
-    """The page at a URL; an error of the store is shown as a page, too."""
+    """The page at a URL; an error of the store is shown as a page, too.   whole: as of Filters."""
     path = path or "/"
     address = Address.of(search)
     words = language(address.language)
@@ -59,7 +60,7 @@ def show(
     data_version = UNCACHED
     try:
         data_version = DataVersion.of(store, _scope(principal), cache)
-        filters = filters_of(store, search, data_version, rules)
+        filters = filters_of(store, search, data_version, rules, whole)
         content = _content(store, page, page in pages, filters, path, words)
     except LedgerError as error:
         content = states.error(str(error), words)
@@ -124,7 +125,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     rules: Path | None = app.server.state.reach.rules
 
     def filtered(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-        filters = filters_of(store, search, DataVersion.of(store, _scope(current()), cache), rules)
+        filters = filters_of(store, search, DataVersion.of(store, _scope(current()), cache), rules, stores.unscoped)
         return answer(store, filters, language(filters.address.language), *arguments)
 
     def over_all(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
@@ -148,7 +149,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
         shown: RenderedPage = await asyncio.to_thread(
-            with_store, Action.see, show, current(), path, search, cache, rules
+            with_store, Action.see, show, current(), path, search, cache, rules, stores.unscoped
         )
         dash.set_props("failed", {"children": None})
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.tour, shown.foot, shown.meta
@@ -157,7 +158,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         is_live = any(page.live for page in all_pages() if page.path == path)
         if not is_live and str(DataVersion.of(store, _scope(current()), cache).books) == meta["books"]:
             return dash.no_update, dash.no_update
-        shown = show(store, current(), path, search, cache, rules)
+        shown = show(store, current(), path, search, cache, rules, stores.unscoped)
         return shown.page, shown.meta
 
     async def refresh(_: int, path: str, search: str, meta: dict[str, Any] | None) -> tuple[Any, Any]:

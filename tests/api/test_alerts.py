@@ -16,6 +16,7 @@ from billing import audit
 from dashboards.app import DashboardSettings, build_app
 from gpuledger.client import ApiError, Client
 from gpuledger.documents import PREFIX
+from tests.access.test_matrix import body_of
 from tests.alerts.receivers import http_receiver
 from tests.dashboards.site import Site, running
 from tests.prometheus import check_metrics
@@ -75,6 +76,10 @@ def test_an_operator_keeps_an_alert_quiet_and_ends_it_under_its_own_name(served_
     assert held["speech"] == ""
     # A tenant is told that its alert is kept quiet, too, though silences are not its to see.
     assert "operator" in ask(served_site, "vision")["rows"][0]["held_back"]
+    with served_site.client("vision") as client:
+        known = client.get("/_dash-dependencies").json()
+        (drawn,) = (one for one in known if one["output"].startswith("..page.children...nav"))
+        assert "silenced by" in client.post("/_dash-update-component", json=body_of(drawn, "/alerts")).text
     with served_site.client("operator") as client:
         ended = client.delete(f"{ALERTS}/silences/{made.json()['id']}")
         assert ended.status_code == 200

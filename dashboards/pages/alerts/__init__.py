@@ -54,9 +54,11 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 def active(store: Store, filters: Filters, now: datetime) -> list[dict[str, Any]]:
     """Firing and pending alerts, as of now; filtered by tenants, clusters, and `?rule=`."""
     wanted = {name: filters.address.chosen.get(name, ()) for name in FILTERS}
+    with filters.whole_store(store) as whole:
+        found = alerts(store, now, rule=filters.more.get("rule", ""), whole=whole)
     return [
         one
-        for one in alerts(store, now, rule=filters.more.get("rule", ""))
+        for one in found
         if all(not values or one["labels"].get(name, "") in values for name, values in wanted.items())
     ]
 

@@ -62,7 +62,8 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
         return parts.card(
             words("fires.title"), words("fires.is"), states.nothing_here(words("fires.not_evaluated")), id="alerts"
         )
-    found = _sent_first(store, filters.rows_now(store, __file__, "firing", with_evidence=int(words.code != "en")))
+    firing = filters.rows_now(store, __file__, "firing", with_evidence=int(words.code != "en"))
+    found = _sent_first(store, filters, firing)
     counted = {name: sum(alert["severity"] == name for alert in found) for name in SEVERITIES}
     content = (
         html.Ul(
@@ -112,12 +113,13 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
     )
 
 
-def _sent_first(store: Store, found: Sequence[Row]) -> Sequence[Row]:
+def _sent_first(store: Store, filters: Filters, found: Sequence[Row]) -> Sequence[Row]:
     """Where not all have room: of those that are as severe, the suppressed ones last, as on the page of alerts."""
     if len(found) <= MOST:
         return found
     now = datetime.now(UTC)
-    quiet = held_back(notified_alerts(store, now), Routing(), silences(store, now), now)
+    with filters.whole_store(store) as whole:
+        quiet = held_back(notified_alerts(whole, now), Routing(), silences(whole, now), now)
     ranks = list(dict.fromkeys(one["severity"] for one in found))
     return sorted(found, key=lambda one: (ranks.index(one["severity"]), one["fingerprint"] in quiet))
 

@@ -241,11 +241,29 @@ def test_the_overview_has_room_for_what_is_not_suppressed_first(house: Store) ->
              {"severity": "info", "fingerprint": "i"}]  # fmt: skip
     filters = filters_of(house, MONTH)
     set_current(ANYBODY)
-    assert activity._sent_first(house, found)[0]["fingerprint"] == "f2"
+    assert activity._sent_first(house, filters, found)[0]["fingerprint"] == "f2"
     silencing.add(house, filters, EN, "alertname=long-queue", "1h", "maintenance")
     try:
-        assert [one["fingerprint"] for one in activity._sent_first(house, found)][-2:] == ["f2", "i"]
+        assert [one["fingerprint"] for one in activity._sent_first(house, filters, found)][-2:] == ["f2", "i"]
     finally:
+        silencing.end(house, filters, EN, silences(house, datetime.now(UTC))[0].id)
+
+
+def test_a_tenant_is_told_that_its_own_alert_is_suppressed(house: Store) -> None:
+    """As found: who does not see silences read an alert as sent that one holds back."""
+    filters, stores = filters_of(house, MONTH), Stores(house)
+    silencing.add(house, filters, EN, "tenant=vision", "1h", "maintenance")
+    try:
+        set_current(TENANT)
+        with stores.scoped_to(TENANT) as store:
+            own = alerts.active(store, filters_of(store, MONTH, whole=stores.unscoped), datetime.now(UTC))
+            text = str(show(store, TENANT, "/alerts", MONTH, whole=stores.unscoped).page)
+            sent = str(show(store, TENANT, "/", MONTH, whole=stores.unscoped).page)
+        assert {one["labels"]["tenant"] for one in own} == {"vision"}
+        assert all("maintenance" in one["held_back"] for one in own)
+        assert "maintenance" in text and "speech" not in text + sent
+    finally:
+        set_current(ANYBODY)
         silencing.end(house, filters, EN, silences(house, datetime.now(UTC))[0].id)
 
 
