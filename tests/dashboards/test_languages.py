@@ -11,6 +11,7 @@ from typing import get_args
 import dashboards
 from access.roles import Role
 from alerts.rule import Severity
+from alerts.slo.objectives import KINDS as OBJECTIVE_KINDS
 from billing.accounts.budgets import State as BudgetState
 from billing.insights.sentences import SENTENCES, Sentence
 from billing.invoicing.month_states import MonthState
@@ -73,6 +74,7 @@ def test_every_state_reason_and_role_is_said_in_each_language() -> None:
     made |= {f"admin.held_{why}" for why in HELD_FOR} | {f"admin.was_{decision}" for decision in get_args(Decision)}
     made |= {f"records.{record}" for record in RECORD_TYPES}
     made |= {f"quarantine.{why}" for why in ("bad_time", "not_a_number", "missing", "unknown", "out_of_range")}
+    made |= {f"objective.{kind}" for kind in OBJECTIVE_KINDS}
     made |= {f"slo.{one}" for one in ("met", "missed", "unknown", "fast", "medium", "slow", "aggressor", "candidate")}
     levels = [*OBJECTIVES, "unknown"]
     made |= {f"isolation.{one}" for one in levels} | {f"isolation.{one}_may" for one in levels}

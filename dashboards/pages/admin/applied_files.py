@@ -26,6 +26,7 @@ from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import unit_price
 from dashboards.languages import Language
+from dashboards.pages.admin import in_force
 from dashboards.pages.admin.apply_form import form_card
 from dashboards.said import who
 from warehouse.store import Store
@@ -149,16 +150,25 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
 
 
 def file_part(kind: applied_files.Kind, store: Store, filters: Filters, words: Language) -> list[Component]:
-    """A file shown as it is written; its effects are on other pages."""
-    found = applied_files.in_force(store, kind)
-    title, version = words(f"admin.{kind.name}"), found.version if found else ""
-    said = words("admin.file_is", version=found.version, author=found.author) if found else ""
-    text = html.Pre(applied_files.as_yaml(found.file), className="gl-written") if found else None
-    none = states.nothing_here(words(f"admin.no_{kind.name}")) if found is None else None
+    """A file's content as tables, and as it is written; its effects are on other pages."""
+    found, title = applied_files.in_force(store, kind), words(f"admin.{kind.name}")
+    if found is None:
+        none = parts.card(title, "", states.nothing_here(words(f"admin.no_{kind.name}")))
+        return [none, form_card(kind, None, words)]
+    said = words("admin.file_is", version=found.version, author=found.author)
+    written = html.Details(
+        [
+            html.Summary(words("admin.as_written")),
+            html.Pre(applied_files.as_yaml(found.file), className="gl-written"),
+        ],
+        className="gl-more",
+    )
+    shown = in_force.tables(kind.name, store, found.file, filters, words)
+    tool = exports.of_grid(f"admin-{kind.name}", f"{kind.name}-{found.version}", replace(filters, period=None), words)
     return [
-        parts.card(title, said, text, none),
-        form_card(kind, found.file if found else None, words),
-        *([_history_card(applied_files.versions(store, kind), filters, words, version, "")] if found else []),
+        parts.card(title, said, *shown, written, tool=tool, class_name="gl-table-card"),
+        form_card(kind, found.file, words),
+        _history_card(applied_files.versions(store, kind), filters, words, found.version, ""),
     ]
 
 

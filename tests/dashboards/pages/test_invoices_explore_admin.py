@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,12 @@ from access.principal import ANYBODY, ForbiddenError, Principal
 from access.roles import Role
 from access.scope import Stores
 from access.tokens import list_tokens
+from alerts.slo.applied import apply_objectives
+from alerts.slo.objectives import parse_objectives
+from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.invoicing.invoices import issued
+from billing.parties.applied import apply_parties
+from billing.parties.details import parse_parties
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.frame import show
 from dashboards.languages import language
@@ -36,6 +41,7 @@ from warehouse.store import Store, read_sql
 ANALYST = Principal("ann", frozenset({Role.analyst}))
 FINANCE = Principal("fin", frozenset({Role.finance}))
 SPLIT = "SELECT tenant, sum(used_gpu_hours) AS hours FROM v_usage_hourly GROUP BY tenant ORDER BY tenant"
+VISIONS = {"tenant": "vision"}
 VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
 
 
@@ -231,6 +237,64 @@ def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
     audit = page(house, FINANCE, "/administration?part=audit&find=rates.apply")
     assert f"{done} of {done}" in audit
     assert "before: null" not in audit
+
+
+def test_administration_shows_each_budget_in_force_and_how_it_stands(house: Store) -> None:
+    """As found: YAML alone. The test's budgets hold in every month, so they stand as the newest one's costs do."""
+    rows = grid_of(house, "/administration?part=budgets", "admin-budgets")
+    (month,) = house.rows("SELECT formatDateTime(max(hour), '%Y-%m') AS name FROM closed_hours")
+    spent = {
+        row["tenant"]: row["cost"]
+        for row in house.rows(
+            "SELECT tenant, sum(billed_cost) AS cost FROM v_charges WHERE formatDateTime(charge_period_start, '%Y-%m')"
+            " = {month:String} GROUP BY tenant",
+            {"month": month["name"]},
+        )
+    }
+    for tenant, amount in (("vision", 100), ("speech", 200)):
+        (row,) = (one for one in rows if one["tenant"] == tenant)
+        part = float(spent.get(tenant, 0)) / amount
+        assert (row["amount"], row["months"]) == (amount, "always")
+        assert row["spent"] == pytest.approx(float(spent.get(tenant, 0)))
+        assert row["percent"] == pytest.approx(part, abs=1e-4)
+        assert (row["state"] == "over budget") == (part > 1), row
+    text = page(house, FINANCE, "/administration?part=budgets")
+    assert "As written (YAML)" in text and "currency: EUR" in text
+
+
+def grid_of(store: Store, path: str, id: str) -> list[dict[str, Any]]:
+    """The rows of a page's grid."""
+    with open_access(store) as access, Stores(store).scoped_to(FINANCE) as own:
+        set_current(FINANCE, access)
+        address, _, search = path.partition("?")
+        found = show(own, FINANCE, address, search).page
+    (grid,) = (one for one in found._traverse() if getattr(one, "id", "") == id)
+    rows: list[dict[str, Any]] = grid.rowData
+    return rows
+
+
+def test_administration_shows_objectives_energy_and_parties_in_force(house: Store) -> None:
+    now = datetime(2026, 11, 5, 12, tzinfo=UTC)
+    promised = [
+        {"name": "chat", "kind": "latency", "metric": "ttft", "at_most_seconds": "2.5", "target": "0.9"},
+        {"name": "waits", "kind": "queue_wait", "match": {"queue": "ma*"}, "within": "5m", "target": "0.9"},
+        {"name": "quota", "kind": "quota_redemption", "guaranteed_gpus": 2, "target": "0.5"} | {"match": VISIONS},
+    ]
+    apply_objectives(house, parse_objectives({"objectives": promised}), "test", "", now)
+    rows = {row["name"]: row for row in grid_of(house, "/administration?part=objectives", "admin-objectives")}
+    assert {name: (row["about"], row["bound"], row["state"]) for name, row in rows.items()} == {
+        "chat": ("anything", "2.5 s", "1 unknown"),
+        "waits": ("queue ma*", "5 min", "1 unknown"),
+        "quota": ("tenant vision", "2 GPUs", "1 unknown"),
+    }
+    grid = {"region": "DE", "cluster": "c*", "hourly": ["300", "400"], "effective_from": "2026-10-01", "source": "told"}
+    apply_energy_settings(house, parse_energy_settings({"intensity": [grid]}), "test", "", now)
+    (row,) = grid_of(house, "/administration?part=energy", "admin-energy")
+    assert (row["about"], row["grams"], row["times"]) == ("cluster c*", 350, "from 1 October 2026, 00:00 on")
+    buyer = {"tenant": "vision", "name": "Vision Ltd", "address": ["1 Quay", "Dublin"], "effective_to": "2026-12-01"}
+    apply_parties(house, parse_parties({"buyers": [buyer]}), "test", "", now)
+    (row,) = grid_of(house, "/administration?part=parties", "admin-parties")
+    assert (row["tenant"], row["address"], row["times"]) == ("vision", "1 Quay, Dublin", "until 30 November 2026")
 
 
 def test_administration_is_for_those_who_administer(house: Store) -> None:
