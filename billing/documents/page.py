@@ -496,7 +496,7 @@ def _days(first: str | None, last: str | None) -> str:
 def _change(change: Mapping[str, Any], timezone: str) -> str:
     """Why a month is corrected: which allocations' entries differ from what was billed, in which hours, and since
     when."""
-    hours_of = [f"{one['allocation']} ({Decimal(one['gpu_hours']):+,.2f} GPU-hours)" for one in change["first"]]
+    hours_of = [_changed(one) for one in change["first"]]
     more = change["allocations"] - len(hours_of)
     since = (
         f" Closed with the facts until {since_in_words(change['closed_at'], timezone)}." if change["closed_at"] else ""
@@ -506,6 +506,15 @@ def _change(change: Mapping[str, Any], timezone: str) -> str:
         f"{until_in_words(change['to'], timezone)} the ledger has other hours than were billed for "
         f"{', '.join(hours_of)}{f' and {more:,} more' if more else ''}.{since}"
     )
+
+
+def _changed(one: Mapping[str, str]) -> str:
+    """Like `train-7 (+2.00 GPU-hours)`; of an allocation whose name is a number, that it is one, and of what."""
+    allocation, workload = one["allocation"], one.get("workload")
+    hours_of = f"{Decimal(one['gpu_hours']):+,.2f} GPU-hours"
+    if workload:
+        return f"{workload} (allocation {allocation}, {hours_of})"
+    return f"{'allocation ' if allocation.isdecimal() else ''}{allocation} ({hours_of})"
 
 
 def _place(line: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -59,6 +59,7 @@ def _change(store: Store, month: str, rows: Sequence[Mapping[str, Any]]) -> dict
     for row in rows:
         more = scale.quantity(row["now_micro_ms"] - row["was_micro_ms"], row["device_units"])
         allocations[row["allocation_id"]] = allocations.get(row["allocation_id"], 0) + more
+    workloads = {row["allocation_id"]: row["workload_id"] for row in rows}
     first = sorted(allocations, key=lambda name: (-abs(allocations[name]), name))[:NAMED]
     closed_at = store.value(_CLOSED_AT, {"run": max(row["again"] for row in rows)})
     return {
@@ -67,8 +68,15 @@ def _change(store: Store, month: str, rows: Sequence[Mapping[str, Any]]) -> dict
         "to": rfc3339(max(row["to_at"] for row in rows)),
         "closed_at": closed_at and rfc3339(closed_at),
         "allocations": len(allocations),
-        "first": [{"allocation": name, "gpu_hours": text(scale.hours(allocations[name]))} for name in first],
+        "first": [
+            {**_named(name, workloads[name]), "gpu_hours": text(scale.hours(allocations[name]))} for name in first
+        ],
     }
+
+
+def _named(allocation: str, workload: str) -> dict[str, str]:
+    """Its workload, too, where that has another name: a Slurm allocation's own is a number."""
+    return {"allocation": allocation, **({"workload": workload} if workload not in ("", allocation) else {})}
 
 
 _CLOSED_AT = "SELECT minOrNull(ingest_cutoff) AS at FROM close_runs WHERE run >= {run:UInt64}"

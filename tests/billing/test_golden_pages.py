@@ -40,7 +40,11 @@ CHANGE = {
     "to": "2026-09-20T22:00:00.000Z",
     "closed_at": "2026-11-01T23:30:00.000Z",
     "allocations": 5,
-    "first": [{"allocation": "a1", "gpu_hours": "-1.25"}, {"allocation": "a2", "gpu_hours": "1200"}],
+    "first": [
+        {"allocation": "40058", "workload": "slurm-40058", "gpu_hours": "-1.25"},
+        {"allocation": "4711", "gpu_hours": "3"},
+        {"allocation": "a2", "gpu_hours": "1200"},
+    ],
 }
 
 
