@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -225,9 +226,16 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
     rows = filters.rows(store, __file__, "charges", workload=lifecycle.workload, **lifecycle.bounds())
     currency = filters.currency
     levels = [row["isolation_level"] or "unknown" for row in rows]
+    several = {sku for sku, n in Counter(row["sku"] for row in rows).items() if n > 1}
     cells = [
         [
-            html.Span([row["sku"] or words("workload.no_sku"), html.Small(_kind(row))]),
+            html.Span(
+                [
+                    row["sku"] or words("workload.no_sku"),
+                    html.Small(_kind(row)),
+                    html.Small(_when(row, filters, words)) if row["sku"] in several else None,
+                ]
+            ),
             words(f"isolation.{level}"),
             hours(row["gpu_hours"]),
             UNKNOWN if row["unit_price"] is None else unit_price(row["unit_price"], currency),
@@ -242,10 +250,14 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
                   money(total.billed_cost, currency)])  # fmt: skip
     fields = ("sku", "model", "partition_profile", "gpu_hours", "unit_price", "list_cost", "billed_cost")
     reported = [
-        [*(row[name] for name in fields[:3]), words(f"isolation.{level}"), *(row[name] for name in fields[3:])]
+        [
+            *(row[name] for name in fields[:3]), *(grids.instant(row[at]) for at in ("from_at", "to_at")),
+            words(f"isolation.{level}"), *(row[name] for name in fields[3:]),
+        ]
         for row, level in zip(rows, levels, strict=True)
-    ]
-    named = [heads[0], words("filter.model"), words("workload.profile"), *heads[1:]]
+    ]  # fmt: skip
+    times = (f"{words(f'fleet.{name}')} (UTC)" for name in ("from", "until"))
+    named = [heads[0], words("filter.model"), words("workload.profile"), *times, *heads[1:]]
     return parts.card(
         words("workload.charges"),
         words("workload.charges_is"),
@@ -258,6 +270,12 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
 def _promise(level: str, words: Language) -> Component:
     said = words("isolation.may", level=words(f"isolation.{level}"), what=words(f"isolation.{level}_may"))
     return html.P(said, className="gl-note")
+
+
+def _when(row: Mapping[str, Any], filters: Filters, words: Language) -> str:
+    """From when to when it is charged so."""
+    first, last = (words.moment(filters.local(row[at])) for at in ("from_at", "to_at"))
+    return words("line_said.from_to", first=first, last=last)
 
 
 def _kind(row: Mapping[str, Any]) -> str:
