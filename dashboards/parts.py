@@ -175,10 +175,14 @@ def legend(kinds: Sequence[Kind], words: Language) -> Component:
     )
 
 
-def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component:
-    """A chart; `label` says in words what it shows."""
+def graph(figure: Any, label: str, id: str = "", height: int = 330, legend_above: bool = False) -> Component:
+    """A chart; `label` says in words what it shows.   legend_above: its legend stands above it at any width, not
+    within it, where it would meet the axis."""
     more = {"id": id} if id else {}
     plain = figures.plain(figure)
+    named = figures.legend(plain)
+    if legend_above:
+        plain = {**plain, "layout": {**plain["layout"], "showlegend": False}}
     chart = html.Div(
         dcc.Graph(
             figure=figures.without_markup(plain),
@@ -192,12 +196,12 @@ def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component
         role="img",
         **{"aria-label": label},
     )
-    named = figures.legend(plain)
     if not named:
         return chart
     items = [html.Li([_swatch(colour, mark), name]) for name, colour, mark in named]
     # A phone leaves Plotly's own legend no room beside the chart.
-    above = html.Ul(items, className="gl-legend gl-legend-phone", **{"aria-hidden": "true"})
+    style = "gl-legend gl-legend-above" if legend_above else "gl-legend gl-legend-phone"
+    above = html.Ul(items, className=style, **{"aria-hidden": "true"})
     return html.Div([above, chart], className="gl-charted")
 
 

@@ -220,7 +220,7 @@
 
   // Cards scroll with the page. Of a long table the first ones are there, so that what follows is near; a button below
   // them shows all (gl-folded in the style sheet).
-  var FIRST_CARDS = 20;
+  var FIRST_CARDS = 8;
   var unfolded = {};  // by table, the address at which its reader asked for all
 
   function fold(grid, api) {
@@ -243,6 +243,7 @@
   }
 
   // A long list on a small screen, likewise (gl-tall; on a larger one it scrolls in itself).
+  var FIRST_ITEMS = 20;
   var unfoldedLists = {};  // the address at which all of its lists were asked for
 
   function foldLists() {
@@ -251,7 +252,7 @@
     });
     document.querySelectorAll("main ul.gl-tall").forEach(function (list) {
       var next = list.nextElementSibling, button = next && next.classList.contains("gl-unfold-list") ? next : null;
-      var isFolded = TABLET.matches && list.children.length > FIRST_CARDS && !unfoldedLists[address()];
+      var isFolded = TABLET.matches && list.children.length > FIRST_ITEMS && !unfoldedLists[address()];
       if (list.classList.contains("gl-folded-list") !== isFolded) list.classList.toggle("gl-folded-list", isFolded);
       if (!isFolded) return button && button.remove();
       var text = (list.dataset.all || "{n}").replace("{n}", list.children.length.toLocaleString(document.documentElement.lang));

@@ -38,7 +38,7 @@ CAUSES = 9
 TICKS = (1, 10, 60, 600, 3600, 6 * 3600, 48 * 3600, 14 * 86_400)
 """Of the axis of waits, seconds."""
 NAMED = frozenset({1, 60, 3600, 48 * 3600, 14 * 86_400})
-"""Those that have a label; all would touch on a phone."""
+"""Those among them that a phone has room for."""
 CATEGORIES = {"showgrid": False, "automargin": True, "dtick": 1, "type": "category"}
 """An axis of names."""
 LATE, P50, P95, P99 = "#c4352f", "#3f6ce6", "#7f9cf0", "#b4c4f6"
@@ -135,8 +135,10 @@ def _waits_card(rows: Rows, words: Language) -> Component:
     if not shown:
         content = states.nothing_here(words("queues.nothing_began"))
     else:
-        height = 96 + 26 * len(shown)
-        content = parts.graph(waits(shown, words), words("queues.waits"), "queues-waits", max(200, height))
+        height = 70 + 26 * len(shown)
+        content = parts.graph(
+            waits(shown, words), words("queues.waits"), "queues-waits", max(180, height), legend_above=True
+        )
     return parts.card(words("queues.waits"), words("queues.waits_is"), content)
 
 
@@ -183,17 +185,17 @@ def waits(rows: Rows, words: Language) -> go.Figure:
     last = max(1.0, *(max(row["p99"], row["bound"] or 0) for row in found))
     ticks = [tick for tick in TICKS if tick <= last * 3]
     first = min(max(1.0, row["p50"]) for row in found)
-    named = NAMED if first < 60 else TICKS  # few are in sight
+    if first < 60:  # more than have room are in sight
+        ticks = [tick for tick in ticks if tick in NAMED]
     return figures.made(
         traces,
         words,
         xaxis={"type": "log", "tickvals": ticks, "tickangle": 0, "showgrid": True, "gridcolor": figures.GRID,
-               "ticktext": [duration(tick, words) if tick in named else "" for tick in ticks], "tickformat": None},
+               "ticktext": [duration(tick, words) for tick in ticks], "tickformat": None},
         yaxis=CATEGORIES,
         hovermode="closest",
         showlegend=True,
-        legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0},
-        margin={"l": 8, "r": 16, "t": 8, "b": 56},
+        margin={"l": 8, "r": 16, "t": 8, "b": 30},
     )  # fmt: skip
 
 
@@ -227,9 +229,9 @@ def _why_card(rows: Rows, reported: Rows, filters: Filters, words: Language) -> 
         content = states.nothing_here(words("queues.no_reasons"))
     else:
         drawn = sorted(found, key=lambda queue: -sum(found[queue].values()))[:DRAWN]
-        height = max(200, 96 + 26 * len(drawn))
-        content = parts.graph(why({queue: found[queue] for queue in drawn}, words), words("queues.why"), "queues-why",
-                              height)  # fmt: skip
+        height = max(180, 70 + 26 * len(drawn))
+        chart = why({queue: found[queue] for queue in drawn}, words)
+        content = parts.graph(chart, words("queues.why"), "queues-why", height, legend_above=True)
     return parts.card(words("queues.why"), subtitle, content)
 
 
@@ -273,8 +275,7 @@ def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
         showlegend=True,
         barmode="stack",
         bargap=0.42,
-        legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0, "traceorder": "normal"},
-        margin={"l": 8, "r": 16, "t": 8, "b": 56},
+        margin={"l": 8, "r": 16, "t": 8, "b": 30},
     )
 
 
