@@ -156,6 +156,7 @@ _CHINESE = Phrases((
     (r"its pods are not ours to make again, so that it cannot be suspended",
      "它的 Pod 不由本调度器创建，无法重建，因此不能挂起"),
     (r"the server was not asked yet", "尚未询问服务器"),
+    (r"the demo catches up: nothing was measured since (\S+)", r"演示正在追赶：自 \1 起没有测量数据"),
     (r"the server has not answered since (\S+)", r"服务器自 \1 起没有应答"),
     # Why a rule of alerts cannot be evaluated.
     (r"no (\w+) since (.+?), (\w+) ago",

@@ -26,6 +26,7 @@ from warehouse.store import Store
 
 Row = Mapping[str, Any]
 HOUR_SECONDS = 3600
+FEW = 3
 
 
 def device_page(
@@ -44,14 +45,16 @@ def device_page(
     return parts.page(
         parts.titles(filters, words, device, _state_chip(row, words), trail=trail),
         _headline(row, filters, words),
-        parts.split(
+        *_beside(
             parts.card(
                 words("fleet.time"),
                 words("fleet.time_is"),
                 parts.graph(over_time, words("fleet.time"), "device-time", 260),
                 tool=parts.legend(kinds, words),
             ),
-            _history_card(store, filters, device, words),
+            _history(store, filters, device),
+            filters,
+            words,
         ),
         _measured_card(store, filters, device, words),
         layout_card(store, filters, until, words, device),
@@ -86,8 +89,17 @@ def _headline(row: Row, filters: Filters, words: Language) -> Component:
     )
 
 
-def _history_card(store: Store, filters: Filters, device: str, words: Language) -> Component:
-    rows = filters.rows(store, __file__, "history", device=device)
+def _history(store: Store, filters: Filters, device: str) -> Sequence[Row]:
+    return filters.rows(store, __file__, "history", device=device)
+
+
+def _beside(chart: Component, rows: Sequence[Row], filters: Filters, words: Language) -> Sequence[Component]:
+    """Beside the chart stands a history that is about as high; a short one stands below it."""
+    history = _history_card(rows, filters, words)
+    return [parts.split(chart, history)] if len(rows) > FEW else [chart, history]
+
+
+def _history_card(rows: Sequence[Row], filters: Filters, words: Language) -> Component:
     items = [
         html.Li(
             [

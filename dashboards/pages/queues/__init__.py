@@ -65,13 +65,18 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         waiters_card(waiting(store, filters, at=end), end, filters, words),
         longest_card(longest(store, filters), filters, words),
         _table_card(rows, filters, words),
-        parts.split(
+        *_beside(
             preemptions_card(taken, filters, words),
             _quota_card(store, reported, filters, sees_fleet and "quota_redemption" in objectives, words),
-            class_name="gl-even",
+            bool(taken),
         ),
         _fragmentation_card(store, reported, filters, words) if sees_fleet else None,
     )
+
+
+def _beside(preemptions: Component, quota: Component, has_preemptions: bool) -> Sequence[Component]:
+    """Side by side where both have a table: a line beside one left a card half empty."""
+    return [parts.split(preemptions, quota, class_name="gl-even")] if has_preemptions else [preemptions, quota]
 
 
 def by_queue(store: Store, filters: Filters, objectives: Container[str], end: datetime) -> Rows:

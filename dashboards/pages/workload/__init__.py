@@ -29,6 +29,7 @@ from dashboards.said import said
 from warehouse.store import Store
 
 MOST = 500
+FEW_EVENTS = 5
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -134,15 +135,21 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
             tool=parts.legend(ALLOCATED, words),
         ),
         None if waited_longer else waited,
-        parts.split(
-            html.Div(
-                [_charges_card(store, filters, lifecycle, total, words), _advice_card(workload, words)],
-                className="gl-page",
-            ),
+        *_beside(
+            _charges_card(store, filters, lifecycle, total, words),
+            _advice_card(workload, words),
             _events_card(lifecycle, filters, words),
+            len(lifecycle.events),
         ),
         _hours_card(rows, filters, words),
     )
+
+
+def _beside(charges: Component, advice: Component, events: Component, n: int) -> list[Component]:
+    """Many events are as high as both others; few stand beside the charges, so that neither card is half empty."""
+    if n > FEW_EVENTS:
+        return [parts.split(html.Div([charges, advice], className="gl-page"), events)]
+    return [parts.split(charges, events), advice]
 
 
 def _not_then(lifecycle: Lifecycle, filters: Filters, words: Language) -> Component:

@@ -126,8 +126,11 @@ def plain(message: str, words: Language) -> str:
 def _written(fields: dict[str, Any], words: Language) -> str:
     parts = []
     for name, value in fields.items():
+        between = " – " if name == "expected_interval" else words("quality.comma")
         shown = (
-            " – ".join(map(str, value)) if isinstance(value, list) else words.of(f"told.{name}_is.{value}", str(value))
+            between.join(map(str, value))
+            if isinstance(value, list)
+            else words.of(f"told.{name}_is.{value}", str(value))
         )
         if name != "text":
             parts.append(f"{words.of(f'told.{name}', name.replace('_', ' '))}: {shown}")
