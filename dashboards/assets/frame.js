@@ -220,7 +220,7 @@
 
   // Cards scroll with the page. Of a long table the first ones are there, so that what follows is near; a button below
   // them shows all (gl-folded in the style sheet).
-  var FIRST_CARDS = 8;
+  var FIRST_CARDS = 5;
   var unfolded = {};  // by table, the address at which its reader asked for all
 
   function fold(grid, api) {

@@ -125,9 +125,11 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
         grids.text("tenant", words("filter.tenant")),
         grids.text("project", words("filter.project")),
         grids.text("cost_center", words("admin.cost_center")),
-        grids.moment("from", words("fleet.from"), minimum=110),
-        grids.moment("to", words("fleet.until"), minimum=110),
     ]
+    if any(rule.effective_from or rule.effective_to for rule in found.mapping.rules):
+        columns += [
+            grids.moment(at, words(f"fleet.{name}"), minimum=110) for at, name in (("from", "from"), ("to", "until"))
+        ]
     rows = [
         {
             "match": _matches(rule.match, OWNER_KEYS, words),

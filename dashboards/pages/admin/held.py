@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -16,37 +17,42 @@ from billing.held import Effect, effect
 from billing.senders import sender_days
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
+from dashboards.format import device_name
 from dashboards.languages import Language
 from ingest.errors import IngestError
 from ingest.held import HELD, HeldPush, held_push, held_pushes, rows_of
+from warehouse.durations import format_duration, seconds_of
 from warehouse.store import Store
 
 DAYS = 7
 """Of senders' pushes that are shown; the API has more."""
+BEYOND = re.compile(r"before (\S+Z), and the sender may write (\w+) back")
+"""The detail of a push that reaches back too far (ingest/permissions.py)."""
 MOST_ROWS = 20
 """Rows of a held push that are shown; accepting it accepts all of its rows."""
 
 
 def held_part(store: Store, filters: Filters, words: Language) -> list[Component]:
     asked = filters.more.get("push", "")
-    chosen = _chosen(store, asked, words) if asked else []
+    chosen = _chosen(store, asked, filters, words) if asked else []
     return [_waiting(store, filters, words), *chosen, _senders(store, filters, words)]
 
 
 def _waiting(store: Store, filters: Filters, words: Language) -> Component:
     columns = [
-        grids.link("subject", words("admin.held_subject"), minimum=170),
+        grids.device_link("subject", words("admin.held_subject"), minimum=150),
         grids.text("record", words("admin.record"), minimum=90),
         grids.text("sender", words("admin.sender"), minimum=110),
         grids.moment("since", words("admin.held_since"), minimum=140),
         grids.moment("first", words("admin.held_first"), words("admin.held_first_is")),
         grids.number("rows", words("admin.rows"), shape=",d"),
-        grids.text("reason", words("admin.held_why"), minimum=150),
-        grids.text("detail", words("admin.held_detail"), minimum=240, flex=2.4),
+        grids.sentence("reason", words("admin.held_why"), minimum=150, flex=150),
+        grids.sentence("detail", words("admin.held_detail"), minimum=200, flex=200),
     ]
     rows = [
         {
             "subject": one.subject,
+            "subject_text": _short(one.subject),
             "href": filters.href("/administration", part="held", push=one.id),
             "record": one.record_type,
             "sender": one.sender,
@@ -54,16 +60,32 @@ def _waiting(store: Store, filters: Filters, words: Language) -> Component:
             "first": filters.local(one.first_at),
             "rows": one.rows,
             "reason": words(f"admin.held_{one.reason}"),
-            "detail": one.detail,
+            "detail": detail(one, filters, words),
         }
         for one in held_pushes(store)
     ]
-    table = grids.grid(columns, rows, words, "admin-held", empty=words("admin.nothing_held"))
+    spare = ("record", "rows", "first")
+    table = grids.grid(columns, rows, words, "admin-held", empty=words("admin.nothing_held"), spare=spare)
     tool = exports.of_grid("admin-held", "held", replace(filters, period=None), words)
     return parts.card(words("admin.held"), words("admin.held_is"), table, tool=tool, class_name="gl-table-card")
 
 
-def _chosen(store: Store, id: str, words: Language) -> list[Component]:
+def _short(subject: str) -> str:
+    """Of cluster/device the device by its first digits; in full where one points at it."""
+    cluster, sign, name = subject.partition("/")
+    return f"{cluster}{sign}{device_name(name)}"
+
+
+def detail(push: HeldPush, filters: Filters, words: Language) -> str:
+    """Why it is held; what `beyond_window` writes with the books' clocks and in the page's language."""
+    found = BEYOND.fullmatch(push.detail)
+    if found is None:
+        return push.detail
+    since = words.dated(filters.local(datetime.fromisoformat(found[1])))
+    return words("admin.held_before", at=since, span=format_duration(seconds_of(found[2]), words.code))
+
+
+def _chosen(store: Store, id: str, filters: Filters, words: Language) -> list[Component]:
     """Its effect is filled in by a callback: it closes a copy of the books."""
     try:
         push = held_push(store, id)
@@ -76,7 +98,9 @@ def _chosen(store: Store, id: str, words: Language) -> list[Component]:
     raw = [json.dumps(json.loads(row["raw"]), ensure_ascii=False) for row in rows_of(store, push)[:MOST_ROWS]]
     wait = html.P(words("explore.runs"), className="gl-nothing")
     return [
-        parts.card(push.subject, said, html.P(push.detail), html.Pre("\n".join(raw), className="gl-written")),
+        parts.card(
+            push.subject, said, html.P(detail(push, filters, words)), html.Pre("\n".join(raw), className="gl-written")
+        ),
         dcc.Store(id="admin-held-asked", data=id),
         html.Div(parts.card(words("admin.held_effect"), "", wait), id="admin-held-effect", **{"aria-live": "polite"}),
     ]
@@ -162,7 +186,7 @@ def _senders(store: Store, filters: Filters, words: Language) -> Component:
             "sender": one["sender"] or words("admin.nobody_known"),
             "record": one["record_type"],
             "outcome": words(f"admin.push_{one['outcome']}"),
-            "reason": one["reason"],
+            "reason": words.of(f"admin.held_{one['reason']}", one["reason"]),
             "pushes": one["pushes"],
             "rows": one["rows"],
         }

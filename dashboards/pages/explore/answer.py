@@ -115,17 +115,18 @@ def chart_of(answer: Answer, words: Language) -> go.Figure | None:
     if not over_time and len({row[0] for row in answer.rows}) > BARS:
         series = {name: rows[:BARS] for name, rows in series.items()}
     draw = go.Scatter if over_time else go.Bar
+    unnamed = answer.columns[y].name if named is None else words("no_name")
     figure = go.Figure()
     for number, (name, rows) in enumerate(list(series.items())[:SERIES]):
         colour = figures.PALETTE[number % len(figures.PALETTE)]
         x = [row[0] if over_time else str(row[0]) for row in rows]
         more = {"mode": "lines", "line": {"color": colour, "width": 1.8}} if over_time else {"marker_color": colour}
-        figure.add_trace(draw(x=x, y=[row[y] for row in rows], name=name or answer.columns[y].name, **more))
+        figure.add_trace(draw(x=x, y=[row[y] for row in rows], name=name or unnamed, **more))
     figures.styled(figure, words, showlegend=named is not None, margin={"l": 60, "r": 8, "t": 30, "b": 40})
     figure.update_layout(barmode="stack", bargap=0.3, legend={"orientation": "h", "y": 1.14, "x": 0})
     # Above the axis, not beside it on its side.
     figure.add_annotation(
-        text=answer.columns[y].name, x=0, y=1, xref="paper", yref="paper", xanchor="right", yanchor="bottom",
-        xshift=-4, yshift=8, showarrow=False, font={"size": 12},
+        text=answer.columns[y].name, x=0, y=1, xref="paper", yref="paper", xanchor="left", yanchor="bottom",
+        xshift=-56, yshift=8, showarrow=False, font={"size": 12},
     )  # fmt: skip
     return figure if over_time else figure.update_xaxes(type="category", tickformat="", tickangle=None)
