@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from itertools import groupby
@@ -29,6 +29,8 @@ from warehouse.yaml_text import parse_yaml
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from access.settings import AccessSettings
+    from alerts.rule import Rule
     from billing.invoicing.invoices import Invoice
     from billing.ledger_report import LedgerReport
     from billing.periods import Period
@@ -51,8 +53,13 @@ PARTIES = Path(__file__).parent / "demo_parties.yaml"
 OBJECTIVES = Path(__file__).parent / "demo_objectives.yaml"
 ENERGY = Path(__file__).parent / "demo_energy.yaml"
 SOURCE = re.compile(r"simulated fleet, seed (\d+), (\S+) to (\S+)")
-FIRST_ALERTS = timedelta(minutes=30)
-"""How long before its start alert rules are evaluated."""
+FIRST_ALERTS = timedelta(minutes=10)
+"""How long before its start alert rules are evaluated as often as they are while it is served; it takes most of that
+step's time."""
+ALERT_DAYS = 6
+PAST_RULES = ("low-utilization", "long-queue", "queue-wait-burn", "budget-threshold", "spend-anomaly")
+"""On how many days before that some of them are evaluated once, so that alerts have a history; all take three times as
+long."""
 ROUTING = "routing.yaml"
 """Name of the file, beside the invoices, that sends the demo's alerts into another one."""
 SILENCED: Mapping[str, Any] = {"alertname": ["low-utilization"], "tenant": ["physics-lab"]}
@@ -132,10 +139,19 @@ class Demo:
     feed: Feed | None = None
 
 
-def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime, address: str = "") -> Demo:
+def build(
+    store: Store,
+    seed: int,
+    folder: Path,
+    steps: Steps,
+    now: datetime,
+    address: str = "",
+    access: AccessSettings | None = None,
+) -> Demo:
     """Fills a migrated store with the demo, or with what is still missing, and writes the invoices into the folder.
 
-    address: where its pages will be served, for the links of alerts; empty: they have none.
+    address: where its pages will be served, for the links of alerts; empty: they have none.   access: how people sign
+    in there, and where they are stored.
     Errors: LedgerError if the store holds the demo of another seed.
     """
     story = story_in(store)
@@ -153,6 +169,7 @@ def build(store: Store, seed: int, folder: Path, steps: Steps, now: datetime, ad
     proof = prove_books(store, steps)
     _plan(store, period, steps)
     _run_periodic_work(store, story, steps)
+    _invite(store, period, access, steps)
     routing = _notify(store, folder, address, steps)
     made = _demo(store, story, period, proof, invoices, after, folder, routing)
     return replace(made, feed=feed)
@@ -299,6 +316,7 @@ def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
     from billing.parties.details import load_parties
     from billing.rates import apply_rate_card, parse_rate_card
     from collectors.simulated import rate_card
+    from gpuledger.demo_people import map_tenants
 
     with steps.step("Prices") as step:
         card = parse_rate_card(parse_yaml(rate_card(plan)), "the demo's rate card")
@@ -306,6 +324,7 @@ def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
         version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=now)
         apply_parties(store, load_parties(PARTIES), author="demo", reason="the demo's addresses", now=now)
         apply_energy_settings(store, load_energy_settings(ENERGY), author="demo", reason="the demo's grid", now=now)
+        map_tenants(store)
         step.update(detail=f"rate card {version}, {len(card.rates)} rates in {card.currency}")
 
 
@@ -354,6 +373,16 @@ def _plan(store: Store, period: Period, steps: Steps) -> None:
         step.update(detail=f"{len(states)} tenants have one; exceeded by {', '.join(over) or 'nobody'}")
 
 
+def _invite(store: Store, period: Period, access: AccessSettings | None, steps: Steps) -> None:
+    from gpuledger.demo_people import PEOPLE, QUERIES, TOKENS, invite, push_late
+
+    with steps.step("People") as step:
+        invite(store, access)
+        push_late(store, period)
+        said = f"{len(PEOPLE)} people, {len(TOKENS)} tokens, {len(QUERIES)} saved queries"
+        step.update(detail=f"{said}; a push waits for a decision")
+
+
 def _run_periodic_work(store: Store, story: Story, steps: Steps) -> None:
     """Runs the server's minutely jobs for the last hours before the demo is served."""
     from alerts.evaluate import DELAY, evaluate
@@ -373,11 +402,34 @@ def _run_periodic_work(store: Store, story: Story, steps: Steps) -> None:
         measure_interference(store, story.watched_from, Settings(history=DISTURBED), now)
         step.update(detail="evaluating alert rules")
         rules = load_rules()
-        for at in (story.watched_from - FIRST_ALERTS, story.watched_from):
-            report = evaluate(store, rules, at + DELAY, live=False)
+        _evaluate_past(store, rules, story)
+        report = evaluate(store, rules, story.watched_from + DELAY, live=False)
         silence(store, now)
         problems = f", {len(report.problems)} cannot be evaluated" if report.problems else ""
         step.update(detail=f"{_firing(store):,} alerts fire{problems}")
+
+
+def _evaluate_past(store: Store, rules: Sequence[Rule], story: Story) -> None:
+    """Evaluates some rules once a day, and all of them once before they are evaluated every minute. What holds then
+    fires."""
+    from alerts.evaluate import DELAY, evaluate
+    from alerts.journal import last_run
+
+    if last_run(store) is not None:
+        return
+    last, day, hour = story.watched_from - FIRST_ALERTS, timedelta(days=1), timedelta(hours=1)
+    midnight = last.replace(hour=0, minute=0)
+    past = [rule for rule in rules if rule.name in PAST_RULES]
+    for at in (midnight - n * day for n in reversed(range(ALERT_DAYS))):
+        if at > story.start:
+            evaluate(store, _seldom(past, day), at + DELAY, live=False)
+    # Of the hours since, the last alone: what came and went meanwhile nobody has seen.
+    evaluate(store, _seldom(past, 30 * day), last.replace(minute=0) - timedelta(seconds=1) + DELAY, live=False)
+    evaluate(store, _seldom(rules, hour), last + DELAY, live=False)
+
+
+def _seldom(rules: Sequence[Rule], interval: timedelta) -> list[Rule]:
+    return [rule.model_copy(update={"interval": int(interval.total_seconds()), "for_": 0}) for rule in rules]
 
 
 def silence(store: Store, now: datetime) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from billing.accounts.credits import following
 from billing.invoicing.documents import Invoice, is_correction
@@ -106,19 +106,28 @@ def report_outage(store: Store, invoiced: Period, source: str) -> Outage | None:
 
     if store.value("SELECT count() FROM ingest_batches WHERE source = {source:String}", {"source": source}):
         return None
-    params = {"start": invoiced.start, "end": invoiced.end, "hours": OUTAGE_HOURS}
-    found = store.rows(read_sql(__file__, "demo_outage"), params)
+    found = outage(store, invoiced, OUTAGE_HOURS)
     if not found:
         return None
+    ingest_tables(store, DEVICES, source, [pa.Table.from_pylist(device_rows(found), schema(DEVICES))])
+    first = found[0]
+    return Outage(first["node"], len(found), first["start_at"], first["end_at"], first["tenants"])
+
+
+def outage(store: Store, invoiced: Period, hours: int) -> list[dict[str, Any]]:
+    """The rows of demo_outage.sql: the devices of one node, and so many hours in which it was dearest."""
+    params = {"start": invoiced.start, "end": invoiced.end, "hours": hours}
+    return store.rows(read_sql(__file__, "demo_outage"), params)
+
+
+def device_rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Records of these devices: unavailable in those hours."""
     facts = ("cluster", "node", "device_id", "vendor", "model", "memory_bytes", "units", "pool")
-    rows = [
+    return [
         {"ts": row[at], "state": state, **{name: row[name] for name in facts}}
         for at, state in (("start_at", "unavailable"), ("end_at", "available"))
         for row in found
     ]
-    ingest_tables(store, DEVICES, source, [pa.Table.from_pylist(rows, schema(DEVICES))])
-    first = found[0]
-    return Outage(first["node"], len(found), first["start_at"], first["end_at"], first["tenants"])
 
 
 def corrected(store: Store, invoiced: Period) -> list[Invoice]:

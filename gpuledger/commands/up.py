@@ -26,6 +26,7 @@ from warehouse.printable import grouped
 from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
+    from access.settings import AccessSettings
     from billing.ledger_report import LedgerReport
     from collectors.prometheus.history import Asked, History
     from gpuledger.demo import Demo
@@ -121,7 +122,7 @@ def up(
         listener = None if no_serve else stack.enter_context(listen(host, port))
         with _sigterm_as_interrupt():
             address = "" if listener is None else url_of(listener)
-            filled = partial(_demo, opened, seed, out or Path("demo/invoices"), address)
+            filled = partial(_demo, opened, seed, out or Path("demo/invoices"), address, access)
             made = _prepare(opened, filled if demo else None)
             history = found = None
             following: Callable[[Store, threading.Event], None] | None = None
@@ -214,10 +215,10 @@ def _history(store: Store, asked: Asked) -> History:
     return history
 
 
-def _demo(store: Store, seed: int, out: Path, address: str, steps: Steps) -> Demo:
+def _demo(store: Store, seed: int, out: Path, address: str, access: AccessSettings, steps: Steps) -> Demo:
     from gpuledger import demo as demonstration
 
-    return demonstration.build(store, seed, out, steps, datetime.now(UTC), address)
+    return demonstration.build(store, seed, out, steps, datetime.now(UTC), address, access)
 
 
 @contextlib.contextmanager

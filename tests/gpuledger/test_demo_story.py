@@ -115,6 +115,31 @@ def test_what_somebody_knows_of_already_is_silenced_once(made: tuple[str, Path])
     assert silence["reason"] == "Teaching cards rest between lessons"
 
 
+def test_people_tokens_queries_a_mapping_and_a_held_push_are_there_once(made: tuple[str, Path]) -> None:
+    """As found: five parts of Administration, and the saved queries of Explore, were empty."""
+    people = {row["name"]: row["kind"] for row in answered(made, "users list")}
+    assert {name for name, kind in people.items() if kind == "local"} == {"amara", "noor", "lena"}
+    tokens = answered(made, "tokens list")
+    assert sorted(row["name"] for row in tokens) == ["focus-export", "grafana", "old-dashboard", "vision-notebooks"]
+    assert {row["owner"] for row in tokens} <= {f"{name} (service)" for name in people} | set(people)
+    queries = answered(made, "queries list")
+    assert len(queries) == 3
+    for row in queries:
+        assert row["shared"]
+        assert answered(made, "sql --saved", row["name"])["data"], row["name"]
+    (push,) = answered(made, "held list")
+    assert (push["record_type"], push["reason"]) in {("devices", "beyond_window"), ("devices", "issued_month")}
+    charged = "SELECT tenant, cost_center FROM v_charges GROUP BY ALL ORDER BY tenant"
+    centers = {row["tenant"]: row["cost_center"] for row in answered(made, "sql", charged)["data"]}
+    assert {name for name, center in centers.items() if not center} == {"platform"}
+
+
+def test_alerts_fired_before_the_demo_was_watched(made: tuple[str, Path]) -> None:
+    """As found: the history of alerts was of the day on which it began."""
+    fired = "SELECT DISTINCT toDate(fired_at) AS day FROM alert_history WHERE fired_at IS NOT NULL"
+    assert len(answered(made, "sql", fired)["data"]) > 1
+
+
 def test_a_job_waits_while_it_is_watched_and_says_why(made: tuple[str, Path]) -> None:
     asked = (
         "SELECT workload_id, argMax(event, ts) AS last, argMax(message, ts) AS message FROM v_events"
