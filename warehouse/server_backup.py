@@ -13,8 +13,8 @@ Below it, each a BACKUP of its own:
 What is in no catalog is no backup. The server cannot list a disk, so the newest catalog is found by its date. BACKUP
 refuses a place that is taken; nothing is ever written twice. No statement has a secret in it.
 
-RESTORE copies files as they are. So what it made is compared with the checksums that the engine has of each part, before
-the database becomes a store: rows and indexes, not the definitions of tables nor the parts' own counts of rows.
+RESTORE copies files as they are. So what it made is compared with the checksums that the engine has of each part,
+before the database becomes a store: rows and indexes, not the definitions of tables nor the parts' own counts of rows.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def month_states(store: Store, now: datetime, sees: Callable[[str], bool] = lamb
     grace = timedelta(days=books.card.grace_days if books.card else 0)
     documents = [one for one in standing(store) if not one.is_credit_note and sees(one.tenant)]
     months = []
-    starts = (known.start, *(one.period.start for one in documents))
+    starts = (known.start, *(parse_month(one.month, books.timezone).start for one in documents))
     for period in _months(Period(min(starts), known.end), now, books.timezone):
         name = month_name(period, books.timezone)
         done = {one.tenant for one in documents if one.month == name}

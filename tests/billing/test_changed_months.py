@@ -122,7 +122,8 @@ def fill(store: Store, world: World, periods: Sequence[Period], months: Sequence
         for one in world.documents
     ])  # fmt: skip
     insert("voided_invoices", "number", [(one["number"],) for one in world.documents if one["void"]])
-    insert("closed_hours", "hour, run, checked_by, inputs", [(int(at.timestamp()), *runs, 1) for at, runs in world.hours.items()])
+    hours = [(int(at.timestamp()), *runs, 1) for at, runs in world.hours.items()]
+    insert("closed_hours", "hour, run, checked_by, inputs", hours)
     insert("ledger_entries", "run, hour, cluster, allocation_id, tenant, charge_period_start, charge_period_end", [
         (one["run"], int(one["hour"].timestamp()), one["cluster"], one["allocation_id"], one["tenant"], one["start"],
          one["end"]) for one in world.entries
