@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from billing.close.hours import _hear
+from billing.close.hours import SHIFT_HOURS, _hear
 from billing.close.stage import Stage
 from tests.billing.hand_ledger import HOUR_MS
 from tests.billing.test_close_statements import CLOSE, truth
@@ -183,4 +183,4 @@ def run(books: Store, stage: Stage, uniform: int) -> None:
     _hear(books, params, [NOW, NOW + 4 * HOUR_MS])
     for name in ("said", "whole"):
         books.command(read_sql(CLOSE, name, made="AS"), params)
-    books.command(read_sql(CLOSE, "segments"), params)
+    books.command(read_sql(CLOSE, "segments"), {**params, "shift_hours": SHIFT_HOURS})
