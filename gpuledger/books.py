@@ -192,7 +192,7 @@ def client(url: str, token_file: Path | None = None) -> Iterator[Client]:
 def token(token_file: Path | None) -> str:
     """The token of the file, or of the environment. Errors: LedgerError if the file cannot be read."""
     if token_file is None:
-        return os.environ.get("GPULEDGER_TOKEN", "")
+        return os.environ.get("GPULEDGER_TOKEN", "").strip()
     try:
         return token_file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -57,17 +57,22 @@ def trouble(error: Exception) -> tuple[str, str]:
     return f"broke off: {why}", "Did the server stop? Ask again"
 
 
-def is_problem(answer: httpx.Response) -> bool:
-    """Whether it is an error of a gpuledger server, which says what is wrong; else something else answers there."""
-    kind: str = answer.headers.get("content-type", "")
-    return kind.startswith("application/problem+json")
+def problem_of(answer: httpx.Response) -> Mapping[str, Any]:
+    """What a gpuledger server says is wrong (RFC 9457); empty if something else answers there."""
+    if not answer.headers.get("content-type", "").startswith("application/problem+json"):
+        return {}
+    try:
+        found = answer.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and found.get("detail") else {}
 
 
 def answer_step(answer: httpx.Response) -> str:
     """The next step where an error does not name it."""
     if answer.status_code == HTTPStatus.UNAUTHORIZED:
         return "Give the token of somebody who may: gpuledger tokens create (docs/access.md)"
-    if is_problem(answer):
+    if problem_of(answer):
         return ""
     if to := answer.headers.get("location"):
         return f"It leads to {to}: give that server's address"
@@ -655,7 +660,7 @@ class Client:
         return ApiError(self.url, *trouble(error))
 
     def _refused(self, answer: httpx.Response) -> ApiError:
-        problem = answer.json() if is_problem(answer) else {}
+        problem = problem_of(answer)
         detail = str(problem.get("detail") or f"answers {answer.status_code}")
         return ApiError(self.url, detail, problem.get("next_step") or answer_step(answer), answer.status_code)
 

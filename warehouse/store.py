@@ -634,12 +634,16 @@ class ServedStore(ServerStore):
 
         parts = urlsplit(url)
         secure = parts.scheme == "https"
+        token = os.environ.get("GPULEDGER_TOKEN", "").strip()
+        if not (token.isascii() and token.isprintable()):
+            step = "A token is one line of letters, digits and _"
+            raise StoreError(url, "cannot be asked with the token in GPULEDGER_TOKEN", step)
         with _served_errors(url), _store_errors(url):
             client = clickhouse_connect.get_client(
                 host=parts.hostname or "localhost",
                 port=parts.port or (443 if secure else 80),
                 secure=secure,
-                access_token=os.environ.get("GPULEDGER_TOKEN", "") or None,
+                access_token=token or None,
                 autogenerate_session_id=False,
             )
             client.database = DATABASE

@@ -115,10 +115,10 @@ def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> G
 
 def _refused(url: str, answer: httpx.Response) -> LedgerError:
     """The error of a response: authentication answers with a problem document, the engine with a line."""
-    from gpuledger.client import answer_step, is_problem
+    from gpuledger.client import answer_step, problem_of
 
-    if is_problem(answer):
-        return LedgerError(url, answer.json()["detail"], "Give --token-file, or GPULEDGER_TOKEN; see docs/access.md")
+    if problem := problem_of(answer):
+        return LedgerError(url, str(problem["detail"]), "Give --token-file, or GPULEDGER_TOKEN; see docs/access.md")
     if "x-clickhouse-exception-code" in answer.headers:
         return LedgerError("sql", answer.text.strip()[:2000])
     return LedgerError(url, f"answers {answer.status_code}", answer_step(answer))

@@ -214,6 +214,19 @@ def test_who_a_server_does_not_know_is_told_so_in_one_line(url: str, monkeypatch
 
 ASKING = (["ledger"], ["sql", "SELECT 1"], ["tokens", "list"], ["invoice", "issue", "--period", "2026-10"], ["mcp"])
 """Over SQL, as SQL, over the API, to change something, and for an assistant."""
+
+
+@pytest.mark.parametrize("command", ASKING, ids=" ".join)
+def test_a_token_that_no_header_holds_is_not_repeated(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As found: a trace, with the token in its last line."""
+    broken = b"HTTP/1.1 401 No\r\nContent-Type: application/problem+json\r\nContent-Length: 1\r\n\r\n{"
+    with answering(partial(iter, [broken])) as url:
+        for token, said in (("gpl_sec\nret", "with"), ("gpl_s\u00e9cret", "with"), ("gpl_secret\n", "answers 401")):
+            monkeypatch.setenv("GPULEDGER_TOKEN", token)
+            line = refused(command[0], *command[1:], "--store", url.rstrip("/"))
+            assert said in line and "gpl_" not in line
+
+
 PLAIN = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 9\r\n\r\nNot Found"
 
 
