@@ -111,10 +111,11 @@ def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float
     return column if to == "href" else {**column, "cellRendererParams": {"to": to}}
 
 
-def device_link(field: str, header: str, minimum: int = 110) -> Column:
-    """A device's name, shown as in the row's FIELD_text (format.device_name) and in full where one points at it."""
+def device_link(field: str, header: str, minimum: int = 110, most: int = 112) -> Column:
+    """A device's name, shown as in the row's FIELD_text (format.device_name) and in full where one points at it.
+    most: px that the text may claim."""
     column = _shown_as_text(link(field, header, minimum=minimum))
-    return {**column, "cellRendererParams": {"full": True}, "context": {**column["context"], "most": 112}}
+    return {**column, "cellRendererParams": {"full": True}, "context": {**column["context"], "most": most}}
 
 
 def use_bar(header: str, tip: str) -> Column:

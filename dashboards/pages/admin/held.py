@@ -40,7 +40,7 @@ def held_part(store: Store, filters: Filters, words: Language) -> list[Component
 
 def _waiting(store: Store, filters: Filters, words: Language) -> Component:
     columns = [
-        grids.device_link("subject", words("admin.held_subject"), minimum=150),
+        grids.device_link("subject", words("admin.held_subject"), minimum=150, most=200),
         grids.text("record", words("admin.record"), minimum=90),
         grids.text("sender", words("admin.sender"), minimum=110),
         grids.moment("since", words("admin.held_since"), minimum=140),

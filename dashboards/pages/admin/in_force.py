@@ -202,7 +202,7 @@ def _parties(store: Store, file: Parties, filters: Filters, words: Language) -> 
         grids.sentence("address", words("admin.address"), minimum=190, flex=190),
         grids.text("tax_id", words("admin.tax_id"), minimum=110),
         grids.text("order", words("admin.purchase_order"), minimum=110),
-        grids.number("days", words("admin.payment_days"), words("admin.payment_days_is"), ",d"),
+        grids.number("days", words("admin.payment_days"), words("admin.payment_days_is"), ",d", unknown=""),
         grids.text("times", words("admin.times"), minimum=110),
     ]
     rows = [_party(one, words("admin.seller"), words) for one in file.seller]

@@ -231,7 +231,7 @@ def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.3),
         grids.sorted_by(_money("idle_hour", words("now.idle_hour"), currency, words("now.idle_hour_is"), 122)),
-        grids.link("what", words("now.what"), words("now.what_is"), minimum=214, flex=2, to="to_what"),
+        grids.wrapped(grids.link("what", words("now.what"), words("now.what_is"), 180, 214, to="to_what")),
         *([grids.link("silence", "", words("now.silence_is"), minimum=80, flex=0.5, to="to_silence")]
           if may_silence and _any(shown, "alert") else []),
         grids.number("idle_gpus", words("now.idle_gpus"), words("now.idle_gpus_is"), ",.2~f", minimum=96),
