@@ -99,7 +99,7 @@ def _cause(error: BaseException) -> str:
         if isinstance(one, ssl.SSLError):
             if verified := getattr(one, "verify_message", ""):
                 return f"certificate verify failed: {verified.rstrip('.')}"
-            return f"TLS failed: {(one.reason or said).replace('_', ' ').lower()}"
+            return f"TLS failed: {(one.reason or 'connection closed').replace('_', ' ').lower()}"
         if isinstance(one, OSError) and one.strerror:
             return one.strerror
         one = one.__cause__ or one.__context__

@@ -28,6 +28,7 @@ from ingest.permissions import Permissions
 from ingest.senders import Sender
 from ingest.tally import Tally
 from warehouse.records import DEVICES
+from warehouse.sql import read_sql
 
 if TYPE_CHECKING:
     from access.settings import AccessSettings
@@ -50,31 +51,9 @@ TOKENS: Sequence[tuple[str, Role, Sequence[str], Sequence[str], int]] = (
 """Name, role, tenants, scopes and days. Each is a service account's."""
 REVOKED = "old-dashboard"
 QUERIES: Sequence[tuple[str, str, str, str]] = (
-    (
-        "noor",
-        "Cost by cost center",
-        "for the monthly posting",
-        "SELECT\n"
-        "    toStartOfMonth(charge_period_start, 'Europe/Berlin') AS month, cost_center, sum(billed_cost) AS cost,\n"
-        "    any(billing_currency) AS currency\n"
-        "FROM v_charges\nGROUP BY month, cost_center\nORDER BY month, cost DESC\n",
-    ),
-    (
-        "noor",
-        "What each document is made of",
-        "by kind of line, credit notes included",
-        "SELECT number, tenant, month, kind, sum(amount) AS amount, any(currency) AS currency\n"
-        "FROM v_invoice_lines\nWHERE status = 'issued'\n"
-        "GROUP BY number, tenant, month, kind\nORDER BY number, amount DESC\n",
-    ),
-    (
-        "lena",
-        "Longest idle notebooks of vision",
-        "before the Monday meeting",
-        "SELECT workload_id, sum(idle_gpu_hours) AS idle, sum(allocated_gpu_hours) AS held\n"
-        "FROM v_usage_hourly\nWHERE tenant = 'vision' AND queue = 'interactive'\n"
-        "GROUP BY workload_id\nORDER BY idle DESC\nLIMIT 20\n",
-    ),
+    ("noor", "Cost by cost center", "for the monthly posting", "demo_cost_centers"),
+    ("noor", "What each document is made of", "by kind of line, credit notes included", "demo_documents"),
+    ("lena", "Longest idle notebooks of vision", "before the Monday meeting", "demo_idle_notebooks"),
 )
 """Owner, name, description and statement; all are shared."""
 COST_CENTERS: Mapping[str, str] = {
@@ -114,7 +93,8 @@ def invite(store: Store, settings: AccessSettings | None = None) -> None:
             )
             if name == REVOKED:
                 revoke_token(access, DEMO, now, token.id, "the dashboard was replaced")
-        for owner, name, description, text in QUERIES:
+        for owner, name, description, statement in QUERIES:
+            text = read_sql(__file__, statement)
             save_query(access, people[owner].principal(), now, name, text, description, shared=True)
     finally:
         access.close()

@@ -32,6 +32,8 @@ def reason(error: BaseException) -> str:
             return one.strerror
         if type(one).__name__ in CUT_OFF:
             return "the answer was cut off"
+    if any(isinstance(one, ssl.SSLError) for one in _causes(error)):
+        return "TLS failed: connection closed"
     said = " ".join(str(error).split()).rstrip(".")
     if said:
         return said

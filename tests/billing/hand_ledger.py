@@ -90,8 +90,8 @@ def close(store: Store, hours: Iterable[datetime], run: int = 7) -> None:
     """From now on the hours' entries are those of the run."""
     closed = sorted(set(hours))
     runs = pa.array([run] * len(closed), pa.uint64())
-    contents = pa.array([0] * len(closed), pa.uint64())
-    columns = {"hour": _times(closed), "run": runs, "checked_by": runs, "inputs": runs, "content": contents}
+    inputs = pa.array([0] * len(closed), pa.uint64())
+    columns = {"hour": _times(closed), "run": runs, "checked_by": runs, "inputs": inputs, "content": runs}
     store.insert("closed_hours", pa.table(columns))
 
 

@@ -245,7 +245,7 @@ def test_a_correction_names_the_three_allocations_that_changed_most(
     books: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both ways, and by name where they changed alike; and says how many there are."""
-    about = {"device_units": 1, "from_at": NOON, "to_at": NOW, "again": 1, "was_micro_ms": 0}
+    about = {"device_units": 1, "from_at": NOON, "to_at": NOW, "again": 1, "was_micro_ms": 0, "workload_id": ""}
     hours = {"e": 1, "d": -2, "c": 3, "b": 2, "a": 0}
     entries = [about | {"allocation_id": name, "now_micro_ms": one * HOUR_MS * 10**6} for name, one in hours.items()]
     monkeypatch.setattr(changes, "changed_entries", lambda *_: entries)

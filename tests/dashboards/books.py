@@ -47,7 +47,7 @@ def fill(store: Store, rows: Iterable[Mapping[str, Any]]) -> None:
     hours = pa.table({"hour": sorted({row["hour"] for row in listed})})
     with store.staged(hours) as source:
         store.command(
-            f"INSERT INTO closed_hours (hour, run, checked_by, inputs, content) SELECT hour, 1, 1, 1, 0 FROM {source}"
+            f"INSERT INTO closed_hours (hour, run, checked_by, inputs, content) SELECT hour, 1, 1, 0, 1 FROM {source}"
         )
 
 

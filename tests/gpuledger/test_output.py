@@ -12,6 +12,7 @@ from billing.periods import parse_period
 from gpuledger import output
 from gpuledger.cli import build, run
 from gpuledger.options import Format
+from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 
 HOSTILE = "a\x1b[2Kb\r\nml  0.00\x9b31m\u202edecrof\u2028\x07[red]"
@@ -70,8 +71,10 @@ def test_a_name_in_a_line_begins_no_other(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize("name", ["none.csv", "folder.csv"])
 @pytest.mark.parametrize("command", ["export check", "rates show", "tenants check"])
 def test_a_file_that_is_not_there_is_unusable_input_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, name: str
 ) -> None:
+    fresh_store(tmp_path / "store").close()
+    monkeypatch.setenv("GPULEDGER_STORE", f"chdb://{tmp_path / 'store'}")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(SystemExit) as left:
         run(build(), [*command.split(), str(tmp_path / name)])

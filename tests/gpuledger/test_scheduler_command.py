@@ -222,7 +222,7 @@ def test_idle_jobs_are_listed_and_the_thread_that_asks_is_heard(tmp_path: Path) 
     living = Idling(tmp_path, {"warn": "30m", "after": "2h", "then": "suspend"})
     living.run()
     with scheduler._watching_idleness(living.service, IdleFeed("http://127.0.0.1:1", None, "c", lambda: living.now)):
-        until(lambda: "Is the server running?" in living.service.idle_problem())
+        until(lambda: "Is the server running" in living.service.idle_problem())
     living.at(50, a=40)
     with serving(build_app(living.service)) as url:
         (row,) = csv.DictReader(io.StringIO(ask("idle", "--url", url, "--format", "csv")))

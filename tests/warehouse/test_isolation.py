@@ -75,7 +75,9 @@ def test_every_kind_of_objective_is_judged_and_a_shared_device_promises_the_fewe
 
 def test_the_views_say_the_same(tmp_path: Path) -> None:
     with fresh_store(tmp_path / "store") as store:
-        store.command("INSERT INTO closed_hours (hour, run, checked_by) VALUES ('2026-10-01 00:00:00', 1, 1)")
+        store.command(
+            "INSERT INTO closed_hours (hour, run, checked_by, content) VALUES ('2026-10-01 00:00:00', 1, 1, 1)"
+        )
         replica = ("", "", 1, 1, "shared")
         for number, (profile, partition, units, of, _) in enumerate((*CASES, replica)):
             device = f"{number:02}" if number < len(CASES) else "GPU-1405::0"

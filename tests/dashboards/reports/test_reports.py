@@ -331,7 +331,7 @@ def close_until_now(store: Store) -> None:
     """Last week's books are closed to its end, and `vision` held something."""
     store.command(
         "INSERT INTO closed_hours (hour, run, checked_by, inputs, content) "
-        "SELECT toStartOfHour(now('UTC')) - INTERVAL number HOUR AS at, 1, 1, 0, 0 FROM numbers(24 * 16) "
+        "SELECT toStartOfHour(now('UTC')) - INTERVAL number HOUR AS at, 1, 1, 0, 1 FROM numbers(24 * 16) "
         "WHERE at NOT IN (SELECT hour FROM closed_hours)"
     )
     store.command(
