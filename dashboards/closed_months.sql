@@ -1,6 +1,5 @@
 -- One row: a month of the billing zone in which at least one hour is closed, oldest first.
 -- hours: closed hours in it; first_hour, last_hour: start of the first and last of them (UTC).
--- Traps: an hour that later facts have emptied (inputs and content are 0) is as one in which there never was a fact.
 -- Parameters: zone String (IANA name)
 SELECT
     formatDateTime(hour, '%Y-%m', {zone:String}) AS month,
@@ -8,6 +7,6 @@ SELECT
     min(hour) AS first_hour,
     max(hour) AS last_hour
 FROM closed_hours FINAL
-WHERE inputs != 0 OR content != 0
+WHERE has_facts
 GROUP BY month
 ORDER BY month

@@ -96,11 +96,13 @@ def _cause(error: BaseException) -> str:
     said = " ".join(str(error).split()).rstrip(".")
     one: BaseException | None = error
     while one is not None:
-        if isinstance(one, ssl.SSLError):
+        if isinstance(one, ssl.SSLError):  # without a reason, one beneath it may have that
             if verified := getattr(one, "verify_message", ""):
                 return f"certificate verify failed: {verified.rstrip('.')}"
-            return f"TLS failed: {(one.reason or 'connection closed').replace('_', ' ').lower()}"
-        if isinstance(one, OSError) and one.strerror:
+            if one.reason:
+                return f"TLS failed: {one.reason.replace('_', ' ').lower()}"
+            said = "TLS failed: connection closed"
+        elif isinstance(one, OSError) and one.strerror:
             return one.strerror
         one = one.__cause__ or one.__context__
     return said or "the connection was lost"

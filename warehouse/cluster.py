@@ -78,7 +78,7 @@ _AS_IT_IS = re.compile(r"CREATE (TABLE|VIEW|MATERIALIZED VIEW) (\S+)")
 _KEYS = re.compile(r"\b(GLOBAL (?:NOT )?IN) (\{\w+:Identifier\})")
 _GLOBAL = re.compile(r"('(?:[^'\\]|\\.)*'|--[^\n]*|\"[^\"]*\"|`[^`]*`)|\bGLOBAL\s+(?=(?:NOT\s+)?IN\b)")
 _ALTER = re.compile(rf"ALTER TABLE {_NAME}")
-_OF_COLUMNS = re.compile(r"\b(ADD|DROP|MODIFY|RENAME) COLUMN\b")
+_OF_COLUMNS = re.compile(r"\b(ADD|DROP|MODIFY|RENAME|COMMENT) COLUMN\b")
 _READ = re.compile(r"\b(FROM|TO|INTO) (\w+)\b")
 _COMMENT = re.compile(r"\nCOMMENT '(?:[^'\\]|\\.|'')*'")
 

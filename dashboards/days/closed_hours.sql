@@ -1,14 +1,13 @@
 -- One row: all closed hours in order, and the days whose sums still hold. Times are Unix seconds.
 -- hours: (start of the hour, run whose entries are in force, start of the zone's day in which it begins, and of that in which
 -- it ends).   days: (start, end, version of its sums).   measured: (start of an hour whose devices were measured, fingerprint of its facts).
--- Traps: an hour that later facts have emptied (inputs and content are 0) is as one in which there never was a fact.
 -- Parameters: zone String (IANA name)
 SELECT
     (
         SELECT arraySort(groupArray((
             toUnixTimestamp(hour), run, toUnixTimestamp(dateTrunc('day', hour, {zone:String})),
             toUnixTimestamp(dateTrunc('day', hour + INTERVAL 3599 SECOND, {zone:String})))))
-        FROM (SELECT hour, run FROM closed_hours FINAL WHERE inputs != 0 OR content != 0)
+        FROM (SELECT hour, run FROM closed_hours FINAL WHERE has_facts)
     ) AS hours,
     (
         SELECT arraySort(groupArray((toUnixTimestamp(day), toUnixTimestamp(toTimeZone(day, {zone:String}) + INTERVAL 1 DAY), version)))

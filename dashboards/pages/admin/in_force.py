@@ -41,7 +41,7 @@ def _budgets(store: Store, file: BudgetFile, filters: Filters, words: Language) 
         known = budget_states(store, month, datetime.now(UTC))
     except BudgetError as error:
         known, wrong = [], str(error)
-    states = dict(zip((one for one in file.budgets if one.in_force(month)), known, strict=False))
+    states = {(found.tenant, found.project): found for found in known}
     has_projects = any(one.project for one in file.budgets)
     columns = [
         grids.link("tenant", words("filter.tenant"), minimum=110),
@@ -55,7 +55,7 @@ def _budgets(store: Store, file: BudgetFile, filters: Filters, words: Language) 
         grids.text("owner", words("alerts.owner"), minimum=110),
     ]
     rows = [
-        _budget(one, states.get(one), month, filters, words)
+        _budget(one, states.get((one.tenant, one.project)) if one.in_force(month) else None, month, filters, words)
         for one in sorted(file.budgets, key=lambda one: not one.in_force(month))
     ]
     low = [
