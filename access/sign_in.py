@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -202,8 +202,14 @@ async def _refused(authenticator: Authenticator, now: datetime, who: str, inputs
     )
 
 
+def _asked_language(request: Request, then: str) -> str:
+    """That of the link, or of the page that it leads to, as pages have it (`lang`); else what the browser accepts."""
+    in_links = (request.query_params.get("lang"), dict(parse_qsl(urlsplit(then).query)).get("lang"))
+    return next(filter(None, in_links), request.headers.get("accept-language", ""))
+
+
 def _page(request: Request, then: str, message_key: str = "", status: int = 200, name: str = "") -> Response:
-    authenticator, texts = _authenticator(request), words(request.headers.get("accept-language", ""))
+    authenticator, texts = _authenticator(request), words(_asked_language(request, then))
     message = f'<p role="alert" class="gl-sign-in-said">{escape(texts[message_key])}</p>' if message_key else ""
     local = _FORM.format(
         next=escape(then), name=escape(name), **{key: escape(texts[key]) for key in ("user", "password", "enter")}

@@ -32,7 +32,7 @@ _CHINESE = {
 }
 
 
-def words(accepted: str) -> Mapping[str, str]:
-    """The texts in the language of Accept-Language: Chinese if it comes first, else English."""
-    first = accepted.split(",")[0].strip().lower()
+def words(language: str) -> Mapping[str, str]:
+    """The texts in a language: Chinese if it is that, or is the first of an Accept-Language; else English."""
+    first = language.split(",")[0].strip().lower()
     return _CHINESE if first.startswith("zh") else _ENGLISH

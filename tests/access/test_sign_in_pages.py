@@ -143,6 +143,24 @@ def test_the_page_speaks_the_language_that_comes_first(house: House, accepted: s
     assert "gpuledger" in page.texts, "people see what asks for their password"
 
 
+@pytest.mark.parametrize(
+    ("query", "language"),
+    [
+        ("lang=zh", "zh"),
+        ("next=%2Fnow%3Fidle%3D1%26lang%3Dzh", "zh"),
+        ("lang=en&next=%2Fnow%3Flang%3Dzh", "en"),
+        ("next=%2Fnow%3Flang%3D", "en"),
+        ("next=%2F%2Fevil.org%3Flang%3Dzh", "en"),
+        ("lang=%22%3E%3Cscript%3E", "en"),
+    ],
+)
+def test_the_page_speaks_the_language_of_the_link_that_led_to_it(house: House, query: str, language: str) -> None:
+    browser = house.browser(replace(SETTINGS, oidc=OIDC, url="http://x.org"))
+    page = Read(browser.get(f"/sign-in?{query}", headers={"accept-language": "en"}).text)
+    assert page.language == language
+    assert words(language)["enter"] in page.texts
+
+
 def test_both_languages_say_the_same_things() -> None:
     english, chinese = words("en"), words("zh")
     assert english.keys() == chinese.keys()
