@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from billing.exports.errors import ExportError
 from billing.exports.files import SUFFIXES
 from billing.exports.focus import FocusReport
 from billing.exports.lines import QUANTITY_DIGITS
+from warehouse.errors import StoreError
+from warehouse.gzip_data import MAGIC, gzip_problem
 from warehouse.sql import text_literal
 from warehouse.store import Store, identifier, read_sql
 
@@ -41,9 +45,12 @@ def check_focus(engine: Store, path: Path, report: FocusReport | None = None) ->
     """What is wrong with the file; nothing if all is well. With the report of its export, its sums are compared too.
 
     engine: an embedded store; the file is only read.
-    Errors: ExportError if the file is no CSV or Parquet.
+    Errors: ExportError if the file is no CSV or Parquet, or damaged.
     """
     columns = _columns(path)
+    twice = [name for name, times in Counter(columns).items() if times > 1]
+    if twice:
+        return [Finding(f"column {name} is there more than once") for name in twice]
     missing = [name for name in FOCUS_1_2 if name not in columns]
     if missing:
         return [Finding(f"column {name} is missing") for name in missing]
@@ -95,9 +102,16 @@ def _columns(path: Path) -> Sequence[str]:
         else:
             with _open(path) as file:
                 names = next(csv.reader(file), [])
+                while file.read(READ_AT_ONCE):  # the engine reads anything as text, and says little of what is damaged
+                    pass
         return [identifier(name) for name in names]
     except (ValueError, OSError, EOFError, zlib.error, csv.Error) as error:
-        raise ExportError(str(path), f"cannot be read: {str(error).rstrip('.')}", "Is it a FOCUS file?") from error
+        said = gzip_problem(error, MAGIC) if isinstance(error, gzip.BadGzipFile) else str(error)
+        raise _unreadable(path, said) from error
+
+
+def _unreadable(path: Path, said: str) -> ExportError:
+    return ExportError(str(path), f"cannot be read: {' '.join(said.split()).rstrip('.')}", "Is it a FOCUS file?")
 
 
 def _open(path: Path) -> IO[str]:
@@ -119,10 +133,24 @@ def _view(engine: Store, path: Path, columns: Sequence[str]) -> Iterator[dict[st
     try:
         engine.command(create)
         yield {"focus": name}
+    except StoreError as error:
+        raise _unreadable(path, _said_of_the_file(str(error))) from error
     finally:
         engine.command(f"DROP {kind} IF EXISTS {name}")
 
 
+def _said_of_the_file(said: str) -> str:
+    """What the engine's error is about, without its codes, files and steps."""
+    if row := _ROW.search(said):
+        return f"row {row[1]} has not as many cells as there are columns, or a quote in it never ends"
+    what = _ENGINE_ERROR.search(said)
+    return _CLASS.sub("", what[1] if what else said)
+
+
+_ROW = re.compile(r"\(at row (\d+)\)")
+_ENGINE_ERROR = re.compile(r"DB::Exception: (.+?)(?:: (?:read stage|While|\(in file)|\.? \(|\.?$)")
+_CLASS = re.compile(r"\b\w+Exception: ")
+READ_AT_ONCE = 1 << 20
 _IN_SMALL_BLOCKS = {"max_threads": 2, "max_block_size": 8192, "input_format_parquet_max_block_size": 8192}
 """Rows are wide: blocks of the usual size, one for each thread, take gigabytes."""
 

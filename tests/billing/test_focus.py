@@ -435,6 +435,42 @@ def test_what_is_no_table_or_no_file_is_refused_in_one_line(books: Store, tmp_pa
         check_focus(books, tmp_path / "pipe.csv")
 
 
+def test_a_damaged_file_is_refused_with_its_row_or_what_is_wrong(
+    exports: Exports, books: Store, tmp_path: Path
+) -> None:
+    whole = exports.parts_file.read_bytes()
+    head, first, rest = whole.split(b"\n", 2)
+    packed = gzip.compress(whole)
+    cases = {
+        "short.csv": (whole + b"a,b\n", "cells"),
+        "long.csv": (b"\n".join([head, first + b",more", rest]), "row 1 has not as many cells"),
+        "open.csv": (whole + b'"open', "a quote in it never ends"),
+        "bytes.csv": (
+            b"\n".join([head, first.replace(b"USD", b"\xff\xfe").replace(b"EUR", b"\xff\xfe"), rest]),
+            "utf-8",
+        ),
+        "cut.csv.gz": (packed[:-200], "ended before the end-of-stream"),
+        "after.csv.gz": (packed + b"junk", "it goes on after the end of its gzip data"),
+        "sum.csv.gz": (packed[:-8] + b"\1\2\3\4" + packed[-4:], "CRC check failed"),
+    }
+    for name, (content, said) in cases.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ExportError, match=rf"{name}: cannot be read: [^\n]*{said}") as error:
+            check_focus(books, tmp_path / name)
+        assert not re.search("Exception|Code|chdb", str(error.value)), str(error.value)
+    (tmp_path / "twice.csv").write_bytes(b"\n".join([head + b',"BilledCost"', first + b",1", b""]))
+    assert [one.rule for one in check_focus(books, tmp_path / "twice.csv")] == [
+        "column BilledCost is there more than once"
+    ]
+    pq.write_table(pa.table({name: ["x"] * 1000 for name in head.decode().replace('"', "").strip().split(",")}),
+                   tmp_path / "damaged.parquet")  # fmt: skip
+    content = (tmp_path / "damaged.parquet").read_bytes()
+    (tmp_path / "damaged.parquet").write_bytes(content[:4] + b"X" * 40 + content[44:])
+    with pytest.raises(ExportError, match=r"damaged.parquet: cannot be read") as error:
+        check_focus(books, tmp_path / "damaged.parquet")
+    assert not re.search("Exception|Code|chdb", str(error.value)), str(error.value)
+
+
 def test_energy_of_which_nothing_was_measured_is_no_row(exports: Exports) -> None:
     invoice = exports.issued[0]
     nothing = {"kind": "energy", "project": "p", "sku": "energy", "description": "unmeasured", "rule": "e",
