@@ -34,6 +34,8 @@ so its number is a mark that neither another session nor an empty environment ta
 LOOK_SECONDS = 0.25
 LOADING_SECONDS = 60.0
 """How long a program may load before it handles SIGUSR1."""
+STARTING_SECONDS = 5.0
+"""One that blocks all signals for longer does so for good, and takes them by sigwait."""
 PIECE = 1 << 20
 ERROR_CHARACTERS = 500
 HEARD = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
@@ -66,7 +68,7 @@ class Rank:
         self.pid = 0
         self.code: int | None = None
         self.stopped = ""
-        self.kill_at = self.signal_by = float("inf")
+        self.kill_at = self.signal_by = self.closed_at = float("inf")
         self.looked_at = 0.0
         self.began_at: float | None = None
         self.is_alone = False
@@ -150,7 +152,9 @@ class Rank:
 
     def _signal_world(self) -> None:
         """As soon as the command expects it: until a program has loaded, the signal would end it."""
-        if self.code is None and (time.monotonic() >= self.signal_by or expects(self.pid, signal.SIGUSR1)):
+        now, ready = time.monotonic(), expects(self.pid, signal.SIGUSR1)
+        self.closed_at = min(self.closed_at, now) if ready is None else float("inf")
+        if self.code is None and (ready or now >= min(self.signal_by, self.closed_at + STARTING_SECONDS)):
             self.signal_by = float("inf")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGUSR1)
@@ -255,14 +259,24 @@ def mark_of(pid: int) -> int:
     return int(found[0]) if found and found[0].isdigit() else 0
 
 
-def expects(pid: int, number: int) -> bool:
-    """Whether the process handles, blocks or ignores this signal (proc(5)), so that it does not end by it."""
+def expects(pid: int, number: int) -> bool | None:
+    """Whether the process handles, blocks or ignores this signal (proc(5)), so that it does not end by it.
+
+    None: it blocks all signals, as shells, Python and the C library do while they start a program, after which it is
+    as before: a signal that came meanwhile may end it.
+    """
     try:
         lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
     except OSError:
         return False
-    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk:", "SigIgn:", "SigCgt:"))]
-    return any(mask >> (number - 1) & 1 for mask in masks)
+    masks = {line[:6]: int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk:", "SigIgn:", "SigCgt:"))}
+
+    def has(what: str, which: int) -> bool:
+        return bool(masks.get(what, 0) >> (which - 1) & 1)
+
+    if has("SigIgn", number) or has("SigCgt", number):
+        return True
+    return None if has("SigBlk", signal.SIGSEGV) else has("SigBlk", number)
 
 
 def boot_id() -> str:

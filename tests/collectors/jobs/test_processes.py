@@ -266,6 +266,38 @@ def test_a_program_that_is_still_loading_hears_of_another_world_once_it_can(proc
     assert processes.look()[0].end is None
 
 
+STARTING = """\
+import os, signal, sys, time
+from pathlib import Path
+said = Path(sys.argv[1])
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+Path(f"{said}.loading").touch()
+if sys.argv[2] == "waits":
+    assert signal.sigwait({signal.SIGUSR1}) == signal.SIGUSR1
+    said.write_text(Path(os.environ["GPULEDGER_WORLD"]).read_text())
+time.sleep(1)
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
+time.sleep(0.5)
+signal.signal(signal.SIGUSR1, lambda *_: said.write_text(Path(os.environ["GPULEDGER_WORLD"]).read_text()))
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("then", ["handles", "waits"])
+def test_a_program_that_blocks_all_signals_to_start_another_or_to_wait_for_them_hears_of_another_world(
+    processes: Processes, tmp_path: Path, then: str
+) -> None:
+    """A shell blocks them all around vfork; the signal, which came just then, ended it when it took them again."""
+    said, program = processes.folder / "said", tmp_path / "program.py"
+    program.write_text(STARTING)
+    start(processes, f"exec {sys.executable} -I -S {program} {said} {then}")
+    until(lambda: Path(f"{said}.loading").exists() and processes.look()[0].began_at)
+    processes.tell(A, {"world": 9, "rank": 0, "master_port": 5000})
+    until(lambda: processes.look()[0].end is not None or (said.exists() and "5000" in said.read_text()))
+    assert processes.look()[0].end is None
+
+
 def test_a_program_that_never_handles_the_signal_is_ended_by_it(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
