@@ -108,6 +108,8 @@ def take_any_time() -> None:
 
 
 FIRST = (
+    "test_a_life_on_two_shards",
+    "test_killed_and_paused_servers",
     "test_golden_three_months",
     "test_the_documents_of_any_history",
     "test_facts_that_come_bit_by_bit",

@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import pytest
 
+from tests.exhaustive import DEAR_RUNS, is_dear
+
 T = TypeVar("T")
 
 SEED = "GPULEDGER_DRAW"
@@ -59,11 +61,13 @@ def seldom(runs: int, what: str, turn: int = 0) -> pytest.MarkDecorator:
 
 def is_seldom(item: pytest.Item) -> bool:
     """Whether it is such a test; skips it where this run does not have it."""
-    marks = [*item.iter_markers("seldom")]
-    for runs, what, turn in (mark.args for mark in marks):
+    turns = [mark.args for mark in item.iter_markers("seldom")]
+    if not turns and is_dear(item.nodeid):
+        turns = [(DEAR_RUNS, item.nodeid, 0)]
+    for runs, what, turn in turns:
         if not one_run_in(runs, what, turn):
             item.add_marker(pytest.mark.skip(reason=f"one run in {runs}: {ALL}=1 runs it"))
-    return bool(marks)
+    return bool(turns)
 
 
 def drawn(cases: Sequence[T], share: float) -> list[T]:

@@ -136,5 +136,64 @@ EXHAUSTIVE = (
 """How the names of such tests begin."""
 
 
+DEAR = (
+    "tests/access/test_two_servers.py",
+    "tests/api/sql/test_worker.py",
+    "tests/billing/test_carried.py",
+    "tests/billing/test_checklist.py",
+    "tests/billing/test_idle_reclaims.py",
+    "tests/billing/test_rates_close.py",
+    "tests/billing/test_rederive.py",
+    "tests/billing/test_retention.py",
+    "tests/billing/test_tampering.py",
+    "tests/billing/test_verify_commands.py",
+    "tests/collectors/kubernetes/test_real_server.py",
+    "tests/collectors/receivers/test_order.py",
+    "tests/collectors/receivers/test_real_prometheus.py",
+    "tests/collectors/slurm/test_lives.py",
+    "tests/dashboards/pages/test_accessibility.py",
+    "tests/dashboards/pages/test_browser.py",
+    "tests/dashboards/pages/test_capacity.py::test_a_reader_asks",
+    "tests/dashboards/pages/test_errands.py",
+    "tests/dashboards/pages/test_measured.py",
+    "tests/dashboards/pages/test_now_live.py",
+    "tests/dashboards/pages/test_page_by_page.py",
+    "tests/dashboards/pages/test_tour.py",
+    "tests/dashboards/pages/test_waiting.py",
+    "tests/deploy/test_real_cluster.py",
+    "tests/gpuledger/test_access_commands.py::test_sql_answers",
+    "tests/gpuledger/test_idle_feed.py",
+    "tests/gpuledger/test_kubectl_who.py",
+    "tests/gpuledger/test_served_commands.py",
+    "tests/gpuledger/test_sql_command.py",
+    "tests/gpuledger/test_tenancy_command.py::test_a_real_api_server",
+    "tests/gpuledger/test_wheel.py::test_an_installation",
+    "tests/ingest/test_forged_pushes.py",
+    "tests/ingest/test_issue_race",
+    "tests/ingest/test_micro_batches.py::test_bodies_that_come_together",
+    "tests/ingest/test_permissions.py::test_what_becomes_of_a_row",
+    "tests/ingest/test_plain_json.py::test_lines_give_the_same",
+    "tests/releases/",
+    "tests/scheduler/cycle/test_lost_nodes.py::test_in_any_history",
+    "tests/scheduler/cycle/test_sizes.py::test_no_job_waits",
+    "tests/scheduler/cycle/test_worlds.py",
+    "tests/scheduler/kubernetes/test_policies.py",
+    "tests/scheduler/kubernetes/test_real_histories.py",
+    "tests/scheduler/kubernetes/test_real_server.py",
+    "tests/scheduler/simulate/",
+    "tests/warehouse/test_backup.py",
+    "tests/warehouse/test_cluster.py",
+    "tests/warehouse/test_server_backup.py",
+    "tests/warehouse/test_shards.py",
+)
+"""How the names of tests begin that take seconds each while others of their file go nearly the same way: a run of
+`make check` has one in three of them, another run others. Not what is compared with golden files."""
+DEAR_RUNS = 3
+
+
 def is_exhaustive(name: str) -> bool:
     return name.startswith(EXHAUSTIVE)
+
+
+def is_dear(name: str) -> bool:
+    return name.startswith(DEAR)

@@ -80,7 +80,7 @@ def everybody(url: str, folder: Path) -> dict[str, Callable[[], object]]:
         "gpuledger/destinations.py": lambda: _devices(url),
         "gpuledger/idle_feed.py": lambda: _idle(url.rstrip("/")),
         "ingest/http_post.py": lambda: Poster(url, timeout_seconds=SECONDS).post("/", b"", {}),
-        "scheduler/live/client.py": scheduler_client.Client(url).services,
+        "scheduler/live/client.py": scheduler_client.Client(url, seconds=SECONDS).services,
     }
 
 
@@ -126,7 +126,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         (transports, "TIMEOUT_SECONDS"), (email, "MAIL_SECONDS"), (token_review, "TIMEOUT_SECONDS"),
         (direct, "TIMEOUT_SECONDS"), (oidc, "TIMEOUT_SECONDS"),
-        (client, "TIMEOUT_SECONDS"), (scheduler_client, "TIMEOUT_SECONDS"),
+        (client, "TIMEOUT_SECONDS"),
         (destinations, "DEVICES_SECONDS"), (sql, "SECONDS"), (server_engine, "OWN_SECONDS"),
         (api, "LIST_SECONDS"), (api, "LATE_SECONDS"),
     ):  # fmt: skip
@@ -142,16 +142,21 @@ HEADS = {
 
 @pytest.mark.usefixtures("limits")
 def test_whoever_answers_letter_by_letter_holds_nobody_up(tmp_path: Path) -> None:
-    for head in HEADS.values():
-        with answering(lambda head=head: itertools.chain([head], itertools.repeat(b"y")), 0.05) as url:  # type: ignore[misc]
-            results = {name: _alone(ask) for name, ask in everybody(url, tmp_path).items()}
-            for name, result in results.items():
-                error = result.exception(PATIENCE_SECONDS)  # raises TimeoutError where it hangs
-                if name == "alerts/transports/__init__.py" and head == HEADS["a body without an end"]:
-                    assert error is None  # it was taken: nobody reads what else is said
-                    continue
-                known = (LedgerError, SendError, ReviewError, SqlError, api.Interrupted, OSError)
-                assert isinstance(error, known), (name, head, error)
+    with contextlib.ExitStack() as servers:
+        asked = {}
+        for head in HEADS.values():
+            url = servers.enter_context(
+                answering(lambda head=head: itertools.chain([head], itertools.repeat(b"y")), 0.05)  # type: ignore[misc]
+            )
+            (folder := tmp_path / str(len(asked))).mkdir()
+            asked |= {(name, head): _alone(ask) for name, ask in everybody(url, folder).items()}
+        for (name, head), result in asked.items():
+            error = result.exception(PATIENCE_SECONDS)  # raises TimeoutError where it hangs
+            if name == "alerts/transports/__init__.py" and head == HEADS["a body without an end"]:
+                assert error is None  # it was taken: nobody reads what else is said
+                continue
+            known = (LedgerError, SendError, ReviewError, SqlError, api.Interrupted, OSError)
+            assert isinstance(error, known), (name, head, error)
 
 
 def _alone(ask: Callable[[], object]) -> Future[object]:
