@@ -23,6 +23,7 @@ from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent, signed_hours, symbol
 from dashboards.languages import Language
+from dashboards.pages.changes.bills import bills_card, callbacks
 from dashboards.parts import Figure
 from dashboards.periods import ALL, HOUR, Period, latest
 from dashboards.registry import Page
@@ -71,6 +72,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             tool=exports.of_grid("changes-grid", "changes", filters, words),
             class_name="gl-table-card",
         ),
+        bills_card(filters, words),
     )
 
 
@@ -234,4 +236,5 @@ PAGE = Page(
     25,
     layout,
     icon="M4 18h4v-7H4zM10 13h4V6h-4zM16 20h4v-9h-4z",
+    callbacks=callbacks,
 )
