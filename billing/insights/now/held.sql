@@ -11,7 +11,8 @@
 -- all_idle_rows: rows with idle GPUs; all_unasked: devices of whose subject the caller does not know whether it has a price.
 -- Samples used: the allocation's own on its partition, all of the partition's, its own on the device, all of the device's
 -- if it is alone there (docs/ledger.md). A reader who sees some tenants only cannot know whether a share is alone: then
--- unknown.
+-- unknown. Of a device or a partition of which a workload holds a part, utilization x scale is the used part of what it holds, at
+-- most all of it, as in the books (billing/close/holdings.sql).
 -- Params:  those of ({places}); by_queue, by_preemptible, by_cluster, priority_bounds; subjects Array(UInt64), list_prices and
 --          billed_prices Array(String): what a GPU-hour costs each; unpriced Array(UInt64): those without a price; currency; idle_below = part of 1; by_idle UInt8; most.
 WITH
@@ -33,7 +34,8 @@ WITH
         SELECT
             cluster, allocation_id, workload_id, start_at, queue, priority, preemptible, gpus, tenant, project, cost_center,
             node, device_id, partition_id, partition_profile, device_units, units, model, pool, is_available, doubt,
-            argMin(if(rank < 9, reported, []), rank) AS samples
+            argMin((if(rank < 9, reported, []), scale_of_stream), rank) AS best,
+            best.1 AS samples, best.2 AS scale
         FROM
         (
             SELECT
@@ -45,12 +47,13 @@ WITH
                 o.doubt AS doubt,
                 s.reported AS reported,
                 s.workload_id = o.workload_id AND o.workload_id != '' AS own,
+                if(s.partition_id = '', o.device_units / nullIf(o.of_device.2, 0), o.of_partition.1 / nullIf(o.of_partition.2, 0)) AS scale_of_stream,
                 multiIf(
                     empty(reported), 9,
                     s.partition_id = o.partition_id AND own, 1,
-                    s.partition_id = o.partition_id AND o.partition_id != '' AND s.workload_id = '', 2,
+                    s.partition_id = o.partition_id AND o.partition_id != '' AND s.workload_id = '' AND o.of_partition.3 = 1, 2,
                     s.partition_id = '' AND own, 3,
-                    s.partition_id = '' AND s.workload_id = '' AND o.holders = 1 AND (all_seen OR o.is_whole), 4,
+                    s.partition_id = '' AND s.workload_id = '' AND o.of_device.3 = 1 AND (all_seen OR o.of_device.2 >= o.device_units), 4,
                     9) AS rank
             FROM ({places}) AS o
             LEFT JOIN streams AS s ON o.cluster = s.cluster AND o.device_id = s.device_id AND o.device_id != ''
@@ -64,7 +67,7 @@ WITH
             device_units > 0 AND device_id != '' AS is_known,
             greatest(1, device_units) AS whole,
             if(is_known, units / whole, 0) AS share,
-            arrayFilter(one -> one.1 > start_at, samples) AS of_holding,
+            arrayMap(one -> (one.1, one.2, least(1, one.3 * ifNull(scale, 1)), one.4), arrayFilter(one -> one.1 > start_at, samples)) AS of_holding,
             arrayMap(one -> (one.3, toUnixTimestamp64Milli(one.1) / 1000
                 - greatest(toUnixTimestamp64Milli(one.1) / 1000 - one.2, toUnixTimestamp64Milli(greatest(start_at, last_60)) / 1000)), of_holding) AS hour,
             arrayMap(one -> (one.3, toUnixTimestamp64Milli(one.1) / 1000

@@ -23,7 +23,11 @@ FROM
                 OR (partition_id != '' AND uniqExact(allocation_id) OVER (PARTITION BY cluster, device_id, partition_id) > 1)), 'contested',
             '') AS doubt,
         d.model AS model, d.pool AS pool, d.state = 'available' AS is_available,
-        uniqExact(allocation_id) OVER (PARTITION BY cluster, device_id) AS holders
+        if(h.workload_id = '', h.allocation_id, h.workload_id) AS holder,
+        (sum(units) OVER (PARTITION BY cluster, device_id), sum(units) OVER (PARTITION BY cluster, device_id, holder),
+            uniqExact(holder) OVER (PARTITION BY cluster, device_id)) AS of_device,
+        (sum(units) OVER (PARTITION BY cluster, device_id, partition_id), sum(units) OVER (PARTITION BY cluster, device_id, partition_id, holder),
+            uniqExact(holder) OVER (PARTITION BY cluster, device_id, partition_id)) AS of_partition
     FROM
     (
         SELECT
