@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,11 +212,19 @@ def _swatch(colour: str, mark: str) -> Component:
     return html.Span(className=f"gl-swatch gl-mark-{mark}" if mark else "gl-swatch", style={"background": colour})
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Content]], class_name: str = "") -> Component:
-    """A plain table; the first column is of names, the others stand right."""
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[Content]], class_name: str = "", cards: bool = False
+) -> Component:
+    """A plain table; the first column is of names, the others stand right.   cards: on a phone a row is a card."""
     heads = html.Tr([html.Th(name, scope="col") for name in columns])
-    body = [html.Tr([html.Th(row[0], scope="row"), *[html.Td(cell) for cell in row[1:]]]) for row in rows]
+    named = [{"data-head": name} if cards else {} for name in columns[1:]]
+    body = [html.Tr([html.Th(row[0], scope="row"), *map(_cell, row[1:], named)]) for row in rows]
+    class_name += " gl-row-cards" if cards else ""
     return scrolled(html.Table([html.Thead(heads), html.Tbody(body)], className=f"gl-plain {class_name}"))
+
+
+def _cell(content: Content, named: Mapping[str, str]) -> Component:
+    return html.Td(content, **named)
 
 
 def scrolled(wide: Component) -> Component:

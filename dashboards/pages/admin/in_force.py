@@ -78,7 +78,7 @@ def _budget(one: Budget, found: BudgetState | None, month: str, filters: Filters
         state = words(f"report.state.{State.unknown.name}")
     else:
         state = words("admin.is_over" if one.effective_to and one.effective_to <= month else "admin.is_to_come")
-    spent = found.percent if found else None
+    spent = found.actual if found else None
     return {
         "tenant": one.tenant,
         "href": filters.href("/tenants", tenant=one.tenant, period=month),
@@ -86,8 +86,8 @@ def _budget(one: Budget, found: BudgetState | None, month: str, filters: Filters
         "amount": one.amount,
         "months": _months(one, words),
         "state": state,
-        "spent": found.actual if found else None,
-        "percent": None if spent is None else spent / 100,
+        "spent": spent,
+        "percent": None if spent is None else spent / one.amount,
         "thresholds": words("line_said.comma").join(
             words(f"admin.percent_{each.of}", n=f"{each.percent:f}") for each in one.thresholds
         ),

@@ -52,7 +52,7 @@ def tokens_part(store: Store, filters: Filters, words: Language) -> list[Compone
         shows="token",
     )
     said = words("admin.tokens_is", shown=f"{min(len(found), MOST):,}", all=f"{len(found):,}")
-    listed = parts.table(heads, rows) if rows else states.nothing_here(words("admin.no_token"))
+    listed = parts.table(heads, rows, cards=True) if rows else states.nothing_here(words("admin.no_token"))
     return [
         parts.card(words("admin.new_token"), words("admin.new_token_is"), make),
         parts.card(words("admin.tokens"), said, listed),
@@ -122,7 +122,7 @@ def users_part(store: Store, filters: Filters, words: Language) -> list[Componen
         forms.choice("roles", words("admin.role"), [(role, words(f"role.{role}")) for role in reversed(Role)], "list"),
         forms.field("tenants", words("filter.tenant"), kind="list", hint=words("admin.tenants_hint")),
     )
-    listed = parts.table(heads, rows) if rows else states.nothing_here(words("admin.no_user"))
+    listed = parts.table(heads, rows, cards=True) if rows else states.nothing_here(words("admin.no_user"))
     return [
         parts.card(words("admin.new_user"), words("admin.new_user_is"), add),
         parts.card(words("admin.users"), words("admin.users_is"), listed),
