@@ -130,18 +130,20 @@
     go(link.getAttribute("href"));
   });
 
-  // The tour (dashboards/tour.py): the stop that this tab is at, which the style sheet shows. The document's root has it,
-  // so that it stays when the page is drawn again.
+  // The tour (dashboards/tour.py): the stop that this tab is at, and its page, on which alone it stands. The document's root
+  // has it, so that it stays when the page is drawn again; the style sheet shows it.
   var isMoving = false;  // the next stop is not drawn yet
 
-  function tour(stop) {
-    if (stop === null) {
-      sessionStorage.removeItem("gl-tour");
-      delete document.documentElement.dataset.tour;
-      return;
-    }
-    sessionStorage.setItem("gl-tour", stop);
-    document.documentElement.dataset.tour = stop;
+  function tour(stop, path) {
+    if (stop === null) sessionStorage.removeItem("gl-tour");
+    else sessionStorage.setItem("gl-tour", JSON.stringify([stop, path]));
+    showStop();
+  }
+
+  function showStop() {
+    var kept = JSON.parse(sessionStorage.getItem("gl-tour"));
+    if (kept && kept[1] === location.pathname) document.documentElement.dataset.tour = kept[0];
+    else delete document.documentElement.dataset.tour;
   }
 
   // The keyboard's place is the stop's question, as soon as its page is drawn.
@@ -159,12 +161,13 @@
     document.getElementById("page").focus();
   }
 
-  tour(location.hash === "#tour" ? "0" : sessionStorage.getItem("gl-tour"));
+  if (location.hash === "#tour") tour("0", location.pathname);
+  else showStop();
 
   document.addEventListener("click", function (event) {
     var to = event.target.closest && event.target.closest(".gl-tour-go");
     if (to && !(event.button || event.metaKey || event.ctrlKey || event.shiftKey)) {
-      tour(to.dataset.stop);
+      tour(to.dataset.stop, to.pathname);
       isMoving = !drawn || drawn.address.split("?")[0] !== to.pathname;
       if (!isMoving) arrive();
     } else if (event.target.closest && event.target.closest(".gl-tour-leave")) leaveTour();
@@ -482,6 +485,7 @@
         history.replaceState(history.state, "", location.pathname + "?" + query + location.hash);
       }
       drawn = { address: address(), at: Date.now(), zone: meta.zone };
+      showStop();
       document.title = meta.title;
       document.documentElement.lang = meta.lang;
       if (isMoving) arrive();

@@ -54,6 +54,14 @@ class TestInTheBrowser:
                     if at:
                         page.keyboard.press("Tab")
                     page.keyboard.press("Enter")
+            page.locator(".gl-nav a", has_text=words("fleet.title")).click()
+            expect(page.locator("h1")).to_have_text(words("fleet.title"))
+            expect(page.locator(".gl-tour")).to_be_hidden()  # as found: the stop stood above every other page
+            page.reload()
+            expect(page.locator("h1")).to_have_text(words("fleet.title"))
+            expect(page.locator(".gl-tour")).to_be_hidden()
+            page.locator(".gl-nav a[href^='/now']").click()
+            expect(page.locator(".gl-tour-question:visible")).to_have_text(words("tour.idle"))
             page.reload()
             expect(page.locator(".gl-tour-question:visible")).to_have_text(words("tour.idle"))
             page.get_by_role("button", name=words("tour.done")).press("Escape")
