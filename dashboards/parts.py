@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from dash import dcc, html
@@ -43,7 +44,9 @@ def titles(
     chips: list[Content] = []
     if period is not None and period.hours_closed < period.hours:
         closed = {"closed": f"{period.hours_closed:,}", "all": f"{period.hours:,}"}
-        chips.append(chip(words("part.hours_closed", **closed), words("part.hours_closed_why")))
+        is_short = period.hours_closed < period.hours_over(datetime.now(UTC))
+        why = words("part.hours_closed_why" if is_short else "quality.closed_so_far")
+        chips.append(chip(words("part.hours_closed", **closed), why, state="gl-warn" if is_short else "gl-info"))
     if coverage is not None and coverage < 0.995:
         chips.append(chip(words("part.coverage", share=percent(coverage)), words("part.coverage_why")))
     if unpriced > 0:

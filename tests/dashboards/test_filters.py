@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from billing.rates import apply_rate_card, parse_rate_card
-from dashboards import shell
+from dashboards import parts, shell
 from dashboards.filters import Address, filters_of
 from dashboards.languages import language
 from dashboards.pages.overview import quality
@@ -68,8 +68,11 @@ def test_a_period_that_goes_on_says_that_all_of_it_so_far_is_closed() -> None:
     start = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
     for closed, said in ((3, "All hours so far are closed"), (1, "2 hours not closed")):
         period = Period("x", start, start + timedelta(days=2), closed, "UTC")
-        filters = SimpleNamespace(period=period)
+        filters = SimpleNamespace(period=period, zone="UTC")
         assert said in str(quality._closed(filters, EN))  # type: ignore[arg-type]
+        titles = str(parts.titles(filters, EN, "title"))  # type: ignore[arg-type]
+        assert f"{closed} of 48 hours closed" in titles
+        assert ("gl-warn" in titles) is (closed < 3), "hours that are to come are no reason to warn"
 
 
 def test_the_neighbours_of_a_period_are_as_long_and_end_with_what_is_closed() -> None:
