@@ -21,7 +21,7 @@ from dashboards.languages import Language
 from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
 from dashboards.pages.workload.timeline import timeline
 from dashboards.pages.workload.waited import waited_cards
-from dashboards.pages.workload.waits import clock, wait_cards, waits_of
+from dashboards.pages.workload.waits import Wait, clock, wait_cards, waits_of
 from dashboards.parts import Figure
 from dashboards.periods import HOUR, span_key
 from dashboards.registry import Ask, Page
@@ -117,7 +117,7 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
         return parts.page(
             parts.titles(filters, words, workload, trail=trail),
             *(waits or [_not_then(lifecycle, filters, words)]),
-            _events_card(lifecycle, filters, words),
+            _events_card(lifecycle, filters, words, waiting),
         )
     rows = filters.rows(store, __file__, "hours", workload=workload, **lifecycle.bounds())
     total = amounts([{**row, **_PLATFORM} for row in rows])
@@ -138,7 +138,7 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
         *_beside(
             _charges_card(store, filters, lifecycle, total, words),
             _advice_card(workload, words),
-            _events_card(lifecycle, filters, words),
+            _events_card(lifecycle, filters, words, waiting),
             len(lifecycle.events),
         ),
         _hours_card(rows, filters, words),
@@ -289,21 +289,27 @@ def _kind(row: Mapping[str, Any]) -> str:
     return " · ".join(part for part in (row["model"], row["partition_profile"]) if part)
 
 
-def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Component:
+def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language, waiting: Sequence[Wait] = ()) -> Component:
+    """waiting: their reasons stand above it already."""
+    told = {(wait.row["allocation_id"], wait.row["reported_at"]) for wait in waiting}
     items = [
         html.Li(
             [
                 html.Span(className=f"gl-dot gl-event-{event['event']}"),
                 html.Span(
                     [
-                        html.Strong(words.of(f"event.{event['event']}", event["event"])),
-                        html.Small(_event_details(event, filters, words)),
+                        html.Strong(name),
+                        html.Small(
+                            event["actor"]
+                            if (event["allocation_id"], event["ts"]) in told
+                            else _event_details(event, filters, words)
+                        ),
                     ]
                 ),
                 html.Small(words.moment(filters.local(event["ts"])), className="gl-since"),
             ]
         )
-        for event in lifecycle.events
+        for event, name in zip(lifecycle.events, _event_names(lifecycle.events, words), strict=True)
     ]
     return parts.card(
         words("workload.events"),
@@ -312,6 +318,19 @@ def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Com
         if items
         else states.nothing_here(words("workload.no_events")),
     )
+
+
+def _event_names(events: Rows, words: Language) -> list[str]:
+    """A job is submitted once; each `submitted` that follows says that it waits still, and why."""
+    before: dict[str, str] = {}
+    names = []
+    for event in events:
+        is_again = event["event"] == before.get(event["allocation_id"]) == "submitted"
+        names.append(
+            words("workload.still_waiting") if is_again else words.of(f"event.{event['event']}", event["event"])
+        )
+        before[event["allocation_id"]] = event["event"]
+    return names
 
 
 def _event_details(event: Mapping[str, Any], filters: Filters, words: Language) -> str:

@@ -88,11 +88,17 @@ def _headline(wait: Wait, filters: Filters, words: Language) -> Component:
 
 
 def _expected_note(wait: Wait, filters: Filters, words: Language) -> str:
-    """What stands below the expected start: the interval, where it is no longer all ahead."""
-    due = reported(wait.row).due(wait.at)
+    """What stands below the expected start: the interval, where it is no longer all ahead; but not one that had begun
+    when it was reported, as the first one of a long wait."""
+    found = reported(wait.row)
+    due = found.due(wait.at)
     if due is None:
         return words("wait.not_expected")
-    return "" if due == "ahead" else words("wait.announced", interval=announced(wait.row, filters, words))
+    return (
+        ""
+        if due == "ahead" or found.due(wait.row["reported_at"]) != "ahead"
+        else words("wait.announced", interval=announced(wait.row, filters, words))
+    )
 
 
 def _moment(at: datetime, filters: Filters, words: Language) -> str:

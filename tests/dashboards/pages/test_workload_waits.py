@@ -9,6 +9,7 @@ import pytest
 from access.principal import ANYBODY
 from billing.insights.now import Moment, moment
 from dashboards.frame import show
+from dashboards.languages import language
 from dashboards.pages import workload as page
 from dashboards.pages.workload import waits
 from dashboards.pages.workload.lifecycle import MOST_EVENTS, Lifecycle
@@ -52,6 +53,16 @@ def test_a_workload_may_wait_while_an_allocation_was_only_submitted(
 
 def test_an_allocation_of_two_clusters_is_asked_about() -> None:
     assert lifecycle((1, "submitted", "a"), (2, "started", "a"), clusters=("c", "d")).may_wait(AT)
+
+
+def test_a_job_is_submitted_once_and_waits_still_after_that() -> None:
+    """As found: three events that all said "submitted"."""
+    events = lifecycle(
+        (1, "submitted", "a"), (2, "submitted", "b"), (3, "submitted", "a"), (4, "started", "a"), (5, "preempted", "a"),
+        (6, "submitted", "a"), (7, "submitted", "a"),
+    ).events  # fmt: skip
+    said = ["submitted", "submitted", "still waiting", "started", "preempted", "submitted", "still waiting"]
+    assert page._event_names(events, language("en")) == said
 
 
 def test_only_of_a_workload_that_may_wait_the_present_is_asked(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
