@@ -63,8 +63,8 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
             words("fires.title"), words("fires.is"), states.nothing_here(words("fires.not_evaluated")), id="alerts"
         )
     firing = filters.rows_now(store, __file__, "firing", with_evidence=int(words.code != "en"))
-    found = _sent_first(store, filters, firing)
-    counted = {name: sum(alert["severity"] == name for alert in found) for name in SEVERITIES}
+    found = _sent(store, filters, firing)[:MOST]
+    counted = {name: sum(alert["severity"] == name for alert in firing) for name in SEVERITIES}
     content = (
         html.Ul(
             [
@@ -80,7 +80,7 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
                         html.Small(words.moment(filters.local(alert["active_at"])), className="gl-since"),
                     ],
                 )
-                for alert in found[:MOST]
+                for alert in found
             ],
             className="gl-quality gl-fires",
         )
@@ -95,7 +95,7 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
         ],
         className="gl-legend",
     )
-    more = len(found) - MOST
+    more = len(firing) - len(found)
     links = [
         dcc.Link(words(f"fires.{name}"), href=href)
         for name, path, href in (
@@ -105,23 +105,22 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
         if has_page(path)
     ]
     foot = html.P(
-        [words.count("fires.more", more) if more > 0 else "", *[piece for link in links for piece in (" ", link)]],
-        className="gl-note",
+        [words.count("fires.more", more) if more > 0 else None, *links],
+        className="gl-note gl-apart",
     )
     return parts.card(
         words("fires.title"), words("fires.is"), content, foot if more > 0 or links else None, tool=said, id="alerts"
     )
 
 
-def _sent_first(store: Store, filters: Filters, found: Sequence[Row]) -> Sequence[Row]:
-    """Where not all have room: of those that are as severe, the suppressed ones last, as on the page of alerts."""
-    if len(found) <= MOST:
+def _sent(store: Store, filters: Filters, found: Sequence[Row]) -> Sequence[Row]:
+    """Without the suppressed ones, which are mostly about what a worse one names already; all, where all are."""
+    if len(found) < 2:
         return found
     now = datetime.now(UTC)
     with filters.whole_store(store) as whole:
         quiet = held_back(notified_alerts(whole, now), Routing(), silences(whole, now), now)
-    ranks = list(dict.fromkeys(one["severity"] for one in found))
-    return sorted(found, key=lambda one: (ranks.index(one["severity"]), one["fingerprint"] in quiet))
+    return [one for one in found if one["fingerprint"] not in quiet] or found
 
 
 def _rule(name: str, filters: Filters) -> Component | str:
