@@ -18,6 +18,8 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, gpu_count, hours, money, unit_price
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
+from dashboards.pages.workload.held_now import held_now, now_cards
+from dashboards.pages.workload.held_now import trail as now_trail
 from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
 from dashboards.pages.workload.timeline import timeline
 from dashboards.pages.workload.waited import waited_cards
@@ -114,9 +116,11 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
     waiting = waits_of(store, filters, workload, now) if lifecycle.may_wait(now) else []
     waits = [card for wait in waiting for card in wait_cards(wait, filters, words)]
     if lifecycle.window is None or not lifecycle.claims:
+        runs = None if lifecycle.claims or not lifecycle.has_begun else held_now(store, filters, workload, now)
+        of_now = now_cards(runs, filters, words) if runs else []
         return parts.page(
-            parts.titles(filters, words, workload, trail=trail),
-            *(waits or [_not_then(lifecycle, filters, words)]),
+            parts.titles(filters, words, workload, trail=now_trail(runs, filters) if runs else trail),
+            *(waits + of_now or [_not_then(lifecycle, filters, words)]),
             _events_card(lifecycle, filters, words, waiting),
         )
     rows = filters.rows(store, __file__, "hours", workload=workload, **lifecycle.bounds())
@@ -221,9 +225,12 @@ def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Lan
 
 
 def _ran_on(lifecycle: Lifecycle, filters: Filters, words: Language) -> str:
-    """On how many GPUs; and until when that is known, where it goes on."""
+    """On how many GPUs; since when, if before the period; and until when that is known, where it goes on."""
     gpus = lifecycle.gpus
     on = words("workload.on_one" if gpus == 1 else "workload.on", n=gpu_count(gpus))
+    began = min((claim["start_at"] for claim in lifecycle.claims), default=None)
+    if filters.period and began and began < filters.period.start:
+        on = f"{on} · {words('wait.since', at=words.moment(filters.local(began)))}"
     if not lifecycle.is_open or lifecycle.ran_seconds is None:
         return on
     return f"{on} · {words('month_cost.until', at=words.moment(filters.local(lifecycle.until)))}"

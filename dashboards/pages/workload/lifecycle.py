@@ -81,6 +81,10 @@ class Lifecycle:
         return not submitted <= {event["allocation_id"] for event in known if event["event"] in PLACED_OR_OVER}
 
     @property
+    def has_begun(self) -> bool:
+        return any(event["event"] == "started" for event in self.events)
+
+    @property
     def is_open(self) -> bool:
         """Whether it still held something at the end of what is known."""
         return any(claim["end_at"] is None for claim in self.claims)

@@ -8,6 +8,7 @@ import pytest
 
 from access.principal import ANYBODY
 from billing.insights.now import Moment, moment
+from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import workload as page
@@ -63,6 +64,40 @@ def test_a_job_is_submitted_once_and_waits_still_after_that() -> None:
     ).events  # fmt: skip
     said = ["submitted", "submitted", "still waiting", "started", "preempted", "submitted", "still waiting"]
     assert page._event_names(events, language("en")) == said
+
+
+def test_of_a_job_that_runs_in_no_closed_hour_stands_what_it_holds(
+    house: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: "It started at ...; its hours are not closed yet", and nothing else, though Now had all of it."""
+    at = AT.replace(minute=7)
+    monkeypatch.setattr(page, "clock", lambda: at)
+    (device,) = house.rows("SELECT cluster, node, device_id FROM devices WHERE units > 0 ORDER BY device_id LIMIT 1")
+    house.command(
+        "INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, gpus, "
+        "node, device_id) VALUES ({at:DateTime64(3, 'UTC')}, {cluster:String}, 's', 'r-now', 'w-now', 'started', 'vision', "
+        "'p1', 'main', 1, {node:String}, {device_id:String})",
+        {"at": at, **device},
+    )
+    try:
+        text = str(show(house, ANYBODY, "/workloads", f"?{DAY}&workload=w-now").page)
+        assert "Its hours are not closed yet; these figures are of this moment." in text
+        assert "Cost per hour" in text and "Used, 5 min" in text
+        assert f"/now?{DAY}&tenant=vision&project=p1" in text and f"/tenants?{DAY}&tenant=vision" in text
+        monkeypatch.setattr(page, "clock", lambda: datetime(2027, 1, 1, tzinfo=UTC))
+        late = str(show(house, ANYBODY, "/workloads", f"?{DAY}&workload=w-now").page)
+        assert "It started at" in late and "Cost per hour" not in late, "nobody knows what it holds by now"
+    finally:
+        house.command("DELETE FROM events WHERE allocation_id = 'r-now'")
+
+
+def test_how_long_a_job_ran_says_since_when_where_that_was_before_the_period(house: Store) -> None:
+    """As found: "Ran 38.9 d" on a page about one month."""
+    claim = {"start_at": AT, "end_at": AT.replace(day=4), "cluster": "c", "device_id": "d", "partition_id": "",
+             "units": 1, "device_units": 1}  # fmt: skip
+    ran = Lifecycle("w", [claim], [], AT, AT.replace(day=4), None)
+    said = {day: page._ran_on(ran, filters_of(house, f"?period=2026-10-0{day}"), language("en")) for day in (2, 3)}
+    assert said == {2: "on 1 GPU", 3: "on 1 GPU · since 2 Oct, 12:00"}
 
 
 def test_only_of_a_workload_that_may_wait_the_present_is_asked(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
