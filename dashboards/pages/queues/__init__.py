@@ -192,11 +192,12 @@ def waits(rows: Rows, words: Language) -> go.Figure:
     first = min(max(1.0, row["p50"]) for row in found)
     if first < 60:  # more than have room are in sight
         ticks = [tick for tick in ticks if tick in NAMED]
+    named = [f"{'≤ ' if tick == TICKS[0] else ''}{duration(tick, words)}" for tick in ticks]
     return figures.made(
         traces,
         words,
         xaxis={"type": "log", "tickvals": ticks, "tickangle": 0, "showgrid": True, "gridcolor": figures.GRID,
-               "ticktext": [duration(tick, words) for tick in ticks], "tickformat": None},
+               "ticktext": named, "tickformat": None},
         yaxis=CATEGORIES,
         hovermode="closest",
         showlegend=True,

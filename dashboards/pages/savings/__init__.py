@@ -98,7 +98,7 @@ def _card(
     which: str, found: Sequence[Recommendation], report: SavingsReport, filters: Filters, words: Language
 ) -> Component:
     title, subtitle = words(f"savings.{which}"), words(f"savings.{which}_is")
-    now = dcc.Link(words("savings.to_now"), href=filters.href("/now")) if which == "held" else None
+    now = dcc.Link(words("savings.to_now"), href=filters.href("/now", idle="1")) if which == "held" else None
     if not found:
         return parts.card(title, subtitle, states.nothing_here(words(f"savings.no_{which}")), tool=now)
     currency, id = report.currency or "", f"savings-{which}-grid"
