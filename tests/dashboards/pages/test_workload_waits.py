@@ -75,8 +75,8 @@ def test_of_a_job_that_runs_in_no_closed_hour_stands_what_it_holds(
     (device,) = house.rows("SELECT cluster, node, device_id FROM devices WHERE units > 0 ORDER BY device_id LIMIT 1")
     house.command(
         "INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, gpus, "
-        "node, device_id) VALUES ({at:DateTime64(3, 'UTC')}, {cluster:String}, 's', 'r-now', 'w-now', 'started', 'vision', "
-        "'p1', 'main', 1, {node:String}, {device_id:String})",
+        "node, device_id) VALUES ({at:DateTime64(3, 'UTC')}, {cluster:String}, 's', 'r-now', 'w-now', 'started', "
+        "'vision', 'p1', 'main', 1, {node:String}, {device_id:String})",
         {"at": at, **device},
     )
     try:
