@@ -116,7 +116,7 @@ class Figure:
     """One number of the headline. kind: the swatch of a kind of time.   href: where more is to be seen."""
 
     label: str
-    value: str
+    value: Content
     unit: str = ""
     detail: str = ""
     kind: str = ""

@@ -1,6 +1,19 @@
 // Forms that ask the API (dashboards/forms.py), and what pages ask of it themselves.
 (function () {
   "use strict";
+  // A sum for each currency, to the last cent; at least so much where something has no price.
+  function sumOf(drafts, asked) {
+    var sums = {};
+    drafts.forEach(function (one) { sums[one.currency] = (sums[one.currency] || 0) + (one.amount || 0); });
+    var lacks = drafts.some(function (one) { return one.state === asked.incomplete; });
+    var said = Object.keys(sums).map(function (currency) {
+      var digits = new Intl.NumberFormat("en", { style: "currency", currency: currency }).resolvedOptions().maximumFractionDigits;
+      var amount = Math.abs(sums[currency]).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+      return (sums[currency] < 0 ? "−" : "") + (asked.symbols[currency] || currency + " ") + amount;
+    });
+    return said.length ? (lacks ? "≥ " : "") + said.join(" + ") : "–";
+  }
+
   var dash = (window.dash_clientside = window.dash_clientside || {});
 
   var SOON_MS = 400;  // so long a press needs no answer before the form says that it is at work
@@ -128,7 +141,7 @@
   dash.glforms = {
     // A month's drafts of those who have no invoice yet, as the API says them to whoever is here.
     drafts: async function (asked) {
-      if (!asked) return [dash.no_update, dash.no_update, dash.no_update];
+      if (!asked) return [dash.no_update, dash.no_update, dash.no_update, dash.no_update];
       try {
         var path = "/drafts?limit=1000&month=" + encodeURIComponent(asked.month);
         var rows = (await ask("GET", path)).rows.filter(function (one) {
@@ -148,9 +161,9 @@
             state: totals.incomplete ? asked.incomplete : asked.complete,
           };
         });
-        return [shown, "", !shown.length];
+        return [shown, "", !shown.length, sumOf(shown, asked)];
       } catch (error) {
-        return [[], error.message, true];
+        return [[], error.message, true, "–"];
       }
     },
 

@@ -21,7 +21,7 @@ from billing.closed import closed_period
 from billing.invoicing.month_states import Month, MonthState, month_states
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN
+from dashboards.format import SYMBOLS, UNKNOWN
 from dashboards.languages import Language
 from dashboards.pages.invoices import draft, emissions
 from dashboards.pages.invoices.amounts import exact
@@ -52,18 +52,19 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     tenants = {"tenants": list(chosen)}
     sums = store.rows(read_sql(__file__, "by_month"), tenants)
     issued = store.rows(read_sql(__file__, "issued"), {"month": month.name, **tenants})
+    of_month = [row for row in sums if row["month"] == month.name]
     name, tenant = words.month(datetime.fromisoformat(f"{month.name}-01")), drafted(filters)
     return parts.page(
         parts.titles(untimed, words, f"{title} · {name}"),
         _headline(
             month,
             _until(month, now, closed.end, filters, words),
-            [row for row in sums if row["month"] == month.name],
+            of_month,
             words,
         ),
         parts.split(
             _months_card(months, month, sums, filters, words),
-            _drafts_card(month, issued, tenants["tenants"], name, untimed, words),
+            _drafts_card(month, issued, tenants["tenants"], name, untimed, words, bool(of_month)),
             class_name="gl-late",
         ),
         draft_card(month.name, tenant, untimed, words) if tenant else None,
@@ -80,18 +81,26 @@ def _sum(rows: Rows, name: str) -> str:
 def _until(month: Month, now: datetime, closed_until: datetime, filters: Filters, words: Language) -> str:
     if month.state is MonthState.closing and month.closes_at <= now:
         return words("month_state.closing_late", at=words.moment(filters.local(closed_until)))
+    if month.state is MonthState.open and month.closes_at == month.period.end:
+        return words("month_state.open_no_grace", at=words.moment(filters.local(month.closes_at)))
     return words(f"month_state.{month.state}_is", at=words.moment(filters.local(month.closes_at)))
 
 
 def _headline(month: Month, until: str, sums: Rows, words: Language) -> Component:
     notes = sum(row["credit_notes"] for row in sums)
     count = sum(row["invoices"] for row in sums)
+    first = [
+        Figure(words("invoices.state"), words(f"month_state.{month.state}"), "", until),
+        Figure(words("invoices.issued"), _of_tenants(month, count, words), "", words.count("invoices.notes", notes)),
+    ]
+    if not sums:
+        drafted_so_far = html.B(UNKNOWN, id="invoices-drafted")
+        return parts.headline(
+            [*first, Figure(words("invoices.drafted"), drafted_so_far, "", words("invoices.drafted_is"))]
+        )
     return parts.headline(
         [
-            Figure(words("invoices.state"), words(f"month_state.{month.state}"), "", until),
-            Figure(
-                words("invoices.issued"), _of_tenants(month, count, words), "", words.count("invoices.notes", notes)
-            ),
+            *first,
             Figure(words("invoices.net"), _sum(sums, "net"), "", words("invoices.net_is")),
             Figure(words("invoices.tax"), _sum(sums, "tax"), "", ""),
             Figure(words("invoices.amount"), _sum(sums, "amount"), "", words("invoices.amount_is")),
@@ -132,11 +141,18 @@ def state_chip(state: str, words: Language) -> Component:
 
 
 def _drafts_card(
-    month: Month, issued: Rows, tenants: Sequence[str], name: str, filters: Filters, words: Language
+    month: Month,
+    issued: Rows,
+    tenants: Sequence[str],
+    name: str,
+    filters: Filters,
+    words: Language,
+    has_issued: bool,
 ) -> Component:
+    """has_issued: so that the headline has other figures than the sum of the drafts."""
     done = [row["tenant"] for row in issued if row["document_type"] == "invoice" and row["status"] == "issued"]
     asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name"),
-             "href": filters.href("/invoices", month=month.name, draft=""),
+             "href": filters.href("/invoices", month=month.name, draft=""), "symbols": SYMBOLS,
              "incomplete": words("invoices.incomplete"), "complete": words("invoices.complete")}  # fmt: skip
     columns = [
         grids.link("tenant", words("filter.tenant"), words("invoices.draft_link_is"), minimum=110, flex=1.0),
@@ -173,13 +189,20 @@ def _drafts_card(
             delay_show=200,
         ),
         html.P(id="invoices-refused", className="gl-said gl-refused"),
+        html.Span(id="invoices-drafted", hidden=True) if has_issued else None,
         html.Div(issue if may else None, id="invoices-issue", hidden=True),
         tool=exports.of_grid("invoices-drafts", f"drafts-{month.name}", filters, words),
         class_name="gl-table-card",
     )
 
 
-def _issued_card(rows: Rows, month: Month, tenants: Sequence[str], filters: Filters, words: Language) -> Component:
+def _issued_card(
+    rows: Rows, month: Month, tenants: Sequence[str], filters: Filters, words: Language
+) -> Component | None:
+    """None where there is none, nor a file of the month: the figures say so."""
+    focus = _focus(month, tenants, words)
+    if not rows and focus is None:
+        return None
     columns = [
         grids.link("number", words("invoices.number"), minimum=150),
         grids.text("tenant", words("filter.tenant")),
@@ -213,7 +236,7 @@ def _issued_card(rows: Rows, month: Month, tenants: Sequence[str], filters: Filt
         spare=("tax", "net", "status", "at"),
     )
     tool = parts.tools(
-        _focus(month, tenants, words),
+        focus,
         exports.of_grid("invoices-issued", f"invoices-{month.name}", filters, words),
     )
     return parts.card(
@@ -239,6 +262,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
         Output("invoices-drafts", "rowData"),
         Output("invoices-refused", "children"),
         Output("invoices-issue", "hidden"),
+        Output("invoices-drafted", "children"),
         Input("invoices-asked", "data"),
     )
 
