@@ -90,6 +90,11 @@ def _ranked(column: Column, spare: Sequence[str]) -> Column:
     return {**column, "initialHide": True, "context": {**column.get("context", {}), "spare": rank}}
 
 
+def not_on_cards(column: Column) -> Column:
+    """Left out where rows are cards. It is to be one of the spare columns, so that it comes back where they are not."""
+    return {**column, "context": {**column.get("context", {}), "cards": False}}
+
+
 def text(field: str, header: str, tip: str = "", minimum: int = 120, flex: float = 1.0) -> Column:
     return {"field": field, "headerName": header, "headerTooltip": tip or header, "minWidth": minimum, "flex": flex}
 

@@ -217,8 +217,11 @@
     if (api.getGridOption("domLayout") !== layout) api.setGridOption("domLayout", layout);
     if (isCards) nameCells(grid, api);
     fold(grid, api);
-    if (isCards) api.setColumnsVisible(api.getColumns() || [], true);
-    else if (grid.classList.contains("gl-fits")) fit(grid, api);
+    var columns = api.getColumns() || [], isOnCards = function (column) { return (column.getColDef().context || {}).cards !== false; };
+    if (isCards) {
+      api.setColumnsVisible(columns.filter(isOnCards), true);
+      api.setColumnsVisible(columns.filter(function (column) { return !isOnCards(column); }), false);
+    } else if (grid.classList.contains("gl-fits")) fit(grid, api);
   }
 
   // Cards scroll with the page. Of a long table the first ones are there, so that what follows is near; a button below

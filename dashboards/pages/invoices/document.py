@@ -142,7 +142,7 @@ def lines_table(
         grids.text("kind", words("invoices.kind"), minimum=90),
         grids.text("project", words("filter.project"), minimum=90),
         grids.number("quantity", words("invoices.quantity"), shape=",.2f", unknown=""),
-        grids.text("unit", words("invoices.unit"), minimum=90),
+        grids.not_on_cards(grids.text("unit", words("invoices.unit"), minimum=90)),
         grids.price("price", words("invoices.price"), words("invoices.price_is")),
         grids.number("list_cost", words("account.cost"), shape=",.2f"),
         grids.number("amount", words("invoices.amount"), words("invoices.line_amount_is"), ",.2f"),
@@ -159,14 +159,16 @@ def lines_table(
         }
         for number, line in enumerate(lines, 1)
     ]
-    total = {"what": words("tenants.all"), "amount": _number(totals["amount"]), "price_text": ""}
-    if lines and all(line.get("list_cost") for line in lines):
-        total["list_cost"] = _number(str(sum(Decimal(line["list_cost"]) for line in lines)))
-    measured = [line for line in lines if line.get("quantity") is not None]
+    own = [line for line in lines if line.get("charge_class") != "Correction"]  # quantities of the document's period
+    total_of = words("tenants.all" if len(own) == len(lines) else "invoices.total_corrected")
+    total = {"what": total_of, "amount": _number(totals["amount"]), "price_text": ""}
+    if own and all(line.get("list_cost") for line in own):
+        total["list_cost"] = _number(str(sum(Decimal(line["list_cost"]) for line in own)))
+    measured = [line for line in own if line.get("quantity") is not None]
     if len({line["unit"] for line in measured}) == 1:
         total["quantity"] = _number(str(sum(Decimal(line["quantity"]) for line in measured)))
         total["unit"] = unit(measured[0], words)
-    return grids.grid(columns, rows, words, id, total)
+    return grids.grid(columns, rows, words, id, total, spare=("unit",))
 
 
 def _what(line: Mapping[str, Any], zone: str, words: Language) -> str:
