@@ -55,6 +55,8 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     title = parts.titles(filters, words, words("queues.title"))
     if not rows and not reported and not taken:
         return parts.page(title, states.nothing(words("queues.title"), words("queues.none")))
+    waiters = waiting(store, filters, at=end)
+    quota = _quota_card(store, reported, filters, sees_fleet and "quota_redemption" in objectives, words)
     why_card = _why_card(rows, reported, filters, words)
     return parts.page(
         title,
@@ -62,21 +64,12 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _waits_card(rows, words)
         if why_card is None
         else parts.split(_waits_card(rows, words), why_card, class_name="gl-even"),
-        waiters_card(waiting(store, filters, at=end), end, filters, words),
+        waiters_card(waiters, end, filters, words) if waiters else None,
         longest_card(longest(store, filters), filters, words),
         _table_card(rows, filters, words),
-        *_beside(
-            preemptions_card(taken, filters, words),
-            _quota_card(store, reported, filters, sees_fleet and "quota_redemption" in objectives, words),
-            bool(taken),
-        ),
+        parts.split(preemptions_card(taken, filters, words), quota, class_name="gl-even") if taken else quota,
         _fragmentation_card(store, reported, filters, words) if sees_fleet else None,
     )
-
-
-def _beside(preemptions: Component, quota: Component, has_preemptions: bool) -> Sequence[Component]:
-    """Side by side where both have a table: a line beside one left a card half empty."""
-    return [parts.split(preemptions, quota, class_name="gl-even")] if has_preemptions else [preemptions, quota]
 
 
 def by_queue(store: Store, filters: Filters, objectives: Container[str], end: datetime) -> Rows:

@@ -9,7 +9,7 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from dashboards import parts, states
+from dashboards import parts
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.registry import has_page
@@ -25,11 +25,9 @@ def preemptions_card(rows: Rows, filters: Filters, words: Language) -> Component
     return parts.card(
         words("queues.preemptions"),
         words("queues.preemptions_is"),
-        _matrix(rows, filters, words) if rows else states.nothing_here(words("queues.nobody_preempted")),
-        html.P(words.count("queues.reported", sum(row["named"] for row in rows)), className="gl-note")
-        if rows
-        else None,
-        tool=html.Span(words.count("queues.taken", taken), className="gl-since") if rows else None,
+        _matrix(rows, filters, words),
+        html.P(words.count("queues.reported", sum(row["named"] for row in rows)), className="gl-note"),
+        tool=html.Span(words.count("queues.taken", taken), className="gl-since"),
     )
 
 

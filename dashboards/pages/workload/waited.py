@@ -22,6 +22,8 @@ from warehouse.store import Store
 
 MOST = 100
 """Allocations that held what it waited for."""
+BRIEF_SECONDS = 60
+"""A wait of less is a scheduler's turn: nobody held what it waited for, and no reason is reported."""
 Row = Mapping[str, Any]
 
 
@@ -35,13 +37,13 @@ class Spell:
 
 
 def spells_of(lifecycle: Lifecycle) -> list[Spell]:
-    """From the first `submitted` to the start of the same allocation; none if it did not wait, or waits."""
+    """From the first `submitted` to the start of the same allocation; none if it waits, or did not for a minute."""
     first = next((event for event in lifecycle.events if event["event"] == "submitted"), None)
     if first is None:
         return []
     own = [event for event in lifecycle.events if event["allocation_id"] == first["allocation_id"]]
     began = min((event["ts"] for event in own if event["event"] == "started"), default=None)
-    if began is None or (began - first["ts"]).total_seconds() < 1:
+    if began is None or (began - first["ts"]).total_seconds() < BRIEF_SECONDS:
         return []
     told = [event for event in own if event["event"] == "submitted" and event["ts"] < began]
     changed = [event for at, event in enumerate(told) if at == 0 or _content(event) != _content(told[at - 1])]
