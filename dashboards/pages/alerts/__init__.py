@@ -13,6 +13,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
+from alerts.evaluate import CATCH_UP
 from alerts.reading import alerts, parsed
 from alerts.silences import silences
 from dashboards import exports, figures, grids, parts, states
@@ -28,8 +29,13 @@ from warehouse.store import Store
 
 MOST = 400
 """Rows of the history."""
+NOT_EVALUATED = "rgba(126,141,166,0.16)"
+"""Where the history knows nothing, since no rule was evaluated."""
 SEVERITIES = {"critical": "#c4352f", "warning": "#f09a2e", "info": "#3f6ce6"}
+STEPS = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
+_MOMENT = timedelta(microseconds=1)
 Rows = Sequence[Mapping[str, Any]]
+Spans = Sequence[tuple[datetime, datetime]]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
@@ -112,11 +118,12 @@ def _history(store: Store, filters: Filters, words: Language) -> tuple[Component
                            states.nothing_here(words("alerts.none_fired"))),)  # fmt: skip
     steps = filters.rows(store, __file__, "fired_over_time", rule=rule, grain=grain)
     in_all = rows[0]["in_all"]
+    chart = fired_over_time(steps, not_evaluated(store, filters, grain), filters, grain, words)
     return (
         parts.card(
             words("alerts.history"),
             words("alerts.history_is" if in_all <= MOST else "alerts.history_cut", most=MOST, all=f"{in_all:,}"),
-            parts.graph(fired_over_time(steps, filters, grain, words), words("alerts.history"), "alerts-fired", 180),
+            parts.graph(chart, words("alerts.history"), "alerts-fired", 180, legend_above=True),
             grids.grid(
                 _columns(words),
                 [_row(row, filters, words) for row in rows],
@@ -130,14 +137,30 @@ def _history(store: Store, filters: Filters, words: Language) -> tuple[Component
     )
 
 
-def fired_over_time(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -> go.Figure:
-    """How many began to fire in each step, by severity."""
+def not_evaluated(store: Store, filters: Filters, grain: figures.Grain) -> Spans:
+    """Spans of whole days or hours of the period, as far as it is over, in which no alert rule was evaluated; local."""
+    now, looks_back = datetime.now(UTC), round(CATCH_UP.total_seconds())
+    rows = filters.rows(store, __file__, "not_evaluated", catch_up_seconds=looks_back)
+    spans = [(filters.local(row["span_start"]), filters.local(min(row["span_end"], now))) for row in rows]
+    found = [(_step(start - _MOMENT, grain) + STEPS[grain], _step(end, grain)) for start, end in spans]
+    return [(start, end) for start, end in found if start < end]
+
+
+def _step(at: datetime, grain: figures.Grain) -> datetime:
+    """The begin of its day or hour."""
+    return at.replace(hour=0 if grain == "day" else at.hour, minute=0, second=0, microsecond=0)
+
+
+def fired_over_time(rows: Rows, gaps: Spans, filters: Filters, grain: figures.Grain, words: Language) -> go.Figure:
+    """How many began to fire in each step, by severity.   gaps: where nobody looked; grey, for unknown is no zero."""
     assert filters.period is not None
     zone = ZoneInfo(filters.zone)
     width = 86_400_000 if grain == "day" else 3_600_000
-    traces = []
+    traces: list[dict[str, Any]] = []
     for name, colour in reversed(SEVERITIES.items()):
         of = [row for row in rows if row["severity"] == name]
+        if not of:
+            continue
         traces.append(
             {
                 "type": "bar",
@@ -151,6 +174,9 @@ def fired_over_time(rows: Rows, filters: Filters, grain: figures.Grain, words: L
         )
     ends = figures.axis_times([filters.local(filters.period.start), filters.local(filters.period.end)], grain)
     half = timedelta(milliseconds=width / 2)
+    if gaps:
+        grey = {"color": NOT_EVALUATED}
+        traces.append({"type": "bar", "x": [None], "y": [None], "name": words("alerts.not_evaluated"), "marker": grey})
     return figures.made(
         traces,
         words,
@@ -159,7 +185,18 @@ def fired_over_time(rows: Rows, filters: Filters, grain: figures.Grain, words: L
         yaxis={"tickformat": ",d", "dtick": None if max(row["fired"] for row in rows) > 4 else 1},
         barmode="stack",
         bargap=0.14,
+        showlegend=True,
+        shapes=[_grey(span, filters, grain) for span in gaps],
     )
+
+
+def _grey(span: tuple[datetime, datetime], filters: Filters, grain: figures.Grain) -> dict[str, Any]:
+    """Behind the bars of a span's steps, which stand around the step's begin."""
+    assert filters.period is not None
+    x = figures.axis_times([filters.local(filters.period.start), *span], grain)[1:]
+    x0, x1 = ((at - STEPS[grain] / 2).isoformat() for at in x)
+    return {"type": "rect", "layer": "below", "xref": "x", "yref": "paper", "x0": x0, "x1": x1, "y0": 0, "y1": 1,
+            "fillcolor": NOT_EVALUATED, "line": {"width": 0}}  # fmt: skip
 
 
 def _columns(words: Language) -> list[grids.Column]:

@@ -299,6 +299,28 @@ def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
     assert "No alerts started firing" in str(show(house, ANYBODY, "/alerts", "?period=2026-10-05").page)
 
 
+def test_days_on_which_no_rule_was_evaluated_are_unknown_in_the_history(house: Store) -> None:
+    """As found: three weeks before the first run looked like three weeks without an alert."""
+    house.command(
+        "INSERT INTO alert_runs (run, evaluated_until, evaluations) VALUES "
+        "(91, '2026-10-02 13:00:00', 1), (92, '2026-10-03 13:00:00', 1), (93, '2026-10-20 13:00:00', 1)"
+    )
+    try:
+        filters = filters_of(house, MONTH)
+        spans = alerts.not_evaluated(house, filters, "day")
+        hours = alerts.not_evaluated(house, filters_of(house, f"?{DAY}"), "hour")
+        steps = filters.rows(house, alerts.__file__, "fired_over_time", rule="", grain="day")
+        chart = alerts.fired_over_time(steps, spans, filters, "day", EN)
+    finally:
+        house.command("DELETE FROM alert_runs WHERE run > 90")
+    days = [tuple(f"{filters.local(at):%m-%d}" for at in span) for span in spans]
+    assert days == [("10-01", "10-02"), ("10-04", "10-18"), ("10-21", "11-01")], "a run looks back two days"
+    ((start, end),) = hours
+    assert (start, end) == (filters_of(house, f"?{DAY}").params()["start"], datetime(2026, 10, 2, 13, tzinfo=UTC))
+    assert len(chart.layout.shapes) == len(spans)
+    assert [one.name for one in chart.data] == ["critical", "no rules evaluated"]
+
+
 def test_alerts_are_shown_in_the_readers_language(house: Store) -> None:
     for path in ("/alerts", "/"):
         english, chinese = (str(show(house, ANYBODY, path, f"?{DAY}{lang}").page) for lang in ("", "&lang=zh"))
