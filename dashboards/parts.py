@@ -96,10 +96,12 @@ def card(
     )
 
 
-def long_list(items: Sequence[Component], class_name: str, words: Language) -> Component:
+def long_list(items: Sequence[Component], class_name: str, words: Language, in_all: int = 0) -> Component:
     """A list that scrolls in itself if it is long; on a small screen with the page, the first ones until a reader asks
-    for all (assets/frame.js)."""
-    return html.Ul(list(items), className=f"{class_name} gl-tall", **{"data-all": words("part.show_all")})
+    for all (assets/frame.js).   in_all: how many there are, where these are but the first."""
+    is_cut = in_all > len(items)
+    unfold = words("part.show_cut", n="{n}", all=f"{in_all:,}") if is_cut else words("part.show_all")
+    return html.Ul(list(items), className=f"{class_name} gl-tall", **{"data-all": unfold})
 
 
 def tools(*each: Content) -> Component:

@@ -79,7 +79,7 @@ def _headline(found: Rows, silenced: int | None, targets: Rows, evaluated: bool,
         firing = [one for one in found if one["state"] == "firing" and one["severity"] == severity]
         return f"{len(firing):,}" if evaluated else "–"
 
-    held_back = sum(bool(one["held_back"]) and one["state"] == "firing" for one in found)
+    held_back = [one["held_back"] for one in found if one["held_back"] and one["state"] == "firing"]
     pending = sum(one["state"] == "pending" for one in found)
     shown = [Figure(words(f"alerts.{name}"), count(name), "", words("alerts.firing")) for name in SEVERITIES]
     shown.append(Figure(words("alerts.pending"), f"{pending:,}" if evaluated else "–", "", words("alerts.pending_is")))
@@ -87,9 +87,9 @@ def _headline(found: Rows, silenced: int | None, targets: Rows, evaluated: bool,
         shown.append(
             Figure(
                 words("alerts.held_back"),
-                f"{held_back:,}" if evaluated else "–",
+                f"{len(held_back):,}" if evaluated else "–",
                 "",
-                words.count("alerts.in_force", silenced),
+                _held_back_by(held_back, words) or words.count("alerts.in_force", silenced),
             )
         )
         failing = sum(row["last_outcome"] != "sent" for row in targets)
@@ -102,6 +102,14 @@ def _headline(found: Rows, silenced: int | None, targets: Rows, evaluated: bool,
             )
         )
     return parts.headline(shown)
+
+
+def _held_back_by(reasons: Sequence[str], words: Language) -> str:
+    """How many of them are silenced, acknowledged, inhibited; '' of none."""
+    counted = (
+        (name, sum(why.startswith(name) for why in reasons)) for name in ("inhibited", "silenced", "acknowledged")
+    )
+    return words("part.break").join(words(f"alerts.{name}_some", n=f"{number:,}") for name, number in counted if number)
 
 
 def _history(store: Store, filters: Filters, words: Language) -> tuple[Component, ...]:

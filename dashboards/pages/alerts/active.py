@@ -43,16 +43,20 @@ def active_card(
         content = states.nothing_here(words("fires.none" if evaluated else "fires.not_evaluated"))
     else:
         content = parts.long_list(
-            [html.Li(_alert(one, filters, now, of, may_silence, words)) for one in found[:MOST]], "gl-alerts", words
+            [html.Li(_alert(one, filters, now, of, may_silence, words)) for one in found[:MOST]],
+            "gl-alerts",
+            words,
+            in_all=len(found),
         )
-    more = len(found) - MOST
     is_over = bool(of) and all(one["fingerprint"] != of for one in found)
     return parts.card(
         words("alerts.active"),
         words("alerts.active_is"),
         html.P(words("alerts.linked_over"), className="gl-note", role="status") if is_over else None,
         content,
-        html.P(words.count("fires.more", more), className="gl-note") if more > 0 else None,
+        html.P(words("alerts.listed", n=MOST, all=f"{len(found):,}"), className="gl-note")
+        if len(found) > MOST
+        else None,
         tool=_rules(filters, words),
     )
 

@@ -26,7 +26,7 @@ from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import alerts, queues, slo
 from dashboards.pages.alerts import silencing
-from dashboards.pages.alerts.active import ranked, why
+from dashboards.pages.alerts.active import active_card, ranked, why
 from dashboards.pages.overview import activity
 from dashboards.pages.slo import interference
 from dashboards.said import held_back
@@ -232,6 +232,17 @@ def test_suppressed_alerts_come_after_others_as_severe() -> None:
     ]  # fmt: skip
     assert [one["fingerprint"] for one in ranked(found, "")] == ["loud", "quiet", "info", "pending"]
     assert ranked(found, "info")[0]["fingerprint"] == "info"
+
+
+def test_more_alerts_than_are_listed_are_said_with_why_they_are_suppressed(house: Store) -> None:
+    """As found: "and 36 more" below ten visible rows of 96, and "1 silence" as the cause of 55 suppressed ones."""
+    (one,) = (one for one in alerts.active(house, filters_of(house, MONTH), site.NOW) if one["rule"] == "long-queue")
+    reasons = ["inhibited by slo-burning"] * 69 + ["silenced by x (y)"]
+    many = [{**one, "fingerprint": f"f{at}", "held_back": why} for at, why in enumerate(reasons)]
+    card = str(active_card(many, filters_of(house, MONTH), site.NOW, True, True, EN))
+    assert "The first 60 of 70 are listed" in card and "Show {n} of 70" in card
+    assert "69 inhibited by other alerts; 1 silenced" in str(alerts._headline(many, 1, [], True, EN))
+    assert "Show all {n}" in str(active_card(many[:60], filters_of(house, MONTH), site.NOW, True, True, EN))
 
 
 def test_the_overview_leaves_out_what_is_suppressed(house: Store) -> None:
