@@ -51,7 +51,9 @@ def _statement(filters: Filters) -> str:
 
 
 def _title(sql: str, filters: Filters, words: Language) -> str:
-    """The question, of an example."""
+    """The question, of an example; a saved query's name."""
+    if not filters.more.get("sql") and (saved := chosen(filters)):
+        return saved.name
     name = next((name for name in EXAMPLES if example(name, filters.zone).strip() == sql.strip()), None)
     return words(f"example.{name}") if name else words("explore.result")
 

@@ -110,12 +110,12 @@ def chart_of(answer: Answer, words: Language) -> go.Figure | None:
     named = next((at for at, one in enumerate(answer.columns[1:y], 1) if not one.is_time), None)
     series: dict[str, list[Sequence[Any]]] = {}
     for row in answer.rows:
-        series.setdefault("" if named is None else str(row[named]), []).append(row)
+        series.setdefault("" if named is None or row[named] is None else str(row[named]), []).append(row)
     over_time = first.is_time and len({row[0] for row in answer.rows}) > 2
     if not over_time and len({row[0] for row in answer.rows}) > BARS:
         series = {name: rows[:BARS] for name, rows in series.items()}
     draw = go.Scatter if over_time else go.Bar
-    unnamed = answer.columns[y].name if named is None else words("no_name")
+    unnamed = answer.columns[y].name if named is None else words("explore.blank")
     figure = go.Figure()
     for number, (name, rows) in enumerate(list(series.items())[:SERIES]):
         colour = figures.PALETTE[number % len(figures.PALETTE)]

@@ -84,6 +84,7 @@ def test_explore_lists_one_s_own_queries_and_what_others_share(house: Store) -> 
         assert "This query belongs to finance" in text
         own = page(house, ANALYST, "/explore?saved=mine", access)
         assert "DELETE /queries/mine?owner=analyst" in own
+        assert "H2('mine')" in own, "its answer is called what it is"
         assert "There is no saved query named theirs" in page(house, ANALYST, "/explore?saved=theirs", access)
         assert "theirs" not in page(house, ANYBODY, "/explore", access)  # an admin's page is no list of everybody's
 

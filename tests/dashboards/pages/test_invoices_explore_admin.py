@@ -187,6 +187,21 @@ def test_the_page_opens_with_a_question_answered(house: Store) -> None:
     assert "There is no saved query named nothing-like-that" in unknown and "explore-asked" not in unknown
 
 
+def test_the_chart_of_cost_is_of_cost(house: Store) -> None:
+    """As found: it drew GPU-hours, under "Cost by tenant and month"."""
+    found = answer.answer_of(house, ANALYST, explore.example("cost", "UTC"))
+    chart = answer.chart_of(found, language("en"))
+    assert chart is not None and chart.layout.annotations[0].text == "cost"
+    assert "vision" in {one.name for one in chart.data}
+
+
+def test_a_series_without_a_name_is_called_as_its_cell_looks() -> None:
+    columns = [answer.Column("month", "Date"), answer.Column("cost_center", "String"), answer.Column("cost", "Float64")]
+    rows = [["2026-10-01", name, 1.0] for name in ("K-1", "", None)]
+    chart = answer.chart_of(answer.Answer(columns, rows, False, 1), language("en"))
+    assert chart is not None and [one.name for one in chart.data] == ["K-1", "(blank)"]
+
+
 def test_sql_is_not_for_tenants(house: Store) -> None:
     assert "You don't have access to this page" in page(house, VISION, "/explore")
     set_current(VISION)
