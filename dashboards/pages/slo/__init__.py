@@ -65,9 +65,11 @@ def _objectives(series: Series, filters: Filters, words: Language) -> tuple[Comp
         if known
         else states.nothing_here(words("slo.nothing_known"))
     )
+    is_cut = len(known) > DRAWN
+    said = words("slo.budgets_cut", n=DRAWN, all=f"{len(known):,}") if is_cut else words("slo.budgets_is")
     return (
         _headline(series, words),
-        parts.card(words("slo.budgets"), words("slo.budgets_is"), chart),
+        parts.card(words("slo.budgets"), said, chart),
         parts.card(words("slo.objectives"), words("slo.objectives_is"), _table(series, filters, words),
                    tool=exports.of_grid("slo-objectives", "objectives", filters, words), class_name="gl-table-card"),
     )  # fmt: skip

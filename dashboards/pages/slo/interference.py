@@ -32,7 +32,7 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
     until = min(filters.period.end, filters.months[-1].last + timedelta(hours=1))
     span = {"since": max(filters.period.start, until - LOOKED), "until": until}
     (measured,) = filters.rows(store, __file__, "measured", **span)
-    said = words("slo.looked", start=_moment(span["since"], filters, words), end=_moment(until, filters, words))
+    said = _looked(**span, filters=filters, words=words)
     if not measured["hours"]:
         return parts.card(words("slo.interference"), said, states.nothing_here(words("slo.not_measured")))
     found = _found(store, filters, measured["version"], **span)
@@ -51,6 +51,14 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
         ],
         className="gl-page",
     )  # fmt: skip
+
+
+def _looked(since: datetime, until: datetime, filters: Filters, words: Language) -> str:
+    assert filters.period is not None
+    span = {"start": _moment(since, filters, words), "end": _moment(until, filters, words)}
+    if since == filters.period.start:
+        return words("slo.looked", **span)
+    return words("slo.looked_last", days=LOOKED.days, **span)
 
 
 @dataclass(frozen=True)
@@ -178,6 +186,7 @@ def _to_workload(workload: str, filters: Filters) -> str | None:
 
 
 def _episodes_card(found: Sequence[Episode], filters: Filters, words: Language) -> Component:
+    channels = any(one.channels for one in found[:MOST])
     columns = [
         grids.link("name", words("workload.name"), minimum=140),
         grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.7),
@@ -185,7 +194,7 @@ def _episodes_card(found: Sequence[Episode], filters: Filters, words: Language) 
         grids.moment("ended", words("slo.ended"), flex=0.9),
         grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f"),
         grids.number("lost", words("slo.lost_hours"), words("slo.lost_is"), ",.3f", unit=words("unit.gpu_hours")),
-        grids.text("channels", words("slo.channels"), words("slo.channels_is"), minimum=110),
+        *([grids.text("channels", words("slo.channels"), words("slo.channels_is"), minimum=110)] if channels else []),
         grids.text("grade", words("slo.grade"), words("slo.grade_is"), minimum=100, flex=0.6),
         grids.sentence("neighbours", words("slo.neighbours"), minimum=180, flex=240),
     ]
