@@ -58,6 +58,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     waiters = waiting(store, filters, at=end)
     quota = _quota_card(store, reported, filters, sees_fleet and "quota_redemption" in objectives, words)
     why_card = _why_card(rows, reported, filters, words)
+    is_whole = {"tenant", "project", "queue"}.isdisjoint(filters.address.chosen)
     return parts.page(
         title,
         _headline(rows, taken, words),
@@ -67,9 +68,16 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         waiters_card(waiters, end, filters, words) if waiters else None,
         longest_card(longest(store, filters), filters, words),
         _table_card(rows, filters, words),
-        parts.split(preemptions_card(taken, filters, words), quota, class_name="gl-even") if taken else quota,
-        _fragmentation_card(store, reported, filters, words) if sees_fleet else None,
+        *_beside(preemptions_card(taken, filters, words) if taken else None, quota),
+        # What a scheduler says of all it places is no part's.
+        _fragmentation_card(store, reported, filters, words) if sees_fleet and is_whole else None,
     )
+
+
+def _beside(*cards: Component | None) -> Sequence[Component]:
+    """Side by side where there are both: one alone would leave half of its row empty."""
+    shown = [card for card in cards if card is not None]
+    return [parts.split(*shown, class_name="gl-even")] if len(shown) > 1 else shown
 
 
 def by_queue(store: Store, filters: Filters, objectives: Container[str], end: datetime) -> Rows:
@@ -215,13 +223,13 @@ def reasons(rows: Rows, reported: Rows, filters: Filters) -> dict[str, dict[str,
 
 
 def _why_card(rows: Rows, reported: Rows, filters: Filters, words: Language) -> Component | None:
-    """None if no job waits."""
+    """None if one job waits at most: the table of those that wait says why it does."""
     found = reasons(rows, reported, filters)
     by_scheduler = any(row["name"] == "pending_jobs" for row in reported)
     subtitle = words("queues.why_is")
     if by_scheduler:
         subtitle = words("queues.why_at", at=words.moment(filters.local(max(row["ts"] for row in reported))))
-    if not found:
+    if sum(sum(causes.values()) for causes in found.values()) < 2:
         return None
     content: Component
     if all(set(causes) == {""} for causes in found.values()):
@@ -311,8 +319,13 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
     )
 
 
-def _quota_card(store: Store, reported: Rows, filters: Filters, has_objectives: bool, words: Language) -> Component:
-    """Guaranteed and received GPUs: from the scheduler's metrics, else as objectives measure it."""
+def _quota_card(
+    store: Store, reported: Rows, filters: Filters, has_objectives: bool, words: Language
+) -> Component | None:
+    """Guaranteed and received GPUs: from the scheduler's metrics, else as objectives measure it. None of a queue's or a
+    project's page: guarantees are tenants', in pools."""
+    if not {"project", "queue"}.isdisjoint(filters.address.chosen):
+        return None
     tenants = filters.address.chosen.get("tenant", ())
     accounts: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in reported:

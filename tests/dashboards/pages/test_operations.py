@@ -197,6 +197,23 @@ def test_what_no_scheduler_told_is_unknown_not_zero(house: Store) -> None:
     assert "no scheduler reported any in this period" in text
 
 
+def test_a_queue_s_page_has_nothing_that_is_not_the_queue_s(house: Store) -> None:
+    """As found: on the page of a queue for H100s stood quotas and free GPUs of A100s."""
+    whole, queue, tenant = (
+        str(show(house, ANYBODY, "/queues", f"?{DAY}{chosen}").page) for chosen in ("", "&queue=main", "&tenant=vision")
+    )
+    assert "queues-fragmentation" in whole and "gpuledger-quota" in whole
+    assert "queues-fragmentation" not in queue and "gpuledger-quota" not in queue and "Quotas" not in queue
+    assert "queues-fragmentation" not in tenant and "gpuledger-quota" in tenant
+
+
+def test_why_one_job_waits_stands_beside_it_alone(house: Store) -> None:
+    """As found: a chart with one bar, above a table that says as much."""
+    rows = [{"queue": "main", "reasons": ["Priority"], "jobs": [2]}]
+    assert queues._why_card(rows, [], filters_of(house, f"?{DAY}"), EN) is not None
+    assert queues._why_card([{**rows[0], "jobs": [1]}], [], filters_of(house, f"?{DAY}"), EN) is None
+
+
 def test_a_tenant_sees_its_own_queues_and_quota(house: Store) -> None:
     set_current(TENANT)
     with Stores(house).scoped_to(TENANT) as store:
