@@ -96,7 +96,7 @@ def _chosen(store: Store, id: str, filters: Filters, words: Language) -> list[Co
         return [parts.card(push.subject, "", states.nothing_here(said))]
     said = words("admin.held_one_is", rows=f"{push.rows:,}", record=push.record_type, sender=push.sender)
     raw = [json.dumps(json.loads(row["raw"]), ensure_ascii=False) for row in rows_of(store, push)[:MOST_ROWS]]
-    wait = html.P(words("explore.runs"), className="gl-nothing")
+    wait = states.nothing_here(words("admin.held_wait"))
     return [
         parts.card(
             push.subject, said, html.P(detail(push, filters, words)), html.Pre("\n".join(raw), className="gl-written")

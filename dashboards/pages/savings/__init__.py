@@ -31,7 +31,10 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         parts.titles(filters, words, words("savings.title")),
         dcc.Store(id="savings-asked", data=filters.href("/savings")),
         html.Div(
-            [dmc.Skeleton(height=118, radius=14), dmc.Skeleton(height=300, radius=14)],
+            [
+                dmc.Skeleton(height=118, radius=14),
+                parts.card(words("savings.title"), "", states.nothing_here(words("savings.wait"))),
+            ],
             id="savings-report",
             className="gl-page",
             **{"aria-live": "polite"},
@@ -102,7 +105,10 @@ def _card(
     if not found:
         return parts.card(title, subtitle, states.nothing_here(words(f"savings.no_{which}")), tool=now)
     currency, id = report.currency or "", f"savings-{which}-grid"
-    saves = {**grids.money("saves", words("advice.saves"), currency, words("advice.saves_is")), "minWidth": 160}
+    saves = {
+        **grids.money("saves", words(f"savings.saves_{which}"), currency, words("advice.saves_is")),
+        "minWidth": 160,
+    }
     runs = grids.number("runs", words("savings.runs"), words("savings.runs_is"), ",d", minimum=70)
     columns = [
         grids.link("name", words("workload.name"), minimum=150),

@@ -25,6 +25,7 @@ from dashboards.filters import filters_of
 from dashboards.format import money
 from dashboards.languages import language
 from dashboards.pages import savings as page
+from dashboards.pages.savings import answer, layout
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -109,6 +110,13 @@ def test_what_is_held_and_what_recurs_are_apart_and_tied_to_the_waste(house: Sto
     for amount in amounts:
         assert money(amount, "EUR") in shown["headline"]
     assert page.known(report.recommendations) == sum(filter(None, amounts), Decimal(0)) == report.monthly_amount
+
+
+def test_a_monthly_amount_says_that_it_extends_the_last_week(house: Store) -> None:
+    """As found: "Savings per month" stood beside a smaller amount of a period that was nearly a month."""
+    text = str(answer(house, filters_of(house, SEARCH), EN))
+    assert "Per month, at the last week's rate" in text and "Per month, at the latest rate" in text
+    assert "Working out savings" in str(layout(house, filters_of(house, SEARCH), EN))
 
 
 def test_a_tenant_sees_its_own_and_nothing_that_is_nobody_s(house: Store) -> None:
