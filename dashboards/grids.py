@@ -19,8 +19,8 @@ from dashboards.format import UNKNOWN, symbol
 from dashboards.languages import Language
 from warehouse.instants import rfc3339
 
-LONG = 18
-"""From so many rows on a table scrolls in itself, where its rows are no cards."""
+LONG = 40
+"""With more rows a table scrolls in itself, where its rows are no cards; what goes on below fades out."""
 Column = dict[str, Any]
 
 _THEME = (
@@ -77,7 +77,7 @@ def grid(
             "localeText": {"noRowsToShow": empty or words("grid.nothing"), "showAll": words("grid.show_all")},
         },
         style={"height": "600px"} if long else {"height": None},
-        className="gl-grid gl-fits" if spare else "gl-grid",
+        className=" ".join(["gl-grid", *(["gl-fits"] if spare else []), *(["gl-goes-on"] if long else [])]),
         **keyed,
     )
 

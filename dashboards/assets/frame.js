@@ -248,7 +248,13 @@
     button.textContent = text.replace("{n}", count.toLocaleString(document.documentElement.lang));
   }
 
-  // A long list on a small screen, likewise (gl-tall; on a larger one it scrolls in itself).
+  // A table that scrolls in itself fades out at the bottom while it goes on there (gl-goes-on in the style sheet).
+  document.addEventListener("scroll", function (event) {
+    var rows = event.target, grid = rows.closest && rows.matches(".ag-body-viewport") && rows.closest(".gl-grid");
+    if (grid) grid.classList.toggle("gl-goes-on", rows.scrollTop + rows.clientHeight < rows.scrollHeight - 2);
+  }, true);
+
+  // A long list on a small screen, as cards (gl-tall; on a larger one it scrolls in itself).
   var FIRST_ITEMS = 20;
   var unfoldedLists = {};  // the address at which all of its lists were asked for
 

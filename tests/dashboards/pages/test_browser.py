@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tests.dashboards.browser import MARKS, picture, tab
@@ -85,6 +86,10 @@ def test_a_long_table_scrolls_with_the_page_on_a_phone_and_shows_all_when_asked(
         assert grid.evaluate("grid => grid.scrollHeight <= grid.clientHeight"), "it scrolls within the page"
         page.set_viewport_size({"width": 1440, "height": 900})
         expect(grid).to_have_css("height", "600px")
+        fade = "grid => getComputedStyle(grid.querySelector('.ag-body'), '::after').height"
+        assert grid.evaluate(fade) == "30px", "as found: a row cut through looked like the end"
+        grid.locator(".ag-body-viewport").evaluate("rows => rows.scrollTo(0, rows.scrollHeight)")
+        expect(grid).not_to_have_class(re.compile("gl-goes-on"))
         assert wrong == []
 
 
