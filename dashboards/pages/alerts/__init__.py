@@ -51,10 +51,17 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         silences_part if begun else None,
         active_card(found, filters, now, evaluated, may_silence, words),
         *(_history(store, filters, words) if filters.period else ()),
-        parts.split(_deliveries_card(targets, filters, words), None if begun else silences_part)
-        if sees_fleet and filters.period
-        else None if begun else silences_part,
-    )  # fmt: skip
+        *_below(
+            _deliveries_card(targets, filters, words) if sees_fleet and filters.period else None,
+            None if begun else silences_part,
+        ),
+    )
+
+
+def _below(*cards: Component | None) -> list[Component]:
+    """Side by side where there are two."""
+    found = [one for one in cards if one is not None]
+    return [parts.split(*found)] if len(found) > 1 else found
 
 
 def active(store: Store, filters: Filters, now: datetime) -> list[dict[str, Any]]:
@@ -240,8 +247,13 @@ def _deliveries_card(targets: Rows, filters: Filters, words: Language) -> Compon
             f"{row['alerts']:,}",
             f"{row['sent']:,}",
             f"{row['failed']:,}",
-            f"{words.of('alerts.outcome_' + row['last_outcome'], row['last_outcome'])} · "
-            f"{words.moment(filters.local(row['last_at']))}",
+            html.Span(
+                [
+                    words.of(f"alerts.outcome_{row['last_outcome']}", row["last_outcome"]),
+                    html.Br(),
+                    words.moment(filters.local(row["last_at"])),
+                ]
+            ),
         ]
         for row in targets
     ]
