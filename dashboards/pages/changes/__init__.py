@@ -173,7 +173,7 @@ def signed(amount: Decimal | None, currency: str) -> str:
 
 def _walked(total: Change, before: Filters, now: Filters, words: Language) -> go.Figure:
     known, currency = total.measures(), now.currency
-    names = [words("changes.was_short"), *(words(f"changes.{name}") for name in ("by_hours", "by_price", "by_mix")),
+    names = [words("changes.was_short"), *(words(f"changes.step_{name}") for name in ("hours", "price", "mix")),
              words("changes.now")]  # fmt: skip
     steps = [known[name] for name in ("cost_before", "by_hours", "by_price", "by_mix", "cost")]
     amounts = [float(one) if one is not None else None for one in steps]
@@ -185,6 +185,8 @@ def _walked(total: Change, before: Filters, now: Filters, words: Language) -> go
         "measure": ["absolute", "relative", "relative", "relative", "total"],
         "text": said,
         "textposition": "outside",
+        "textfont": {"size": 11},
+        "constraintext": "none",
         "cliponaxis": False,
         "increasing": {"marker": {"color": MORE}},
         "decreasing": {"marker": {"color": LESS}},

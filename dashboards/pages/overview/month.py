@@ -36,7 +36,7 @@ READ = "ledger, ledger_days, closed_hours"
 LISTED = 4
 """Unusual days that stand below the chart; the command has all."""
 SPENT, BUDGET, UNUSUAL = figures.PALETTE[0], figures.PALETTE[4], figures.PALETTE[1]
-BAND, BAND_EDGE = "rgba(63,108,230,0.2)", "rgba(63,108,230,0.34)"
+BAND, BAND_EDGE = "rgba(74,122,240,0.28)", "rgba(74,122,240,0.7)"
 
 
 @dataclass(frozen=True)
@@ -386,7 +386,7 @@ def _forecast_traces(found: MonthCost, last: date, currency: str, words: Languag
             words("month_cost.hover", amount=amount, low=_money(least, currency), high=_money(most, currency))
             for amount, least, most in zip(said, low, high, strict=True)
         ]
-        edge: dict[str, Any] = {"hoverinfo": "skip", "line": {"width": 0, "color": BAND_EDGE}}
+        edge: dict[str, Any] = {"hoverinfo": "skip", "line": {"width": 1, "color": BAND_EDGE}}
         traces = [
             {**_line(days, [float(one) for one in high], "", BAND_EDGE, "solid"), **edge, "showlegend": False},
             {**_line(days, [float(one) for one in low], words("month_cost.band"), BAND_EDGE, "solid"), **edge,
