@@ -55,7 +55,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
             "match": _matches(rule.match, MATCH_KEYS, words),
             "price": float(rule.price_per_gpu_hour),
             "price_text": unit_price(rule.price_per_gpu_hour, rule.currency or card.card.currency),
-            "windows": rule.windows_in_words,
+            "windows": rule.windows_in_words or words("admin.always"),
             **_since(rule.effective_from, rule.effective_to, filters, words),
         }
         for rule in card.card.rates
@@ -80,7 +80,8 @@ def _matches(match: Any, keys: Sequence[str], words: Language) -> str:
 
 def _since(start: datetime | None, end: datetime | None, filters: Filters, words: Language) -> dict[str, Any]:
     start, end = (at and filters.local(at) for at in (start, end))
-    return grids.dated("from", start, words) | grids.dated("to", end, words)
+    open_end = {f"{name}_text": words("admin.open") for name, at in (("from", start), ("to", end)) if at is None}
+    return grids.dated("from", start, words) | grids.dated("to", end, words) | open_end
 
 
 def _policies(card: AppliedCard, words: Language) -> Component | None:

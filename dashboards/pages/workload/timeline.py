@@ -124,7 +124,7 @@ def _held(
     filters: Filters,
     words: Language,
 ) -> None:
-    """A lane a device, and what happened above them."""
+    """A lane a device, and what happened above them, where anything did."""
     number = {lane: place for place, lane in enumerate(shown, 1)}
     x: list[datetime | None] = []
     y: list[int | None] = []
@@ -173,9 +173,11 @@ def _held(
         "hovertemplate": "<b>%{customdata[0]}</b> %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
     }
     panels.add(0, held, happened)
-    names = [words("timeline.events"), *_labels(shown)]
+    names = {0: words("timeline.events")} if lifecycle.events else {}
+    names |= dict(enumerate(_labels(shown), 1))
+    top = -0.7 if lifecycle.events else 0.3
     panels.y(
-        0, range=[len(shown) + 0.7, -0.7], rangemode="normal", tickvals=list(range(len(names))), ticktext=names,
+        0, range=[len(shown) + 0.7, top], rangemode="normal", tickvals=list(names), ticktext=list(names.values()),
         showgrid=False, ticklabelstandoff=7,  # a mark at the beginning does not lie on its label
     )  # fmt: skip
 

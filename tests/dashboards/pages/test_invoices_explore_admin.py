@@ -248,6 +248,7 @@ def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
     prices = page(house, FINANCE, "/administration")
     assert "tenant speech, model H100" in prices
     assert "Rate card in force" in prices
+    assert "'windows': 'always'" in prices and "'to_text': 'open'" in prices
     done = house.value("SELECT count() AS n FROM audit WHERE action = 'rates.apply'")
     audit = page(house, FINANCE, "/administration?part=audit&find=rates.apply")
     assert f"{done} of {done}" in audit

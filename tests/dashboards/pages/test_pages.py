@@ -211,6 +211,9 @@ def test_the_timeline_of_a_workload_that_nobody_measured_has_dates(house: Store)
     figure, _ = draw(lifecycle, filters, [], [], [], EN)
     axes = [axis for name, axis in figure.to_plotly_json()["layout"].items() if name.startswith("xaxis")]
     assert [axis["type"] for axis in axes] == ["date"] * 2, "one without data is of numbers otherwise"
+    quiet, _ = draw(replace(lifecycle, events=[]), filters, [], [], [], EN)
+    lanes = [drawn.layout.yaxis.ticktext for drawn in (figure, quiet)]
+    assert lanes[0] == ("Events", *lanes[1]), "no lane for what nobody reported"
 
 
 def test_the_fleet_is_every_device_with_what_is_known_of_it(house: Store) -> None:
