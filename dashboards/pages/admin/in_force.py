@@ -169,7 +169,7 @@ def _energy(store: Store, file: EnergySettings, filters: Filters, words: Languag
         grids.number("grams", words("admin.grams"), words("admin.grams_is"), ",.1f"),
         grids.number("pue", "PUE", words("admin.pue_is"), ",.2f"),
         grids.text("times", words("admin.times"), minimum=130),
-        grids.sentence("source", words("match.source"), minimum=200, flex=200),
+        grids.sentence("source", words("admin.intensity_source"), minimum=200, flex=200),
     ]
     rows = [
         {

@@ -89,7 +89,7 @@ def _headline(one: Invoice, notes: Sequence[Invoice], month: str, words: Languag
         prepaid = words("invoices.prepaid", amount=exact(paid, currency)) if Decimal(paid) else ""
     figures = [
         Figure(words("filter.tenant"), tenant, "", month),
-        Figure(words("invoices.net"), exact(totals.get("net"), currency), "", words("invoices.net_is")),
+        Figure(words("invoices.net"), exact(totals.get("net"), currency), "", words("invoices.net_alone")),
         Figure(words("invoices.tax"), exact(totals.get("tax"), currency), "", ""),
         Figure(words("invoices.amount"), exact(totals["amount"], currency), "", words("invoices.amount_is")),
     ]
@@ -380,6 +380,7 @@ def _void_card(store: Store, one: Invoice, filters: Filters, words: Language) ->
             words,
             forms.field("reason", words("invoices.reason"), required=True),
             sure=words("invoices.void_sure", number=one.number),
+            small=True,
         )
         return parts.card(words("invoices.voiding"), words(f"invoices.voiding{note}_is"), form)
     stands = [

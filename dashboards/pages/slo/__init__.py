@@ -188,8 +188,15 @@ def _row(one: SeriesStatus, several_clusters: bool, filters: Filters, words: Lan
         "coverage": one.coverage,
         "shared": one.shared_part,
         "window": one.window_seconds,
+        "window_text": _days(one.window_seconds, words),
         "owner": one.owner,
     }
+
+
+def _days(seconds: int, words: Language) -> str:
+    """Whole days as they are set; '' of other lengths, which are shown as any duration."""
+    days, rest = divmod(seconds, 86_400)
+    return words("duration.d", n=f"{days:,}") if days and not rest else ""
 
 
 def _href(one: SeriesStatus, filters: Filters) -> str | None:
