@@ -135,11 +135,14 @@ def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> It
         yield html.P([html.Strong(words("alerts.action")), notes["action"]], className="gl-alert-action")
     facts = {**{key: value for key, value in one["labels"].items() if key not in REPORTED}, **one["evidence"]}
     if shown := list(named(facts, filters, words)):
-        yield html.Dl(
+        table = html.Dl(
             [html.Div([html.Dt(key), html.Dd(value, title=value)]) for key, value in shown],
             className="gl-evidence",
             **{"aria-label": words("alerts.evidence")},
         )
+        # A description says the most of it in a sentence.
+        folded = html.Details([html.Summary(words("alerts.evidence")), table], className="gl-runbook")
+        yield folded if notes.get("description") else table
     if text := runbooks().get(notes.get("runbook", "")):
         yield html.Details([html.Summary(words("alerts.runbook")), dcc.Markdown(text)], className="gl-runbook")
     if one["held_back"]:

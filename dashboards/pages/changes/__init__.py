@@ -157,7 +157,7 @@ def _headline(total: Change, filters: Filters, words: Language) -> Component:
             Figure(words("changes.now"), money(known["cost"], currency), "",
                    words("changes.was", amount=money(was, currency))),
             Figure(words("changes.hours"), signed_hours(float(more_hours)),
-                   words("unit.gpu_hours"), words("changes.hours_was", hours=hours(float(known["gpu_hours_before"])))),
+                   "", words("changes.hours_was", hours=hours(float(known["gpu_hours_before"])))),
             Figure(words("changes.idle"), signed(idle, currency), "",
                    words("changes.idle_was", amount=money(known["idle_cost_before"], currency)), "idle"),
         ]
