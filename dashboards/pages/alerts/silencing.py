@@ -132,9 +132,10 @@ def _form(matchers: str, begun: bool, words: Language) -> Component:
             html.Summary(words("alerts.add")),
             html.Div(
                 [
-                    dmc.TextInput(
-                        id="silence-matchers", label=words("alerts.matchers"), value=matchers,
-                        placeholder="alertname=long-queue, queue=train-*", **kept,
+                    # As high as its text: what is cut off may be the tenant.
+                    dmc.Textarea(
+                        id="silence-matchers", label=words("alerts.matchers"), value=matchers, autosize=True,
+                        minRows=1, maxRows=4, placeholder="alertname=long-queue, queue=train-*", **kept,
                     ),
                     dmc.Select(
                         id="silence-span", label=words("alerts.for"), value="1h", allowDeselect=False,
