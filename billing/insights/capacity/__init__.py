@@ -6,7 +6,7 @@ The SQL statements are beside this module; the caller passes the period and the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,6 +24,8 @@ FILTERS = ("tenants", "projects", "queues", "pools", "models", "clusters")
 HOURS = "hours"
 """The statement of which an answer about an hour and a run holds for good."""
 HOUR = 3600
+MS = 1 / 3_600_000
+"""An hour's share that is too short for a device to be absent."""
 AT_ONCE = 8000
 """Hours named by one statement, and"""
 MOST_BANDS = 700_000
@@ -49,8 +51,8 @@ class Waits:
 
 @dataclass(frozen=True)
 class GroupLine:
-    """The devices of one model in one pool of a cluster. gpus, capacity, available, allocated: GPUs, all but the first
-    on average; capacity: with those that are down.
+    """The devices of one model in one pool of a cluster. gpus, capacity, available, allocated: GPUs, the first at one
+    instant, at most, the others on average; gpus, capacity: with those that are down.
     full_hours: of its hours, those in which less than 5 % was free.   least_free: in the fullest hour, 0-1.   All of
     these are None for who sees some tenants only."""
 
@@ -107,11 +109,18 @@ class Question:
         whole = [row for row in self.whole_hours if _seconds(row["at"]) not in hours]
         return [*whole, *self._hours(cut, self.start, self.end)]
 
-    def _hours(self, closed: Sequence[tuple[int, int]], since: datetime, until: datetime) -> Sequence[Row]:
+    def present(self, hours: Set[int]) -> Sequence[Row]:
+        """The rows of present.sql, of some hours, within the period."""
+        closed = [one for one in self.closed if one[0] in hours]
+        return self._hours(closed, self.start, self.end, "present")
+
+    def _hours(
+        self, closed: Sequence[tuple[int, int]], since: datetime, until: datetime, name: str = HOURS
+    ) -> Sequence[Row]:
         rows: list[Row] = []
         for first in range(0, len(closed), AT_ONCE):
             hours, runs = zip(*closed[first : first + AT_ONCE], strict=True)
-            rows += self.ask(HOURS, hours=list(hours), runs=list(runs), since=since, until=until)
+            rows += self.ask(name, hours=list(hours), runs=list(runs), since=since, until=until)
         return rows
 
     def part(self, hour: int) -> float:
@@ -197,8 +206,30 @@ def _by_group(rows: Sequence[Row]) -> dict[Group, list[Row]]:
 
 def _groups(asked: Question) -> dict[Group, dict[str, Any]]:
     """What a GroupLine says of each group's devices; the most devices first."""
-    found = {key: _measures(asked, rows) for key, rows in _by_group(asked.hours).items()}
+    groups = _by_group(asked.hours)
+    most = _at_once(asked, groups)
+    found = {key: {"gpus": most[key], **_measures(asked, rows)} for key, rows in groups.items()}
     return dict(sorted(found.items(), key=lambda one: (-one[1]["gpus"], one[0])))
+
+
+def _at_once(asked: Question, groups: Mapping[Group, Sequence[Row]]) -> dict[Group, int]:
+    """Each group's devices at one instant, at most. An hour counts those that were there for a part of it, too; only
+    where that could be the most, their spans are read."""
+    most: dict[Group, int] = {}
+    doubtful: dict[Group, set[int]] = {}
+    for key, rows in groups.items():
+        whole = [row["capacity"] > asked.part(_seconds(row["at"])) * row["devices"] - MS for row in rows]
+        most[key] = max((row["devices"] for row, is_whole in zip(rows, whole, strict=True) if is_whole), default=0)
+        doubtful[key] = {
+            _seconds(row["at"])
+            for row, is_whole in zip(rows, whole, strict=True)
+            if not is_whole and row["devices"] > most[key]
+        }
+    for row in asked.present(set().union(*doubtful.values())):
+        key = row["cluster"], row["pool"], row["model"]
+        if _seconds(row["at"]) in doubtful.get(key, ()):
+            most[key] = max(most[key], row["devices"])
+    return most
 
 
 def _measures(asked: Question, rows: Sequence[Row]) -> dict[str, Any]:
@@ -208,7 +239,6 @@ def _measures(asked: Question, rows: Sequence[Row]) -> dict[str, Any]:
     available = [one + other for one, other in zip(held, free, strict=True)]
     shares = [one / whole for one, whole in zip(free, available, strict=True) if whole > 0]
     return {
-        "gpus": max(row["devices"] for row in rows),
         "hours": len(rows),
         "available": sum(available) / len(rows),
         "allocated": sum(held) / len(rows),

@@ -1,6 +1,6 @@
 -- One row: what a group of devices (those of one model in one pool of a cluster) had in an hour that a run closed. Entries of an
 -- hour and a run never change, so an answer holds for good.
--- devices: that the books have of it.   allocated: held by the chosen tenants, projects and queues, held: by anybody, free:
+-- devices: that the books have of it, if only for a part of the hour.   allocated: held by the chosen tenants, projects and queues, held: by anybody, free:
 -- by nobody, available: held or free, capacity: that or unavailable, in GPU-hours.   free_ms, available_ms: the same in GPU-milliseconds, exact for whole GPUs.
 -- Params:  hours Array(UInt32), in Unix seconds, and runs Array(UInt64), of each; since, until DateTime64(3) (UTC): entries
 --          that begin in [since, until) alone; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
