@@ -13,6 +13,8 @@ import pytest
 from billing.close import close
 from billing.insights.capacity import asking, capacity
 from billing.periods import Period
+from scheduler.simulate.books.reading import read_workloads
+from scheduler.simulate.books.workload import Slot
 from tests.draws import keep_seed
 from tests.stores import fresh_store
 from warehouse.store import Store
@@ -36,6 +38,11 @@ class Card:
     def at(self, minute: int) -> tuple[str, str] | None:
         """Node and pool."""
         return next(((node, pool) for since, to, node, pool, _ in self.spans if since <= minute < to), None)
+
+    @property
+    def last(self) -> tuple[str, str]:
+        """Node and pool in the books of the period, at last."""
+        return next(there for minute in range(18 * 60 - 1, -1, -1) if (there := self.at(minute)))
 
 
 def cards(seed: str) -> list[Card]:
@@ -125,6 +132,21 @@ def test_gpus_of_a_line_are_the_most_that_were_there_at_one_instant(
     assert {(one.cluster, one.pool): one.gpus for one in found} == dict(most_at_once(drawn, first * 60, last * 60))
 
 
-def test_a_card_replaced_at_one_instant_is_one_gpu(books: Store) -> None:
+def test_a_workload_has_as_many_gpus_of_a_node_as_were_there_at_once(books: Store, drawn: Sequence[Card]) -> None:
+    for work in read_workloads(books, *PERIOD, UNTIL):
+        ours = [
+            card for card in drawn
+            if card.cluster == work.group.cluster and any(card.at(minute) for minute in range(360, 1080))
+            and card.last[1] == work.group.pool
+        ]  # fmt: skip
+        expected: Counter[tuple[str, int]] = Counter()
+        for minute in range(360, 1080):
+            expected |= Counter((card.last[0], card.units) for card in ours if card.at(minute))
+        assert Counter((slot.node, slot.units) for slot in work.devices) == expected
+
+
+def test_a_card_replaced_at_one_instant_is_one_place_that_was_there_all_the_time(books: Store) -> None:
     asked = asking(books, Period(*PERIOD), clusters=["replaced"])
     assert [(one.gpus, one.capacity) for one in capacity(asked).groups] == [(2, 2.0)]
+    (work,) = [one for one in read_workloads(books, *PERIOD, UNTIL) if one.group.cluster == "replaced"]
+    assert (work.devices, work.partly) == ((Slot("n0"), Slot("n0")), 0)
