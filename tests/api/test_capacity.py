@@ -343,3 +343,32 @@ def test_hours_are_cut_where_the_period_is(books: Store, drawn: Sequence[Cluster
     waits = [job.gpus * within(span, period.start, PERIOD[0] + HOUR) for job in drawn[0].jobs if job.gpus
              for span in job.waits]  # fmt: skip
     assert first["waiting"] == pytest.approx(sum(waits) / 0.5)
+
+
+def test_jobs_after_the_last_closed_hour_and_before_the_first_are_in_no_waits(books: Store) -> None:
+    """Of hours that are not closed yet the books know some jobs already; a simulation ends with the closed ones."""
+    late = UNTIL + HOUR / 2
+    events = ", ".join(
+        f"('{at:%Y-%m-%d %H:%M:%S}', 'late', 's', '{name}', '{name}', '{event}', 'guest', 1, 'n', '{device}', {units})"
+        for name, device, times in (
+            ("early", "d0", (BOOKS - HOUR, BOOKS + HOUR)),
+            ("inside", "d1", (BOOKS + HOUR, BOOKS + 2 * HOUR)),
+            ("late", "d2", (UNTIL - HOUR, late)),
+        )
+        for event, at, units in (("submitted", times[0], "NULL"), ("started", times[1], 1))
+    )
+    books.command(
+        "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, pool, state) VALUES "
+        + ", ".join(
+            f"('{BOOKS:%Y-%m-%d %H:%M:%S}', 'late', 'n', 'd{n}', '', 'B200', 1, 'train', 'available')" for n in range(3)
+        )
+    )
+    books.command(
+        "INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, gpus, node, device_id, "
+        f"units) VALUES {events}"
+    )
+    close(books, until=UNTIL, now=late + HOUR)
+    period = Period(BOOKS - 24 * HOUR, UNTIL + 24 * HOUR)
+    (work,) = [one for one in workloads_of(books, period) if one.group.cluster == "late"]
+    found = capacity(asking(books, period, clusters=["late"])).total
+    assert (found.jobs, as_it_was(work).jobs) == (1, 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -38,8 +38,8 @@ Ask = Callable[..., Sequence[Row]]
 
 @dataclass(frozen=True)
 class Waits:
-    """Jobs submitted and started in the period: how many, how many of them waited a minute or more, and how long in
-    seconds (None: there are none).   unsubmitted: started jobs whose submission is not reported."""
+    """Jobs submitted and started in the closed part of the period: how many, how many of them waited a minute or more,
+    and how long in seconds (None: there are none).   unsubmitted: started jobs whose submission is not reported."""
 
     jobs: int = 0
     waited: int = 0
@@ -93,6 +93,14 @@ class Question:
     def sees_all(self) -> bool:
         """Whether the reader sees all tenants, and so may know what was available."""
         return bool(self.ask("sees_all")[0]["yes"])
+
+    @property
+    def booked(self) -> tuple[datetime, datetime]:
+        """The period from its first closed hour to the end of its last. Of jobs after that, some are known already."""
+        if not self.closed:
+            return self.start, self.start
+        first, last = (datetime.fromtimestamp(self.closed[place][0], UTC) for place in (0, -1))
+        return max(self.start, first), min(self.end, last + timedelta(hours=1))
 
     @cached_property
     def whole_hours(self) -> Sequence[Row]:
@@ -183,7 +191,8 @@ def capacity(asked: Question) -> Capacity:
     """Waits against what was free."""
     groups = _groups(asked) if asked.sees_all else {}
     waits: dict[str, dict[Any, Waits]] = {"group": {}, "band": {}, "all": {}}
-    for row in asked.ask("waits", **_bands(asked)):
+    start, end = asked.booked
+    for row in asked.ask("waits", start=start, end=end, **_bands(asked)):
         key = {"group": (row["cluster"], row["pool"], row["model"]), "band": row["band"], "all": None}[row["by"]]
         waits[row["by"]][key] = Waits(**{name: row[name] for name in Waits.__dataclass_fields__})
     lines = [
@@ -249,8 +258,8 @@ def _measures(asked: Question, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _bands(asked: Question) -> dict[str, list[str]]:
-    """Parameters of waits.sql: the band of each group in each hour from the start's on. None for who may not know."""
-    first, last = (int(at.timestamp()) // HOUR for at in (asked.start, asked.end))
+    """Parameters of waits.sql: the band of each group in each booked hour. None for who may not know."""
+    first, last = (int(at.timestamp()) // HOUR for at in asked.booked)
     groups = _by_group(asked.whole_hours) if asked.sees_all else {}
     if len(groups) * (last - first + 1) > MOST_BANDS:
         what = f"has too many hours, for {len(groups):,} pools and models, to compare waits with what was free"
