@@ -12,8 +12,8 @@ WITH
     inventory AS
     (
         SELECT
-            l.cluster AS cluster, l.device_id AS device_id, argMax(l.model, l.hour) AS model, argMax(l.pool, l.hour) AS pool,
-            argMax(l.device_units, l.hour) AS whole, countIf(l.partition_profile != '') > 0 AS is_mig
+            l.cluster AS cluster, l.device_id AS device_id, argMax(l.model, l.charge_period_start) AS model, argMax(l.pool, l.charge_period_start) AS pool,
+            argMax(l.device_units, l.charge_period_start) AS whole, countIf(l.partition_profile != '') > 0 AS is_mig
         FROM ledger AS l
         WHERE l.hour > {start:DateTime64(3,'UTC')} - INTERVAL 1 HOUR AND l.hour < {end:DateTime64(3,'UTC')}
         GROUP BY cluster, device_id
