@@ -187,7 +187,8 @@ def efficiency_score(client: Client, period: Period = "", tenant: Tenant = "") -
 
 def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Answer:
     """Why a tenant's bill of one month differs from that of another: each kind of line and SKU, split into what more or
-    fewer hours did and what another price did. The parts sum to the difference."""
+    fewer hours did and what another price did. The parts sum to the difference; by_other_lines is that of lines without
+    a split: minimums, energy, discounts, credits, taxes, corrections."""
     if not tenant:
         raise LedgerError("tenant", "is empty", "Name one: a bill is one tenant's")
     bills = [_bill(client, tenant, _month(one)) for one in (before, month)]
@@ -197,6 +198,7 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
     effects = sorted((_effect(key, was.get(key), now.get(key)) for key in {*was, *now}),
                      key=lambda one: abs(one["difference"]), reverse=True)  # fmt: skip
     difference = sum((one["difference"] for one in effects), Decimal(0))
+    by_hours, by_price = (sum((one[by] or 0 for one in effects), Decimal(0)) for by in ("by_quantity", "by_price"))
     totals = [sum((amount for _, _, amount in lines.values()), Decimal(0)) for lines in (was, now)]
     currency = bills[1].currency
     status = {"draft": "a draft"}
@@ -219,8 +221,8 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
         answer=f"{tenant}'s bill went from {_money(totals[0], currency)} in {before} to {_money(totals[1], currency)}"
         f" in {month} ({_money(difference, currency, sign=True)}){': ' if causes else ''}{causes}.",
         figures=_shown({"before": totals[0], "now": totals[1], "difference": difference, "currency": currency,
-                        "by_hours": sum((one["by_quantity"] or 0 for one in effects), Decimal(0)),
-                        "by_price": sum((one["by_price"] or 0 for one in effects), Decimal(0))}),
+                        "by_hours": by_hours, "by_price": by_price,
+                        "by_other_lines": difference - by_hours - by_price}),
         evidence=[_shown(one) for one in effects[:MOST]],
         evidence_in_all=len(effects),
         sql=_sql_of_bills(bills, tenant),

@@ -145,6 +145,9 @@ def test_the_parts_of_a_changed_bill_sum_to_the_difference(monkeypatch: pytest.M
     assert "2026-09: None of the period's 720 hours is closed: nothing is known of it." in found.notes
     parts = {one["what"]: one for one in found.evidence}
     assert found.figures["difference"] == "13.28"
+    # usage: h100 4.00 + 6.00, l40s -5.00, third 0.33; the minimum 7.00 and the tax 0.95 have no split
+    by = {name: found.figures[f"by_{name}"] for name in ("hours", "price", "other_lines")}
+    assert by == {"hours": "-0.67", "price": "6.00", "other_lines": "7.95"}
     assert sum(Decimal(one["difference"]) for one in found.evidence) == Decimal("13.28")
     third = parts["usage third"]
     assert (third["by_quantity"], third["by_price"]) == ("0.33", "0.00"), (
