@@ -35,7 +35,7 @@ _THEME = (
 
 def grid(
     columns: Sequence[Column],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]] | None,
     words: Language,
     id: str,
     totals: Mapping[str, Any] | None = None,
@@ -43,17 +43,17 @@ def grid(
     key: str = "",
     spare: Sequence[str] = (),
 ) -> Component:
-    """totals: a last row that stays.   empty: what to say where there are no rows.   key: the field that tells rows
-    apart, so that a table drawn anew keeps what has not changed, and where the reader is in it.   spare: fields of
-    columns that are left out where the others fit the screen without them, the first of these first; exports have
-    them all the same (assets/frame.js)."""
-    long = len(rows) > LONG
-    plain, last = [_plain(row, words) for row in rows], [_plain(totals, words)] if totals and rows else []
+    """rows: None: they are still to come.   totals: a last row that stays.   empty: what to say where there are no
+    rows.   key: the field that tells rows apart, so that a table drawn anew keeps what has not changed, and where the
+    reader is in it.   spare: fields of columns that are left out where the others fit the screen without them, the
+    first of these first; exports have them all the same (assets/frame.js)."""
+    long = len(rows or ()) > LONG
+    plain, last = [_plain(row, words) for row in rows or ()], [_plain(totals, words)] if totals and rows else []
     keyed = {"getRowId": f"params.data.{key}"} if key else {}
     return dag.AgGrid(
         id=id,
         columnDefs=[_ranked(fitted(column, [*plain, *last]), spare) for column in columns],
-        rowData=plain,
+        rowData=None if rows is None else plain,
         defaultColDef={
             "sortable": True,
             "sortingOrder": ["desc", "asc"],
@@ -74,7 +74,11 @@ def grid(
             "suppressColumnVirtualisation": True,
             # Otherwise a table below the screen has no width, and shows nothing in print, until somebody scrolls to it.
             "suppressContentVisibilityAuto": True,
-            "localeText": {"noRowsToShow": empty or words("grid.nothing"), "showAll": words("grid.show_all")},
+            "localeText": {
+                "noRowsToShow": empty or words("grid.nothing"),
+                "showAll": words("grid.show_all"),
+                "loadingOoo": words("grid.loading"),
+            },
         },
         style={"height": "600px"} if long else {"height": None},
         className=" ".join(["gl-grid", *(["gl-fits"] if spare else []), *(["gl-goes-on"] if long else [])]),

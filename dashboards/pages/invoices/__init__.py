@@ -179,7 +179,7 @@ def _drafts_card(
         dcc.Loading(
             grids.grid(
                 columns,
-                [],
+                None,
                 words,
                 "invoices-drafts",
                 empty=words("invoices.no_drafts"),

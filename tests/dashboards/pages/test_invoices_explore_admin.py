@@ -353,7 +353,15 @@ class TestInABrowser:
             rows = taken(page, "gpuledger-unmapped.csv", tmp_path)
             reported = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
             assert sum(float(row["GPU-hours"]) for row in rows) == pytest.approx(float(reported))
+            held: list[Any] = []
+            page.route("**/api/v1/drafts*", lambda route: held.append(route))
             page.goto(f"{url}/invoices?month=2026-10")
+            said = page.locator("#invoices-drafts .ag-aria-description-container")  # to screen readers
+            said.filter(has_text="Loading…").wait_for(state="attached")
+            assert "Nothing left" not in (page.locator("#invoices-drafts").text_content() or "")
+            page.unroute("**/api/v1/drafts*")
+            for route in held:
+                route.continue_()
             page.locator("#invoices-drafts .ag-overlay-no-rows-center").wait_for()
             assert taken(page, "gpuledger-drafts-2026-10.csv", tmp_path) == [], "all are issued"
             heads = (tmp_path / "gpuledger-drafts-2026-10.csv").read_text(encoding="utf-8-sig")
