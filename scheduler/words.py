@@ -109,6 +109,7 @@ _CHINESE = Phrases((
     (r"(\d+) of (\d+) replicas fit", r"\2 个副本中放得下 \1 个"),
     (r"(\d+) of (\d+) nodes fit", r"\2 个节点中 \1 个合适"),
     (r"of (\d+) cards: ", r"\1 个 GPU 中："),
+    (r"of (\d+) cards? in pool (\S+?): ", r"资源池 \2 的 \1 个 GPU 中："),
     *(
         (rf"(\d+) {re.escape(text)}(?=[,;:.)]|$)", rf"\1 个{' ' if put[0].isascii() else ''}{put}")
         for text, put in CAUSES.items()

@@ -64,7 +64,8 @@ def _why_not(cluster: Cluster, shape: Shape, request: Request, replicas: int) ->
     fit = largest_gang_in_one(cluster, request) if nodes_that_fit else 0
     if fit >= replicas:
         return None
-    found = _node_causes(cluster, shape) | _card_causes(cluster, shape, fitting)
+    everywhere: BoolArray = np.ones(len(cluster.nodes), dtype=np.bool_)
+    found = _node_causes(cluster, shape) | _card_causes(cluster, shape, fitting, everywhere)
     counts = {cause: count for cause, count in found.items() if count}
     counts |= {
         "nodes": len(cluster.nodes),
@@ -79,7 +80,7 @@ def _why_not(cluster: Cluster, shape: Shape, request: Request, replicas: int) ->
         code, first = NO_DOMAIN, f"no one domain holds {replicas} replicas, the best {fit}"
     else:
         code, first = NO_ROOM, f"{fit} of {replicas} replicas fit"
-    return Reason(code, f"{first}; {_text(counts, request.pool)}", counts)
+    return Reason(code, f"{first}; {_text(counts, request.pool, _cards_text(cluster, shape, fitting, counts))}", counts)
 
 
 def nearest_that_fits(cluster: Cluster, request: Request) -> list[tuple[Request, str]]:
@@ -171,8 +172,11 @@ def _node_causes(cluster: Cluster, shape: Shape) -> dict[str, int]:
     return {cause: causes[cause] for cause in NODE_CAUSES if cause in causes}
 
 
-def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray) -> dict[str, int]:
-    """Each card under one cause: what it lacks for ever first, then what it lacks now, then what its node lacks."""
+def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray, within: BoolArray) -> dict[str, int]:
+    """Each card under one cause: what it lacks for ever first, then what it lacks now, then what its node lacks.
+
+    within: by node, whether its cards are counted.
+    """
     c, request = cluster, shape.request
     if not request.devices:
         return {}
@@ -186,16 +190,18 @@ def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray) -> dict[str
     else:
         known = whole.need != NEVER
         usable = shape.usable(EVERYWHERE)
-    ever = shape.devices_ever > 0
-    beyond = int(((whole.need != NEVER) & (shape.need == NEVER)).sum())
-    of_model, of_profile, could = int(wanted.sum()), int((wanted & known).sum()), int(ever.sum())
-    in_use = int((ever & (c.free < shape.need)).sum())
+    ever, its = shape.devices_ever > 0, within[:, None]
+    beyond = int(((whole.need != NEVER) & (shape.need == NEVER) & its).sum())
+    of_model, of_profile = int((wanted & its).sum()), int((wanted & known & its).sum())
+    could = int((ever & its).sum())
+    in_use = int((ever & (c.free < shape.need) & its).sum())
+    usable = usable & its
     free = int(usable.sum())
     short = could - in_use - free
     on_fitting = int(usable[fitting].sum())
     reserved = _reserved(cluster, shape, usable & fitting[:, None])
     return {
-        "CardTypeMismatch": c.devices - of_model,
+        "CardTypeMismatch": _devices(cluster, within) - of_model,
         "CardProfileUnknown": of_model - of_profile,
         "CardBeyondLimit": beyond,
         "CardInsufficientMemory": of_profile - beyond - could + (0 if request.profile else short),
@@ -206,6 +212,10 @@ def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray) -> dict[str
         "CardReserved": reserved,
         "CardFits": on_fitting - reserved,
     }
+
+
+def _devices(cluster: Cluster, within: BoolArray) -> int:
+    return sum(len(node.devices) for node, counts in zip(cluster.nodes, within.tolist(), strict=True) if counts)
 
 
 def _reserved(cluster: Cluster, shape: Shape, usable: BoolArray) -> int:
@@ -221,11 +231,22 @@ def _reserved(cluster: Cluster, shape: Shape, usable: BoolArray) -> int:
     return reserved
 
 
-def _text(counts: dict[str, int], pool: str) -> str:
+def _cards_text(cluster: Cluster, shape: Shape, fitting: BoolArray, counts: dict[str, int]) -> str:
+    """Of the cards in the pool that was asked for, if one was: what others have is no news."""
+    pool, of = shape.request.pool, f"{counts['cards']} cards"
+    if pool:
+        within = np.array([node.pool == pool for node in cluster.nodes], dtype=np.bool_)
+        counts, of = (
+            _card_causes(cluster, shape, fitting, within),
+            f"{counted(_devices(cluster, within), 'card')} in pool {pool}",
+        )
+    cards = [f"{counts[cause]} {words}" for cause, words in CARD_CAUSES.items() if counts.get(cause)]
+    return f"; of {of}: {', '.join(cards)}" if cards else ""
+
+
+def _text(counts: dict[str, int], pool: str, cards: str) -> str:
     """pool: that was asked for, which says more than that others are others."""
     said = NODE_CAUSES | {"PoolMismatch": f"outside pool {pool}"}
     nodes = [f"{counts[cause]} {words}" for cause, words in said.items() if cause in counts]
-    cards = [f"{counts[cause]} {words}" for cause, words in CARD_CAUSES.items() if cause in counts]
     text = f"{counts['nodes_that_fit']} of {counts['nodes']} nodes fit"
-    text += f": {', '.join(nodes)}" if nodes else ""
-    return text + (f"; of {counts['cards']} cards: {', '.join(cards)}" if cards else "")
+    return text + (f": {', '.join(nodes)}" if nodes else "") + cards

@@ -26,6 +26,8 @@ TEXTS = [
     "asks for 1 unit of 0 that there are; no node could hold it with everything free; 0 of 4 nodes fit: 2 reserved, "
     "1 of another pool, 4 short of cards; of 16 cards: 8 of another model, 8 in use",
     "0 of 1 replicas fit; 0 of 14 nodes fit: 13 outside pool chem.2, 1 short of cards; of 64 cards: 48 in use",
+    "0 of 1 replicas fit; 0 of 14 nodes fit: 13 outside pool chem.2, 1 short of cards; of 8 cards in pool chem.2: "
+    "8 in use",
     "0 of 1 replicas fit; 0 of 14 nodes fit: 14 outside pool org",
     "asks for 9 units of 8 that ordinary jobs may hold, beside 4 reserved; 1 of 2 replicas fit; 1 of 8 nodes fit",
     "with everything free no more than 1 of 2 replicas fit; 1 of 2 replicas fit; 0 of 3 nodes fit",

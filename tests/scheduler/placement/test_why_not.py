@@ -68,6 +68,24 @@ def test_every_cause_is_counted_by_node_and_by_card() -> None:
     )
 
 
+@pytest.mark.parametrize("held", [8, 5, 1])
+def test_the_cards_of_a_reason_are_those_of_the_pool_that_was_asked_for(held: int) -> None:
+    """What is in use elsewhere is no reason: as on a cluster with that pool alone."""
+    nodes = [node("h1", 8), node("h2", 8, pool="train"), node("t1", 4, model="T4", pool="train")]
+    whole, alone = Cluster(nodes), Cluster(nodes[1:])
+    for cluster in (whole, alone):
+        hold(cluster, "h2", tuple(range(held)), Request(held))
+    hold(whole, "h1", (0, 1), Request(2))
+    asked = Request(8, pool="train", models=frozenset({"H100"}))
+    reason, expected = why_not(whole, asked), why_not(alone, asked)
+    assert reason is not None and expected is not None
+    free = f", {8 - held} free on a node that does not fit" if held < 8 else ""
+    said = f"of 12 cards in pool train: 4 of another model, {held} in use{free}"
+    assert reason.text.endswith(f": 1 outside pool train, 3 short of cards; {said}")
+    assert expected.text.endswith(f"; {said}")
+    assert (reason.counts["cards"], reason.counts["CardInUse"]) == (20, held + 2)
+
+
 @pytest.mark.parametrize(
     "request_",
     [
