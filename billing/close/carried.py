@@ -194,10 +194,10 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
 
 
 def _sampled_anew(store: Store, stage: Stage) -> list[int]:
-    names = stage.names("fresh")
-    unsaid = store.rows("SELECT batch FROM {fresh:Identifier} WHERE is_of_samples AND empty(hours)", names)
-    asked = {**names, "unsaid": [row["batch"] for row in unsaid]}
-    return [row["hour"] for row in store.rows(read_sql(__file__, "sampled_anew"), asked)]
+    names, statements = stage.names("fresh"), ["sampled_anew"]
+    if store.value("SELECT count() AS unsaid FROM {fresh:Identifier} WHERE is_of_samples AND empty(hours)", names):
+        statements.append("sampled_anew_unsaid")
+    return sorted({row["hour"] for name in statements for row in store.rows(read_sql(__file__, name), names)})
 
 
 def carry(

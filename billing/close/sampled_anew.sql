@@ -1,5 +1,5 @@
 -- One row: an hour (since the epoch) with unread samples, or the hour before, into which those may reach.
--- Params:  fresh: batches that no close has read.   unsaid: batches of samples that do not record their hours.
+-- Params:  fresh: batches that no close has read.
 SELECT DISTINCT arrayJoin([ends_in, ends_in - 1]) AS hour
 FROM
 (
@@ -9,7 +9,5 @@ FROM
         SELECT arrayJoin(hours) AS told FROM {fresh:Identifier}
         UNION ALL
         SELECT hour AS told FROM touched_hours WHERE batch = 0
-        UNION ALL
-        SELECT hour AS told FROM touched_hours WHERE batch IN {unsaid:Array(UInt64)}
     )
 )
