@@ -117,10 +117,14 @@ def compiled(text: str, language: str = "en") -> Template:
     return _ENVIRONMENTS[language].from_string(text)
 
 
+_UNIT = re.compile(r"(?<=\d) (?=%|°C|GiB|小时|[个倍次天分秒])")
+"""The space between a number and its unit, at which a Chinese text must not break."""
+
+
 def translated(text: str, facts: Mapping[str, Any], language: str) -> str | None:
     """A template in a language with the facts filled in, on one line; None if it cannot be."""
     try:
-        return " ".join(_filled(text, facts, language).split())
+        return _UNIT.sub("\u00a0", " ".join(_filled(text, facts, language).split()))
     except _TEMPLATE_ERRORS:
         return None
 

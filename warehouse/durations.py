@@ -38,7 +38,8 @@ def parse_if_duration(value: Any) -> Any:
     return parse_duration(value) if is_duration(value) else value
 
 
-_CHINESE = {"d": " 天", "h": " 小时", "m": " 分钟", "s": " 秒"}
+_CHINESE = {"d": "\u00a0天", "h": "\u00a0小时", "m": "\u00a0分钟", "s": "\u00a0秒"}
+"""No line breaks between a number and its unit."""
 
 
 def format_duration(seconds: float, language: str = "en") -> str:

@@ -115,8 +115,12 @@ def test_who_cost_more_than_expected_is_the_subject_of_the_sentence(
 @pytest.mark.parametrize(
     ("waiting", "english", "chinese"),
     [
-        (1, "the only job waiting in queue q has waited 1h: x", "队列 q 中唯一的等待者已等待 1 小时：x"),
-        (3, "the oldest of 3 jobs waiting in queue q has waited 1h: x", "队列 q 中 3 个等待者里最久的已等待 1 小时：x"),
+        (1, "the only job waiting in queue q has waited 1h: x", "队列 q 中唯一的等待者已等待 1\u00a0小时：x"),
+        (
+            3,
+            "the oldest of 3 jobs waiting in queue q has waited 1h: x",
+            "队列 q 中 3\u00a0个等待者里最久的已等待 1\u00a0小时：x",
+        ),
     ],
 )
 def test_one_job_that_waits_is_not_the_oldest_of_one(waiting: int, english: str, chinese: str) -> None:
@@ -124,11 +128,11 @@ def test_one_job_that_waits_is_not_the_oldest_of_one(waiting: int, english: str,
     assert summaries("long-queue", 3600.0, {"queue": "q"}, evidence) == [english, chinese]
 
 
-@pytest.mark.parametrize(("value", "chinese"), [(10_800.0, "闲置至少 3 小时"), (3600.0, "闲置 1 小时")])
+@pytest.mark.parametrize(("value", "chinese"), [(10_800.0, "闲置至少 3\u00a0小时"), (3600.0, "闲置 1\u00a0小时")])
 def test_chinese_words_stand_without_a_gap(value: float, chinese: str) -> None:
     evidence = {"held_gpus": 0.25}
     said = summaries("idle-holder", value, {"workload_id": "w", "tenant": "t"}, evidence)[1]
-    assert said == f"t 的 w 已让 0.25 个 GPU {chinese}"
+    assert said == f"t 的 w 已让 0.25\u00a0个 GPU {chinese}"
 
 
 @pytest.mark.parametrize("name", ["slo-burning", "slo-burning-slow"])

@@ -38,11 +38,11 @@ def test_evidence_has_units_and_currency_and_the_books_clock() -> None:
         "allocated GPUs": "4",
         "idle since": "28 Nov, 19:05",
         "window": "6h",
-        "GPU memory used": "2.7 GiB",
-        "measured share": "99.44 %",
-        "highest": "87 °C",
+        "GPU memory used": "2.7\u00a0GiB",
+        "measured share": "99.44\u00a0%",
+        "highest": "87\u00a0°C",
         "cost": "$1,183.74",
-        "reached": "114.73 %",
+        "reached": "114.73\u00a0%",
         "direction": "high",
         "never closed": "yes",
         "signs of idleness": "nothing used, confirmed by the driver, no engine active, power flat",
@@ -58,3 +58,9 @@ def test_chinese_has_no_english_but_what_a_rule_of_the_sites_own_names() -> None
     assert found["闲置的依据"] == "没有使用，驱动已证实，没有引擎活动，功率平稳"
     assert found["原因"] == "单元已被占用"
     assert (found["方向"], found["从未结账"], found["成本"]) == ("偏高", "是", "$1,183.74")
+
+
+def test_the_kind_of_an_objective_is_said_in_the_page_s_language() -> None:
+    """As found: "metering_coverage" among Chinese evidence."""
+    found = named({"kind": "metering_coverage"}, Filters(Address(), "UTC", (), None), language("zh"))
+    assert dict(found) == {"类型": "计量覆盖"}

@@ -36,9 +36,10 @@ def test_a_duration_has_units_of_the_page_s_language() -> None:
     """As found: "3.3 d" and "0 s" on Chinese pages, beside hours that were "小时"."""
     seconds = (45, 720, 12_600, 181_440, None)
     assert [duration(one, language("en")) for one in seconds] == ["45 s", "12 min", "3.5 h", "2.1 d", "–"]
-    assert [duration(one, language("zh")) for one in seconds] == ["45 秒", "12 分钟", "3.5 小时", "2.1 天", "–"]
+    chinese = [duration(one, language("zh")) for one in seconds]
+    assert chinese == ["45\u00a0秒", "12\u00a0分钟", "3.5\u00a0小时", "2.1\u00a0天", "–"]
     shown = grids.duration(language("zh"), "a", "A")["valueFormatter"]["function"]
-    assert all(f"'{{n}} {unit}'" in shown for unit in ("秒", "分钟", "小时", "天"))
+    assert all(f"'{{n}}\u00a0{unit}'" in shown for unit in ("秒", "分钟", "小时", "天"))
 
 
 def test_a_count_of_gpus_has_two_decimals_where_it_has_any() -> None:

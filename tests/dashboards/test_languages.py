@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import get_args
 
@@ -19,6 +19,7 @@ from billing.rates.rate_card import MATCH_KEYS
 from billing.tenants.mapping import MATCH_KEYS as OWNER_KEYS
 from billing.tenants.mapping import OwnerMatch
 from dashboards.advice import sentence as sentence_of
+from dashboards.format import duration
 from dashboards.languages import NAMES, language
 from dashboards.pages.admin.applied_files import _matches
 from dashboards.registry import all_pages
@@ -99,3 +100,11 @@ def test_what_a_rule_applies_to_is_said_in_the_pages_language() -> None:
     assert _matches(rule, OWNER_KEYS, language("en")) == "project '', tenant physics"
     for code in ("en", "zh"):
         assert all(language(code)(f"match.{key}") for key in (*MATCH_KEYS, *OWNER_KEYS))
+
+
+def test_no_line_ends_between_a_number_and_what_it_counts() -> None:
+    """As found: headlines that said "47 小" and "时"."""
+    words, at = language("zh"), datetime(2026, 11, 30, 0, 4, tzinfo=UTC)
+    said = [duration(seconds, words) for seconds in (45, 720, 12_600, 1_814_400)]
+    said += [words.moment(at), words.dated(at)]
+    assert not [text for text in said if " " in text]

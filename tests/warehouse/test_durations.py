@@ -33,4 +33,4 @@ def test_a_duration_for_people_has_two_units_of_their_language() -> None:
     seconds = (0, 45, 7241, 9000.4, 93_600)
     assert [format_duration(one) for one in seconds] == ["0s", "45s", "2h", "2h30m", "1d2h"]
     chinese = [format_duration(one, "zh") for one in seconds]
-    assert chinese == ["0 秒", "45 秒", "2 小时", "2 小时 30 分钟", "1 天 2 小时"]
+    assert chinese == ["0\u00a0秒", "45\u00a0秒", "2\u00a0小时", "2\u00a0小时 30\u00a0分钟", "1\u00a0天 2\u00a0小时"]

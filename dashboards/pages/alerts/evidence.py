@@ -44,6 +44,8 @@ def _shown(key: str, value: Any, facts: Mapping[str, Any], filters: Filters, wor
     if isinstance(value, str):
         if key in CHOICES or (key == "subject" and "direction" in facts):
             return words.of(f"evidence.is_{value}", value)
+        if key == "kind":
+            return words.of(f"objective.{value}", value)
         if key == "reason" and (refusal := words.of(f"refusal.{value}", "")):
             return refusal
         if key in SAID or key in FOUND:
@@ -57,13 +59,13 @@ def _shown(key: str, value: Any, facts: Mapping[str, Any], filters: Filters, wor
         if key.endswith("_seconds"):
             return format_duration(float(number), words.code)
         if key.endswith("_bytes"):
-            return f"{number / 2**30:,.1f} GiB"
+            return f"{number / 2**30:,.1f}\u00a0GiB"
         if key in SHARES:
-            return f"{100 * number:.4g} %"
+            return f"{100 * number:.4g}\u00a0%"
         if key in CELSIUS:
-            return f"{number:.4g} °C"
+            return f"{number:.4g}\u00a0°C"
     plain = _plain(value, filters, words)
-    return f"{plain} %" if key in PERCENT else plain
+    return f"{plain}\u00a0%" if key in PERCENT else plain
 
 
 def _text(key: str, value: str, filters: Filters, words: Language) -> str:

@@ -395,10 +395,10 @@ def test_what_a_silence_of_an_alert_begins_with_fits_that_alert_alone() -> None:
     ("why", "english", "chinese"),
     [
         ("acknowledged by ada at 2026-10-02T06:10:30Z", "acknowledged by ada, 2 Oct, 06:10",
-         "已由 ada 于 10月2日 06:10 确认"),
+         "已由 ada 于 10月2日\u00a006:10 确认"),
         ("acknowledged by anybody on this machine at 2026-10-02T06:10:30Z: look: at 7",
          "acknowledged by anybody on this machine, 2 Oct, 06:10: look: at 7",
-         "已由 本机任何人 于 10月2日 06:10 确认：look: at 7"),
+         "已由 本机任何人 于 10月2日\u00a006:10 确认：look: at 7"),
         ("silenced by 4711 (ada: a move)", "silenced by 4711 (ada: a move)", "被 4711 静默（ada: a move）"),
     ],
 )  # fmt: skip

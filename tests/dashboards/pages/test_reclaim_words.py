@@ -25,7 +25,7 @@ def job(seconds: float, what: str = "proposal: suspend", at: datetime | None = A
 
 @pytest.mark.parametrize(
     ("seconds", "english", "chinese"),
-    [(7200, "idle for 2.0 h", "已闲置 2.0 小时"), (10800, "idle for at least 3.0 h", "已闲置至少 3.0 小时")],
+    [(7200, "idle for 2.0 h", "已闲置 2.0\u00a0小时"), (10800, "idle for at least 3.0 h", "已闲置至少 3.0\u00a0小时")],
 )
 def test_a_job_that_was_idle_as_long_as_the_rule_looks_back_may_be_idle_for_longer(
     seconds: float, english: str, chinese: str
@@ -38,7 +38,7 @@ def test_what_a_policy_does_next_is_an_act_with_its_time() -> None:
     words = language("en")
     assert _next(job(1), FILTERS, words) == "next: ask an operator to suspend it, 29 Nov, 09:43"
     assert _next(job(1, "cancel", None), FILTERS, words) == "next: cancel it"
-    assert _next(job(1, "warning"), FILTERS, language("zh")) == "下一步：警告（11月29日 09:43）"
+    assert _next(job(1, "warning"), FILTERS, language("zh")) == "下一步：警告（11月29日\u00a009:43）"
 
 
 def test_a_job_to_which_no_policy_applies_says_so_in_the_readers_language() -> None:
