@@ -115,11 +115,11 @@ def test_who_cost_more_than_expected_is_the_subject_of_the_sentence(
 @pytest.mark.parametrize(
     ("waiting", "english", "chinese"),
     [
-        (1, "the only job waiting in queue q has waited 1h: x", "队列 q 中唯一的等待者已等待 1\u00a0小时：x"),
+        (1, "the only job waiting in queue q has waited 1h: x", "队列 q 中唯一排队的作业已等待 1\u00a0小时：x"),
         (
             3,
             "the oldest of 3 jobs waiting in queue q has waited 1h: x",
-            "队列 q 中 3\u00a0个等待者里最久的已等待 1\u00a0小时：x",
+            "队列 q 中 3\u00a0个排队作业中最久的已等待 1\u00a0小时：x",
         ),
     ],
 )
@@ -132,7 +132,7 @@ def test_one_job_that_waits_is_not_the_oldest_of_one(waiting: int, english: str,
 def test_chinese_words_stand_without_a_gap(value: float, chinese: str) -> None:
     evidence = {"held_gpus": 0.25}
     said = summaries("idle-holder", value, {"workload_id": "w", "tenant": "t"}, evidence)[1]
-    assert said == f"t 的 w 已让 0.25\u00a0个 GPU {chinese}"
+    assert said == f"t 的 w 占用的 0.25\u00a0个 GPU 已{chinese}"
 
 
 @pytest.mark.parametrize("name", ["slo-burning", "slo-burning-slow"])
@@ -151,3 +151,11 @@ def test_an_objective_that_burns_says_whose_it_is(name: str) -> None:
 def test_one_refused_claim_is_one_claim() -> None:
     said = [summaries("claims-refused", value, {"reason": "late"}, {})[0] for value in (1, 2)]
     assert [text.partition(" in the")[0] for text in said] == ["1 claim refused", "2 claims refused"]
+
+
+def test_a_target_in_chinese_is_a_share() -> None:
+    """As found: "目标值 0.98"."""
+    rule = next(one for one in load_rules(None) if one.name == "slo-burning")
+    evidence = {"burn_1h": 20.0, "burn_6h": 3.0, "budget_left": 0.5, "target": 0.995, "measured_until": MIDNIGHT}
+    facts = {"labels": {"tenant": "nlp"}, "value": 1.84, "evidence": evidence, "parameters": rule.parameters}
+    assert "目标值 99.5\u00a0%，" in (translated(rule.languages["zh"].description, facts, "zh") or "")

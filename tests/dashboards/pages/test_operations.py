@@ -362,7 +362,7 @@ def test_alerts_are_shown_in_the_readers_language(house: Store) -> None:
     for path in ("/alerts", "/"):
         english, chinese = (str(show(house, ANYBODY, path, f"?{DAY}{lang}").page) for lang in ("", "&lang=zh"))
         assert "in queue" in english and "has waited" in english
-        assert "个等待者里最久的已等待" in chinese and "has waited" not in chinese, path
+        assert "个排队作业中最久的已等待" in chinese and "has waited" not in chinese, path
 
 
 def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
