@@ -54,7 +54,7 @@ def _waiting(store: Store, filters: Filters, words: Language) -> Component:
             "subject": one.subject,
             "subject_text": _short(one.subject),
             "href": filters.href("/administration", part="held", push=one.id),
-            "record": one.record_type,
+            "record": _record(one.record_type, words),
             "sender": one.sender,
             "since": filters.local(one.held_since),
             "first": filters.local(one.first_at),
@@ -76,6 +76,10 @@ def _short(subject: str) -> str:
     return f"{cluster}{sign}{device_name(name)}"
 
 
+def _record(record_type: str, words: Language) -> str:
+    return words.of(f"records.{record_type}", record_type)
+
+
 def detail(push: HeldPush, filters: Filters, words: Language) -> str:
     """Why it is held; what `beyond_window` writes with the books' clocks and in the page's language."""
     found = BEYOND.fullmatch(push.detail)
@@ -94,7 +98,9 @@ def _chosen(store: Store, id: str, filters: Filters, words: Language) -> list[Co
     if push.state != HELD:
         said = words(f"admin.was_{push.state}", by=push.decided_by, why=push.why or "–")
         return [parts.card(push.subject, "", states.nothing_here(said))]
-    said = words("admin.held_one_is", rows=f"{push.rows:,}", record=push.record_type, sender=push.sender)
+    said = words(
+        "admin.held_one_is", rows=f"{push.rows:,}", record=_record(push.record_type, words), sender=push.sender
+    )
     raw = [json.dumps(json.loads(row["raw"]), ensure_ascii=False) for row in rows_of(store, push)[:MOST_ROWS]]
     wait = states.nothing_here(words("admin.held_wait"))
     return [
@@ -184,7 +190,7 @@ def _senders(store: Store, filters: Filters, words: Language) -> Component:
         {
             "last": filters.local(one["last_at"]),
             "sender": one["sender"] or words("admin.nobody_known"),
-            "record": one["record_type"],
+            "record": _record(one["record_type"], words),
             "outcome": words(f"admin.push_{one['outcome']}"),
             "reason": words.of(f"admin.held_{one['reason']}", one["reason"]),
             "pushes": one["pushes"],

@@ -195,7 +195,8 @@ def answer(asked: WhatIf, outcomes: Outcomes, filters: Filters, words: Language)
 
 def change_name(change: Change, words: Language) -> str:
     said = [words("capacity.with_gpus", n=f"{change.gpus:+,}".replace("-", "−"))] if change.gpus else []
-    return ", ".join([*said, *([words("capacity.shares", n=change.shares)] if change.shares > 1 else [])])
+    said += [words("capacity.shares", n=change.shares)] if change.shares > 1 else []
+    return words("quality.comma").join(said)
 
 
 def verdict(asked: WhatIf, outcomes: Outcomes, currency: str, words: Language) -> str:

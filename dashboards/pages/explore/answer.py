@@ -123,6 +123,7 @@ def chart_of(answer: Answer, words: Language) -> go.Figure | None:
         more = {"mode": "lines", "line": {"color": colour, "width": 1.8}} if over_time else {"marker_color": colour}
         figure.add_trace(draw(x=x, y=[row[y] for row in rows], name=name or unnamed, **more))
     figures.styled(figure, words, showlegend=named is not None, margin={"l": 60, "r": 8, "t": 30, "b": 40})
+    figure.update_yaxes(tickformat=",")  # not "50k", which is no unit of what a statement counts
     figure.update_layout(barmode="stack", bargap=0.3, legend={"orientation": "h", "y": 1.14, "x": 0})
     # Above the axis, not beside it on its side.
     figure.add_annotation(

@@ -26,12 +26,12 @@ def longest(store: Store, filters: Filters) -> Sequence[Row]:
 def longest_card(rows: Sequence[Row], filters: Filters, words: Language) -> Component:
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.4),
-        grids.duration(words, "waited", words("queues.waited"), words("queues.longest_waited_is")),
+        grids.duration(words, "waited", words("queues.longest_waited"), words("queues.longest_waited_is")),
         grids.text("reason", words("queues.reason"), words("queues.last_reason_is"), minimum=150, flex=1.3),
         grids.number("gpus", words("waits.gpus"), "", ",.2~f", minimum=120),
         grids.text("queue", words("waits.queue"), minimum=84, flex=0.8),
         grids.moment("since", words("queues.since"), words("queues.since_is")),
-        grids.moment("started", words("queues.started")),
+        grids.moment("started", words("queues.longest_started")),
     ]
     return parts.card(
         words("queues.longest"),
