@@ -108,3 +108,12 @@ def test_no_line_ends_between_a_number_and_what_it_counts() -> None:
     said = [duration(seconds, words) for seconds in (45, 720, 12_600, 1_814_400)]
     said += [words.moment(at), words.dated(at)]
     assert not [text for text in said if " " in text]
+
+
+def test_chinese_beside_a_chinese_value_has_no_gap() -> None:
+    """As found: "研发一部 的 notebook", "2026年11月 起", "最近 7 天 的数据"."""
+    words = language("zh")
+    assert words("invoices.due_by", day="12月29日") == "12月29日前支付"
+    assert words("invoices.draft_of", tenant="研发一部") == "研发一部的草稿"
+    assert words("invoices.draft_of", tenant="vision") == "vision 的草稿"
+    assert words("now.do_idle_holder_reclaim", owner="研发 一部") == "回收并通知研发 一部"

@@ -65,7 +65,7 @@ def _roles_to_give() -> list[Role]:
 
 def _roles(one: Token | Person, words: Language) -> str:
     roles = ", ".join(words(f"role.{role}") for role in sorted(one.roles))
-    return f"{roles}: {', '.join(sorted(one.tenants))}" if one.tenants else roles
+    return f"{roles}{words('part.colon')}{', '.join(sorted(one.tenants))}" if one.tenants else roles
 
 
 def _token_state(one: Token, now: datetime, words: Language) -> Component:

@@ -85,7 +85,10 @@ def _refused(quality: Quality, words: Language) -> Component:
         NOTE,
         words.count("quality.refused", quality.refused_count),
         words("quality.refused_why"),
-        [f"{words.of(f'refusal.{reason}', _words(reason))}: {records:,}" for reason, records in quality.refused],
+        [
+            f"{words.of(f'refusal.{reason}', _words(reason))}{words('part.colon')}{records:,}"
+            for reason, records in quality.refused
+        ],
     )
 
 
@@ -97,7 +100,8 @@ def _quarantined(quality: Quality, words: Language) -> Component:
         words.count("quality.quarantined", quality.quarantined_count),
         words("quality.quarantined_why"),
         [
-            f"{words.of(f'records.{fact}', fact)}{words('quality.comma')}{_mistake(reason, words)}: {records:,}"
+            words("quality.comma").join([words.of(f"records.{fact}", fact), _mistake(reason, words)])
+            + f"{words('part.colon')}{records:,}"
             for fact, reason, records in quality.quarantined
         ],
     )

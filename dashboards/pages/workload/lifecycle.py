@@ -137,6 +137,6 @@ def _written(fields: dict[str, Any], words: Language) -> str:
             else words.of(f"told.{name}_is.{value}", str(value))
         )
         if name != "text":
-            parts.append(f"{words.of(f'told.{name}', name.replace('_', ' '))}: {shown}")
+            parts.append(f"{words.of(f'told.{name}', name.replace('_', ' '))}{words('part.colon')}{shown}")
     text = fields.get("text")
     return words("quality.comma").join([*parts, str(text)] if text else parts)

@@ -398,7 +398,7 @@ def test_what_a_silence_of_an_alert_begins_with_fits_that_alert_alone() -> None:
          "已由 ada 于 10月2日\u00a006:10 确认"),
         ("acknowledged by anybody on this machine at 2026-10-02T06:10:30Z: look: at 7",
          "acknowledged by anybody on this machine, 2 Oct, 06:10: look: at 7",
-         "已由 本机任何人 于 10月2日\u00a006:10 确认：look: at 7"),
+         "已由本机用户（未登录）于 10月2日\u00a006:10 确认：look: at 7"),
         ("silenced by 4711 (ada: a move)", "silenced by 4711 (ada: a move)", "被 4711 静默（ada: a move）"),
     ],
 )  # fmt: skip
@@ -477,11 +477,11 @@ class TestInTheBrowser:
                     expect(page.get_by_role("button", name="确认（4 小时）")).to_be_visible()
                 first.get_by_role("button", name="确认（4 小时）").click()
                 reasons = first.locator(".gl-alerts details[open] .gl-reasons")
-                expect(reasons).to_contain_text(re.compile("已由 本机任何人 于 .+ 确认"))
+                expect(reasons).to_contain_text(re.compile("已由本机用户（未登录）于 .+ 确认"))
                 at = re.search("于 (.+) 确认", reasons.text_content() or "")
                 second.get_by_role("button", name="确认（4 小时）").click()
                 said = second.locator(".gl-acts .gl-said").first
-                expect(said).to_contain_text(f"本机任何人 已于 {at and at[1]} 确认")
+                expect(said).to_contain_text(f"本机用户（未登录）已于 {at and at[1]} 确认")
                 second.get_by_label("给负责人的附言").fill("please")
                 tell = second.get_by_role("button", name="通知负责人")
                 chat.together = threading.Barrier(2)

@@ -125,9 +125,7 @@ def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(stor
     assert later.title(ZH) == "2026年10月28日 – 2026年11月3日"
     note = "The books are closed only from 28 October 2026 00:00 to 1 November 2026 00:00 (UTC); the rest is unknown."
     assert as_text(later, EN).endswith(f"\n\n{note}\n")
-    assert "账本仅在 2026年10月28日\u00a000:00 至 2026年11月1日\u00a000:00（UTC）之间已结账" in as_html(
-        later, ZH, "cid:chart"
-    )
+    assert "账本仅在 2026年10月28日 00:00 至 2026年11月1日 00:00（UTC）之间已结账" in as_html(later, ZH, "cid:chart")
     assert later.days[-1]["used_gpu_hours"] is None
     with pytest.raises(ReportError, match="nothing of it is closed"):
         tenant_report(store, "vision", parse_period("2026-12", "UTC"), NOW)
