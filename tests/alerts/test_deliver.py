@@ -352,7 +352,7 @@ def test_a_receiver_has_the_texts_in_its_language_and_what_no_rule_says_in_it_st
     found = deliver(facts, Routing.model_validate(asked), ago(9), rules=tmp_path)
     assert sorted((one.delivery.target, one.outcome) for one in found) == [("en/slack", "sent"), ("zh/slack", "sent")]
     ((english,), (chinese,)) = sorted((one["attachments"] for one in receiver.documents()), key=str)
-    assert (english["title"], chinese["title"]) == ("[CRITICAL] g0 is at 11", "[严重] g0 为 11，35 天内没有事件")
+    assert (english["title"], chinese["title"]) == ("[CRITICAL] g0 is at 11", "[严重] g0 为 11，35\u00a0天内没有事件")
     assert (english["text"], chinese["text"]) == (
         "Proposed action: look at g0", "建议操作：look at g0",
     )  # fmt: skip

@@ -118,10 +118,10 @@ def test_a_workload_is_shown_hour_by_hour_as_the_books_have_it(house: Store) -> 
 def test_a_message_that_is_a_json_object_is_written_as_a_person_would() -> None:
     english, chinese = language("en"), language("zh")
     assert plain('{"exit_code": 1, "nodes": ["a", "b"]}', english) == "exit code: 1, nodes: a, b"
-    assert plain('{"models": ["H100", "A100"]}', chinese) == "型号: H100，A100"
+    assert plain('{"models": ["H100", "A100"]}', chinese) == "型号：H100，A100"
     told = '{"sequence": 7, "text": "no room", "entitlement": "borrowed", "expected_interval": ["x", "y"]}'
     assert plain(told, english) == "sequence: 7, entitlement: borrowed, expected start: x – y, no room"
-    assert plain(told, chinese) == "序号: 7，配额: 借用，预计开始: x – y，no room"
+    assert plain(told, chinese) == "序号：7，配额：借用，预计开始：x – y，no room"
     for message in ("", " ", "8", "null", "text", "[1]", '{"a"', "[" * 100_000, '{"a":' * 100_000):
         assert plain(message, english) == message
 
