@@ -35,7 +35,7 @@ def test_a_query_of_the_cookbook_answers_rows(served_site: Site, title: str) -> 
 
 def test_the_cookbook_counts_what_the_books_say(served_site: Site) -> None:
     (cost,) = (query for title, query in COOKBOOK.items() if title.startswith("Cost by tenant and month"))
-    assert asked(served_site, cost) == ["2026-10-01\tvision\t48\t96\t0\tEUR", "2026-10-01\tspeech\t48\t72\t0\tEUR"]
+    assert asked(served_site, cost) == ["2026-10-01\tvision\t96\tEUR\t48\t0", "2026-10-01\tspeech\t72\tEUR\t48\t0"]
     (idle,) = (query for title, query in COOKBOOK.items() if title.startswith("What idle time cost"))
     assert asked(served_site, idle) == ["vision\t48", "speech\t36"]
 

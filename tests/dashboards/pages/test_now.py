@@ -160,7 +160,7 @@ def reckoned(fleet: Fleet) -> dict[str, dict[str, Any]]:
                 first = max(job.since, AT - minutes * MINUTE)
                 own = [one for one in known if first < one[1] <= AT]
                 seconds = [(min((at - first).total_seconds(), length), used) for _, at, length, used in own]
-                total[0] += share * sum(length * used for length, used in seconds)
+                total[0] += sum(length * min(share, used) for length, used in seconds)
                 total[1] += share * sum(length for length, _ in seconds)
                 if minutes == 5 and own and max(one[3] for one in own) <= 0.01:
                     row["idle"] += share

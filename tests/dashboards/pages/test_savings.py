@@ -130,7 +130,7 @@ def test_a_tenant_sees_its_own_and_nothing_that_is_nobody_s(house: Store) -> Non
 def test_one_tenant_of_all_is_asked_for_alone_and_an_answer_is_cached(house: Store) -> None:
     filters = filters_of(house, f"{SEARCH}&tenant=speech", DataVersion.of(house, None, AnswerCache()))
     shown = cards(page.answer(house, filters, EN))
-    assert "Nothing that is still held" in shown["Still held"]
+    assert "Nothing still held" in shown["Still held"]
     assert "Nothing that ended recurs" in shown["Ended, but recurring"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(advice, "savings", lambda *_, **__: pytest.fail("it is cached"))
