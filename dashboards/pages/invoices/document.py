@@ -347,8 +347,7 @@ def _credit_card(
             "amount", words("invoices.credit_amount", currency=one.currency), amount, hint="25.00", required=True
         ),
         forms.field("reason", words("invoices.reason"), reason, required=True),
-        sure=words("invoices.credit_sure", number=one.number),
-    )
+    )  # not asked again: amount and reason are typed, and a note can be made void
     return parts.card(
         words("invoices.credits"),
         words("invoices.credits_is"),
