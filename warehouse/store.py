@@ -123,6 +123,8 @@ class Store:
     """The nodes of a ClickHouse cluster that the store is on; None: it is in one place."""
     tenants: frozenset[str] | None = None
     """Those whose rows alone this connection sees; None: it sees everything."""
+    longest_list = 5_000
+    """That is a parameter of a statement; a longer one is a table (`_with_long_lists`)."""
 
     def __init__(self, url: str, client: Any, database: str = DATABASE, turns: Turns | None = None) -> None:
         self.url = _without_password(url)
@@ -178,9 +180,9 @@ class Store:
 
     def rows(self, sql: str, params: Params | None = None, settings: Params | None = None) -> list[dict[str, Any]]:
         """All rows of a query, a dict each."""
-        sql = self._selecting(sql)
-        with self._lock, _store_errors(self.url):
-            result = self._client.query(sql, parameters=_encode(params), settings=dict(settings or {}), tz_mode="aware")
+        with self._lock, self._with_long_lists(self._selecting(sql), params) as selected, _store_errors(self.url):
+            given, kept = _encode(params), dict(settings or {})
+            result = self._client.query(selected, parameters=given, settings=kept, tz_mode="aware")
             return list(result.named_results())
 
     def value(self, sql: str, params: Params | None = None) -> Any:
@@ -192,10 +194,9 @@ class Store:
         """The whole answer as an Arrow table."""
         from pyarrow import ArrowInvalid
 
-        sql = self._selecting(sql)
         try:
-            with self._lock, _store_errors(self.url):
-                return self._client.query_arrow(sql, parameters=_encode(params), settings=dict(settings or {}))
+            with self._lock, self._with_long_lists(self._selecting(sql), params) as selected, _store_errors(self.url):
+                return self._client.query_arrow(selected, parameters=_encode(params), settings=dict(settings or {}))
         except ArrowInvalid as error:
             raise StoreError(self.url, f"the answer is incomplete ({error})", "Try again") from error
 
@@ -208,9 +209,23 @@ class Store:
 
     def command(self, sql: str, params: Params | None = None, settings: Params | None = None) -> None:
         """Runs one statement that answers nothing (DDL, INSERT ... SELECT)."""
-        sql = self._selecting(sql)
-        with self._lock, _store_errors(self.url):
-            self._client.command(sql + _settings_clause(sql, settings), parameters=_encode(params))
+        with self._lock, self._with_long_lists(self._selecting(sql), params) as selected, _store_errors(self.url):
+            self._client.command(selected + _settings_clause(selected, settings), parameters=_encode(params))
+
+    @contextlib.contextmanager
+    def _with_long_lists(self, sql: str, params: Params | None) -> Iterator[str]:
+        """The statement with long lists (`IN {name:Array(String)}`) as tables that it selects from. As a parameter, one
+        of 140,000 numbers or 80,000 texts keeps the embedded engine busy for ever, and a server takes no more than 128
+        KiB."""
+        long = {name: value for name, value in (params or {}).items()
+                if isinstance(value, list | tuple) and len(value) > self.longest_list}  # fmt: skip
+        everywhere = "GLOBAL " if self.reads_shards else ""
+        with contextlib.ExitStack() as staged:
+            for name, kind in {found[1]: found[2] for found in _LISTS.finditer(sql) if found[1] in long}.items():
+                source = staged.enter_context(self.staged(_listed(long[name], kind)))
+                given = rf"(?:GLOBAL )?(NOT )?IN \{{{name}:Array\({kind}\)\}}"
+                sql = re.sub(given, rf"{everywhere}\1IN (SELECT value FROM {source})", sql)
+            yield sql
 
     def _selecting(self, sql: str) -> str:
         """The statement as the engine runs it best here: in one place, IN finds what GLOBAL IN does, and sooner."""
@@ -330,6 +345,8 @@ class SharedObjects:
 
 class EmbeddedStore(Store):
     """ClickHouse inside this process. It belongs to one process at a time; a lock file says which."""
+
+    longest_list = 50_000
 
     def __init__(
         self,
@@ -886,6 +903,17 @@ def _of_a_server(error: StoreError) -> tuple[str, str]:
 
 def _without_password(url: str) -> str:
     return re.sub(r"(//[^/:@]*):[^/@]*@", r"\1:***@", url)
+
+
+_LISTS = re.compile(r"\bIN \{(\w+):Array\((String|UInt64|UInt32)\)\}")
+
+
+def _listed(values: Sequence[Any], kind: str) -> pa.Table:
+    """A table of one column."""
+    import pyarrow as pa
+
+    kinds = {"String": pa.string(), "UInt64": pa.uint64(), "UInt32": pa.uint32()}
+    return pa.table({"value": pa.array(values, kinds[kind])})
 
 
 def _encode(params: Params | None) -> dict[str, Any]:

@@ -209,3 +209,24 @@ def test_statements_are_split_where_semicolons_count() -> None:
 def test_only_a_plain_identifier_becomes_sql(name: str) -> None:
     with pytest.raises(ValueError, match="not an identifier"):
         identifier(name)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("UInt64", 140_000), ("String", 80_000)])
+def test_a_list_of_any_length_finds_what_is_in_it(own_store: Store, kind: str, count: int) -> None:
+    """As found: the engine did not come to an end with so many, and with it the close after a week without one."""
+    own_store.command(f"CREATE TABLE listed (value {kind}, other UInt8) ENGINE = MergeTree ORDER BY other")
+    own_store.command(f"INSERT INTO listed SELECT to{kind}(number), 1 FROM numbers(200000)")
+    given = [str(one) if kind == "String" else one for one in range(100, 100 + count)]
+    sql = (
+        "SELECT count() AS n FROM listed WHERE value {not_}IN {given:Array(KIND)} AND value {not_}IN {few:Array(KIND)}"
+    )
+    for not_, known in (("", 1), ("NOT ", 200_000 - count)):
+        asked = sql.replace("{not_}", not_).replace("KIND", kind)
+        for few in (given[:1], given):
+            expected = count if few is given and not not_ else known
+            assert own_store.value(asked, {"given": given, "few": few}) == expected
+    own_store.command(
+        f"ALTER TABLE listed DELETE WHERE value IN {{given:Array({kind})}} SETTINGS mutations_sync = 2",
+        {"given": given[:5]},
+    )
+    assert own_store.value("SELECT count() AS n FROM listed") == 199_995
