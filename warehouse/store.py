@@ -224,7 +224,7 @@ class Store:
             for name, kind in {found[1]: found[2] for found in _LISTS.finditer(sql) if found[1] in long}.items():
                 source = staged.enter_context(self.staged(_listed(long[name], kind)))
                 given = rf"(?:GLOBAL )?(NOT )?IN \{{{name}:Array\({kind}\)\}}"
-                sql = re.sub(given, rf"{everywhere}\1IN (SELECT value FROM {source})", sql)
+                sql = re.sub(given, rf"{everywhere}\1IN (\n{read_sql(__file__, 'listed', source=source)})", sql)
             yield sql
 
     def _selecting(self, sql: str) -> str:

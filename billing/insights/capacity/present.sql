@@ -1,7 +1,7 @@
 -- One row: a group of devices (as in hours.sql) in a closed hour, and how many of them were there at one instant, at most. Of two
 -- that follow each other at one instant, as where one replaces the other, one is.
 -- Traps:   a device's entries cover the time in which it was there and no other, and overlap: joined first, to be counted once.
--- Params:  as hours.sql; of these tenants, projects and queues are of no account.
+-- Params:  hours, runs; since, until; pools, models, clusters, as of hours.sql, whose others are of no account.
 WITH
     entries AS
     (

@@ -359,9 +359,9 @@ class TestInABrowser:
             said = page.locator("#invoices-drafts .ag-aria-description-container")  # to screen readers
             said.filter(has_text="Loading…").wait_for(state="attached")
             assert "Nothing left" not in (page.locator("#invoices-drafts").text_content() or "")
-            page.unroute("**/api/v1/drafts*")
             for route in held:
                 route.continue_()
+            page.unroute("**/api/v1/drafts*")
             page.locator("#invoices-drafts .ag-overlay-no-rows-center").wait_for()
             assert taken(page, "gpuledger-drafts-2026-10.csv", tmp_path) == [], "all are issued"
             heads = (tmp_path / "gpuledger-drafts-2026-10.csv").read_text(encoding="utf-8-sig")
@@ -385,6 +385,7 @@ class TestInABrowser:
             page.set_viewport_size({"width": 390, "height": 844})
             box = revoke.bounding_box()
             assert box is not None and box["x"] + box["width"] <= 390, "as found: beside the screen of a phone"
+            page.locator("td[data-head='Expires']").scroll_into_view_if_needed()
             expect(page.locator("td[data-head='Expires']")).to_be_in_viewport()
             revoke.click()
             expect(page.locator(".gl-state", has_text="revoked")).to_be_visible()

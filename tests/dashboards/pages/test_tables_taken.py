@@ -53,7 +53,7 @@ def taken_along(component: Any) -> dict[str, bool]:
     grids = [one for one in parts if type(one).__name__ == "AgGrid"]
     for grid in grids:
         for column in grid.columnDefs:
-            cells = {row[column["field"]] for row in grid.rowData if isinstance(row.get(column["field"]), str)}
+            cells = {row[column["field"]] for row in grid.rowData or () if isinstance(row.get(column["field"]), str)}
             said = [cell for cell in cells if SAID.search(INSTANT.sub("", cell))]
             assert not said, f"{grid.id}: {column['field']}: {said}"
     return {grid.id: grid.id in buttons for grid in grids}
