@@ -10,21 +10,26 @@
 -- alert_*: of its idle-holder alert, the most advanced one; ''.   all_*: sums over all rows, not only the first {most};
 -- all_idle_rows: rows with idle GPUs; all_unasked: devices of whose subject the caller does not know whether it has a price.
 -- Samples used: the allocation's own on its partition, all of the partition's, its own on the device, all of the device's
--- if it is alone there (docs/ledger.md). A reader who sees some tenants only cannot know whether a share is alone: then
+-- if it is alone there (docs/ledger.md); of a lower one those that overlap none of a higher. A reader who sees some tenants only cannot know whether a share is alone: then
 -- unknown. Of a device or a partition of which a workload holds a part, utilization x scale is the used part of what it holds, at
 -- most all of it, as in the books (billing/close/holdings.sql).
 -- Params:  those of ({places}); by_queue, by_preemptible, by_cluster, priority_bounds; subjects Array(UInt64), list_prices and
 --          billed_prices Array(String): what a GPU-hour costs each; unpriced Array(UInt64): those without a price; currency; idle_below = part of 1; by_idle UInt8; most.
 WITH
     (SELECT yes FROM sees_all) AS all_seen,
-    {at:DateTime64(3,'UTC')} - INTERVAL 5 MINUTE AS last_5,
-    {at:DateTime64(3,'UTC')} - INTERVAL 60 MINUTE AS last_60,
+    toUnixTimestamp64Milli({at:DateTime64(3,'UTC')}) AS at_ms,
+    at_ms - 300000 AS last_5,
+    at_ms - 3600000 AS last_60,
     streams AS
     (
         SELECT
             cluster, device_id, partition_id, workload_id,
-            groupArray((ts, interval_seconds, ifNull(utilization, 0),
-                greatest(ifNull(utilization, 0), ifNull(sm_active, 0), ifNull(tensor_active, 0), ifNull(dram_active, 0)))) AS reported
+            groupArray((
+                toUnixTimestamp64Milli(ts) - toInt64(round(interval_seconds * 1000)),
+                toUnixTimestamp64Milli(ts),
+                toFloat64(ifNull(utilization, 0)),
+                toFloat64(greatest(ifNull(utilization, 0), ifNull(sm_active, 0), ifNull(tensor_active, 0), ifNull(dram_active, 0)))
+            )) AS reported
         FROM samples
         WHERE ts > {at:DateTime64(3,'UTC')} - INTERVAL 60 MINUTE AND ts <= {at:DateTime64(3,'UTC')} AND state <= 'idle'
         GROUP BY cluster, device_id, partition_id, workload_id
@@ -34,8 +39,13 @@ WITH
         SELECT
             cluster, allocation_id, workload_id, start_at, queue, priority, preemptible, gpus, tenant, project, cost_center,
             node, device_id, partition_id, partition_profile, device_units, units, model, pool, is_available, doubt,
-            argMin((if(rank < 9, reported, []), scale_of_stream), rank) AS best,
-            best.1 AS samples, best.2 AS scale
+            arraySort(groupArrayIf((rank, ifNull(scale, 1), reported), rank < 9)) AS ways,
+            arrayFold(
+                (taken, way) -> arrayConcat(taken, arrayMap(
+                    one -> (one.1, one.2, least(1, one.3 * way.2), one.4),
+                    arrayFilter(one -> NOT arrayExists(other -> one.1 < other.2 AND other.1 < one.2, taken), way.3))),
+                ways,
+                CAST([] AS Array(Tuple(Int64, Int64, Float64, Float64)))) AS samples
         FROM
         (
             SELECT
@@ -47,7 +57,7 @@ WITH
                 o.doubt AS doubt,
                 s.reported AS reported,
                 s.workload_id = o.workload_id AND o.workload_id != '' AS own,
-                if(s.partition_id = '', o.device_units / nullIf(o.of_device.2, 0), o.of_partition.1 / nullIf(o.of_partition.2, 0)) AS scale_of_stream,
+                if(s.partition_id = '', o.device_units / nullIf(o.of_device.2, 0), o.of_partition.1 / nullIf(o.of_partition.2, 0)) AS scale,
                 multiIf(
                     empty(reported), 9,
                     s.partition_id = o.partition_id AND own, 1,
@@ -67,12 +77,9 @@ WITH
             device_units > 0 AND device_id != '' AS is_known,
             greatest(1, device_units) AS whole,
             if(is_known, units / whole, 0) AS share,
-            arrayMap(one -> (one.1, one.2, least(1, one.3 * ifNull(scale, 1)), one.4), arrayFilter(one -> one.1 > start_at, samples)) AS of_holding,
-            arrayMap(one -> (one.3, toUnixTimestamp64Milli(one.1) / 1000
-                - greatest(toUnixTimestamp64Milli(one.1) / 1000 - one.2, toUnixTimestamp64Milli(greatest(start_at, last_60)) / 1000)), of_holding) AS hour,
-            arrayMap(one -> (one.3, toUnixTimestamp64Milli(one.1) / 1000
-                - greatest(toUnixTimestamp64Milli(one.1) / 1000 - one.2, toUnixTimestamp64Milli(greatest(start_at, last_5)) / 1000), one.4),
-                arrayFilter(one -> one.1 > last_5, of_holding)) AS minutes,
+            toUnixTimestamp64Milli(start_at) AS since_ms,
+            arrayMap(one -> (one.3, one.2 - greatest(one.1, since_ms, last_60)), arrayFilter(one -> one.2 > since_ms, samples)) AS hour,
+            arrayMap(one -> (one.3, one.2 - greatest(one.1, since_ms, last_5), one.4), arrayFilter(one -> one.2 > greatest(since_ms, last_5), samples)) AS minutes,
             arraySum(one -> one.2, hour) AS metered_hour,
             arraySum(one -> one.2, minutes) AS metered_minutes,
             notEmpty(minutes) AND arrayMax(one -> one.3, minutes) <= {idle_below:Float64} AS is_idle,
@@ -99,7 +106,7 @@ WITH
             if(countIf(is_known) > 0, sum(share), any(m.gpus)) AS gpus,
             sum(share * arraySum(one -> one.1 * one.2, minutes)) / nullIf(sum(share * metered_minutes), 0) AS used_5,
             sum(share * arraySum(one -> one.1 * one.2, hour)) / nullIf(sum(share * metered_hour), 0) AS used_60,
-            sum(share * metered_hour) / nullIf(sum(share) * (toUnixTimestamp64Milli({at:DateTime64(3,'UTC')}) - toUnixTimestamp64Milli(greatest(since, last_60))) / 1000, 0) AS metered,
+            sum(share * metered_hour) / nullIf(sum(share) * (at_ms - greatest(any(since_ms), last_60)), 0) AS metered,
             least(1, metered) AS metered_60,
             sumIf(share, is_idle) AS idle_gpus,
             sumIf(share, metered_minutes > 0) AS seen_gpus,
