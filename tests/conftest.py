@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import clickhouse_connect.driver._backendclient
 import httpx._config
 import httpx._transports.default
 import hypothesis.core
@@ -54,11 +53,6 @@ typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # httpx reads the authorities, 0.03 CPU seconds, for every request that is made without a client of its own.
 httpx._transports.default.create_ssl_context = functools.cache(httpx._transports.default.create_ssl_context)
-
-# The client reads each statement, letter by letter, to know whether it might be repeated over HTTP.
-clickhouse_connect.driver._backendclient._query_is_read_only = functools.lru_cache(  # type: ignore[assignment]
-    clickhouse_connect.driver._backendclient._query_is_read_only
-)
 
 # A request of a test that names no time waits 5 s: on a machine that is busy, an honest answer may take longer.
 for kind in ("connect", "read", "write", "pool"):

@@ -1,4 +1,5 @@
-"""Imports the embedded engine (chDB) without pyarrow, which plain queries do not need and which is slow to import."""
+"""Imports the embedded engine (chDB) without pyarrow, which plain queries do not need and which is slow to import, and
+spares it work of its client that is for servers."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 
@@ -20,6 +22,20 @@ def import_engine() -> None:
     if "chdb" not in sys.modules and "pyarrow" not in sys.modules:
         with _hidden("pyarrow"):
             importlib.import_module("chdb")
+
+
+def read_statements_once() -> None:
+    """Lets clickhouse-connect take apart the text of a statement the first time only.
+
+    It goes through each word of a query, with the interpreter's lock, to know whether a server could be asked again
+    (6 ms for the longest of a page), and does so for the embedded engine, too, which is asked once.
+    """
+    from clickhouse_connect.driver import _backendclient
+
+    names = vars(_backendclient)
+    reads = names.get("_query_is_read_only")
+    if reads is not None and not hasattr(reads, "cache_info"):
+        names["_query_is_read_only"] = lru_cache(maxsize=512)(reads)
 
 
 class _Hides:

@@ -26,12 +26,12 @@ from xml.sax.saxutils import escape
 from warehouse import cluster as clustered
 from warehouse.chain import adopt
 from warehouse.connection_errors import reason
-from warehouse.engine import import_engine
+from warehouse.engine import import_engine, read_statements_once
 from warehouse.errors import StoreError, StoreHeldError
 from warehouse.leftovers import drop_leftovers
 from warehouse.private_files import FULL, HeldError, hold
 from warehouse.sql import identifier as identifier
-from warehouse.sql import instant_text, numbered_statements, text_literal
+from warehouse.sql import instant_text, numbered_statements, text_literal, without_comments
 from warehouse.sql import read_sql as read_sql
 from warehouse.turns import Held, Turns, TurnsBetween
 
@@ -362,6 +362,7 @@ class EmbeddedStore(Store):
         import_engine()
         import clickhouse_connect
 
+        read_statements_once()
         self.path, self.backups, self.bucket = path, backups, bucket
         self._beside = SharedObjects() if beside is None else beside
         self._is_first = beside is None
@@ -377,6 +378,9 @@ class EmbeddedStore(Store):
             _release(self._lock_file)
             raise
         super().__init__(url, client, database, turns)
+
+    def _selecting(self, sql: str) -> str:
+        return without_comments(super()._selecting(sql))
 
     def forgo_durability(self) -> None:
         self.command(f"SET {NOT_SYNCED}")
