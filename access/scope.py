@@ -80,7 +80,7 @@ class ScopedStore(Store):
 
     def __init__(self, inner: Store, tenants: frozenset[str]) -> None:
         super().__init__(inner.url, inner._client, inner.database)
-        self._inner, self.tenants, self.nodes = inner, tenants, inner.nodes
+        self._inner, self.tenants, self.nodes, self.longest_list = inner, tenants, inner.nodes, inner.longest_list
         setting = table_filters(inner, tenants)
         if isinstance(inner, ServerStore):
             # Not SET: a session that the server has forgotten would have forgotten it, too.
@@ -97,6 +97,9 @@ class ScopedStore(Store):
     def staged(self, batch: pa.Table) -> Iterator[str]:
         with self._inner.staged(batch) as source:
             yield source
+
+    def _selecting(self, sql: str) -> str:
+        return self._inner._selecting(sql)
 
     def close(self) -> None:
         self._inner.close()

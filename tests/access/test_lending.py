@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Iterator
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
@@ -249,3 +250,13 @@ def test_what_is_made_from_a_tenants_connection_sees_as_little() -> None:
         assert (there, inner.staged_) == ("there", [batch])
     mine.close()
     assert inner.was_closed
+
+
+def test_a_tenants_connection_gives_statements_to_the_engine_as_its_store_does(store: Store) -> None:
+    """Without comments, and long lists as tables from the same length on."""
+    given = {"given": [*range(6000)]}
+    with ScopedStore(store.another(), frozenset({"a"})) as mine:
+        assert mine.longest_list == store.longest_list == 50_000
+        with patch.object(mine._client, "query", wraps=mine._client.query) as asked:
+            assert mine.value("SELECT 7 IN {given:Array(UInt64)} AS n -- one; two", given) == 1
+    assert asked.call_args.args == ("SELECT 7 IN {given:Array(UInt64)} AS n ",)
