@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -10,6 +11,8 @@ from typing import Any
 
 KINDS = ("usage", "minimum", "energy", "memory", "commitment", "discount", "shared", "credit", "tax")
 """In the order in which they stand on an invoice."""
+CORRECTION = "correction"
+"""As what corrections of other months count where lines are summed by kind (`lines_by`)."""
 
 
 @dataclass(frozen=True)
@@ -44,3 +47,18 @@ class Line:
 def kind_of(line: Mapping[str, Any]) -> str:
     """Of a document's line; those of documents from before there were kinds are usage."""
     return str(line.get("kind") or "usage")
+
+
+def is_correction(line: Mapping[str, Any]) -> bool:
+    """Whether a document's line is about another month than the document's own."""
+    return line.get("charge_class") == "Correction"
+
+
+def lines_by(lines: Iterable[Mapping[str, Any]], *fields: str) -> Mapping[tuple[str, ...], list[Mapping[str, Any]]]:
+    """A document's lines by their kind and these fields ('': it has none). Corrections are of no SKU."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        corrects = is_correction(line)
+        values = ("" if corrects and field == "sku" else line.get(field) or "" for field in fields)
+        found[CORRECTION if corrects else kind_of(line), *values].append(line)
+    return found

@@ -13,9 +13,10 @@ from decimal import ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
 from billing.accounts.credits import following
-from billing.invoicing.documents import Invoice, is_correction
+from billing.invoicing.documents import Invoice
 from billing.invoicing.invoices import credit, draft_all, standing
 from billing.ledger_report import LedgerReport, billing_timezone, ledger_report
+from billing.lines import is_correction
 from billing.money import minor_digits
 from billing.periods import Period, month_name, parse_month
 from warehouse.store import Store, read_sql

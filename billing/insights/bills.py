@@ -7,22 +7,20 @@ the two amounts to be paid, which the cost of the ledger (billing/insights/chang
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from billing.invoicing.documents import Invoice, InvoiceError, is_correction
+from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import draft_all
 from billing.invoicing.issued import standing
 from billing.ledger_report import billing_timezone
-from billing.lines import KINDS, kind_of
+from billing.lines import KINDS, lines_by
 from billing.periods import parse_month
 from warehouse.store import Store
 
-CORRECTION = "correction"
-Lines = Mapping[tuple[str, str], list[Mapping[str, Any]]]
+Lines = Mapping[tuple[str, ...], list[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def bill_parts(before: Invoice, now: Invoice) -> list[BillPart]:
     """
     if before.currency != now.currency:
         raise ValueError(f"{before.currency} and {now.currency} cannot be compared")
-    was, has = _lines(before), _lines(now)
+    was, has = (lines_by(bill.lines, "sku") for bill in (before, now))
     parts = [_part(key, was, has) for key in sorted({*was, *has}, key=lambda key: (_order(key[0]), key))]
     return sorted(parts, key=lambda one: (one.difference is None, -abs(one.difference or Decimal(0))))
 
@@ -72,18 +70,10 @@ def _order(kind: str) -> int:
     return KINDS.index(kind) if kind in KINDS else len(KINDS)
 
 
-def _lines(bill: Invoice) -> Lines:
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
-    for line in bill.lines:
-        kind = CORRECTION if is_correction(line) else kind_of(line)
-        found[kind, line.get("sku") or "" if kind != CORRECTION else ""].append(line)
-    return found
-
-
-def _part(key: tuple[str, str], was: Lines, has: Lines) -> BillPart:
-    sides = was.get(key, []), has.get(key, [])
-    hours = [_sum(lines, "quantity") if key[0] == "usage" else None for lines in sides]
-    return BillPart(*key, *(_sum(lines, "amount") for lines in sides), *hours)
+def _part(key: tuple[str, ...], was: Lines, has: Lines) -> BillPart:
+    (kind, sku), sides = key, (was.get(key, []), has.get(key, []))
+    hours = [_sum(lines, "quantity") if kind == "usage" else None for lines in sides]
+    return BillPart(kind, sku, *(_sum(lines, "amount") for lines in sides), *hours)
 
 
 def _sum(lines: list[Mapping[str, Any]], name: str) -> Decimal | None:

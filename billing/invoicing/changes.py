@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from billing.exact import Scale
-from billing.invoicing.documents import Invoice, is_correction, text
+from billing.invoicing.documents import Invoice, text
 from billing.invoicing.issued import issued
+from billing.lines import is_correction
 from billing.periods import parse_month
 from warehouse.instants import rfc3339
 from warehouse.store import Store, read_sql

@@ -14,10 +14,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from billing.invoicing.documents import Invoice, is_correction
+from billing.invoicing.documents import Invoice
 from billing.invoicing.issued import standing
 from billing.invoicing.month import Books, Corrections, document_of, month_of
-from billing.lines import Line
+from billing.lines import Line, is_correction
 from billing.periods import Period
 from billing.rates import RateCard
 from warehouse.store import Store, read_sql

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from billing.exact import rounded
-from billing.invoicing.documents import Invoice, is_correction, text
+from billing.invoicing.documents import Invoice, text
+from billing.lines import is_correction
 from billing.money import minor_digits
 
 

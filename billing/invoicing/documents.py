@@ -101,11 +101,6 @@ def with_parties(
     return {**document, "parties": applied.parties.on_document(document["tenant"], day, to_pay)}
 
 
-def is_correction(line: Mapping[str, Any]) -> bool:
-    """Whether a document's line is about another month than the document's own."""
-    return line.get("charge_class") == "Correction"
-
-
 def text(value: Decimal | None) -> str | None:
     """A decimal as documents hold it; zero has no sign."""
     return None if value is None else format(value or abs(value), "f")

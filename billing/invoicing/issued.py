@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from billing.invoicing.documents import Invoice, is_correction
+from billing.invoicing.documents import Invoice
+from billing.lines import is_correction
 from billing.params import period_params, tenant_params
 from billing.periods import Period, month_name
 from warehouse.instants import rfc3339

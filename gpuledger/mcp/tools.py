@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from billing.exact import DIGITS, rounded
+from billing.lines import lines_by
 from gpuledger import documents
 from gpuledger.client import Client
 from gpuledger.mcp import queries
@@ -194,8 +195,9 @@ def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Ans
     bills = [_bill(client, tenant, _month(one)) for one in (before, month)]
     if bills[0].currency != bills[1].currency:
         raise LedgerError(f"{before} and {month}", "have different currencies", "Compare months of one currency")
-    was, now = (_lines(bill.lines) for bill in bills)
-    effects = sorted((_effect(key, was.get(key), now.get(key)) for key in {*was, *now}),
+    was, now = ({key: _charged(lines) for key, lines in lines_by(bill.lines, "project", "sku").items()}
+                for bill in bills)  # fmt: skip
+    effects = sorted((_effect(key, was.get(key, NOTHING), now.get(key, NOTHING)) for key in {*was, *now}),
                      key=lambda one: abs(one["difference"]), reverse=True)  # fmt: skip
     difference = sum((one["difference"] for one in effects), Decimal(0))
     by_hours, by_price = (sum((one[by] or 0 for one in effects), Decimal(0)) for by in ("by_quantity", "by_price"))
@@ -404,42 +406,32 @@ def _bill(client: Client, tenant: str, month: str) -> documents.InvoiceDocument:
     return drafts[0]
 
 
-Key = tuple[str, str, str]
+Charged = tuple[Decimal, Decimal | None, Decimal]
+NOTHING: Charged = (Decimal(0), None, Decimal(0))
 
 
-def _lines(lines: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[Decimal, Decimal | None, Decimal]]:
-    """Quantity, unit price (None if there is none; of several the mean) and amount, by kind, project and SKU."""
-    found: dict[Key, tuple[Decimal, Decimal | None, Decimal]] = {}
-    prices: dict[Key, set[Any]] = defaultdict(set)
-    for line in lines:
-        kind = "correction" if line.get("charge_class") else line["kind"]
-        key = (kind, line.get("project") or "", line.get("sku") or "")
-        quantity, _, amount = found.get(key, (Decimal(0), None, Decimal(0)))
-        quantity += Decimal(line.get("quantity") or 0)
-        amount += Decimal(line.get("amount") or 0)
-        prices[key].add(line.get("contracted_unit_price"))
-        only = next(iter(prices[key])) if len(prices[key]) == 1 else None
-        mean = amount / quantity if quantity else None
-        found[key] = quantity, mean if only is None or mean is None else Decimal(only), amount
-    return found
+def _charged(lines: Sequence[Mapping[str, Any]]) -> Charged:
+    """Quantity, unit price (None if there is none; of several the mean) and amount."""
+    quantity, amount = (sum((Decimal(one.get(of) or 0) for one in lines), Decimal(0)) for of in ("quantity", "amount"))
+    price, *others = {one.get("contracted_unit_price") for one in lines}
+    if not quantity:
+        return quantity, None, amount
+    return quantity, amount / quantity if price is None or others else Decimal(price), amount
 
 
-def _effect(
-    key: Key, was: tuple[Decimal, Decimal | None, Decimal] | None, now: tuple[Decimal, Decimal | None, Decimal] | None
-) -> dict[str, Any]:
+def _effect(key: tuple[str, ...], was: Charged, now: Charged) -> dict[str, Any]:
     """A line's difference, split into more or fewer hours at the old price and the new price on all hours.
 
     Without a price before or after, it cannot be split. At one price it is all of hours: what is left is rounding.
     """
-    nothing = (Decimal(0), None, Decimal(0))
-    (quantity, price, amount), (later, new_price, owed) = was or nothing, now or nothing
+    (kind, project, sku), (quantity, price, amount), (later, new_price, owed) = key, was, now
     difference = owed - amount
-    splits = key[0] == "usage" and (price is not None or new_price is not None)
+    splits = kind == "usage" and (price is not None or new_price is not None)
     at = price if price is not None else new_price
     by_quantity = _rounded((later - quantity) * at) if splits and at is not None else None
     if by_quantity is not None and (price is None or new_price is None or price == new_price):
         by_quantity = difference
-    what = " ".join(part for part in (key[0], key[2], f"of {key[1]}" if key[1] else "") if part)
+    what = " ".join(part for part in (kind, sku, f"of {project}" if project else "") if part)
     return {
         "what": what, "difference": difference, "before": amount, "now": owed,
         "quantity_before": quantity, "quantity_now": later, "by_quantity": by_quantity,

@@ -14,8 +14,9 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from access.current import current
-from billing.insights.bills import CORRECTION, BillPart, bill_of, bill_parts
+from billing.insights.bills import BillPart, bill_of, bill_parts
 from billing.invoicing.documents import Invoice
+from billing.lines import CORRECTION
 from billing.periods import parse_month
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters

@@ -15,12 +15,13 @@ from access.roles import Role
 from billing.insights.bills import bill_of, bill_parts
 from billing.invoicing.documents import Invoice
 from billing.invoicing.invoices import credit, issue_all, void
-from billing.lines import KINDS
+from billing.lines import KINDS, lines_by
 from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.filters import filters_of
 from dashboards.languages import language
 from dashboards.pages.changes.bills import bills, months_of
+from gpuledger.mcp import tools
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.draws import dice_of
 from warehouse.store import Store
@@ -108,6 +109,7 @@ def drawn(dice: Random) -> Invoice:
         lines.append(
             {
                 "kind": kind,
+                "project": dice.choice(["", "a", "b"]),
                 "sku": dice.choice(["", "a100", "h100"]),
                 "quantity": f"{dice.randint(0, 999)}.5" if kind == "usage" else None,
                 "amount": f"{dice.randint(-9999, 9999) / 100:.2f}",
@@ -131,3 +133,17 @@ def test_of_any_two_bills_the_parts_sum_to_the_difference() -> None:
         spoiled["amount"] = None
         unknown = [one for one in bill_parts(before, now) if one.difference is None]
         assert len(unknown) == 1, "what has no price is not free"
+
+
+def test_what_changed_a_bill_is_the_same_for_assistants_as_on_the_page() -> None:
+    """They are told of projects, too."""
+    dice = dice_of(None)
+    for _ in range(100):
+        bills = before, now = drawn(dice), drawn(dice)
+        was, has = ({key: tools._charged(of) for key, of in lines_by(bill.lines, "project", "sku").items()}
+                    for bill in bills)  # fmt: skip
+        found: dict[tuple[str, str], Decimal | None] = {}
+        for key in {*was, *has}:
+            effect = tools._effect(key, was.get(key, tools.NOTHING), has.get(key, tools.NOTHING))
+            found[key[0], key[2]] = (found.get((key[0], key[2])) or 0) + effect["difference"]
+        assert found == {(part.kind, part.sku): part.difference for part in bill_parts(before, now)}
