@@ -1,15 +1,21 @@
 // Forms that ask the API (dashboards/forms.py), and what pages ask of it themselves.
 (function () {
   "use strict";
+  // Of amounts in one currency, in whole parts of its smallest coin (four digits at most): fractions do not sum exactly.
+  function sum(amounts) {
+    return amounts.reduce(function (parts, one) { return parts + Math.round(one * 1e4); }, 0) / 1e4;
+  }
+
   // A sum for each currency, to the last cent; at least so much where something has no price.
   function sumOf(drafts, asked) {
-    var sums = {};
-    drafts.forEach(function (one) { sums[one.currency] = (sums[one.currency] || 0) + (one.amount || 0); });
+    var amounts = {};
+    drafts.forEach(function (one) { (amounts[one.currency] = amounts[one.currency] || []).push(one.amount || 0); });
     var lacks = drafts.some(function (one) { return one.state === asked.incomplete; });
-    var said = Object.keys(sums).map(function (currency) {
+    var said = Object.keys(amounts).map(function (currency) {
+      var total = sum(amounts[currency]);
       var digits = new Intl.NumberFormat("en", { style: "currency", currency: currency }).resolvedOptions().maximumFractionDigits;
-      var amount = Math.abs(sums[currency]).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-      return (sums[currency] < 0 ? "−" : "") + (asked.symbols[currency] || currency + " ") + amount;
+      var amount = Math.abs(total).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+      return (total < 0 ? "−" : "") + (asked.symbols[currency] || currency + " ") + amount;
     });
     return said.length ? (lacks ? "≥ " : "") + said.join(" + ") : "–";
   }
@@ -154,7 +160,7 @@
           var unknown = totals.incomplete && one.lines.every(function (line) { return line.amount == null; });
           var corrections = one.lines.filter(function (line) { return line.charge_class === "Correction" && line.amount != null; });
           return {
-            corrections: corrections.length ? corrections.reduce(function (sum, line) { return sum + Number(line.amount); }, 0) : null,
+            corrections: corrections.length ? sum(corrections.map(function (line) { return Number(line.amount); })) : null,
             tenant: one.tenant || asked.nobody, href: one.tenant && asked.href ? asked.href + encodeURIComponent(one.tenant) : "", lines: one.lines.length, hours: amount(totals.allocated_gpu_hours),
             unpriced: amount(totals.unpriced_gpu_hours), tax: unknown ? null : amount(totals.tax),
             amount: unknown ? null : amount(totals.amount), currency: one.currency,

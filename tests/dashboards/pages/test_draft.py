@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -21,6 +24,8 @@ from dashboards.languages import language
 from dashboards.pages.invoices import _headline, _until
 from dashboards.pages.invoices.document import lines_table
 from dashboards.pages.invoices.draft import lines
+from tests.conftest import REPO
+from tests.patience import PATIENCE_SECONDS
 from warehouse.store import Store
 
 SUMS = {"month": "2026-11", "invoices": 1, "credit_notes": 0, "currency": "EUR", "net": 1, "tax": 0, "amount": 1}
@@ -108,3 +113,41 @@ def test_the_total_of_lines_has_the_quantity_and_list_cost_of_its_own_month() ->
         assert {name: total[name] for name in ("what", "quantity", "list_cost", "amount")} == {
             "what": said, "quantity": 20, "list_cost": 40, "amount": 34,
         }  # fmt: skip
+
+
+BROWSER = """
+globalThis.window = { dash_clientside: {} };
+globalThis.document = { addEventListener() {}, documentElement: {} };
+globalThis.MutationObserver = class { observe() {} };
+globalThis.fetch = async () => ({ ok: true, json: async () => ({ rows: given }) });
+"""
+"""As much of one as forms.js needs to load drafts."""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here to run the page's script with")
+@pytest.mark.parametrize(
+    ("amounts", "shown", "corrected"),
+    [
+        (["0.10", "0.20"], "€0.30", 0.3),
+        (["0.10", "0.20", "-0.30"], "€0.00", 0),
+        (["-0.10", "-0.20", "0.30"], "€0.00", 0),
+        (["-8.00", "1.25"], "−€6.75", -6.75),
+        (["90071992547.01", "0.01", "-90071992546.99"], "€0.03", 0.03),
+    ],
+)
+def test_the_drafts_of_a_month_sum_to_the_cent(amounts: list[str], shown: str, corrected: float) -> None:
+    """As fractions of the browser, 0.1 and 0.2 are 0.30000000000000004, and what sums to nothing could be "−€0.00"."""
+    drafts = [
+        {"tenant": "a", "currency": "EUR", "totals": {"amount": amount, "incomplete": False},
+         "lines": [{"amount": one, "charge_class": "Correction"} for one in amounts]}
+        for amount in amounts
+    ]  # fmt: skip
+    asked = {"month": "2026-10", "issued": [], "tenants": [], "symbols": {"EUR": "€"}, "incomplete": "?"}
+    code = f"""{BROWSER}; const given = {json.dumps(drafts)};
+        require({json.dumps(str(REPO / "dashboards/assets/forms.js"))});
+        window.dash_clientside.glforms.drafts({json.dumps(asked)}).then(found => console.log(JSON.stringify(found)));"""
+    node = shutil.which("node") or ""
+    done = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
+    rows, refused, is_empty, total = json.loads(done.stdout)
+    assert (refused, is_empty, total) == ("", False, shown)
+    assert {row["corrections"] for row in rows} == {corrected}
