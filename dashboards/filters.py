@@ -207,7 +207,7 @@ class Filters:
     ) -> list[dict[str, Any]]:
         """As `rows`, for SQL whose rows are each of an hour (`at`), and of nothing but the entries of its run. Those
         never change, so that after a close only the new hours are asked for. hours: in Unix seconds."""
-        sql, asked = read_sql(beside, name), {**self._arrays(), **params}
+        sql, asked = composed(beside, name), {**self._arrays(), **params}
 
         def ask(missing: Sequence[Written]) -> list[dict[str, Any]]:
             return store.rows(sql, {**asked, **_parallel(missing, "hours", "runs")})

@@ -14,7 +14,8 @@ from typing import Any
 
 from billing.periods import Period
 from warehouse.errors import LedgerError
-from warehouse.store import Store, read_sql
+from warehouse.sql import composed
+from warehouse.store import Store
 
 ASKED = __file__
 """Beside it lie the statements."""
@@ -145,7 +146,7 @@ def asking(store: Store, period: Period, **chosen: Sequence[str]) -> Question:
     params = {"start": period.start, "end": period.end, **{name: list(chosen.get(name, ())) for name in FILTERS}}
 
     def ask(name: str, **more: Any) -> Sequence[Row]:
-        return store.rows(read_sql(ASKED, name), {**params, **more})
+        return store.rows(composed(ASKED, name), {**params, **more})
 
     closed = [(row["at"], row["run"]) for row in ask("closed")]
     return Question(period.start, period.end, closed, ask)

@@ -1,9 +1,8 @@
--- One row: what a group of devices (those of one model in one pool of a cluster) had in an hour that a run closed. Entries of an
--- hour and a run never change, so an answer holds for good.
+-- One row: what a group of devices (those of one model in one pool of a cluster) had in an hour that a run closed. It holds for
+-- good, as its entries do (entries.sql).
 -- devices: that the books have of it, if only for a part of the hour.   allocated: held by the chosen tenants, projects and queues, held: by anybody, free:
 -- by nobody, available: held or free, capacity: that or unavailable, in GPU-hours.   free_ms, available_ms: the same in GPU-milliseconds, exact for whole GPUs.
--- Params:  hours Array(UInt32), in Unix seconds, and runs Array(UInt64), of each; since, until DateTime64(3) (UTC): entries
---          that begin in [since, until) alone; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
+-- Params:  those of entries.sql; tenants, projects, queues Array(String), empty: all.
 SELECT
     hour AS at, cluster, pool, model,
     uniqExact(device_id) AS devices,
@@ -26,11 +25,6 @@ FROM
             AND (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, tenant))
             AND (empty({projects:Array(String)}) OR has({projects:Array(String)}, project))
             AND (empty({queues:Array(String)}) OR has({queues:Array(String)}, queue)) AS is_chosen
-    FROM ledger_entries
-    WHERE (hour, run) IN (SELECT arrayJoin(arrayZip({hours:Array(UInt32)}, {runs:Array(UInt64)})))
-        AND charge_period_start >= {since:DateTime64(3,'UTC')} AND charge_period_start < {until:DateTime64(3,'UTC')}
-        AND (empty({pools:Array(String)}) OR has({pools:Array(String)}, pool))
-        AND (empty({models:Array(String)}) OR has({models:Array(String)}, model))
-        AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, cluster))
+    FROM ({entries})
 ) AS l
 GROUP BY hour, cluster, pool, model

@@ -1,9 +1,9 @@
 -- One row: a group of devices (as in hours.sql) in a closed hour, and how many of them were there at one instant, at most. Of two
 -- that follow each other at one instant, as where one replaces the other, one is.
 -- Traps:   a device's entries cover the time in which it was there and no other, and overlap: joined first, to be counted once.
--- Params:  hours, runs; since, until; pools, models, clusters, as of hours.sql, whose others are of no account.
+-- Params:  those of entries.sql.
 WITH
-    entries AS
+    spans AS
     (
         SELECT
             hour, cluster, pool, model, device_id,
@@ -11,12 +11,7 @@ WITH
             max(end_ms) OVER (
                 PARTITION BY hour, cluster, pool, model, device_id ORDER BY start_ms, end_ms
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached_ms
-        FROM ledger_entries
-        WHERE (hour, run) IN (SELECT arrayJoin(arrayZip({hours:Array(UInt32)}, {runs:Array(UInt64)})))
-            AND charge_period_start >= {since:DateTime64(3,'UTC')} AND charge_period_start < {until:DateTime64(3,'UTC')}
-            AND (empty({pools:Array(String)}) OR has({pools:Array(String)}, pool))
-            AND (empty({models:Array(String)}) OR has({models:Array(String)}, model))
-            AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, cluster))
+        FROM ({entries})
     ),
     stretches AS
     (
@@ -28,7 +23,7 @@ WITH
                 countIf(start_ms > reached_ms) OVER (
                     PARTITION BY hour, cluster, pool, model, device_id ORDER BY start_ms, end_ms
                     ROWS UNBOUNDED PRECEDING) AS stretch
-            FROM entries
+            FROM spans
         )
         GROUP BY hour, cluster, pool, model, device_id, stretch
     )
