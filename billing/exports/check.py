@@ -41,13 +41,14 @@ class Finding:
         return f"{self.rule} ({self.rows:,} times)" if self.rows > 1 else self.rule
 
 
-def check_focus(engine: Store, path: Path, report: FocusReport | None = None) -> list[Finding]:
+def check_focus(engine: Store, path: Path, report: FocusReport | None = None, is_new: bool = False) -> list[Finding]:
     """What is wrong with the file; nothing if all is well. With the report of its export, its sums are compared too.
 
-    engine: an embedded store; the file is only read.
+    engine: an embedded store; the file is only read.   is_new: we have just written it: it is not read once more to
+    see whether it is damaged.
     Errors: ExportError if the file is no CSV or Parquet, or damaged.
     """
-    columns = _columns(path)
+    columns = _columns(path, is_new)
     twice = [name for name, times in Counter(columns).items() if times > 1]
     if twice:
         return [Finding(f"column {name} is there more than once") for name in twice]
@@ -87,7 +88,7 @@ def _reconcile(engine: Store, focus: dict[str, str], report: FocusReport) -> Ite
         yield Finding(f"{float(hours):.9f} GPU-hours are in the file, {float(report.ledger_hours):.9f} in the ledger")
 
 
-def _columns(path: Path) -> Sequence[str]:
+def _columns(path: Path, is_new: bool) -> Sequence[str]:
     if not path.name.endswith(SUFFIXES):
         raise ExportError(str(path), "is not a readable FOCUS file", f"Use {', '.join(SUFFIXES)}")
     if not path.exists():
@@ -102,12 +103,17 @@ def _columns(path: Path) -> Sequence[str]:
         else:
             with _open(path) as file:
                 names = next(csv.reader(file), [])
-                while file.read(READ_AT_ONCE):  # the engine reads anything as text, and says little of what is damaged
-                    pass
+                if not is_new:
+                    _read_on(file)  # the engine reads anything as text, and says little of what is damaged
         return [identifier(name) for name in names]
     except (ValueError, OSError, EOFError, zlib.error, csv.Error) as error:
         said = gzip_problem(error, MAGIC) if isinstance(error, gzip.BadGzipFile) else str(error)
         raise _unreadable(path, said) from error
+
+
+def _read_on(file: IO[str]) -> None:
+    while file.read(READ_AT_ONCE):
+        pass
 
 
 def _unreadable(path: Path, said: str) -> ExportError:

@@ -81,7 +81,7 @@ def focus(
             file.writelines(server.focus(period, out.name, **options_))
         say(f"{out}: written")
         if check:
-            _check(out, None)
+            _check(out, is_new=True)
         return
     with opened_store(store) as opened:
         month = parse_month(period, billing_timezone(opened))
@@ -92,7 +92,7 @@ def focus(
     if closed is not None and (note := closed.note()):
         say(note)
     if check:
-        _check(out, report)
+        _check(out, report, is_new=True)
 
 
 @export.command("check")
@@ -100,7 +100,7 @@ def check_file(
     file: Annotated[Path, typer.Argument(help="A FOCUS file: .csv, .csv.gz or .parquet.")],
 ) -> None:
     """Check a FOCUS file against the specification, row by row; exit 1 if a rule is violated."""
-    _check(file, None)
+    _check(file)
 
 
 def _print_report(report: FocusReport, out: Path) -> None:
@@ -115,11 +115,11 @@ def _print_report(report: FocusReport, out: Path) -> None:
         )
 
 
-def _check(file: Path, report: FocusReport | None) -> None:
+def _check(file: Path, report: FocusReport | None = None, is_new: bool = False) -> None:
     from billing.exports.check import check_focus
 
     with open_store("chdb://memory") as engine:
-        findings = check_focus(engine, file.resolve(), report)
+        findings = check_focus(engine, file.resolve(), report, is_new)
     for finding in findings:
         say(str(finding))
     if findings:

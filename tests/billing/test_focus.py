@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from billing.exports import focus
+from billing.exports import check, focus
 from billing.exports.check import check_focus
 from billing.exports.errors import ExportError
 from billing.exports.focus import FocusOptions, FocusReport, export_focus
@@ -469,6 +469,14 @@ def test_a_damaged_file_is_refused_with_its_row_or_what_is_wrong(
     with pytest.raises(ExportError, match=r"damaged.parquet: cannot be read") as error:
         check_focus(books, tmp_path / "damaged.parquet")
     assert not re.search("Exception|Code|chdb", str(error.value)), str(error.value)
+
+
+def test_what_was_just_written_is_not_read_once_more_for_damage(exports: Exports, books: Store) -> None:
+    read: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "_read_on", read.append)
+        assert check_focus(books, exports.parts_file, is_new=True) == check_focus(books, exports.parts_file) == []
+    assert len(read) == 1
 
 
 def test_energy_of_which_nothing_was_measured_is_no_row(exports: Exports) -> None:
