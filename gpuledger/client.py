@@ -384,9 +384,10 @@ class Client:
         """The backups in the server's folder, the oldest first."""
         return self._get(list[documents.Backup], "/backups")
 
-    def back_up(self, whole: bool = False) -> documents.Backup:
+    def back_up(self, whole: bool = False, check: bool = True) -> documents.Backup:
         """Makes a backup now, in the server's folder."""
-        return self._post(documents.Backup, "/backups", {"whole": whole}, LONG_SECONDS)
+        wanted = {"whole": whole} | ({} if check else {"check": False})  # of which an older server knows nothing
+        return self._post(documents.Backup, "/backups", wanted, LONG_SECONDS)
 
     def retention(self, even_invoiced: bool = False) -> documents.Retention:
         """How long rows are kept, and what a removal would take now."""

@@ -1037,7 +1037,8 @@ class Closed(Document):
 class Backup(Document):
     """whole: the whole copy that it rests on.   bytes: of its own; whole_bytes: of that.   migration: of its schema.
     store: when the store was made of which it is; empty: not known.   bucket: where else it was just copied to.
-    damaged: a file of the whole copy before, as found when this was made, which therefore has one of its own."""
+    damaged: a file of the whole copy before, as found when this was made, which therefore has one of its own.
+    unchecked: the whole copy was not compared with its checksums before this was made on it."""
 
     name: str
     made_at: Instant
@@ -1049,6 +1050,7 @@ class Backup(Document):
     software: str
     store: str = ""
     damaged: str = ""
+    unchecked: bool = False
     bucket: str = ""
 
 

@@ -55,7 +55,8 @@ class Backup:
     """name: its folder.   whole: folder of its full copy.   bytes: its own size.   migration: the schema's number.
     store: whose it is (`identity`); empty: made before backups said so.
     sums, whole_sums: SHA-256 of the SHA256SUMS of both folders; empty: made without.
-    damaged: a file of the full copy before, as found when this was made, which therefore has one of its own."""
+    damaged: a file of the full copy before, as found when this was made, which therefore has one of its own.
+    unchecked: the full copy was not compared with its sums before this was made on it."""
 
     name: str
     made_at: datetime
@@ -69,6 +70,7 @@ class Backup:
     sums: str = ""
     whole_sums: str = ""
     damaged: str = ""
+    unchecked: bool = False
 
 
 Made = TypeVar("Made", bound=Backup)
@@ -76,10 +78,11 @@ Quiet = Callable[[Store], contextlib.AbstractContextManager[object]]
 """While it is entered, nobody changes the store."""
 
 
-def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> Backup:
+def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False, check: bool = True) -> Backup:
     """Makes a backup; first a full copy if there is none, if much has changed since, if it is damaged, or with `whole`.
 
-    store: opened with a folder for its backups.   Errors: BackupError, StoreError.
+    store: opened with a folder for its backups.   check: compare the full copy with its sums, reading all of it; else
+    only a file that is gone is damage.   Errors: BackupError, StoreError.
     """
     if not isinstance(store, EmbeddedStore) or store.path is None:
         raise BackupError(store.url, "no embedded store", "Name where a ClickHouse server's go (docs/backups.md)")
@@ -97,7 +100,7 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
         if (folder / name).exists():
             raise BackupError(str(folder / name), "is there already", "Wait a second")
         last = last_to_extend(made, whole)
-        damaged = _damaged(folder / last.whole, last.whole_sums) if last else []
+        damaged = _damaged(folder / last.whole, last.whole_sums, check) if last else []
         base, base_sums = (last.whole, last.whole_sums) if last and not damaged else ("", "")
         if not base:
             base = f"{WHOLE}{name}"
@@ -123,6 +126,7 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
             sums=sums,
             whole_sums=base_sums,
             damaged=damaged[0].relative_to(folder).as_posix() if damaged else "",
+            unchecked=not check and base != f"{WHOLE}{name}",
         )
         (unfinished / MANIFEST).write_text(json.dumps(asdict(found), indent=2, default=str) + "\n", encoding="utf-8")
         unfinished.rename(folder / name)
@@ -231,15 +235,17 @@ def _refuse_damaged(folder: Path, sums: str) -> None:
         raise BackupError(str(damaged[0]), f"is damaged or gone: it is not what was backed up{more}", ANOTHER)
 
 
-def _damaged(folder: Path, sums: str) -> list[Path]:
-    """The files that are not as they were.   sums: what `_sum_up` answered; empty: nothing is known."""
+def _damaged(folder: Path, sums: str, check: bool = True) -> list[Path]:
+    """The files that are not as they were, or without `check` those that are gone.   sums: what `_sum_up` answered;
+    empty: nothing is known."""
     if not sums:
         return []
     if not _is_as_summed(folder / SUMS, sums):
         return [folder / SUMS]
     lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     summed = [line.partition("  ")[::2] for line in lines]
-    return [folder / name for sum_, name in summed if not _is_as_summed(folder / name, sum_)]
+    is_sound = _is_as_summed if check else lambda path, _: path.is_file()
+    return [folder / name for sum_, name in summed if not is_sound(folder / name, sum_)]
 
 
 def _is_as_summed(path: Path, sum_: str) -> bool:

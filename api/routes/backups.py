@@ -16,9 +16,11 @@ router = APIRouter(tags=["backups"], route_class=StrictRoute)
 
 
 class WantedBackup(Body):
-    """whole: a whole copy, also where little changed since the last one."""
+    """whole: a whole copy, also where little changed since the last one.   check: whether to compare the last one with
+    its checksums, before this rests on it."""
 
     whole: bool = False
+    check: bool = True
 
 
 @router.get("/backups")
@@ -33,7 +35,7 @@ def make(caller: BackUp, wanted: WantedBackup) -> documents.Backup:
     to the server's bucket, if it has one."""
     bucket = bucket_of_server(caller.store)
     with caller.writing() as store:
-        made = back_up(store, caller.now, nobody_writing, wanted.whole)
+        made = back_up(store, caller.now, nobody_writing, wanted.whole, wanted.check)
     audit.record(caller.store, caller.now, caller.principal.actor, "backup.make", made.name)
     if bucket is not None:
         bucket.copy(folder_of(caller.store))

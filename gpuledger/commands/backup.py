@@ -47,6 +47,9 @@ def backup(
         ),
     ] = "",
     whole: Annotated[bool, typer.Option("--whole", help="Copy everything, not only what changed.")] = False,
+    check: Annotated[
+        bool, typer.Option(help="Compare the copy on which it will rest with its checksums; reads all of it.")
+    ] = True,
     keep: Annotated[int, typer.Option("--keep", min=0, help="Remove all but the newest so many; 0: none.")] = 0,
     listed: Annotated[bool, typer.Option("--list", help="List the backups that are there; make none.")] = False,
     bucket: Annotated[
@@ -60,9 +63,11 @@ def backup(
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:  # fmt: skip
     """Copy a store to a folder, bucket or disk: everything once, then what changed since."""
-    if listed and (whole or keep):
-        raise LedgerError("--list", "makes and removes no backups", "Leave out --whole and --keep")
+    if listed and (whole or keep or not check):
+        raise LedgerError("--list", "makes and removes no backups", "Leave out --whole, --no-check and --keep")
     if _is_clickhouse(store):
+        if not check:
+            raise LedgerError("--no-check", "is of an embedded store's backups", "Leave it out")
         _backup_of_clickhouse(target, whole, keep, listed, bucket, store, fmt)
         return
     folder = _folder(target)
@@ -75,7 +80,7 @@ def backup(
         found = to.backups() if to else _listed(store, folder)
         print_rows([{name: getattr(one, name) for name in COLUMNS} for one in found], COLUMNS, fmt)
         return
-    made = _made(store, folder, whole)
+    made = _made(store, folder, whole, check)
     _print_made(made, fmt)
     if bucket and folder is None:
         _confirm_copied(made, bucket)
@@ -115,6 +120,8 @@ def _print_made(made: documents.Backup | Backup, fmt: options.Format) -> None:
     if made.damaged:
         old = made.damaged.partition("/")[0]
         say(f"{made.damaged} is damaged or gone: what rests on {old} cannot be restored. This backup does not")
+    if made.unchecked:
+        say(f"{made.whole} was not compared with its checksums: if it is damaged, this backup cannot be restored")
 
 
 def _is_clickhouse(store: str) -> bool:
@@ -265,10 +272,10 @@ def _listed(store: str, folder: Path | None) -> list[documents.Backup] | list[Ba
     return backups(folder)
 
 
-def _made(store: str, folder: Path | None, whole: bool) -> documents.Backup | Backup:
+def _made(store: str, folder: Path | None, whole: bool, check: bool) -> documents.Backup | Backup:
     if served(store):
         with client(served(store)) as server:
-            return server.back_up(whole)
+            return server.back_up(whole, check)
     assert folder is not None
     from billing.writers import nobody_writing
     from warehouse.backup import back_up
@@ -279,4 +286,4 @@ def _made(store: str, folder: Path | None, whole: bool) -> documents.Backup | Ba
             raise LedgerError(f"store {path}", "is not there", "Name the store that is to be copied with --store")
     with open_store(store, folder) as opened:
         migrate(opened)
-        return back_up(opened, datetime.now(UTC), nobody_writing, whole)
+        return back_up(opened, datetime.now(UTC), nobody_writing, whole, check)

@@ -287,6 +287,28 @@ def test_no_backup_rests_on_a_damaged_one(tmp_path: Path, folder: Path, spoiled:
     assert (after_that.whole, after_that.damaged) == (made.whole, "")
 
 
+def test_a_backup_that_checks_nothing_says_so_and_may_rest_on_a_damaged_one(tmp_path: Path, folder: Path) -> None:
+    """What is gone it notices."""
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        first = back_up(store, NOW, nobody_writing, check=False)
+    assert not first.unchecked, "its copy is its own"
+    path = next(one for one in files_of(folder / first.whole) if one.name == "data.bin")
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    done = run("backup --no-check", str(folder), "--store", f"chdb://{tmp_path / 'store'}")
+    made = backups(folder)[-1]
+    assert f"{first.whole} was not compared with its checksums" in " ".join(done.output.split())
+    assert (made.whole, made.unchecked) == (first.whole, True)
+    with pytest.raises(BackupError, match="is damaged or gone"):
+        restore(folder, made.name, tmp_path / "again")
+    path.unlink()
+    with opened(tmp_path / "store", folder) as store:
+        last = back_up(store, made.made_at + LATER, nobody_writing, check=False)
+    assert (last.whole, last.unchecked) == (f"{WHOLE}{last.name}", False)
+    assert last.damaged == path.relative_to(folder).as_posix()
+    assert restore(folder, last.name, tmp_path / "again") == last
+
+
 def test_a_manifest_of_a_later_version_is_read(folder: Path) -> None:
     folder.mkdir()
     made = Backup("2026-11-01T00-00-00Z", NOW, "whole-x", 1, 1, 1, 30, "gpuledger")
@@ -437,6 +459,11 @@ def test_a_folder_that_is_not_there_is_no_empty_list(folder: Path) -> None:
     assert run("backup --list --format json", str(folder)).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("more", ["--whole", "--keep 1"])
+@pytest.mark.parametrize("more", ["--whole", "--keep 1", "--no-check"])
 def test_a_list_removes_and_makes_nothing_and_says_so(folder: Path, more: str) -> None:
     assert refused(f"backup --list {more}", str(folder)).startswith("--list: makes and removes no backups")
+
+
+def test_a_clickhouse_server_compares_nothing_that_could_be_left_out() -> None:
+    line = refused("backup --no-check disk://backups/x --store clickhouse://nowhere")
+    assert line.startswith("--no-check: is of an embedded store's backups")
