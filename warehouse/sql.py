@@ -11,10 +11,12 @@ from string import Template
 _SOURCE = re.compile(r"(?<=FROM \()\{(\w+)\}(?=\))")
 _COMMENT = re.compile(
     r"""(--[^\n]*|//[^\n]*|\#[ !][^\n]*)"""
-    r"""|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|/\*.*?\*/|\$(\w*)\$.*?\$\2\$""",
+    r"""|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""",
     re.DOTALL,
 )
-"""A comment to the end of its line (group 1); or a quoted text, name or block in which there is none."""
+"""A comment to the end of its line (group 1); or a quoted text or name in which there is none."""
+_OTHER_QUOTES = re.compile(r"[‘’“”$]|/\*")
+"""The engine takes these for quotes, too (`$` before a heredoc's name, not within another's), and nests blocks."""
 
 
 def read_sql(beside: str, name: str, /, **parts: object) -> str:
@@ -36,8 +38,9 @@ def composed(beside: str, name: str, /, **sources: str) -> str:
 @lru_cache(maxsize=512)
 def without_comments(sql: str) -> str:
     """The statement without comments, on the same lines. Where a text has a semicolon, clickhouse-connect takes it
-    apart word by word to find out whether one ends it; ours are in comments."""
-    return _COMMENT.sub(lambda found: "" if found[1] else found[0], sql)
+    apart word by word to find out whether one ends it; ours are in comments. One with quotes that ours have not is left
+    as it is."""
+    return sql if _OTHER_QUOTES.search(sql) else _COMMENT.sub(lambda found: "" if found[1] else found[0], sql)
 
 
 def numbered_statements(folder: Path) -> list[tuple[int, str, str]]:

@@ -18,6 +18,7 @@ from clickhouse_connect.driver import _backendclient
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from tests.conftest import REPO
+from tests.draws import dice_of
 from tests.patience import PATIENCE_SECONDS
 from tests.stores import fresh_store
 from warehouse.errors import StoreError, StoreHeldError
@@ -211,18 +212,50 @@ def test_a_statement_without_its_comments_is_the_same(store: Store) -> None:
     """Also where a text, a name or a block looks like one; on the same lines, which a refusal counts."""
     text = (
         "-- a; 'b\nSELECT 'it''s -- no; comment', '\\' -- nor this', -- but this; isn't\n"
-        "  $a$ -- 'none' $a$, 7 /* a -- b's */ - 5 AS `--`, // c; 'd\n  '# e' AS \"# f\" # g; \"h"
+        "  7 - 5 AS `--`, // c; 'd\n  '# e' AS \"# f\" # g; \"h"
     )
     bare = without_comments(text)
-    assert bare == (
-        "\nSELECT 'it''s -- no; comment', '\\' -- nor this', \n"
-        "  $a$ -- 'none' $a$, 7 /* a -- b's */ - 5 AS `--`, \n  '# e' AS \"# f\" "
-    )
+    assert bare == ("\nSELECT 'it''s -- no; comment', '\\' -- nor this', \n  7 - 5 AS `--`, \n  '# e' AS \"# f\" ")
     whole = store._client.query(text)
     assert store.rows(text) == store.rows(bare) == list(whole.named_results())
-    assert whole.result_rows == [("it's -- no; comment", "' -- nor this", " -- 'none' ", 2, "# e")]
+    assert whole.result_rows == [("it's -- no; comment", "' -- nor this", 2, "# e")]
     with pytest.raises(StoreError, match="line 2, col 2"):
         store.rows("SELECT 1, -- one\n )")
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("SELECT ‘ -- ’\n, ' ’, 7, ‘ '", (" -- ", " ’, 7, ‘ ")),
+        ("SELECT 1 AS “ -- ”\n, 2", (1, 2)),
+        ("SELECT 1 /* /* */ + 1 -- */\n+ 2", (3,)),
+        ("SELECT $a$ -- $a$\n, 2 -- b", (" -- ", 2)),
+        ("WITH 1 AS a$b$ SELECT a$b$, ' $b$ -- '", (1, " $b$ -- ")),
+    ],
+)
+def test_a_statement_in_other_quotes_is_left_as_it_is(store: Store, text: str, row: tuple[object, ...]) -> None:
+    """As found: what such quotes hold was taken for a comment, and what followed them for text, or text for code."""
+    assert without_comments(text) == text
+    assert [tuple(one.values()) for one in store.rows(text)] == [row]
+
+
+def test_random_texts_mean_the_same_without_comments(store: Store) -> None:
+    dice, pieces = (
+        dice_of(None),
+        [*"'\"`;,\\ -/#!*$‘’“”", "--", "//", "/*", "*/", "# ", "#!", "''", "\\'", "$a$", "\n", "1", " AS a", "x"],
+    )
+    texts = [
+        "SELECT 1, " + "".join(dice.choices(pieces, k=dice.randint(1, 14))) + dice.choice(["", "\n", "\n+ 1"])
+        for _ in range(20_000)
+    ]
+    differ = store.rows(
+        "SELECT one.1 AS text FROM (SELECT arrayJoin(arrayZip({texts:Array(String)}, {bare:Array(String)})) AS one) "
+        "WHERE formatQueryOrNull(one.1) IS NOT NULL "
+        "AND formatQueryOrNull(one.1) IS DISTINCT FROM formatQueryOrNull(one.2)",
+        {"texts": texts, "bare": [without_comments(text) for text in texts]},
+    )
+    assert differ == []
+    assert sum(without_comments(text) != text for text in texts) > 1000
 
 
 def test_the_client_takes_a_statement_apart_once(store: Store) -> None:
