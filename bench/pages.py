@@ -28,7 +28,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.apart import BenchError, needed, run_apart
+from bench.apart import BenchError, needed, run_apart, speed_of_machine
 from bench.closing import make_fleet
 from bench.fleet import BenchFleet
 from billing.close import close
@@ -201,6 +201,7 @@ def _measure(
     table = Table("page", "first ms", "anew p50 ms", "p95 ms", "again p50 ms", "p95 ms", "kB", "goal", box=None)
     with httpx.Client(base_url=url, timeout=120) as client:
         time.sleep(SETTLING)
+        progress.print(speed_of_machine())
         for name, (path, search) in asked.items():
             first, _ = ask(client, path, search)
             new = [ask(client, path, anew(search, number))[0] for number in range(min(turns, 16))]
@@ -217,6 +218,7 @@ def _measure(
                 f"<= 200, {verdict}",
             )
     Console(width=110).print(table)
+    progress.print(speed_of_machine())
     if users:
         progress.print(f"{users} users for {lasting}")
         done = many(url, asked, users, lasting.total_seconds(), pause)

@@ -28,7 +28,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.apart import BenchError
+from bench.apart import BenchError, speed_of_machine
 from bench.pages import end_when_told, serving
 from warehouse.sql import read_sql
 
@@ -148,7 +148,7 @@ def main(
                 raise BenchError(f"{page}: {error.message.splitlines()[0]}") from error
             finally:
                 Console(width=140).print(table)
-            progress.print(f"ms, median of {turns}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+            progress.print(f"ms, median of {turns}; {os.cpu_count()} cores; {speed_of_machine()}")
 
 
 def _cells(seen: Sequence[Seen]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench.apart import needed, run_apart
+from bench.apart import needed, run_apart, speed_of_machine
 from bench.closing_year import close_hours, make_year
 
 
@@ -27,6 +27,7 @@ def main(
             made = needed(run_apart(make_year, 1 << 40, **told), "making the store")
             found = needed(run_apart(close_hours, 1 << 40, **told, hours=hours), "the close")
         print(f"{devices} GPUs, {days * times} days: {made['events']:,} events, {made['batches']:,} batches")
+        print(f"  {speed_of_machine()}")
         print(f"  all of it at once      {made['cpu']:8.2f} CPU s  {made['peak'] / 2**20:8.0f} MiB")
         for name, one in found["closes"].items():
             print(f"  {name:22} {one['cpu']:8.2f} CPU s  {one['grown'] / 2**20:8.0f} MiB more than at rest")
