@@ -132,9 +132,18 @@ class _Body:
         Errors: TooLargeError, IngestError."""
         return (b"\n".join(self.lines), len(self.lines)) if self.document else joined_lines(self.text)
 
+    @functools.cached_property
+    def refused(self) -> IngestError | None:
+        """Why its text, or the document that this is, cannot be read."""
+        try:
+            _ = self.lines if self.document else self.text
+        except IngestError as error:
+            return error
+        return None
+
     def forget(self) -> None:
         """Frees what was made of the body, which waits for the store yet."""
-        for name in ("text", "lines", "joined"):
+        for name in ("text", "lines", "joined", "refused"):
             self.__dict__.pop(name, None)
 
 
@@ -296,7 +305,7 @@ class Receiver:
         groups: dict[tuple[str, bool], list[_Body]] = {}
         for body in bodies:
             with contextlib.suppress(IngestError):  # `_put` says so
-                if body.joined[0]:
+                if body.refused is None and body.joined[0]:
                     plain = looks_plain(body.record, body.joined[0])
                     groups.setdefault((body.record.name, plain), []).append(body)
         found: dict[int, Clean] = {}
@@ -314,6 +323,8 @@ class Receiver:
 
     def _put(self, body: _Body, clean: Clean | None) -> list[_Part]:
         """Judges all of the rows, then submits them: a batch is taken as a whole or not at all."""
+        if body.refused is not None:
+            raise body.refused
         sender, record, source = body.sender, body.record, body.source
         cleans = (
             [(1, clean)]

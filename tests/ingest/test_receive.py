@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import httpx
@@ -247,6 +248,26 @@ def test_unknown_records_wrong_hashes_and_broken_bodies_are_told_apart(served: S
     assert post(served, "samples", whole, **{"Content-Encoding": "br"}).status_code == 422
     assert post(served, "samples", b"{", **{"Content-Type": "application/json"}).status_code == 422
     assert store.value("SELECT count() FROM samples") == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "said"),
+    [
+        (b"no gzip", {"Content-Encoding": "gzip"}, "not gzip"),
+        (b'[{"a": 1}, {', {"Content-Type": "application/json"}, "not JSON"),
+        (b'{"a": 1, "a": 2}', {"Content-Type": "application/json"}, "the key 'a' appears twice"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_tried_once(
+    served: Served, content: bytes, headers: dict[str, str], said: str
+) -> None:
+    with (
+        patch.object(receive, "decompressed", wraps=receive.decompressed) as unpacked,
+        patch.object(receive, "body_lines", wraps=receive.body_lines) as parsed,
+    ):
+        answer = post(served, "samples", content, **headers)
+    assert (answer.status_code, said in answer.text) == (422, True), answer.text
+    assert (unpacked.call_count, parsed.call_count) == (1, int("Content-Type" in headers))
 
 
 def test_a_body_that_is_too_large_is_not_read_to_its_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
