@@ -39,6 +39,7 @@ def form(
     words: Language,
     *fields: Component,
     body: Mapping[str, Any] | None = None,
+    note: str = "",
     sure: str = "",
     shows: str = "",
     then: str = "",
@@ -48,10 +49,11 @@ def form(
     small: bool = False,
 ) -> Component:
     """api: method and path below /api/v1; {name} in it is the text of that field.   body: sent with the fields.
-    sure: asked before it is sent.   shows: the key of the answer that is told this once; the page is not drawn again
-    then.   then: where to go instead of drawing the page again; {key} in it is of the answer.   says: what to say
-    instead, {key} likewise.   already: what to say instead if it had been done before (200 where 201 is usual), with
-    times in `zone`.   small: a button alone.
+    note: beside the button, what it does and whether that can be undone.   sure: asked before it is sent; a click more,
+    so only where nothing is typed and a slip costs much.   shows: the key of the answer that is told this once; the
+    page is not drawn again then.   then: where to go instead of drawing the page again; {key} in it is of the answer.
+    says: what to say instead, {key} likewise.   already: what to say instead if it had been done before (200 where 201
+    is usual), with times in `zone`.   small: a button alone.
     """
     attributes = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then,
                   "says": says, "already": already, "zone": zone}  # fmt: skip
@@ -61,6 +63,7 @@ def form(
         [
             *fields,
             html.Button(submit, type="submit", className="gl-press gl-small" if small else "gl-press"),
+            html.P(note, className="gl-act-note") if note else None,
             html.Output("", className="gl-said", **{"aria-live": "polite"}),
         ],
         className="gl-act",

@@ -170,7 +170,7 @@ def _drafts_card(
     may = month.state in ISSUABLE and current().may(Action.issue)
     issue = forms.form(
         "POST /invoices", words("invoices.issue", month=name), words, body={"month": month.name},
-        sure=words("invoices.issue_sure", month=name),
+        note=words("invoices.issue_note"),
     )  # fmt: skip
     return parts.card(
         words("invoices.drafts"),

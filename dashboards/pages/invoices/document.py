@@ -347,7 +347,7 @@ def _credit_card(
             "amount", words("invoices.credit_amount", currency=one.currency), amount, hint="25.00", required=True
         ),
         forms.field("reason", words("invoices.reason"), reason, required=True),
-    )  # not asked again: amount and reason are typed, and a note can be made void
+    )
     return parts.card(
         words("invoices.credits"),
         words("invoices.credits_is"),
@@ -372,16 +372,16 @@ def _void_card(store: Store, one: Invoice, filters: Filters, words: Language) ->
     if not current().may(Action.issue):
         return None
     if not one.is_void:
-        note = "_note" if one.is_credit_note else ""
         form = forms.form(
             f"POST /invoices/{quote(str(one.number), safe='')}/void",
-            words(f"invoices.void{note}"),
+            words("invoices.void", number=one.number),
             words,
             forms.field("reason", words("invoices.reason"), required=True),
-            sure=words("invoices.void_sure", number=one.number),
+            note=words("invoices.void_note"),
             small=True,
         )
-        return parts.card(words("invoices.voiding"), words(f"invoices.voiding{note}_is"), form)
+        what = "voiding_note_is" if one.is_credit_note else "voiding_is"
+        return parts.card(words("invoices.voiding"), words(f"invoices.{what}"), form)
     stands = [
         other.number
         for other in issued(store, tenant=one.tenant)
@@ -391,10 +391,9 @@ def _void_card(store: Store, one: Invoice, filters: Filters, words: Language) ->
         return None
     again = forms.form(
         "POST /invoices",
-        words("invoices.again"),
+        words("invoices.again_for", tenant=one.tenant),
         words,
         body={"month": one.month, "tenant": one.tenant},
-        sure=words("invoices.again_sure", tenant=one.tenant),
         then=_to_number(filters),
     )
     return parts.card(words("invoices.again"), words("invoices.again_is"), again)
