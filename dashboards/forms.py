@@ -45,6 +45,8 @@ def form(
     then: str = "",
     says: str = "",
     already: str = "",
+    done: str = "",
+    working: str = "",
     zone: str = "",
     small: bool = False,
 ) -> Component:
@@ -53,10 +55,11 @@ def form(
     so only where nothing is typed and a slip costs much.   shows: the key of the answer that is told this once; the
     page is not drawn again then.   then: where to go instead of drawing the page again; {key} in it is of the answer.
     says: what to say instead, {key} likewise.   already: what to say instead if it had been done before (200 where 201
-    is usual), with times in `zone`.   small: a button alone.
+    is usual), with times in `zone`.   done: what to say, {key} likewise, once the page is drawn again.   working: what
+    to say until the answer.   small: a button alone.
     """
     attributes = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then,
-                  "says": says, "already": already, "zone": zone}  # fmt: skip
+                  "says": says, "already": already, "done": done, "zone": zone}  # fmt: skip
     if already and words.code != "en":
         attributes["names"] = json.dumps({ANYBODY.name: words("frame.anybody")})
     return html.Form(
@@ -68,7 +71,8 @@ def form(
         ],
         className="gl-act",
         **{f"data-{name}": value for name, value in attributes.items() if value},
-        **{f"data-{name}": words(f"form.{name}") for name in ("failed", "once", "working")},
+        **{f"data-{name}": words(f"form.{name}") for name in ("failed", "once")},
+        **{"data-working": working or words("form.working")},
     )
 
 

@@ -25,6 +25,10 @@
   var SOON_MS = 400;  // so long a press needs no answer before the form says that it is at work
   var AGAIN_MS = 3000;  // so long what a form has just done is not done again, as by a double click
 
+  var DONE = "gpuledger-done";  // what a form has done, for the page that is drawn then
+  var done = JSON.parse(sessionStorage.getItem(DONE) || "null");
+  sessionStorage.removeItem(DONE);
+
   function values(form) {
     var body = JSON.parse(form.dataset.body || "{}");
     form.querySelectorAll("[data-field]").forEach(function (field) {
@@ -79,7 +83,8 @@
     var lang = window.document.documentElement.lang, names = JSON.parse(form.dataset.names || "{}");
     return template.replace(/\{(\w+)\}/g, function (_, key) {
       var value = answer[key];
-      if (value != null && /_at$/.test(key)) {
+      if (/_(at|until)$/.test(key)) {
+        if (value == null) return "–";
         var how = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
         how.timeZone = form.dataset.zone || undefined;
         return new Date(value).toLocaleString(lang === "en" ? "en-GB" : lang, how);
@@ -116,7 +121,10 @@
       if (!form.dataset.shows) {
         var told = Array.isArray(answer) ? answer[0] || {} : answer;
         if (form.dataset.then) location.assign(filled(form.dataset.then, told));
-        else location.reload();
+        else {
+          if (form.dataset.done) sessionStorage.setItem(DONE, JSON.stringify([form.dataset.api, spoken(form, form.dataset.done, told)]));
+          location.reload();
+        }
         return;
       }
       said.classList.add("gl-secret");
@@ -138,8 +146,17 @@
     document.getElementById("explore-run").click();
   });
 
+  // Beside the form that did it.
+  function sayDone() {
+    var form = Array.from(document.querySelectorAll("form.gl-act")).find(function (one) { return one.dataset.api === done[0]; });
+    if (!form) return;
+    form.querySelector(".gl-said").textContent = done[1];
+    done = null;
+  }
+
   // A file to choose is named by the button around it; Dash's upload names it nowhere.
   new MutationObserver(function () {
+    if (done) sayDone();
     document.querySelectorAll(".dash-upload input[type=file]:not([aria-label]), #applied-file input:not([aria-label])")
       .forEach(function (input) { input.setAttribute("aria-label", input.parentElement.textContent); });
   }).observe(document.documentElement, { childList: true, subtree: true });

@@ -25,6 +25,7 @@ from dashboards.format import SYMBOLS, UNKNOWN
 from dashboards.languages import Language
 from dashboards.pages.invoices import draft, emissions
 from dashboards.pages.invoices.amounts import exact
+from dashboards.pages.invoices.closing import close_form
 from dashboards.pages.invoices.document import document_page
 from dashboards.pages.invoices.draft import draft_card, drafted
 from dashboards.pages.invoices.emissions import emissions_card
@@ -46,7 +47,9 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     chosen = filters.address.chosen.get("tenant", ())
     months, closed = month_states(store, now, lambda one: not chosen or one in chosen), closed_period(store)
     if not months or closed is None:
-        return parts.page(parts.titles(untimed, words, title), states.nothing_here(words("invoices.no_month")))
+        none, close = states.nothing_here(words("invoices.no_month")), close_form(store, None, untimed, words)
+        card = parts.card(words("invoices.months"), words("invoices.months_is"), none, close)
+        return parts.page(parts.titles(untimed, words, title), card)
     over = [one for one in months if one.state is not MonthState.open and one.period.start < closed.end] or months
     month = next((one for one in months if one.name == filters.more.get("month")), over[-1])
     tenants = {"tenants": list(chosen)}
@@ -63,7 +66,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             words,
         ),
         parts.split(
-            _months_card(months, month, sums, filters, words),
+            _months_card(months, month, sums, filters, words, close_form(store, closed.end, untimed, words)),
             _drafts_card(month, issued, tenants["tenants"], name, untimed, words, bool(of_month)),
             class_name="gl-late",
         ),
@@ -108,7 +111,9 @@ def _headline(month: Month, until: str, sums: Rows, words: Language) -> Componen
     )
 
 
-def _months_card(months: Sequence[Month], here: Month, sums: Rows, filters: Filters, words: Language) -> Component:
+def _months_card(
+    months: Sequence[Month], here: Month, sums: Rows, filters: Filters, words: Language, close: Component | None
+) -> Component:
     rows = []
     for month in reversed(months):
         of_month = [row for row in sums if row["month"] == month.name]
@@ -123,7 +128,7 @@ def _months_card(months: Sequence[Month], here: Month, sums: Rows, filters: Filt
             ]
         )  # fmt: skip
     heads = [words(f"invoices.{name}") for name in ("month", "state", "count", "amount")]
-    return parts.card(words("invoices.months"), words("invoices.months_is"), parts.table(heads, rows))
+    return parts.card(words("invoices.months"), words("invoices.months_is"), parts.table(heads, rows), close)
 
 
 def _of_tenants(month: Month, invoices: int, words: Language) -> str:

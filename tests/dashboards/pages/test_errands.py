@@ -105,6 +105,9 @@ def test_five_people_have_what_they_came_for_within_three_clicks(url: str, opene
         # Do we buy?
         begin().go("Capacity").click(page.get_by_role("button", name="Simulate"))
         expect(page.locator("#capacity-answer .gl-formula")).to_contain_text("With +8 GPUs")
+        # Close, as who does not wait for the hour.
+        begin().go("Invoices").submit("Close hours until now")
+        expect(page.locator("form", has_text="Close hours until now")).to_contain_text("hours that changed: 0")
         # Export, correct, take back and issue a month.
         with page.expect_download() as saved:
             begin().go("Invoices").click(page.get_by_role("link", name="FOCUS", exact=True))

@@ -40,6 +40,7 @@ from warehouse.store import Store, read_sql
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
 FINANCE = Principal("fin", frozenset({Role.finance}))
+OPERATOR = Principal("op", frozenset({Role.operator}))
 SPLIT = "SELECT tenant, sum(used_gpu_hours) AS hours FROM v_usage_hourly GROUP BY tenant ORDER BY tenant"
 VISIONS = {"tenant": "vision"}
 VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
@@ -65,6 +66,20 @@ def test_a_month_s_invoices_add_up_as_the_view_has_them(house: Store) -> None:
     assert f"€{reported:,.2f}" in text
     assert "Issue October 2026" in text
     assert "POST /invoices" not in page(house, ANALYST, "/invoices?month=2026-10")
+
+
+def test_hours_are_closed_from_the_page_by_those_who_may(house: Store) -> None:
+    """As found: the first step of a month, to close it, was a command alone."""
+    for who, may in ((ANYBODY, True), (OPERATOR, True), (FINANCE, False), (ANALYST, False), (VISION, False)):
+        assert ("POST /close" in page(house, who, "/invoices")) is may, who
+    text = page(house, OPERATOR, "/invoices")
+    assert re.search(r"Closed until \d+ \w+, \d\d:00; last close \d+ \w+, \d\d:\d\d\.", text)
+
+
+def test_before_the_first_close_the_page_offers_it(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invoices, "closed_period", lambda store: None)
+    text = page(house, OPERATOR, "/invoices")
+    assert "Nothing is closed yet" in text and "POST /close" in text
 
 
 def test_the_page_opens_at_the_newest_month_with_closed_hours(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
