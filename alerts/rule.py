@@ -125,7 +125,7 @@ class Rule(Part):
     exclude:   instances that never alert.            needs: facts, and how old their newest may be.
     languages: its texts in other languages; a receiver or a page has them in its own.
     sql:       the query's text (from the file), empty where `source` names a function of alerts.sources.
-    unit:      of the value, for people: s where the condition is a duration; % where a value of 1 is 100 %; or a word.
+    unit:      of the value, for people: s where the condition is a duration; % where a value of 1 is 100%; or a word.
 
     Where the query takes an Array(String) and the rule gives one text, that is its `batch_parameter`: rules that differ
     in it alone share a query, and each gets the rows with its text in the column of that name.
@@ -233,7 +233,7 @@ class Rule(Part):
         return _number_of(self.parameters, threshold) if isinstance(threshold, str) else threshold
 
     def condition_text(self) -> str:
-        """The condition as people read it: `>= 1h`, `< 50 %`, `>= 95 °C`; or `> limit (8 GPUs)` by a parameter."""
+        """The condition as people read it: `>= 1h`, `< 50%`, `>= 95 °C`; or `> limit (8 GPUs)` by a parameter."""
         named = self.condition.threshold
         threshold = _number_of(self.parameters, named) if isinstance(named, str) else named
         shown = _with_unit(threshold, self.unit)
@@ -258,7 +258,9 @@ def _placeholders(sql: str) -> Mapping[str, str]:
 def _with_unit(value: float, unit: str) -> str:
     if unit == SECONDS and value >= 0 and value == int(value):
         return write_duration(int(value))
-    return f"{100 * value:.10g} %" if unit == SHARE else f"{value:.10g} {unit}".strip()
+    if unit == SHARE:
+        return f"{100 * value:.10g}%"
+    return f"{value:.10g}{'' if unit.startswith(SHARE) else ' '}{unit}".strip()
 
 
 def _number_of(parameters: Mapping[str, ParameterValue], name: str) -> float:

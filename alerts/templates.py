@@ -45,7 +45,7 @@ def _fills_window(value: float | None, window: Any) -> bool:
 
 
 def _percent(value: float) -> str:
-    return f"{value * 100:.0f} %"
+    return f"{value * 100:.0f}%"
 
 
 def _number(value: float | Decimal | str) -> str:
@@ -117,7 +117,7 @@ def compiled(text: str, language: str = "en") -> Template:
     return _ENVIRONMENTS[language].from_string(text)
 
 
-_UNIT = re.compile(r"(?<=\d) (?=%|°C|GiB|小时|[个倍次天分秒])")
+_UNIT = re.compile(r"(?<=\d) (?=°C|GiB|小时|[个倍次天分秒])")
 """The space between a number and its unit, at which a Chinese text must not break."""
 
 

@@ -111,11 +111,11 @@ def _numbers(values: set[Any], shape: str, context: Mapping[str, Any]) -> Iterat
     extremes = (min(numbers), max(numbers)) if numbers else ()
     for value in numbers if "~" in shape or shape == "duration" else extremes:
         if shape == "duration":
-            yield duration(value, lambda key, n: context["units"][key.rpartition(".")[2]].format(n=n))
+            yield duration(value, lambda key, n: context["units"][key.rpartition(".")[2]].format(n=n), context["whole"])
             continue
         # d3 leaves out trailing zeros where there is a ~; Python has no such thing.
         plain, scale = shape.replace("~", "").rstrip("%"), 100 if shape.endswith("%") else 1
         text = format(round(value * scale) if plain.endswith("d") else value * scale, plain)
         if "~" in shape and "." in text and "e" not in text:
             text = text.rstrip("0").rstrip(".")
-        yield f"{context.get('prefix', '')}{text}{' %' if scale == 100 else ''}"
+        yield f"{context.get('prefix', '')}{text}{'%' if scale == 100 else ''}"

@@ -74,20 +74,19 @@ def percent(part: float | None, whole: float | None = 1.0) -> str:
         return UNKNOWN
     share = 100 * part / whole
     if 0 < share < 0.1:
-        return "< 0.1 %"
+        return "< 0.1%"
     if 99.9 < share < 100 and part != whole:
-        return "> 99.9 %"
-    return f"{round(share, 9):.1f} %"
+        return "> 99.9%"
+    return f"{round(share, 9):.1f}%"
 
 
-def duration(seconds: float | None, words: Callable[..., str]) -> str:
-    """`45 s`, `12 min`, `3.5 h`, `2.1 d`, in the language of the words."""
+def duration(seconds: float | None, words: Callable[..., str], whole: bool = True) -> str:
+    """`45 s`, `12 min`, `3.5 h`, `2.1 d`, in the words' language.   whole: an exact hour is `1 h`, not `1.0 h`."""
     if seconds is None:
         return UNKNOWN
     if seconds < 60:
         return words("duration.s", n=f"{seconds:.0f}")
     if seconds < 3600:
         return words("duration.min", n=f"{seconds / 60:.0f}")
-    if seconds < 48 * 3600:
-        return words("duration.h", n=f"{seconds / 3600:.1f}")
-    return words("duration.d", n=f"{seconds / 86400:.1f}")
+    unit, size = ("h", 3600) if seconds < 48 * 3600 else ("d", 86400)
+    return words(f"duration.{unit}", n=f"{seconds / size:.{0 if whole and seconds % size == 0 else 1}f}")

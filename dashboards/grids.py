@@ -162,7 +162,7 @@ def number(
 ) -> Column:
     """shape: of d3-format; one that ends in % shows a share of 1 as a percentage.   unit: said in an export.
     unknown: what to show for None.   plus: before what is more than zero."""
-    scale, suffix = (" * 100", " + ' %'") if shape.endswith("%") else ("", "")
+    scale, suffix = (" * 100", " + '%'") if shape.endswith("%") else ("", "")
     d3, value = f"d3.format('{shape.rstrip('%')}')", f"params.value{scale}"
     # The sign comes before a currency.
     more = f"(params.value > 0 ? '{plus}{prefix}' : '{prefix}')" if plus else f"'{prefix}'"
@@ -195,13 +195,16 @@ def money(field: str, header: str, currency: str, tip: str = "", plus: str = "")
     return number(field, header, tip, ",.2f", symbol(currency), 122, currency, plus=plus)
 
 
-def duration(words: Language, field: str, header: str, tip: str = "") -> Column:
-    """Seconds, formatted as by dashboards.format.duration, or as in the row's FIELD_text; sorts as a number."""
+def duration(words: Language, field: str, header: str, tip: str = "", whole: bool = False) -> Column:
+    """Seconds, formatted as by dashboards.format.duration, or as in the row's FIELD_text; sorts as a number.
+
+    whole: as there, for settings; in a column of what was measured, all have a decimal."""
     units = {name: words(f"duration.{name}", n="{n}") for name in ("s", "min", "h", "d")}
     d3 = "d3.format('{}')(params.value / {})"
 
     def said(unit: str, shape: str, seconds: int) -> str:
-        return f"'{units[unit]}'.replace('{{n}}', {d3.format(shape, seconds)})"
+        exact = f"params.value % {seconds} === 0 ? {d3.format(',.0f', seconds)} : " if whole and shape == ",.1f" else ""
+        return f"'{units[unit]}'.replace('{{n}}', {exact}{d3.format(shape, seconds)})"
 
     length = (
         f"params.value == null ? '–' : params.value < 60 ? {said('s', ',.0f', 1)} : "
@@ -211,7 +214,10 @@ def duration(words: Language, field: str, header: str, tip: str = "") -> Column:
     shown = f"params.data.{field}_text || ({length})"
     formatter = {"function": shown}
     column = {**text(field, header, tip, 84), "type": "rightAligned", "valueFormatter": formatter}
-    return {**column, "context": {"unit": "s", "shape": "duration", "formatter": formatter, "units": units}}
+    return {
+        **column,
+        "context": {"unit": "s", "shape": "duration", "formatter": formatter, "units": units, "whole": whole},
+    }
 
 
 def moment(field: str, header: str, tip: str = "", minimum: int = 124, flex: float = 1.0) -> Column:

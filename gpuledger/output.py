@@ -264,8 +264,8 @@ def two_decimals(value: Any) -> Any:
 
 
 def percent(part: Decimal | float | None, digits: int = 1) -> str | None:
-    """A share for people, such as `12.5 %`; None stays unknown."""
-    return None if part is None else f"{part * 100:.{digits}f} %"
+    """A share for people, such as `12.5%`; None stays unknown."""
+    return None if part is None else f"{part * 100:.{digits}f}%"
 
 
 def _cell(value: Any) -> str:

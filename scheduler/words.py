@@ -68,7 +68,7 @@ _CHINESE = Phrases((
      r"若运行中的作业在其时限结束，预计在 \1 前开始"),
     (r", the last of them (\S+?)(?=;|$)", r"，其中最后一个是 \1"),
     (r"with (\d+) ?% confidence between (\S+) and (\S+), judging by (\d+) earlier estimates",
-     r"置信度 \1 % 的区间为 \2 至 \3，依据 \4 次先前的估计"),
+     r"置信度 \1% 的区间为 \2 至 \3，依据 \4 次先前的估计"),
     (r"of (\d+) such times half were off by less than (\d+) s, one in ten was late by more than (\d+) s",
      r"在 \1 个此类时间中，一半误差小于 \2 秒，十分之一晚了 \3 秒以上"),
     (r"job (\S+) is ahead in queue (\S+), and nothing overtakes it there",

@@ -47,8 +47,8 @@ def price(value: str | Decimal) -> str:
 
 
 def percent(part: Decimal, whole: Decimal) -> str:
-    """Like `37.5 %`; a dash where there is no whole to be part of."""
-    return f"{100 * part / whole:.1f} %" if whole else DASH
+    """Like `37.5%`; a dash where there is no whole to be part of."""
+    return f"{100 * part / whole:.1f}%" if whole else DASH
 
 
 def bar(measures: Mapping[str, Any], kinds: tuple[str, ...] = HELD, whole: Decimal | None = None) -> list[Part]:

@@ -310,7 +310,7 @@ def _models(holders: Sequence[Holder]) -> str:
 
 
 def _percent(part: Decimal) -> str:
-    return f"{part * 100:.0f} %"
+    return f"{part * 100:.0f}%"
 
 
 def _gib(size: int) -> str:

@@ -316,7 +316,7 @@ def _unknown(allocation: Sequence[Holder], rules: Rules) -> Sentence | None:
     """Why nothing can be recommended for the allocation; None if it can."""
     coverage = _coverage(allocation)
     if coverage < rules.min_coverage:
-        return Sentence("unmetered", {"coverage": f"{coverage * 100:.1f} %", "least": _percent(rules.min_coverage)})
+        return Sentence("unmetered", {"coverage": f"{coverage * 100:.1f}%", "least": _percent(rules.min_coverage)})
     return None
 
 
@@ -464,7 +464,7 @@ def _statement(holders: Sequence[Holder], rules: Rules, period: Period) -> str:
 
 
 def _percent(part: Decimal) -> str:
-    return f"{(part * 100).normalize():f} %"
+    return f"{(part * 100).normalize():f}%"
 
 
 def _amount(value: Fraction | None, currency: str | None) -> Decimal | None:

@@ -9,7 +9,7 @@ dagcomponentfuncs.UseBar = function (props) {
   var parts = ["used", "idle", "unmetered"].map(function (kind) {
     return React.createElement("span", { key: kind, className: "gl-" + kind, style: { width: (100 * row[kind]) / whole + "%" } });
   });
-  var label = Math.round((1000 * row.used) / whole) / 10 + " %";
+  var label = Math.round((1000 * row.used) / whole) / 10 + "%";
   return React.createElement("div", { className: "gl-stack", role: "img", title: label, "aria-label": label }, parts);
 };
 

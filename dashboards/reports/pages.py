@@ -129,7 +129,7 @@ def _change(report: Report, words: Language) -> str:
     now, before = report.total["billed_cost"], report.before and report.before["billed_cost"]
     if now is None or not before:
         return ""
-    share = f"{'+' if now >= before else '−'}{abs(100 * (now - before) / before):.1f} %"
+    share = f"{'+' if now >= before else '−'}{abs(100 * (now - before) / before):.1f}%"
     return words("report.more", share=share)
 
 
@@ -182,7 +182,7 @@ def _instant(at: datetime, timezone: str, words: Language) -> str:
 
 
 def _ratio(value: Decimal | None) -> str:
-    return DASH if value is None else f"{100 * value:.1f} %"
+    return DASH if value is None else f"{100 * value:.1f}%"
 
 
 def _row(row: Mapping[str, Any], title: str, report: Report, words: Language) -> dict[str, str]:

@@ -105,7 +105,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
         {
             **one.model_dump(),
             "currency": applied.file.currency,
-            "thresholds": ", ".join(f"{_percent(t.percent)} % {t.of}" for t in one.thresholds),
+            "thresholds": ", ".join(f"{_percent(t.percent)}% {t.of}" for t in one.thresholds),
         }
         for one in applied.file.budgets
     ]
@@ -140,7 +140,7 @@ def _row(state: BudgetState) -> dict[str, Any]:
 
 def _crossed(state: BudgetState) -> str:
     return "; ".join(
-        f"{_percent(one.percent)} % {one.of} at {rfc3339(one.crossed_at)}" for one in state.thresholds if one.crossed_at
+        f"{_percent(one.percent)}% {one.of} at {rfc3339(one.crossed_at)}" for one in state.thresholds if one.crossed_at
     )
 
 
@@ -182,7 +182,7 @@ def _between(state: BudgetState) -> str:
 
 def _error(state: BudgetState) -> str:
     measured = ((10, state.error.day_10), (20, state.error.day_20))
-    texts = [f"{one * 100:.1f} % after day {day}" for day, one in measured if one is not None]
+    texts = [f"{one * 100:.1f}% after day {day}" for day, one in measured if one is not None]
     months = f"{state.error.months} past month{'' if state.error.months == 1 else 's'}"
     return f"forecasts were off by {', '.join(texts)} (mean of {months})" if texts else ""
 

@@ -172,7 +172,7 @@ def who(
 
 def _holder_for_people(row: dict[str, Any]) -> dict[str, Any]:
     """A device that nobody holds has its state in the place of a share."""
-    used = None if row.get("used") is None else f"{row['used'] * 100:.0f} %"
+    used = None if row.get("used") is None else f"{row['used'] * 100:.0f}%"
     since = None if row.get("since") is None else f"{row['since']:%F %R}Z"
     device = row["device"] or "not known yet"
     return {**row, "device": device, "share": row.get("share") or row.get("state"), "used": used, "since": since}

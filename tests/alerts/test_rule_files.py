@@ -61,7 +61,7 @@ def test_a_site_changes_some_keys_of_a_shipped_rule_and_ends_another(tmp_path: P
 def test_a_condition_is_shown_with_its_unit(tmp_path: Path) -> None:
     shown = {one.name: one.condition_text() for one in load_rules(write(tmp_path / "own", OWN))}
     assert shown["own"] == "> limit (15m)"
-    assert (shown["idle-holder"], shown["low-utilization"], shown["overheating"]) == (">= 1h", "< 50 %", ">= 87 °C")
+    assert (shown["idle-holder"], shown["low-utilization"], shown["overheating"]) == (">= 1h", "< 50%", ">= 87 °C")
     bare = {name for name, text in shown.items() if text.split(maxsplit=1)[1].replace(".", "").isdigit()}
     assert bare == {"row-remap-failure", "row-remap-pending"}, "a unit is missing; these two are yes or no"
     folder = tmp_path / "other"
@@ -152,7 +152,7 @@ def test_a_template_cannot_run_code_and_what_it_cannot_say_it_says_it_cannot() -
 
 def test_values_are_said_with_their_units() -> None:
     texts = ["{{ value | duration }}", "{{ 0.256 | percent }}", "{{ 3221225472 | bytes }}", "{{ 1.50 | number }}"]
-    assert render(texts, {"value": 5_430}) == ["1h30m", "26 %", "3.0 GiB", "1.5"]
+    assert render(texts, {"value": 5_430}) == ["1h30m", "26%", "3.0 GiB", "1.5"]
     assert render(["{{ xid_advice(79) }}"], {})[0].startswith("the GPU has fallen off the bus; drain the node")
 
 

@@ -158,4 +158,4 @@ def test_a_target_in_chinese_is_a_share() -> None:
     rule = next(one for one in load_rules(None) if one.name == "slo-burning")
     evidence = {"burn_1h": 20.0, "burn_6h": 3.0, "budget_left": 0.5, "target": 0.995, "measured_until": MIDNIGHT}
     facts = {"labels": {"tenant": "nlp"}, "value": 1.84, "evidence": evidence, "parameters": rule.parameters}
-    assert "目标值 99.5\u00a0%，" in (translated(rule.languages["zh"].description, facts, "zh") or "")
+    assert "目标值 99.5%，" in (translated(rule.languages["zh"].description, facts, "zh") or "")

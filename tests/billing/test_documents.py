@@ -121,7 +121,7 @@ def test_within_a_project_usage_comes_before_energy_and_prices_show_their_discou
         ("Energy", "kWh", "", "0.24", False),
     ]
     assert (first.hours, first.amount) == ("5,232.75", "14,973.85")
-    assert first.rows[0].used == "90.1 %"
+    assert first.rows[0].used == "90.1%"
     assert first.rows[2].bar is None
 
 
@@ -207,7 +207,7 @@ def test_a_price_has_two_digits_at_least_and_no_idle_zeros(text: str, shown: str
 
 def test_figures_group_digits_and_a_part_of_nothing_is_a_dash() -> None:
     assert (money("-1234567.80"), money("1000"), hours("0.005")) == ("−1,234,567.80", "1,000", "0.00")
-    assert (percent(Decimal(1), Decimal(3)), percent(Decimal(0), Decimal(0))) == ("33.3 %", "–")
+    assert (percent(Decimal(1), Decimal(3)), percent(Decimal(0), Decimal(0))) == ("33.3%", "–")
     assert (shortened("训练平台", 6), shortened("train", 5), shortened("training", 5)) == ("训练平…", "train", "train…")
     across = {"start": "2025-12-31T23:00:00Z", "end": "2026-02-28T23:00:00Z", "timezone": "Europe/Berlin"}
     assert days_in_words(across) == "1 January 2026 – 28 February 2026"

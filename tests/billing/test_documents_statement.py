@@ -181,7 +181,7 @@ def test_statements_are_files_of_three_formats(october: Store, tmp_path: Path) -
         for kind in ("html", "json", "pdf")
     )
     assert json.loads((tmp_path / "statement-2026-10-platform.json").read_text()) == found[-1].document
-    assert {"long", "66.7 %", "dark", "unknown"} <= set(Texts(as_html(found[0])).texts)
+    assert {"long", "66.7%", "dark", "unknown"} <= set(Texts(as_html(found[0])).texts)
     assert as_pdf(found[0]) == as_pdf(found[0])
     assert {"(no pool)", "7.00", "By pool"} <= set(Texts(as_html(found[-1])).texts)
 

@@ -337,7 +337,7 @@ def test_an_unmetered_device_is_never_idle(saved: Saved) -> None:
     assert as_json((unknown.workload, unknown.hours, unknown.coverage, unknown.cost)) == as_json(
         ("dark", Decimal("100.000"), Decimal("0.100000"), Decimal("280.00"))
     )
-    assert unknown.reason == "metered for 10.0 % of the allocated time, less than 90 %"
+    assert unknown.reason == "metered for 10.0% of the allocated time, less than 90%"
 
 
 def test_an_ended_workload_gets_no_advice_but_its_waste_is_reported(saved: Saved) -> None:
@@ -401,7 +401,7 @@ def test_low_use_and_little_memory_fit_a_smaller_instance(saved: Saved) -> None:
     assert (one.kind, one.confidence, one.priced_by) == (
         "smaller_profile", "medium", "in proportion: 1/7 of the device",
     )  # fmt: skip
-    assert one.what.startswith(f"a 1g.10gb MIG instance of {H100} instead of the whole device: p99 10 % of it")
+    assert one.what.startswith(f"a 1g.10gb MIG instance of {H100} instead of the whole device: p99 10% of it")
     assert as_json((one.past_amount, one.monthly_amount)) == ["240.00", "240.00"]  # 6/7 of 100 h x 2.80
 
 
@@ -468,7 +468,7 @@ def test_fewer_gpus_that_still_have_the_compute_and_the_memory(saved: Saved) -> 
 
 def test_an_unmetered_gpu_prevents_a_proposal(saved: Saved) -> None:
     assert saved.of("blind") == ()
-    assert saved.why_not("blind") == ["metered for 75.0 % of the allocated time, less than 90 %"]
+    assert saved.why_not("blind") == ["metered for 75.0% of the allocated time, less than 90%"]
 
 
 def test_gpus_of_two_models_and_parts_of_gpus_do_not_stand_in_for_each_other(saved: Saved) -> None:

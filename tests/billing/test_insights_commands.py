@@ -73,7 +73,7 @@ def test_the_commands_print_tables_json_and_csv(shell: Callable[..., Any]) -> No
         fill(store, history([*["100"] * 14, "300"], date(2026, 8, 1)), closed=whole_days(date(2026, 8, 1), 15))
     document = json.loads(shell("efficiency", "--period", "2026-10", "--format", "json").stdout)
     assert [(row["tenant"], row["efficiency"]) for row in document["rows"]] == [("physics", "0.225000000")]
-    assert "22.5 %" in shell("efficiency", "--period", "2026-10").stdout
+    assert "22.5%" in shell("efficiency", "--period", "2026-10").stdout
     document = json.loads(shell("savings", "--period", "2026-10", "--format", "json").stdout)
     assert [one["monthly_amount"] for one in document["recommendations"]] == ["84.00"]
     assert document["by_tenant"][0]["monthly_amount"] == "84.00"

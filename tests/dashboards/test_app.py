@@ -137,7 +137,7 @@ def test_a_month_that_is_not_closed_is_not_shown_as_zero(filled: Store) -> None:
 def test_a_period_that_is_partly_closed_says_how_much(filled: Store) -> None:
     text = said(filled)
     assert "48 of 744 hours closed" in text
-    assert "coverage 75.0 %" in text
+    assert "coverage 75.0%" in text
 
 
 def test_what_is_not_counted_is_shown(filled: Store) -> None:

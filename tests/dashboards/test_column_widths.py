@@ -24,7 +24,7 @@ def test_a_name_and_an_amount_have_room() -> None:
 @pytest.mark.parametrize(
     ("column", "row", "shown"),
     [
-        (grids.percent("x", "x"), {"x": 1.0}, "100.0 %"),
+        (grids.percent("x", "x"), {"x": 1.0}, "100.0%"),
         (grids.duration(language("en"), "x", "x"), {"x": 7200.0 * 20}, "40.0 h"),
         (grids.duration(language("en"), "x", "x"), {"x": 1.0, "x_text": "at least 40 hours"}, "at least 40 hours"),
         (grids.number("x", "x", shape=",d"), {"x": 1_000_000.0}, "1,000,000"),

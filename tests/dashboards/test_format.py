@@ -38,6 +38,9 @@ def test_a_duration_has_units_of_the_page_s_language() -> None:
     assert [duration(one, language("en")) for one in seconds] == ["45 s", "12 min", "3.5 h", "2.1 d", "–"]
     chinese = [duration(one, language("zh")) for one in seconds]
     assert chinese == ["45\u00a0秒", "12\u00a0分钟", "3.5\u00a0小时", "2.1\u00a0天", "–"]
+    exact = [3600, 3660, 86400, 28 * 86400]
+    assert [duration(one, language("en")) for one in exact] == ["1 h", "1.0 h", "24 h", "28 d"]
+    assert [duration(one, language("en"), whole=False) for one in exact] == ["1.0 h", "1.0 h", "24.0 h", "28.0 d"]
     shown = grids.duration(language("zh"), "a", "A")["valueFormatter"]["function"]
     assert all(f"'{{n}}\u00a0{unit}'" in shown for unit in ("秒", "分钟", "小时", "天"))
 

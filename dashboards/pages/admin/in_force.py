@@ -120,7 +120,7 @@ def _objectives(store: Store, file: ObjectivesFile, filters: Filters, words: Lan
         grids.percent("target", words("slo.target")),
         grids.text("bound", words("admin.bound"), words("admin.bound_is"), minimum=80),
         grids.text("state", words("admin.state"), words("admin.objective_state_is"), minimum=150),
-        grids.duration(words, "window", words("slo.window")),
+        grids.duration(words, "window", words("slo.window"), whole=True),
         grids.text("owner", words("alerts.owner"), minimum=110),
     ]
     rows = [

@@ -61,11 +61,11 @@ def _shown(key: str, value: Any, facts: Mapping[str, Any], filters: Filters, wor
         if key.endswith("_bytes"):
             return f"{number / 2**30:,.1f}\u00a0GiB"
         if key in SHARES:
-            return f"{100 * number:.4g}\u00a0%"
+            return f"{100 * number:.4g}%"
         if key in CELSIUS:
             return f"{number:.4g}\u00a0°C"
     plain = _plain(value, filters, words)
-    return f"{plain}\u00a0%" if key in PERCENT else plain
+    return f"{plain}%" if key in PERCENT else plain
 
 
 def _text(key: str, value: str, filters: Filters, words: Language) -> str:

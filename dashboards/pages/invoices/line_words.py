@@ -86,7 +86,7 @@ def _discount(line: Line, text: str, words: Language) -> str | None:
         return None
     rest, name = text[len(head) :], line["rule"]
     if found := re.fullmatch(rf"{N} %, off {N}", rest):
-        return words("line_said.discount", name=name, how=f"{found[1]} %", base=found[2])
+        return words("line_said.discount", name=name, how=f"{found[1]}%", base=found[2])
     found = re.fullmatch(
         rf"((?:{N} % (?:from|above) {N}(?:, )?)+) (GPU-hours|h) (?:of {N} in the month|of each session)"
         rf" \((graduated|whole)\), off {N}",

@@ -295,7 +295,7 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
         grids.number("started", words("queues.started"), words("queues.started_is"), ",d"),
         grids.duration(words, "p50", words("queues.p50")),
         *[grids.duration(words, key, key.upper(), words(f"queues.{key}")) for key in ("p95", "p99")],
-        grids.duration(words, "bound", words("queues.bound"), words("queues.bound_is")),
+        grids.duration(words, "bound", words("queues.bound"), words("queues.bound_is"), whole=True),
         grids.percent("late", words("queues.late"), words("queues.late_is")),
     ]
     shown = [

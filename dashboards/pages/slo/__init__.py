@@ -99,7 +99,7 @@ def _headline(series: Series, words: Language) -> Component:
 
 def percent_left(value: float | None) -> str:
     """Of a budget; overdrawn ones are below zero."""
-    return UNKNOWN if value is None else f"{100 * value:,.0f} %".replace("-", "−")
+    return UNKNOWN if value is None else f"{100 * value:,.0f}%".replace("-", "−")
 
 
 def _name(one: SeriesStatus, between: str = " · ") -> str:
@@ -131,7 +131,7 @@ def budgets(known: Series, words: Language) -> go.Figure:
     return figures.made(
         [bars],
         words,
-        xaxis={"range": [low, high], "ticksuffix": " %", "tickformat": ",d", "dtick": 100, "tickangle": 0,
+        xaxis={"range": [low, high], "ticksuffix": "%", "tickformat": ",d", "dtick": 100, "tickangle": 0,
                "showgrid": True, "gridcolor": figures.GRID, "zeroline": True,
                "zerolinecolor": "rgba(126,141,166,0.8)"},
         yaxis={"showgrid": False, "automargin": True, "dtick": 1, "type": "category"},
@@ -159,7 +159,7 @@ def _table(series: Series, filters: Filters, words: Language) -> Component:
             if any(one.shared_part for one in series)
             else []
         ),
-        grids.duration(words, "window", words("slo.window")),
+        grids.duration(words, "window", words("slo.window"), whole=True),
         *([grids.text("owner", words("alerts.owner"), minimum=96)] if any(one.owner for one in series) else []),
     ]
     several = len({one.cluster for one in series}) > 1

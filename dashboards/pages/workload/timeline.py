@@ -86,7 +86,7 @@ def draw(
     _held(panels, lifecycle, shown, at, filters, words)
     _use(panels, used, place["use"], at, words)
     series = {
-        "utilization": (figures.PALETTE[0], [_scaled(row["utilization"], 100) for row in measured], "%{y:.1f} %"),
+        "utilization": (figures.PALETTE[0], [_scaled(row["utilization"], 100) for row in measured], "%{y:.1f}%"),
         "memory": (figures.PALETTE[3], [_scaled(row["memory_bytes"], 2**-30) for row in measured], "%{y:.1f} GiB"),
         "power": (figures.PALETTE[1], [row["power_watts"] for row in measured], "%{y:,.0f} W"),
     }
@@ -96,7 +96,7 @@ def draw(
             x, y = figures.in_steps([at(row["step"]) for row in measured], values, step)
             panels.add(place[name], _line(x, y, colour, hover, words(f"timeline.{name}")))
     if "utilization" in place:
-        panels.y(place["utilization"], range=[0, 105], ticksuffix=" %")
+        panels.y(place["utilization"], range=[0, 105], ticksuffix="%")
     if slowed:
         x, y = figures.in_steps([at(row["step"]) for row in slowed], [row["slowdown"] for row in slowed], step)
         panels.add(place["slowdown"], _line(x, y, figures.PALETTE[4], "%{y:.2f} x", words("timeline.slowdown")))

@@ -55,7 +55,7 @@ def test_objectives_are_applied_listed_and_measured(app: typer.Typer, tmp_path: 
     assert (code, series["good"], series["bad"], series["state"]) == (1, 1, 1, "missed")
     (row,) = csv.DictReader(io.StringIO(run(app, "status", *at, "--format", "csv", *store)[1]))
     assert (row["tenant"], row["sli"], row["measured_until"]) == ("physics", "0.5", "2026-10-06T12:00:00.000Z")
-    assert "50.00 %" in run(app, "status", *at, *store)[1]
+    assert "50.00%" in run(app, "status", *at, *store)[1]
     for target, code in (("0.9", 1), ("0.5", 1), ("0.1", 0)):  # missed; kept, and burning; kept
         path.write_text(OBJECTIVES.replace("0.9", target))
         run(app, "apply", str(path), *store)

@@ -53,9 +53,9 @@ def asked(change: Change, price: Decimal | None = Decimal("2.00"), **workload: A
 
 def test_an_answer_compares_simulated_with_simulated_and_says_how_far_that_is_from_what_was() -> None:
     text = text_of(what_if.answer(asked(Change(8)), (WAS, SAME, MORE), FILTERS, EN))
-    assert text.startswith("With +8 GPUs, the simulated P95 of waits goes from 1.0 h to 1 min")
+    assert text.startswith("With +8 GPUs, the simulated P95 of waits goes from 1 h to 1 min")
     assert "GPU-hours waited from 50.0 to 10.0. The GPUs cost €11,688 more a month at list price." in text
-    assert "jobs really waited 100 GPU-hours; with the same GPUs the simulator has 50.0 (50.0 % of that)" in text
+    assert "jobs really waited 100 GPU-hours; with the same GPUs the simulator has 50.0 (50.0% of that)" in text
     assert "Jobs that fit nowhere 0 0 2" in text
     assert "List price of the GPUs a month €11,688 €11,688 €23,376" in text
     fewer = text_of(what_if.answer(asked(Change(-8, 4)), (WAS, MORE, SAME), FILTERS, EN))

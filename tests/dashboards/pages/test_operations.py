@@ -64,7 +64,7 @@ def test_objectives_stand_as_their_points_say(house: Store) -> None:
         ("vision", 2, 0.0, "missed"),
         ("speech", 2, 0.0, "missed"),
     }
-    assert [slo.percent_left(one.budget_left) for one in found] == ["−900 %", "−900 %"]
+    assert [slo.percent_left(one.budget_left) for one in found] == ["−900%", "−900%"]
     assert {one.tenant for one in slo.series_of(house, filters_of(house, f"?{DAY}&tenant=vision"))} == {"vision"}
 
 
@@ -187,7 +187,7 @@ def test_the_place_of_a_preempted_job_goes_to_the_next_on_any_of_its_devices_wit
 
 def test_what_no_scheduler_told_is_unknown_not_zero(house: Store) -> None:
     text = str(show(house, ANYBODY, "/queues", f"?{DAY}").page)
-    assert "62.5 %" in text
+    assert "62.5%" in text
     assert "gpuledger-quota-2026-10-02.csv" in text
     assert "0.625" in text, "in full, in the file"
     assert "queues-fragmentation" in text
@@ -218,7 +218,7 @@ def test_a_tenant_sees_its_own_queues_and_quota(house: Store) -> None:
     set_current(TENANT)
     with Stores(house).scoped_to(TENANT) as store:
         text = str(show(store, TENANT, "/queues", f"?{DAY}").page)
-    assert "62.5 %" in text
+    assert "62.5%" in text
     assert "speech" not in text
     assert "WaitingForQuota" not in text
     assert "queues-fragmentation" not in text
@@ -318,7 +318,7 @@ def test_an_alert_on_an_idle_holder_leads_to_where_it_is_reclaimed(house: Store)
 def test_the_label_of_an_overspent_budget_has_room_beside_its_name_on_a_phone(
     left: tuple[float, ...], most: float
 ) -> None:
-    """As found: "-132 %" stood on the objective's name. Of a plot of 150 px, a label takes 42."""
+    """As found: "-132%" stood on the objective's name. Of a plot of 150 px, a label takes 42."""
     known = [
         SimpleNamespace(objective="o", tenant="t", subject="", sli=0.5, target=0.9, budget_left=one) for one in left
     ]

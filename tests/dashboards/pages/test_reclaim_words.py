@@ -25,7 +25,7 @@ def job(seconds: float, what: str = "proposal: suspend", at: datetime | None = A
 
 @pytest.mark.parametrize(
     ("seconds", "english", "chinese"),
-    [(7200, "idle for 2.0 h", "已闲置 2.0\u00a0小时"), (10800, "idle for at least 3.0 h", "已闲置至少 3.0\u00a0小时")],
+    [(7200, "idle for 2 h", "已闲置 2\u00a0小时"), (10800, "idle for at least 3 h", "已闲置至少 3\u00a0小时")],
 )
 def test_a_job_that_was_idle_as_long_as_the_rule_looks_back_may_be_idle_for_longer(
     seconds: float, english: str, chinese: str

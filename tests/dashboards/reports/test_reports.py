@@ -89,11 +89,11 @@ def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(oc
     assert [row["workload"] for row in made.workloads] == ["w-vision"]
     assert [one.amount for one in made.budgets] == [100]
     assert [day["used_gpu_hours"] for day in made.days[:3]] == ["12.000000000", "12.000000000", "0.000000000"]
-    english = ("vision: October 2026", "96.00 EUR", "Efficiency 50.0 %", "96.00 EUR of 100.00 EUR in 2026-10, close to")
+    english = ("vision: October 2026", "96.00 EUR", "Efficiency 50.0%", "96.00 EUR of 100.00 EUR in 2026-10, close to")
     chinese = (
         "vision: 2026年10月",
         "96.00 EUR",
-        "效率为已计量时间的 50.0 %",
+        "效率为已计量时间的 50.0%",
         "预算 100.00 EUR，已用 96.00 EUR，接近上限",
     )
     for spoken, expected in ((EN, english), (ZH, chinese)):
@@ -105,7 +105,7 @@ def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(oc
         assert not any(word in text + html for word in OF_SPEECH)
         assert not any(word in html for word in ("<script", "http:", "https:", "url("))
         assert chart(made, spoken).startswith(b"\x89PNG\r\n")
-    line = "p-vision: 48.00 GPU-hours, efficiency 50.0 %, cost of idle time 48.00 EUR, cost 96.00 EUR"
+    line = "p-vision: 48.00 GPU-hours, efficiency 50.0%, cost of idle time 48.00 EUR, cost 96.00 EUR"
     assert f"\nProjects\n  {line}\n" in as_text(made, EN)
     (budget,) = made.budgets
     for spoken in (EN, ZH):
