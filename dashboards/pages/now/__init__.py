@@ -14,13 +14,13 @@ from access.current import current
 from access.roles import Action
 from alerts.speaking import rules_by_name
 from api.reach import Reach
-from billing.insights.now import Moment, isolation, moment
+from billing.insights.now import Free, Moment, isolation, moment
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, gpu_count, money, percent
 from dashboards.languages import Language
 from dashboards.pages.now import reclaiming
-from dashboards.pages.now.allocated import held
+from dashboards.pages.now.allocated import free, held
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
 from scheduler.live.idle import RULE
@@ -65,15 +65,23 @@ def _drawn(store: Store, filters: Filters, words: Language, found: Found) -> Com
     if only_idle:
         rows, currency = _by_idle(store, filters, now, rows, currency)
     table = _idle_card if only_idle else _card
+    unheld = _free(store, filters, now) if only_idle else None
     return parts.page(
         _titles(filters, words, now),
         _stopped(filters, words, now),
-        _headline(rows, currency, filters, now, only_idle, words),
+        _headline(rows, currency, filters, now, only_idle, words, unheld),
         # Asked of the scheduler once the page is drawn, so that a slow one delays nothing.
         dcc.Store(id="now-jobs-asked", data="now") if only_idle else None,
         html.Div(id="now-jobs", className="gl-later") if only_idle else None,
         table(rows, currency, filters, now, words),
     )
+
+
+def _free(store: Store, filters: Filters, now: Moment) -> Free | None:
+    """Asked for as seldom as what is allocated."""
+    asked = (__file__, "free", now.at, tuple(sorted(filters.address.chosen.items())))
+    found: Free | None = filters.data_version.recent(asked, RECENT_SECONDS, lambda: free(store, filters, now.at))
+    return found
 
 
 def _by_idle(
@@ -135,8 +143,15 @@ def _clock(filters: Filters, words: Language, at: datetime) -> str:
 
 
 def _headline(
-    rows: Sequence[Row], currency: str, filters: Filters, now: Moment, only_idle: bool, words: Language
+    rows: Sequence[Row],
+    currency: str,
+    filters: Filters,
+    now: Moment,
+    only_idle: bool,
+    words: Language,
+    unheld: Free | None = None,
 ) -> Component:
+    """unheld: what nobody has, if that is said here."""
     sums: Row = rows[0] if rows else dict.fromkeys(SUMS, 0)
     unseen = sums["all_gpus"] - sums["all_seen_gpus"]
     unpriced = words.count("now.unpriced", sums["all_unpriced"]) if sums["all_unpriced"] else ""
@@ -156,8 +171,16 @@ def _headline(
                    words("now.idle_share", share=percent(_float(idle_hour), _float(sums["all_list_hour"]))), "idle",
                    idle_alone),
             Figure(words("now.waste"), money(sums["all_waste"], currency), "", _until(filters, now, words)),
+            *([_unheld(unheld, words)] if unheld else []),
         ]
     )  # fmt: skip
+
+
+def _unheld(free: Free, words: Language) -> Figure:
+    cost = words("kind.unallocated_is")
+    if free.list_hour:
+        cost = words("now.free_hourly", amount=money(free.list_hour, free.currency))
+    return Figure(words("kind.unallocated"), gpu_count(free.gpus), words("unit.gpus"), cost, "unallocated")
 
 
 def _knows_use(rows: Sequence[Row]) -> bool:

@@ -24,7 +24,7 @@ from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.filters import filters_of
 from dashboards.languages import language
 from dashboards.pages import now as page
-from dashboards.pages.now.allocated import held
+from dashboards.pages.now.allocated import free, held
 from gpuledger.client import Client
 from gpuledger.documents import DIGITS, NowAllocation
 from tests.dashboards.site import serving
@@ -259,6 +259,26 @@ def test_what_holds_is_what_is_reckoned_by_hand(clusters: Clusters, fleets: Sequ
             assert first["all_unpriced"] == len(expected) - len(known)
 
 
+def test_what_nobody_has_is_what_is_left_of_each_device(house: Store, fleets: Sequence[Fleet]) -> None:
+    """As found: the page of what is idle did not say what lies idle because nobody has it."""
+    for fleet in fleets:
+        left: dict[str, float] = {"H100": 0.0, "Odd": 0.0}
+        for device, units in fleet.units.items():
+            taken = sum(job.devices.get(device, 0) for job in fleet.jobs if job.until is None)
+            left[fleet.model[device]] += 1 - taken / units
+        found = free(house, filters_of(house, f"?cluster={fleet.cluster}"), AT)
+        assert found is not None and found.gpus == pytest.approx(sum(left.values()))
+        cost = None if left["Odd"] else Decimal("2.00") * Decimal(left["H100"])
+        assert found.list_hour == (cost if cost is None else pytest.approx(cost)), "no rule prices the odd ones"
+    for holder in ("tenant=vision", "project=p-vision", "queue=main"):
+        assert free(house, filters_of(house, f"?{holder}"), AT) is None
+    down = free(house, filters_of(house, "?cluster=x"), AT)
+    assert down is not None and (down.gpus, down.list_hour) == (0, None), "three of nobody knows which device"
+    set_current(TENANT)
+    assert free(house, filters_of(house, ""), AT) is None
+    assert "Unallocated" not in str(page.at_clock(house, filters_of(house, "?idle=1"), EN, AT))
+
+
 def test_waste_is_the_ledger_s_idle_cost_since_it_began_without_a_break(
     house: Store, clusters: Clusters, fleets: Sequence[Fleet]
 ) -> None:
@@ -324,7 +344,9 @@ def test_those_with_idle_gpus_come_first_by_the_cost_of_an_idle_hour(house: Stor
 
 def test_the_page_of_the_idle_has_them_alone_each_with_what_to_do(house: Store) -> None:
     filters = filters_of(house, "?cluster=x&idle=1")
-    shown = idle_grid(page.at_clock(house, filters, EN, AT))
+    drawn_page = page.at_clock(house, filters, EN, AT)
+    assert "Unallocated" in str(drawn_page)
+    shown = idle_grid(drawn_page)
     assert [(row["name"], row["idle_gpus"], row["idle_hour"]) for row in shown] == [("w-whole", 1, 2)]
     assert (shown[0]["what"], shown[0]["to_what"]) == (
         "Reclaim it, tell vision",
