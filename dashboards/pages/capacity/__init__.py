@@ -185,8 +185,8 @@ def band_name(band: int, words: Language) -> str:
 
 def _cells(waits: Waits, words: Language) -> list[str]:
     return [
-        f"{waits.jobs:,}", percent(waits.waited, waits.jobs), duration(waits.median_seconds, words),
-        duration(waits.p95_seconds, words), hours(waits.waited_gpu_hours),
+        f"{waits.jobs:,}", percent(waits.waited, waits.jobs), duration(waits.median_seconds, words, whole=False),
+        duration(waits.p95_seconds, words, whole=False), hours(waits.waited_gpu_hours),
     ]  # fmt: skip
 
 

@@ -171,8 +171,8 @@ def answer(asked: WhatIf, outcomes: Outcomes, filters: Filters, words: Language)
     heads = ["", words("capacity.as_it_was"), words("capacity.simulated"), named][: len(columns) + 1]
     lines: list[tuple[str, Callable[[Outcome], str]]] = [
         (words("unit.gpus"), lambda one: f"{one.gpus:,}"),
-        (words("capacity.p50"), lambda one: duration(one.p50, words)),
-        (words("capacity.p95"), lambda one: duration(one.p95, words)),
+        (words("capacity.p50"), lambda one: duration(one.p50, words, whole=False)),
+        (words("capacity.p95"), lambda one: duration(one.p95, words, whole=False)),
         (words("capacity.waited_long"), lambda one: percent(one.waited, one.started)),
         (words("capacity.gpu_hours_waited"), lambda one: hours(one.waited_gpu_hours)),
         (words("capacity.utilization"), lambda one: percent(one.utilization)),

@@ -37,8 +37,8 @@ def waits_card(store: Store, filters: Filters, words: Language) -> Component:
             f"{row['waiting']:,}",
             "0" if not row["waiting"] else UNKNOWN if row["waiting_gpus"] is None else gpu_count(row["waiting_gpus"]),
             f"{row['started']:,}",
-            duration(row["median_seconds"], words),
-            duration(row["p95_seconds"], words),
+            duration(row["median_seconds"], words, whole=False),
+            duration(row["p95_seconds"], words, whole=False),
         )
         for row in rows
     ]
