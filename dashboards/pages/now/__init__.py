@@ -197,7 +197,7 @@ def _float(value: Any) -> float | None:
 
 
 SPARE = ("metered", "billed_hour", "cost_center", "project", "silence", "used_5", "since", "gpus", "place")
-IDLE_SPARE = ("project", "waste", "since", "place", "silence", "tenant")
+IDLE_SPARE = ("project", "waste", "used_60", "since", "place", "tenant", "silence")
 """Columns that are left out where they do not fit, the first ones first."""
 
 
