@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -23,6 +23,7 @@ from alerts.xid_advice import advice
 from billing.money import minor_digits
 from scheduler.words import said
 from warehouse.durations import format_duration, parse_if_duration
+from warehouse.phrases import joined
 
 
 def _bytes(value: float) -> str:
@@ -76,8 +77,19 @@ def _local_time(context: Context, value: Any) -> Any:
     return value
 
 
-def _environment(**filters: Any) -> ImmutableSandboxedEnvironment:
-    made = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, finalize=_local_time)
+_SEAM = "\x02"
+"""Before and after each value of a Chinese text, until it is joined with what stands around it."""
+
+
+@pass_context
+def _between_seams(context: Context, value: Any) -> str:
+    return f"{_SEAM}{_local_time(context, value)}{_SEAM}"
+
+
+def _environment(
+    finalize: Callable[[Context, Any], Any] = _local_time, **filters: Any
+) -> ImmutableSandboxedEnvironment:
+    made = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, finalize=finalize)
     made.filters.update(seconds=parse_if_duration, bytes=_bytes, percent=_percent, number=_number, **filters)
     made.globals.clear()
     return made
@@ -93,6 +105,7 @@ _ENVIRONMENTS = {
         found=functools.partial(found, code="en"),
     ),
     "zh": _environment(
+        _between_seams,
         # before: what stands between a Chinese word and a number.
         duration=lambda value, window=None, before="": (
             f"{'至少 ' if _fills_window(value, window) else before}{format_duration(value, 'zh')}"
@@ -124,7 +137,8 @@ _UNIT = re.compile(r"(?<=\d) (?=°C|GiB|小时|[个倍次天分秒])")
 def translated(text: str, facts: Mapping[str, Any], language: str) -> str | None:
     """A template in a language with the facts filled in, on one line; None if it cannot be."""
     try:
-        return _UNIT.sub("\u00a0", " ".join(_filled(text, facts, language).split()))
+        filled = functools.reduce(joined, _filled(text, facts, language).split(_SEAM), "")
+        return _UNIT.sub("\u00a0", " ".join(filled.split()))
     except _TEMPLATE_ERRORS:
         return None
 

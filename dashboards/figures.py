@@ -112,7 +112,17 @@ def made(
     is_time = (xaxis or {}).get("type", "date") == "date"
     look = {**LOOK, **layout}
     whole = {**(_with_room(look, grain) if is_time else look), **axes}
+    if whole["hovermode"] == "x unified":
+        traces = [_named(one, words) for one in traces]
     return go.Figure({"data": timed(traces), "layout": whole})
+
+
+def _named(trace: Mapping[str, Any], words: Language) -> Mapping[str, Any]:
+    """With its name in the language's way before its values; Plotly itself writes `name : value`."""
+    shown = trace.get("hovertemplate")
+    if not shown or "<extra>" in shown or not trace.get("name"):
+        return trace
+    return {**trace, "hovertemplate": f"%{{fullData.name}}{words('part.colon')}{shown}<extra></extra>"}
 
 
 def timed(traces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

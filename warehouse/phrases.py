@@ -1,7 +1,8 @@
-"""Translates texts phrase by phrase, and writes the instants in them as a page does."""
+"""Translates texts phrase by phrase, joins Chinese without gaps, and writes instants as a page does."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -10,6 +11,16 @@ from functools import cached_property
 Put = str | Callable[[re.Match[str]], str]
 """What stands for a phrase: a template of `re.sub`, or a function."""
 Moment = Callable[[datetime], str]
+CHINESE = "[\u3000-\u9fff\uff01-\uff60]"
+_GAP = re.compile(rf"(?<={CHINESE}) (?={CHINESE})")
+_REFERENCE = re.compile(r"\\(\d)")
+
+
+def joined(before: str, after: str) -> str:
+    """One after the other. Chinese has a space beside a number or a Latin word, none between two of its own characters:
+    which of these a value begins and ends with, the text around it does not know."""
+    seam = _GAP.sub("", before[-2:] + after[:2]) if before and after else before[-2:] + after[:2]
+    return before[:-2] + seam + after[2:]
 
 
 class Phrases:
@@ -23,13 +34,28 @@ class Phrases:
 
     @cached_property
     def _compiled(self) -> list[tuple[re.Pattern[str], Put]]:
-        return [(re.compile(pattern), put) for pattern, put in self._written]
+        return [
+            (re.compile(pattern), _seamless(put) if isinstance(put, str) else put) for pattern, put in self._written
+        ]
 
     def translated(self, text: str) -> str:
         """What is in no phrase stays as it is."""
         for pattern, put in self._compiled:
             text = pattern.sub(put, text)
         return text
+
+
+def _seamless(template: str) -> Put:
+    """As `re.sub` fills the template in, its values joined to the text around them."""
+    pieces = _REFERENCE.split(template)
+    if len(pieces) == 1:
+        return template
+
+    def put(found: re.Match[str]) -> str:
+        values = [piece if number % 2 == 0 else found[int(piece)] or "" for number, piece in enumerate(pieces)]
+        return functools.reduce(joined, values)
+
+    return put
 
 
 def with_moments(text: str, instants: re.Pattern[str], moment: Moment | None) -> str:

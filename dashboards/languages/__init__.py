@@ -9,7 +9,6 @@ words.count("overview.not_counted", 3) of a number; `<key>_one` where one is sai
 from __future__ import annotations
 
 import functools
-import re
 import string
 import tomllib
 from collections.abc import Mapping
@@ -17,6 +16,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
+
+from warehouse.phrases import joined
 
 HERE = Path(__file__).parent
 NAMES = {"en": "English", "zh": "中文"}
@@ -43,15 +44,13 @@ class Language:
         return self._filled(one if number == 1 and one else self.words[key], {"n": f"{number:,}"})
 
     def _filled(self, text: str, values: Mapping[str, Any]) -> str:
-        """Chinese has a space beside a number or a Latin word, none between two of its own characters: which of these a
-        value begins and ends with, its text does not know."""
         if self.code != "zh":
             return text.format(**values)
         said = ""
         for literal, name, shape, _ in string.Formatter().parse(text):
             pieces = [literal] if name is None else [literal, format(values[name], shape or "")]
             for piece in pieces:
-                said = _joined(said, piece)
+                said = joined(said, piece)
         return said
 
     def month(self, first: date) -> str:
@@ -70,16 +69,6 @@ class Language:
         """`5 Oct, 14:00`; the hour as the time's own zone has it."""
         name = self(f"month.{at.month}")[:3]
         return self("time.moment", day=at.day, name=name, month=at.month, clock=f"{at:%H:%M}")
-
-
-_CHINESE = "[\u3000-\u9fff\uff01-\uff60]"
-_GAP = re.compile(rf"(?<={_CHINESE}) (?={_CHINESE})")
-
-
-def _joined(before: str, after: str) -> str:
-    """One after the other; a space where they meet goes if Chinese is on both sides of it."""
-    seam = _GAP.sub("", before[-2:] + after[:2]) if before and after else before[-2:] + after[:2]
-    return before[:-2] + seam + after[2:]
 
 
 @functools.cache

@@ -22,7 +22,7 @@ def message(
     mail = EmailMessage()
     domain = sender.rpartition("@")[2].rstrip(">") or "localhost"
     mail["From"], mail["To"], mail["Date"] = sender, ", ".join(to), format_datetime(now)
-    mail["Subject"] = " ".join(f"[gpuledger] {report.tenant}: {report.title(words)}".split())[:200]
+    mail["Subject"] = " ".join(f"[gpuledger] {report.tenant}{words('part.colon')}{report.title(words)}".split())[:200]
     mail["Message-ID"], mail["Auto-Submitted"] = make_msgid("gpuledger", domain), "auto-generated"
     image = make_msgid("chart", domain)
     mail.set_content(as_text(report, words, address))

@@ -96,8 +96,8 @@ def summaries(name: str, value: float, labels: dict[str, str], evidence: dict[st
 @pytest.mark.parametrize(
     ("labels", "english", "chinese"),
     [
-        ({"subject": "tenant", "tenant": "physics"}, "physics", "physics"),
-        ({"subject": "unallocated", "tenant": ""}, "unallocated GPUs", "未分配的 GPU"),
+        ({"subject": "tenant", "tenant": "physics"}, "physics", "physics "),
+        ({"subject": "unallocated", "tenant": ""}, "unallocated GPUs", "未分配的 GPU "),
         ({"subject": "tenant", "tenant": ""}, "GPUs without a tenant", "无名租户"),
     ],
 )
@@ -108,7 +108,7 @@ def test_who_cost_more_than_expected_is_the_subject_of_the_sentence(
     evidence = {"cost": Decimal("2127.391"), "expected": Decimal("821.28"), "currency": "USD", "direction": "high"}
     assert summaries("spend-anomaly", 4.0, {"day": "2026-11-28", **labels}, evidence) == [
         f"{english} cost 2,127.39 USD on 2026-11-28; expected 821.28 USD (high)",
-        f"2026-11-28：{chinese} 花费 2,127.39 USD，预期 821.28 USD（偏高）",
+        f"2026-11-28：{chinese}花费 2,127.39 USD，预期 821.28 USD（偏高）",
     ]
 
 
@@ -133,6 +133,13 @@ def test_chinese_words_stand_without_a_gap(value: float, chinese: str) -> None:
     evidence = {"held_gpus": 0.25}
     said = summaries("idle-holder", value, {"workload_id": "w", "tenant": "t"}, evidence)[1]
     assert said == f"t 的 w 占用的 0.25\u00a0个 GPU 已{chinese}"
+
+
+def test_chinese_beside_a_chinese_name_has_no_gap() -> None:
+    """As found: "研发一部 的 notebook"; a space within a name is its own."""
+    names = {"workload_id": "训练", "tenant": "研发 一部"}
+    said = summaries("idle-holder", 3600.0, names, {"held_gpus": 0.25})[1]
+    assert said == "研发 一部的训练占用的 0.25\u00a0个 GPU 已闲置 1\u00a0小时"
 
 
 @pytest.mark.parametrize("name", ["slo-burning", "slo-burning-slow"])

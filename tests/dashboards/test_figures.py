@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 import pytest
 
 from dashboards import parts
-from dashboards.figures import legend
+from dashboards.figures import legend, made
+from dashboards.languages import language
 
 LINK = '<a href="http://evil.example/">pay here</a>'
 SHOWN = '&lt;a href="http://evil.example/">pay here&lt;/a>'
@@ -29,6 +30,15 @@ def test_a_legend_shows_how_each_series_is_drawn() -> None:
     assert marks == {
         "spent": "line", "forecast": "dashed", "budget": "dotted", "band": "", "unusual": "diamond", "used": "",
     }  # fmt: skip
+
+
+def test_what_hovers_has_its_names_in_the_language_s_way() -> None:
+    """As found: "使用 : 12.3", as Plotly joins them."""
+    trace = {"type": "bar", "name": "使用", "x": [1], "y": [2], "hovertemplate": "%{y}"}
+    for code, colon in (("zh", "："), ("en", ": ")):
+        drawn, own = made([trace, {**trace, "hovertemplate": "%{x}<extra></extra>"}], language(code)).data
+        assert drawn.hovertemplate == f"%{{fullData.name}}{colon}%{{y}}<extra></extra>"
+        assert own.hovertemplate == "%{x}<extra></extra>"
 
 
 @pytest.mark.parametrize("plain", [True, False])

@@ -233,7 +233,8 @@ def month_shown(store: Store, filters: Filters, words: Language) -> Component:
     found = month_cost(store, filters)
     budget = month_budget(store, filters, found, words)
     shown = _figures(found, budget, filters, words)
-    said = "; ".join(f"{one.label}: {one.value} {one.detail}".strip() for one in shown)
+    colon = words("part.colon")
+    said = words("part.break").join(f"{one.label}{colon}{one.value} {one.detail}".strip() for one in shown)
     title = words("month_cost.title", month=words.month(found.month.start.astimezone(found.zone)))
     return html.Div(
         [

@@ -171,7 +171,7 @@ def waits(rows: Rows, words: Language) -> go.Figure:
                 "name": words(f"queues.{key}"),
                 "marker": {"size": 11, "color": colour, "line": {"width": 0}},
                 "customdata": [duration(row[key], words) for row in found],
-                "hovertemplate": "%{y}: %{customdata}",
+                "hovertemplate": f"%{{y}}{words('part.colon')}%{{customdata}}",
             }
         )
     with_bound = [(name, row["bound"]) for name, row in zip(names, found, strict=True) if row["bound"] is not None]
@@ -185,7 +185,7 @@ def waits(rows: Rows, words: Language) -> go.Figure:
                 "name": words("queues.bound"),
                 "marker": {"symbol": "line-ns", "size": 17, "line": {"width": 2.5, "color": LATE}},
                 "customdata": [duration(bound, words) for _, bound in with_bound],
-                "hovertemplate": "%{y}: %{customdata}",
+                "hovertemplate": f"%{{y}}{words('part.colon')}%{{customdata}}",
             }
         )
     last = max(1.0, *(max(row["p99"], row["bound"] or 0) for row in found))

@@ -120,7 +120,7 @@ def budgets(known: Series, words: Language) -> go.Figure:
         "textposition": "outside",
         "cliponaxis": False,
         "customdata": [f"{percent(one.sli)} / {percent(one.target)}" for one in drawn],
-        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
+        "hovertemplate": f"%{{y}}{words('part.colon')}%{{customdata}}<extra></extra>",
         "marker": {
             "color": [GONE if value < 0 else LOW if value < 0.25 else GOOD for value in left],
             "line": {"width": 0},

@@ -263,7 +263,7 @@ def test_a_mail_in_the_reader_s_language_arrives_at_a_mail_server(store: Store) 
     chinese, english = map(parsed, mailbox.mails)
     assert (chinese["To"], chinese["Content-Language"]) == ("a@site.org", "zh")
     assert (chinese["Subject"], english["Subject"]) == (
-        "[gpuledger] vision: 2026年10月",
+        "[gpuledger] vision：2026年10月",
         "[gpuledger] vision: October 2026",
     )
     text = chinese.get_body(("plain",))
