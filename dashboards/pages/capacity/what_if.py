@@ -19,6 +19,7 @@ from access.current import current
 from access.roles import Action
 from api.capacity import READS, SECONDS, WhatIf, start_simulations, what_if
 from billing.insights.capacity import GroupLine
+from billing.insights.outlook import MONTH_HOURS
 from billing.periods import Period as Span
 from dashboards import parts, states
 from dashboards.filters import Filters
@@ -214,8 +215,9 @@ def verdict(asked: WhatIf, outcomes: Outcomes, currency: str, words: Language) -
         return said
     if cost is None:
         return said + words("capacity.no_cost")
-    amount = money(abs(cost), currency)
-    return said + words("capacity.costs" if cost > 0 else "capacity.saves", amount=amount)
+    said += words("capacity.costs" if cost > 0 else "capacity.saves", amount=money(abs(cost), currency))
+    price = price_of_waiting(asked, outcomes)
+    return said if price is None else said + words("capacity.price_of_waiting", amount=money(price, currency))
 
 
 def difference(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
@@ -223,6 +225,16 @@ def difference(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
     _, same, changed = outcomes
     was, now = asked.price.month(same.gpus), asked.price.month(changed.gpus)
     return None if was is None or now is None else now - was
+
+
+def price_of_waiting(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
+    """What added GPUs cost for each GPU-hour of waiting that they save; None: no price, or none is saved."""
+    _, same, changed = outcomes
+    cost, saved = difference(asked, outcomes), same.waited_gpu_hours - changed.waited_gpu_hours
+    if cost is None or cost <= 0 or saved <= 0:
+        return None
+    simulated_hours = (asked.workload.end - asked.workload.start) / 3600
+    return cost * Decimal(simulated_hours / float(MONTH_HOURS)) / Decimal(saved)
 
 
 def trust(was: Outcome, same: Outcome, words: Language) -> str:

@@ -55,17 +55,21 @@ def test_an_answer_compares_simulated_with_simulated_and_says_how_far_that_is_fr
     text = text_of(what_if.answer(asked(Change(8)), (WAS, SAME, MORE), FILTERS, EN))
     assert text.startswith("With +8 GPUs, the simulated P95 of waits goes from 1 h to 1 min")
     assert "GPU-hours waited from 50.0 to 10.0. The GPUs cost €11,688 more a month at list price." in text
+    # In the day that was simulated, eight cost 384.00, and 40 hours of waiting are saved.
+    assert "That is €9.60 for each GPU-hour of waiting saved." in text
     assert "jobs really waited 100 GPU-hours; with the same GPUs the simulator has 50.0 (50.0% of that)" in text
     assert "Jobs that fit nowhere 0 0 2" in text
     assert "List price of the GPUs a month €11,688 €11,688 €23,376" in text
     fewer = text_of(what_if.answer(asked(Change(-8, 4)), (WAS, MORE, SAME), FILTERS, EN))
     assert "With −8 GPUs, up to 4 jobs on a GPU" in fewer and "cost €11,688 less a month" in fewer
+    more_waiting = text_of(what_if.answer(asked(Change(8)), (WAS, MORE, replace(SAME, gpus=24)), FILTERS, EN))
+    assert "of waiting saved" not in fewer + more_waiting, "none is"
     assert "known average usage is at most 1/4" in fewer
 
 
 def test_an_unknown_price_is_no_price_of_zero_and_no_change_is_no_third_column() -> None:
     text = text_of(what_if.answer(asked(Change(8), None), (WAS, SAME, MORE), FILTERS, EN))
-    assert "The rate card has no price for them." in text
+    assert "The rate card has no price for them." in text and "of waiting saved" not in text
     assert "List price of the GPUs a month – – –" in text
     same = text_of(what_if.answer(asked(Change()), (WAS, SAME, SAME), FILTERS, EN))
     assert "Nothing is changed" in same and "List price of the GPUs a month €11,688 €11,688 How far" in same
