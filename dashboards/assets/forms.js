@@ -164,7 +164,7 @@
   dash.glforms = {
     // A month's drafts of those who have no invoice yet, as the API says them to whoever is here.
     drafts: async function (asked) {
-      if (!asked) return [dash.no_update, dash.no_update, dash.no_update, dash.no_update];
+      if (!asked) return Array(5).fill(dash.no_update);
       try {
         var path = "/drafts?limit=1000&month=" + encodeURIComponent(asked.month);
         var rows = (await ask("GET", path)).rows.filter(function (one) {
@@ -184,9 +184,10 @@
             state: totals.incomplete ? asked.incomplete : asked.complete,
           };
         });
-        return [shown, "", !shown.length, sumOf(shown, asked)];
+        var sum = sumOf(shown, asked);
+        return [shown, "", !shown.length, sum, sum];
       } catch (error) {
-        return [[], error.message, true, "–"];
+        return [[], error.message, true, "–", "–"];
       }
     },
 

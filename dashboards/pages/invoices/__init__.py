@@ -124,11 +124,21 @@ def _months_card(
                                    href=filters.href("/invoices", month=month.name)), **link),
                 state_chip(month.state, words),
                 _of_tenants(month, sum(row["invoices"] for row in of_month), words),
-                _sum(of_month, "amount"),
+                _sum(of_month, "amount") if of_month else _drafted_so_far(month is here, words),
             ]
         )  # fmt: skip
     heads = [words(f"invoices.{name}") for name in ("month", "state", "count", "amount")]
     return parts.card(words("invoices.months"), words("invoices.months_is"), parts.table(heads, rows), close)
+
+
+def _drafted_so_far(is_here: bool, words: Language) -> Component:
+    """Of a month without a document. Its drafts are computed once it is chosen, because they take longer than a page
+    may; the browser sums those that it loads then (`glforms.drafts`)."""
+    if not is_here:
+        return html.Span(UNKNOWN, title=words("invoices.so_far_unknown"))
+    return html.Div(
+        [html.Div(UNKNOWN, id="invoices-so-far"), html.Div(words("invoices.so_far"), className="gl-detail")]
+    )
 
 
 def _of_tenants(month: Month, invoices: int, words: Language) -> str:
@@ -154,7 +164,7 @@ def _drafts_card(
     words: Language,
     has_issued: bool,
 ) -> Component:
-    """has_issued: so that the headline has other figures than the sum of the drafts."""
+    """has_issued: so that headline and months have other figures than the sum of the drafts."""
     done = [row["tenant"] for row in issued if row["document_type"] == "invoice" and row["status"] == "issued"]
     asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name"),
              "href": filters.href("/invoices", month=month.name, draft=""), "symbols": SYMBOLS,
@@ -194,7 +204,7 @@ def _drafts_card(
             delay_show=200,
         ),
         html.P(id="invoices-refused", className="gl-said gl-refused"),
-        html.Span(id="invoices-drafted", hidden=True) if has_issued else None,
+        *(html.Span(id=f"invoices-{name}", hidden=True) for name in ("drafted", "so-far") if has_issued),
         html.Div(issue if may else None, id="invoices-issue", hidden=True),
         tool=exports.of_grid("invoices-drafts", f"drafts-{month.name}", filters, words),
         class_name="gl-table-card",
@@ -268,6 +278,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
         Output("invoices-refused", "children"),
         Output("invoices-issue", "hidden"),
         Output("invoices-drafted", "children"),
+        Output("invoices-so-far", "children"),
         Input("invoices-asked", "data"),
     )
 
