@@ -184,8 +184,8 @@
             state: totals.incomplete ? asked.incomplete : asked.complete,
           };
         });
-        var sum = sumOf(shown, asked);
-        return [shown, "", !shown.length, sum, sum];
+        var total = sumOf(shown, asked);
+        return [shown, "", !shown.length, total, total];
       } catch (error) {
         return [[], error.message, true, "–", "–"];
       }
