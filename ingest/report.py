@@ -11,6 +11,7 @@ class IngestReport:
     """Counts of rows; read = written + duplicate + everything quarantined.
 
     written: rows whose natural key was new.   duplicate: the key was in the store or earlier in the same batch.
+    differing: those of the duplicates' keys under which the store had other values: both are kept, and a rule decides.
     quarantined: by reason.   ignored_columns: in the source, but in no contract.
     """
 
@@ -19,6 +20,7 @@ class IngestReport:
     duplicate: int = 0
     quarantined: dict[str, int] = field(default_factory=dict)
     ignored_columns: tuple[str, ...] = ()
+    differing: int = 0
 
     def __add__(self, other: IngestReport) -> IngestReport:
         return IngestReport(
@@ -27,4 +29,5 @@ class IngestReport:
             self.duplicate + other.duplicate,
             dict(sorted((Counter(self.quarantined) + Counter(other.quarantined)).items())),
             tuple(sorted({*self.ignored_columns, *other.ignored_columns})),
+            self.differing + other.differing,
         )

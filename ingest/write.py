@@ -50,7 +50,7 @@ def write(
     about = {"record_type": record.name, "batch": batch.id}
     if store.rows(read_sql(__file__, "batch_done"), about):
         return IngestReport(batch.rows, 0, len(batch.table), reasons)
-    written, table = 0, batch.table
+    written, differing, table = 0, 0, batch.table
     if len(batch.table):
         with store.staged(batch.table) as staged:
             keys, known = _counted(store, record, batch, staged)
@@ -60,8 +60,12 @@ def write(
                 _insert_anew(store, record, batch, staged, any(_arrived(store, record, batch).values()), otherwise=True)
             elif not known:
                 _write(store, record, batch, staged, keys)
-        if known and (fresh := _fresh(store, record, batch, source, sender)):
+        doubted_from = None if record.name == "samples" and source.startswith("push:") else sender
+        if known and (fresh := _fresh(store, record, batch, doubted_from)):
             table = fresh.table
+            if told := fresh if doubted_from is None else _fresh(store, record, fresh, None):
+                with store.staged(told.table) as staged:
+                    _, differing = _counted(store, record, told, staged)
             with store.staged(fresh.table) as staged:
                 _write(store, record, fresh, staged, _counted(store, record, fresh, staged)[0], otherwise=True)
     if batch.rejects:
@@ -81,7 +85,7 @@ def write(
             "hours": _hours(table) if record.name == "samples" else [],
         },
     )
-    return IngestReport(batch.rows, written, duplicate, reasons)
+    return IngestReport(batch.rows, written, duplicate, reasons, differing=differing)
 
 
 def _hours(samples: pa.Table) -> list[int]:
@@ -100,13 +104,13 @@ def _counted(store: Store, record: RecordType, batch: Batch, staged: str) -> tup
     return int(row["keys"]), int(store.value(read_sql(__file__, "known_keys", **_names(record, staged)), nearby))
 
 
-def _fresh(store: Store, record: RecordType, batch: Batch, source: str, sender: str) -> Batch | None:
+def _fresh(store: Store, record: RecordType, batch: Batch, doubted_from: str | None) -> Batch | None:
     """The batch without rows that complete batches brought already; None if nothing is left.
 
-    What somebody else pushed may still be held by the next close, and refused; then this batch must have the row, too.
-    Pushed samples are an exception: those of many senders are written together, under all their names.
+    doubted_from: a sender. What somebody else pushed may still be held by the next close, and refused; then this batch
+    must have the row, too. Pushed samples are an exception (None): those of many senders are written together, under
+    all their names.
     """
-    doubted_from = None if record.name == "samples" and source.startswith("push:") else sender
     known = stored_already(store, record, batch.table, acknowledged=True, doubted_from=doubted_from)
     places = [place for place in range(len(batch.table)) if place not in known]
     return replace(batch, table=batch.table.take(pa.array(places, pa.uint64()))) if places else None

@@ -69,6 +69,7 @@ def _print(records: str, report: IngestReport, fmt: options.Format) -> None:
         "read": report.read,
         "written": report.written,
         "duplicate": report.duplicate,
+        "differing": report.differing,
         "quarantined": report.quarantined,
         "ignored_columns": report.ignored_columns,
     }
@@ -92,6 +93,8 @@ def closing_line(records: str, report: IngestReport) -> str:
     if report.quarantined:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(report.quarantined.items()))
         line += f" ({reasons}; gpuledger doctor shows them)"
+    if report.differing:
+        line += f" · {report.differing:,} of the duplicates differ from what is stored (docs/contracts.md: what counts)"
     if report.ignored_columns:
         line += f" · ignored columns: {', '.join(report.ignored_columns)}"
     return line

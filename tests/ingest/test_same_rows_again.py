@@ -103,8 +103,13 @@ def test_what_is_told_in_other_words_leaves_what_a_close_has_read(store: Store, 
         row = {one.name: _plain_value(one, 0) for one in record.columns} | {record.key[1]: f"k{number}"}
         reported.append(row)
         otherwise.append(row | {column.name: _plain_value(column, 1)})
-    for rows in (reported, otherwise, [*otherwise, *reported]):
-        ingest_tables(store, record, "a", [pa.Table.from_pylist(rows)], now=NOW)
+    for rows, new, differing in (
+        (reported, len(reported), 0),
+        (otherwise, 0, len(otherwise)),
+        ([*otherwise, *reported], 0, 0),
+    ):
+        report = ingest_tables(store, record, "a", [pa.Table.from_pylist(rows)], now=NOW)
+        assert (report.written, report.differing) == (new, differing), "said, so that nobody takes it for a correction"
         store.command(f"OPTIMIZE TABLE {store.altered(record.name)} FINAL")
     names = ", ".join(column.name for column in record.columns)
     counts = "uniqExact(batch) AS batches, count() AS rows"

@@ -1,7 +1,8 @@
 -- One row: a model and pool with the GPUs that nobody has at an instant: available, less what is allocated of them, shares as
 -- fractions. Without a model: what is allocated without a device, which may be any of them, negative.
 -- cluster: '' unless prices depend on it.
--- Params:  those of ({places}), of which tenants, projects and queues must be empty; by_cluster UInt8.
+-- Params:  at DateTime64(3) (UTC); by_cluster UInt8; pools, models, clusters Array(String), empty: all; the others of ({places}), of
+--          which tenants, projects and queues must be empty.
 SELECT
     toString(d.model) AS model, toString(d.pool) AS pool, if({by_cluster:UInt8}, toString(d.cluster), '') AS cluster,
     sum(if(d.device_id = '', if(h.device_id = '', -h.held, 0), greatest(0, 1 - h.held))) AS gpus
