@@ -34,7 +34,7 @@ UNIT = 10**15
 """Costs are whole numbers of its reciprocal: the digits that `billed_cost` has."""
 READ = "ledger, ledger_days, closed_hours"
 LISTED = 4
-"""Unusual days that stand below the chart; the command has all."""
+"""Costs of tenants on unusual days that stand below the chart; the command has all."""
 SPENT, BUDGET, UNUSUAL = figures.PALETTE[0], figures.PALETTE[4], figures.PALETTE[1]
 BAND, BAND_EDGE = "rgba(74,122,240,0.28)", "rgba(74,122,240,0.7)"
 
@@ -292,7 +292,8 @@ def _figures(found: MonthCost, budget: MonthBudget, filters: Filters, words: Lan
     shown.append(
         Figure(words("month_cost.budget"), money(budget.amount, currency), "", _against(found, budget, currency, words))
     )
-    shown.append(Figure(words("month_cost.unusual"), f"{len(found.unusual):,}", "", words("month_cost.unusual_is")))
+    days = {one.day for one in found.unusual}
+    shown.append(Figure(words("month_cost.unusual"), f"{len(days):,}", "", words("month_cost.unusual_is")))
     return shown
 
 
@@ -444,7 +445,7 @@ def _unusual_days(found: MonthCost, filters: Filters, words: Language) -> Compon
     if not found.unusual:
         return None
     listed = sorted(found.unusual, key=lambda one: (-abs(one.cost - one.expected), one.day))[:LISTED]
-    more = len(found.unusual) - len(listed)
+    more = len({one.day for one in found.unusual} - {one.day for one in listed})
     return html.Ul(
         [
             *(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,7 @@ from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
+from dashboards.pages.overview import month
 from dashboards.pages.overview.month import MonthBudget, month_budget, month_cost, month_figure, month_shown
 from tests.dashboards import site
 from tests.dashboards.books import entry, fill
@@ -119,6 +121,20 @@ def test_unusual_days_are_those_of_the_anomalies_command(store: Store) -> None:
     assert "expected €96.00" in said
     assert line["customdata"][DEAR.day - 1] == href
     assert line["customdata"][0].startswith("/?period=2026-11-01")
+
+
+def test_a_day_that_is_unusual_for_two_tenants_counts_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    filters = filters_of(store, "?period=2026-11")
+    found = month_cost(store, filters)
+    (dear,) = (one for one in found.unusual if one.day == DEAR)
+    days = [dear, *(replace(dear, day=DEAR + timedelta(days=number)) for number in range(1, 6))]
+    twice = replace(found, unusual=[twin for one in days for twin in (one, replace(one, tenant="speech"))])
+    monkeypatch.setattr(month, "month_cost", lambda *_: twice)
+    page = str(month_shown(store, filters, EN))
+    marks = month_figure(twice, MonthBudget(), filters, EN).to_dict()["data"][-1]
+    assert len(marks["x"]) == 6
+    assert f"{EN('month_cost.unusual')}: 6 " in page
+    assert EN.count("month_cost.more_days", 4) in page
 
 
 def test_a_budget_is_of_all_that_is_shown_or_it_is_not_there(store: Store) -> None:
