@@ -358,6 +358,23 @@ def test_the_longest_waits_of_each_queue_lead_to_their_workloads(over: Store) ->
     assert f"/workloads?{DAY}&workload=w-late" in {row["href"] for row in shown}
 
 
+def test_no_queue_is_missing_among_the_longest_waits(over: Store) -> None:
+    """Its waits are shorter than three of each of seven others."""
+    waits = [("brief", 1), *((f"slow-{number % 7}", 1 + number % 3) for number in range(21))]
+    rows = [
+        f"('2026-10-20 01:{at:02}:00', 'o', 's', 'q-{place}', 'wq-{place}', '{event}', 'speech', 'p', '{queue}', 1)"
+        for place, (queue, minutes) in enumerate(waits)
+        for event, at in (("submitted", 0), ("started", minutes))
+    ]
+    over.command(
+        "INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, gpus) "
+        f"VALUES {', '.join(rows)}"
+    )
+    found = longest(over, filters_of(over, "?period=2026-10-20"))
+    assert len(found) == 22
+    assert "brief" in {row["queue"] for row in found}
+
+
 def test_the_page_of_a_wait_that_is_over_says_why_and_who_had_its_gpus(over: Store) -> None:
     page = show(over, ANYBODY, "/workloads", f"?{DAY}&workload=w-late").page
     told = [(row["reason"], round(row["lasted"]), row["expected"], row["details"]) for row in
