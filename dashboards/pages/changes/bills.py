@@ -101,8 +101,8 @@ def _table(before: Invoice, now: Invoice, words: Language) -> Component:
     currency = now.currency
     columns = [
         grids.text("what", words("invoices.line"), minimum=150),
-        grids.number("hours_before", words("changes.bill_hours_before"), shape=",.2f", unknown=""),
-        grids.number("hours", words("changes.bill_hours"), shape=",.2f", unknown=""),
+        grids.number("hours_before", words("changes.bill_hours", month=_name(before, words)), shape=",.2f", unknown=""),
+        grids.number("hours", words("changes.bill_hours", month=_name(now, words)), shape=",.2f", unknown=""),
         grids.money("before", _name(before, words), currency),
         grids.money("now", _name(now, words), currency),
         grids.money("difference", words("changes.difference"), currency, words("changes.bill_difference_is"), "+"),
