@@ -63,8 +63,9 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
             words("fires.title"), words("fires.is"), states.nothing_here(words("fires.not_evaluated")), id="alerts"
         )
     firing = filters.rows_now(store, __file__, "firing", with_evidence=int(words.code != "en"))
-    found = _sent(store, filters, firing)[:MOST]
-    counted = {name: sum(alert["severity"] == name for alert in firing) for name in SEVERITIES}
+    sent = _sent(store, filters, firing)
+    found, suppressed = sent[:MOST], len(firing) - len(sent)
+    counted = {name: sum(alert["severity"] == name for alert in sent) for name in SEVERITIES}
     content = (
         html.Ul(
             [
@@ -95,7 +96,10 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
         ],
         className="gl-legend",
     )
-    more = len(firing) - len(found)
+    more = len(sent) - len(found)
+    notes = [words.count("fires.more", more)] if more else []
+    if suppressed:
+        notes.append(words.count("fires.suppressed", suppressed))
     links = [
         dcc.Link(words(f"fires.{name}"), href=href)
         for name, path, href in (
@@ -105,11 +109,11 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
         if has_page(path)
     ]
     foot = html.P(
-        [words.count("fires.more", more) if more > 0 else None, *links],
+        [*map(html.Span, notes), *links],
         className="gl-note gl-apart",
     )
     return parts.card(
-        words("fires.title"), words("fires.is"), content, foot if more > 0 or links else None, tool=said, id="alerts"
+        words("fires.title"), words("fires.is"), content, foot if notes or links else None, tool=said, id="alerts"
     )
 
 

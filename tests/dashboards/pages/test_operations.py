@@ -285,6 +285,9 @@ def test_the_overview_leaves_out_what_is_suppressed(house: Store) -> None:
         assert activity._sent(house, filters, [row, row]) == [row, row], (
             "where all are suppressed they fire all the same"
         )
+        card = str(activity.alerts_card(house, filters, EN))
+        assert " warning" in card and "critical" not in card, "what is counted is what is listed"
+        assert "1 suppressed, not listed." in card
     finally:
         silencing.end(house, filters, EN, silences(house, datetime.now(UTC))[0].id)
 
