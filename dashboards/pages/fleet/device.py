@@ -186,8 +186,8 @@ def _holders_card(store: Store, filters: Filters, device: str, words: Language) 
         grids.text("tenant", words("filter.tenant"), minimum=90),
         grids.text("project", words("filter.project"), minimum=90),
         grids.text("share", words("fleet.share"), minimum=90),
-        grids.moment("first", words("fleet.from")),
-        grids.moment("last", words("fleet.until")),
+        grids.moment("first", words("fleet.held_from"), words("fleet.held_is")),
+        grids.moment("last", words("fleet.held_until"), words("fleet.held_is")),
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
         grids.number(
             "allocated", words("overview.allocated"), words("tenants.allocated_is"), unit=words("unit.gpu_hours")
