@@ -15,7 +15,7 @@ from dashboards import exports, grids, headline_figures, parts, states
 from dashboards.advice import of_workload
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, gpu_count, hours, money, unit_price
+from dashboards.format import UNKNOWN, duration, gpu_count, money, unit_price
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.workload.held_now import held_now, now_cards
@@ -251,7 +251,7 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
                 ]
             ),
             words(f"isolation.{level}"),
-            hours(row["gpu_hours"]),
+            f"{row['gpu_hours']:,.2f}",
             UNKNOWN if row["unit_price"] is None else unit_price(row["unit_price"], currency),
             money(row["list_cost"], currency),
             money(row["billed_cost"], currency),
@@ -260,7 +260,7 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
     ]
     heads = [words(f"workload.{name}") for name in ("sku", "quantity", "price", "list", "billed")]
     heads.insert(1, words("isolation.title"))
-    cells.append([words("tenants.all"), "", hours(total.allocated), "", money(total.list_cost, currency),
+    cells.append([words("tenants.all"), "", f"{total.allocated:,.2f}", "", money(total.list_cost, currency),
                   money(total.billed_cost, currency)])  # fmt: skip
     fields = ("sku", "model", "partition_profile", "gpu_hours", "unit_price", "list_cost", "billed_cost")
     reported = [

@@ -125,6 +125,8 @@ def _held(
     words: Language,
 ) -> None:
     """A lane a device, and what happened above them, where anything did."""
+    window = lifecycle.window
+    assert window is not None
     number = {lane: place for place, lane in enumerate(shown, 1)}
     x: list[datetime | None] = []
     y: list[int | None] = []
@@ -136,9 +138,11 @@ def _held(
         ends = claim["end_at"] or lifecycle.until
         start, end = (words.moment(filters.local(moment)) for moment in (claim["start_at"], ends))
         text = [claim["device_id"], claim["partition_profile"] or claim["model"], start, end]
-        x += [at(claim["start_at"]), at(ends), None]
-        y += [lane, lane, None]
-        texts += [text, text, None]
+        drawn = max(claim["start_at"], window[0]), min(ends, window[1])  # as far as the bars below reach
+        if drawn[0] < drawn[1]:
+            x += [*map(at, drawn), None]
+            y += [lane, lane, None]
+            texts += [text, text, None]
     held = {
         "type": "scatter",
         "x": x,

@@ -216,6 +216,29 @@ def test_the_timeline_of_a_workload_that_nobody_measured_has_dates(house: Store)
     assert lanes[0] == ("Events", *lanes[1]), "no lane for what nobody reported"
 
 
+def test_what_was_held_before_the_period_is_drawn_from_where_its_use_is(house: Store) -> None:
+    filters = filters_of(house, f"{MONTH}&workload=w-mig-vision")
+    lifecycle = lifecycle_of(house, filters, "w-mig-vision")
+    assert lifecycle is not None and lifecycle.window is not None
+    start, end = lifecycle.window
+    claims = [{**lifecycle.claims[0], "start_at": start - timedelta(days=9), "end_at": None}]
+    longer = replace(lifecycle, claims=claims, until=end + timedelta(hours=5))
+    figure, _ = draw(longer, filters, [], [], [], EN)
+    first, last, _ = figure.data[0].x
+    assert [first, last] == [one.replace(tzinfo=None).isoformat() for one in (start, end)]
+
+
+def test_a_charged_quantity_times_its_price_is_the_cost_beside_it(house: Store) -> None:
+    """As found: 0.2 GPU-hours at $2.65 beside $0.48."""
+    page = str(show(house, ANYBODY, "/workloads", f"{MONTH}&workload=w-mig-vision").page)
+    (held, cost) = house.rows(
+        "SELECT sum(consumed_quantity) AS held, sum(list_cost) AS cost FROM v_charges "
+        "WHERE workload_id = 'w-mig-vision'"
+    )[0].values()
+    assert f"Td('{held:,.2f}')" in page
+    assert round(float(held), 2) * 2 == pytest.approx(float(cost), abs=0.02)
+
+
 def test_the_fleet_is_every_device_with_what_is_known_of_it(house: Store) -> None:
     filters = filters_of(house, f"?{DAY}")
     devices = {row["device_id"]: row for row in fleet.devices_of(house, filters, fleet.last_instant(filters))}
