@@ -46,8 +46,8 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
         grids.sentence("match", words("admin.match"), words("admin.match_is"), 220, 280),
         grids.price("price", words("admin.price"), unit=card.card.currency),
         grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
-        grids.wrapped(grids.moment("from", words("fleet.from"), minimum=130, flex=130)),
-        grids.wrapped(grids.moment("to", words("fleet.until"), minimum=130, flex=130)),
+        grids.wrapped(grids.moment("from", words("fleet.from"), minimum=144, flex=144)),
+        grids.wrapped(grids.moment("to", words("fleet.until"), minimum=144, flex=144)),
     ]
     rows = [
         {
@@ -81,7 +81,9 @@ def _matches(match: Any, keys: Sequence[str], words: Language) -> str:
 def _since(start: datetime | None, end: datetime | None, filters: Filters, words: Language) -> dict[str, Any]:
     start, end = (at and filters.local(at) for at in (start, end))
     open_end = {f"{name}_text": words("admin.open") for name, at in (("from", start), ("to", end)) if at is None}
-    return grids.dated("from", start, words) | grids.dated("to", end, words) | open_end
+    found = grids.dated("from", start, words) | grids.dated("to", end, words) | open_end
+    # Where a cell is narrower than both, the clock stands below the day.
+    return {key: one.replace("\N{NO-BREAK SPACE}", " ") if isinstance(one, str) else one for key, one in found.items()}
 
 
 def _policies(card: AppliedCard, words: Language) -> Component | None:
@@ -204,9 +206,11 @@ def unmapped_table(store: Store, filters: Filters, words: Language) -> Component
         {
             **{name: row[name] for name in names},
             "owner": row["owner"] or words("no_name"),
-            **grids.dated("until", filters.local(row["until"]), words),
+            "until": until,
+            "until_text": words.dated(until),
         }
         for row in unmapped(store)
+        for until in [filters.local(row["until"])]
     ]
     return grids.grid(
         columns,

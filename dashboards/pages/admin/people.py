@@ -52,7 +52,7 @@ def tokens_part(store: Store, filters: Filters, words: Language) -> list[Compone
         shows="token",
     )
     said = words("admin.tokens_is", shown=f"{min(len(found), MOST):,}", all=f"{len(found):,}")
-    listed = parts.table(heads, rows, cards=True) if rows else states.nothing_here(words("admin.no_token"))
+    listed = parts.table(heads, rows, "gl-texts", cards=True) if rows else states.nothing_here(words("admin.no_token"))
     return [
         parts.card(words("admin.new_token"), words("admin.new_token_is"), make),
         parts.card(words("admin.tokens"), said, listed),
@@ -70,12 +70,14 @@ def _roles(one: Token | Person, words: Language) -> str:
 
 def _token_state(one: Token, now: datetime, words: Language) -> Component:
     if not one.usable(now):
-        return html.Span(
-            [html.Span(className="gl-dot gl-warn"), words(f"admin.{_over(one)}")],
-            className="gl-state",
-        )
+        return _state(False, words(f"admin.{_over(one)}"))
     sure = words("admin.revoke_sure", name=one.name)
-    return forms.form(f"DELETE /tokens/{quote(one.id, safe='')}", words("admin.revoke"), words, sure=sure, small=True)
+    act = forms.form(f"DELETE /tokens/{quote(one.id, safe='')}", words("admin.revoke"), words, sure=sure, small=True)
+    return html.Div([_state(True, words("admin.token_valid")), act], className="gl-acts")
+
+
+def _state(is_good: bool, said: str) -> Component:
+    return html.Span([html.Span(className=f"gl-dot {'gl-good' if is_good else 'gl-warn'}"), said], className="gl-state")
 
 
 def _over(one: Token) -> str:
@@ -90,6 +92,20 @@ def _name(one: Person, words: Language) -> Component:
     return html.Span([one.name, html.Small(said)], title=one.subject) if said else html.Span(one.name)
 
 
+def _user_state(one: Person, words: Language) -> Component:
+    """Whether it may sign in, and the button that changes that."""
+    act = forms.form(
+        f"PATCH /users/{quote(one.subject, safe='')}?{urlencode({'issuer': one.issuer})}",
+        words("admin.enable" if one.disabled else "admin.disable"),
+        words,
+        body={"disabled": not one.disabled},
+        sure="" if one.disabled else words("admin.disable_sure", name=one.name),
+        small=True,
+    )
+    state = _state(not one.disabled, words("admin.user_disabled" if one.disabled else "admin.user_active"))
+    return html.Div([state, act], className="gl-acts")
+
+
 def users_part(store: Store, filters: Filters, words: Language) -> list[Component]:
     heads = [words(f"admin.{name}") for name in ("user", "may", "seen", "changed", "actor", "state")]
     rows = [
@@ -99,14 +115,7 @@ def users_part(store: Store, filters: Filters, words: Language) -> list[Componen
             words.day(filters.local(one.seen_at)) if one.seen_at else words("admin.never"),
             words.day(filters.local(one.changed_at)),
             one.changed_by,
-            forms.form(
-                f"PATCH /users/{quote(one.subject, safe='')}?{urlencode({'issuer': one.issuer})}",
-                words("admin.enable" if one.disabled else "admin.disable"),
-                words,
-                body={"disabled": not one.disabled},
-                sure="" if one.disabled else words("admin.disable_sure", name=one.name),
-                small=True,
-            ),
+            _user_state(one, words),
         ]
         for one in list_people(current_access())
     ]
@@ -122,7 +131,7 @@ def users_part(store: Store, filters: Filters, words: Language) -> list[Componen
         forms.choice("roles", words("admin.role"), [(role, words(f"role.{role}")) for role in reversed(Role)], "list"),
         forms.field("tenants", words("filter.tenant"), kind="list", hint=words("admin.tenants_hint")),
     )
-    listed = parts.table(heads, rows, cards=True) if rows else states.nothing_here(words("admin.no_user"))
+    listed = parts.table(heads, rows, "gl-texts", cards=True) if rows else states.nothing_here(words("admin.no_user"))
     return [
         parts.card(words("admin.new_user"), words("admin.new_user_is"), add),
         parts.card(words("admin.users"), words("admin.users_is"), listed),

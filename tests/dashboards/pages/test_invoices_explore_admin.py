@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +15,11 @@ import pytest
 
 from access.current import set_current
 from access.opening import open_access
+from access.people import Kind, Person
 from access.principal import ANYBODY, ForbiddenError, Principal
 from access.roles import Role
 from access.scope import Stores
-from access.tokens import list_tokens
+from access.tokens import Token, list_tokens
 from alerts.slo.applied import apply_objectives
 from alerts.slo.objectives import parse_objectives
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
@@ -29,11 +30,12 @@ from dashboards.filters import Address, Filters, filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import explore, invoices
-from dashboards.pages.admin import applied_files
+from dashboards.pages.admin import applied_files, people
 from dashboards.pages.explore import answer
 from dashboards.pages.invoices.document import _after, _credited, _headline, _void_card
 from tests.billing.sample_documents import credit_note, every_kind
 from tests.conftest import REPO
+from tests.dashboards import site
 from tests.dashboards.browser import MARKS, picture, tab, taken
 from tests.draws import seldom
 from warehouse.store import Store, read_sql
@@ -254,6 +256,16 @@ def test_the_examples_cut_months_and_days_in_the_billing_zone() -> None:
     assert explore.EXAMPLES[0] in cut
     for name in cut:
         assert "'Asia/Kathmandu') AS" in explore.example(name, "Asia/Kathmandu"), name
+
+
+def test_a_state_is_no_button(house: Store) -> None:
+    """As found: "State: Disable" of everybody who may sign in, and "State: Revoke" of each token that works."""
+    at = site.NOW
+    user = Person("i", "s", "ann", Kind.local, frozenset({Role.tenant}), frozenset(), False, at, at, "me", None)
+    assert "Span(className='gl-dot gl-good'), 'active'" in str(people._user_state(user, language("en")))
+    assert "'disabled'" in str(people._user_state(replace(user, disabled=True), language("en")))
+    token = Token("t", "for grafana", user, user.roles, frozenset(), frozenset(), at, "me", at + timedelta(1), False)
+    assert "'valid'" in str(people._token_state(token, at, language("en")))
 
 
 def test_what_no_rule_fits_is_as_much_as_the_books_have_of_it(house: Store) -> None:

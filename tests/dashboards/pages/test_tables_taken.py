@@ -15,6 +15,7 @@ from access.opening import open_access
 from access.principal import ANYBODY
 from access.store import AccessStore
 from billing.rates import apply_rate_card, parse_rate_card
+from dashboards.column_widths import PADDING, text_width
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
@@ -97,3 +98,9 @@ def test_a_price_that_changes_within_a_day_says_when(operated: Store) -> None:
         (None, "2026-10-17T07:30:00Z"), ("2026-10-17T07:30:00Z", None),
     ]  # fmt: skip
     assert grid.rowData[3]["from_text"] == "17 October 2026, 07:30"
+    parts = applied_files.rates_part(operated, filters_of(operated, f"?{DAY}"), language("zh"))
+    (grid,) = (one for one in within(parts) if getattr(one, "id", "") == "admin-rates")
+    day, clock = grid.rowData[3]["from_text"].split(" ")
+    assert (day, clock) == ("2026年10月17日", "07:30"), "as found: the line was broken within the clock"
+    (column,) = (one for one in grid.columnDefs if one["field"] == "from")
+    assert text_width(day) + PADDING <= column["minWidth"]
