@@ -142,12 +142,14 @@ def test_a_period_that_is_partly_closed_says_how_much(filled: Store) -> None:
 
 def test_what_is_not_counted_is_shown(filled: Store) -> None:
     filled.command(
-        "INSERT INTO refused_claims (reason, start_at, end_at) "
-        "VALUES ('units_already_claimed', '2026-10-01', '2026-10-02')"
+        "INSERT INTO refused_claims (reason, tenant, start_at, end_at) "
+        "VALUES ('units_already_claimed', 'vision', '2026-10-01', '2026-10-02')"
     )
     text = said(filled)
     assert "1 record excluded" in text
     assert "units already claimed: 1" in text
+    assert "1 record excluded" in said(filled, search="?tenant=vision")
+    assert "record excluded" not in said(filled, search="?tenant=speech"), "it is another tenant's"
 
 
 def test_an_error_of_the_store_is_a_page_with_its_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_hours_that_are_to_come_are_not_waited_for() -> None:
 def test_a_period_that_goes_on_says_that_all_of_it_so_far_is_closed() -> None:
     now = datetime.now(UTC)
     start = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
-    for closed, said in ((3, "All hours so far are closed"), (1, "2 hours not closed")):
+    for closed, said in ((3, "All hours so far are closed"), (1, "2 past hours not closed")):
         period = Period("x", start, start + timedelta(days=2), closed, "UTC")
         filters = SimpleNamespace(period=period, zone="UTC")
         assert said in str(quality._closed(filters, EN))  # type: ignore[arg-type]
