@@ -11,6 +11,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from dashboards import figures
+from dashboards.column_widths import text_width
 from dashboards.filters import Filters
 from dashboards.format import hours, percent
 from dashboards.kinds import Kind
@@ -18,6 +19,8 @@ from dashboards.languages import Language
 
 Content = Any
 """What stands in a page: a component, text, or None for nothing."""
+LARGE, HEADLINE, AROUND = 1.6, 1176, 40
+"""A headline's text by the one of a table; px of a headline on a screen of 1440 px, and around each of its figures."""
 SPINNING = "var(--gl-accent)"
 """The color of what shows that a part is on its way."""
 
@@ -126,7 +129,9 @@ class Figure:
 
 
 def headline(figures: Sequence[Figure], class_name: str = "gl-card gl-headline") -> Component:
-    """The page's first numbers, side by side; within a card with another class."""
+    """The page's first numbers, side by side; within a card with another class. One that would need two lines is
+    smaller."""
+    room = HEADLINE / max(1, len(figures)) - AROUND
     return html.Dl(
         [
             html.Div(
@@ -137,7 +142,7 @@ def headline(figures: Sequence[Figure], class_name: str = "gl-card gl-headline")
                             html.Strong(dcc.Link(one.value, href=one.href) if one.href else one.value),
                             html.Span(one.unit) if one.unit else None,
                         ],
-                        className="gl-value",
+                        className="gl-value gl-long" if _width(one) > room else "gl-value",
                     ),
                     html.Dd(one.detail, className="gl-detail"),
                 ],
@@ -148,6 +153,10 @@ def headline(figures: Sequence[Figure], class_name: str = "gl-card gl-headline")
         className=class_name,
         style={"--gl-figures": len(figures)},
     )
+
+
+def _width(one: Figure) -> float:
+    return LARGE * text_width(one.value) if isinstance(one.value, str) else 0.0
 
 
 def stack(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboards import grids
+from dashboards import grids, parts
 from dashboards.column_widths import MOST, NARROWEST, PADDING, fitted, text_width
 from dashboards.languages import language
 
@@ -63,6 +63,18 @@ def test_a_header_breaks_between_words_but_not_before_a_unit() -> None:
 def test_what_is_for_measuring_is_not_sent_to_the_browser() -> None:
     assert fitted(grids.money("cost", "Cost", "USD"), NAMES)["context"] == {"unit": "USD"}
     assert "context" not in fitted(grids.link("name", "Workload"), NAMES)
+
+
+def test_a_figure_that_would_need_two_lines_is_smaller() -> None:
+    """As found: the last character of an expected start alone on a second line."""
+    for value, is_long in (
+        ("11月30日 03:27 前", True),
+        ("by 30 Nov, 03:27", True),
+        ("$1,234,568", False),
+        ("3 h", False),
+    ):
+        shown = str(parts.headline([parts.Figure("", one) for one in (value, "", "", "", "")]))
+        assert ("gl-long" in shown) == is_long, value
 
 
 def test_a_cell_that_is_drawn_keeps_its_width() -> None:

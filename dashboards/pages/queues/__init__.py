@@ -77,7 +77,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 def _beside(*cards: Component | None) -> Sequence[Component]:
     """Side by side where there are both: one alone would leave half of its row empty."""
     shown = [card for card in cards if card is not None]
-    return [parts.split(*shown, class_name="gl-even gl-start")] if len(shown) > 1 else shown
+    return [parts.split(*shown, class_name="gl-even")] if len(shown) > 1 else shown
 
 
 def by_queue(store: Store, filters: Filters, objectives: Container[str], end: datetime) -> Rows:

@@ -150,10 +150,10 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
 
 
 def _beside(charges: Component, advice: Component, events: Component, n: int) -> list[Component]:
-    """Many events are as high as both others; few stand beside the charges, each card as high as what it shows."""
+    """Many events are as high as both others; few stand beside the charges."""
     if n > FEW_EVENTS:
         return [parts.split(html.Div([charges, advice], className="gl-page"), events)]
-    return [parts.split(charges, events, class_name="gl-start"), advice]
+    return [parts.split(charges, events), advice]
 
 
 def _not_then(lifecycle: Lifecycle, filters: Filters, words: Language) -> Component:
