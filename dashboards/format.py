@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 UNKNOWN = "–"
+MILLIONS = 10_000_000
+"""From here on amounts are in millions."""
 UUID = re.compile(r"(\w+-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "CHF": "CHF ", "INR": "₹", "KRW": "₩"}
 
@@ -53,11 +55,18 @@ def money(value: float | Decimal | None, currency: str) -> str:
     if value is None or not currency:
         return UNKNOWN
     size = -value if value < 0 else value
-    if size >= 10_000_000:
+    if size >= MILLIONS:
         shown = f"{float(size) / 1e6:,.2f} M"
     else:
         shown = f"{size:,.2f}" if 0 < size < 100 else f"{size:,.0f}"
     return f"{'−' if value < 0 else ''}{symbol(currency)}{shown}"
+
+
+def money_alike(values: Sequence[float | Decimal], currency: str) -> list[str]:
+    """Amounts of one sentence: all with cents, or none."""
+    if not currency or not 100 <= max(map(abs, values), default=0) < MILLIONS:
+        return [money(value, currency) for value in values]
+    return [f"{'−' if value < 0 else ''}{symbol(currency)}{abs(value):,.0f}" for value in values]
 
 
 def unit_price(value: float | Decimal, currency: str) -> str:

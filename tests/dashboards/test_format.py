@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards import grids, states
 from dashboards.filters import Address, Filters
-from dashboards.format import device_digits, device_name, duration, gpu_count, signed_hours
+from dashboards.format import device_digits, device_name, duration, gpu_count, money_alike, signed_hours
 from dashboards.languages import language
 from dashboards.periods import ClosedMonth
 
@@ -57,3 +57,10 @@ def test_the_period_that_is_offered_is_a_month_of_the_billing_zone() -> None:
     filters = Filters(Address(), "Europe/Berlin", months, None)
     page: Any = states.no_books(filters, {}, language("en"))
     assert "cover November 2026 to November 2026" in str(page) and "Show November 2026" in str(page)
+
+
+def test_amounts_of_one_sentence_have_cents_alike() -> None:
+    """As found: "expected $424 ($20.54 – $828)"."""
+    assert money_alike([424.4, 20.54, 828.3], "USD") == ["$424", "$21", "$828"]
+    assert money_alike([42.4, 20.54, -8.3], "USD") == ["$42.40", "$20.54", "−$8.30"]
+    assert money_alike([5, -20_000_000], "USD") == ["$5.00", "−$20.00 M"]

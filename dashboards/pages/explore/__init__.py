@@ -147,10 +147,10 @@ def result(store: Store, filters: Filters, words: Language) -> Component:
         found = answer_of(store, current(), sql)
     except LedgerError as error:
         return _refused(error, words)
-    columns = [_column(number, column.name, column.is_number) for number, column in enumerate(found.columns)]
+    columns = [_column(number, column.name, column.is_number, words) for number, column in enumerate(found.columns)]
     rows = [{f"c{number}": value for number, value in enumerate(row)} for row in found.rows]
     what = "explore.cut" if found.is_cut else "explore.rows_one" if len(rows) == 1 else "explore.rows"
-    said = words(what, n=f"{len(rows):,}", ms=found.ms)
+    said = words(what, n=f"{len(rows):,}", ms=f"{found.ms:,}")
     chart = chart_of(found, words)
     return parts.card(
         _title(sql, filters, words),
@@ -177,11 +177,14 @@ def _refused(error: LedgerError, words: Language) -> Component:
     )
 
 
-def _column(number: int, name: str, is_number: bool) -> grids.Column:
+def _column(number: int, name: str, is_number: bool, words: Language) -> grids.Column:
+    """An empty text is named as in the chart's legend."""
     field = f"c{number}"
     if is_number:
         return grids.number(field, name, shape=",.6~f", minimum=110)
-    return {**grids.text(field, name), "cellDataType": False}
+    formatter = {"function": f"params.value == null || params.value === '' ? '{words('explore.blank')}' : params.value"}
+    shown = {"valueFormatter": formatter, "context": {"formatter": formatter}}
+    return {**grids.text(field, name), "cellDataType": False, **shown}
 
 
 def callbacks(app: Dash, ask: Ask) -> None:

@@ -23,7 +23,7 @@ from billing.money import minor_digits
 from billing.periods import Period, midnight, parse_month
 from dashboards import budgets, figures, parts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, hours, money, symbol
+from dashboards.format import UNKNOWN, hours, money, money_alike, symbol
 from dashboards.languages import Language
 from dashboards.parts import Figure
 from dashboards.periods import HOUR
@@ -263,9 +263,7 @@ def _figures(found: MonthCost, budget: MonthBudget, filters: Filters, words: Lan
     amount = (
         "–"
         if found.between is None
-        else words(
-            "month_cost.between", low=_money(found.between[0], currency), high=_money(found.between[1], currency)
-        )
+        else words("month_cost.between", **dict(zip(("low", "high"), _alike(found.between, currency), strict=True)))
     )
     when = (
         words("month_cost.whole")
@@ -313,6 +311,10 @@ def _against(found: MonthCost, budget: MonthBudget, currency: str, words: Langua
 
 def _money(amount: Fraction | None, currency: str) -> str:
     return UNKNOWN if amount is None else money(rounded(amount, minor_digits(currency)), currency)
+
+
+def _alike(amounts: Sequence[Fraction], currency: str) -> list[str]:
+    return money_alike([rounded(one, minor_digits(currency)) for one in amounts], currency)
 
 
 def month_figure(found: MonthCost, budget: MonthBudget, filters: Filters, words: Language) -> go.Figure:
@@ -425,7 +427,7 @@ def _markers(found: MonthCost, sums: Mapping[date, Fraction], filters: Filters, 
 
 def _said(one: Anomaly, filters: Filters, words: Language) -> tuple[str, str]:
     """Whose day cost what, and what was expected."""
-    expected, low, high = (money(amount, filters.currency) for amount in (one.expected, one.low, one.high))
+    expected, low, high = money_alike([one.expected, one.low, one.high], filters.currency)
     return (
         words("month_cost.unusual_day", who=one.tenant or words("no_name"), cost=money(one.cost, filters.currency)),
         words("month_cost.expected", amount=expected, low=low, high=high),

@@ -149,7 +149,7 @@ def _table(series: Series, filters: Filters, words: Language) -> Component:
         grids.number("sli", "SLI", words("slo.sli_is"), ",.2f%", minimum=90),
         grids.number("left", words("slo.left"), words("slo.left_is"), ",.0f%", minimum=90),
         *[
-            grids.number(f"burn_{key}", words(f"slo.burn_{key}"), words("slo.burn_is"), ",.2~f", minimum=72)
+            grids.number(f"burn_{key}", words(f"slo.burn_{key}"), words("slo.burn_is"), ",.2f", minimum=72)
             for key in ("1h", "6h", "3d")
         ],
         grids.text("burning", words("slo.burning"), words("slo.burning_is"), minimum=72, flex=0.6),

@@ -231,6 +231,7 @@ def test_a_series_without_a_name_is_called_as_its_cell_looks() -> None:
     rows = [["2026-10-01", name, 1.0] for name in ("K-1", "", None)]
     chart = answer.chart_of(answer.Answer(columns, rows, False, 1), language("en"))
     assert chart is not None and [one.name for one in chart.data] == ["K-1", "(blank)"]
+    assert "'(blank)'" in explore._column(1, "cost_center", False, language("en"))["valueFormatter"]["function"]
 
 
 def test_sql_is_not_for_tenants(house: Store) -> None:

@@ -118,7 +118,7 @@ def test_unusual_days_are_those_of_the_anomalies_command(store: Store) -> None:
     href, said = marks["customdata"][place]
     assert "tenant=vision" in href
     assert "vision: €384" in said
-    assert "expected €96.00" in said
+    assert "expected €96 (€79 – €113)" in said
     assert line["customdata"][DEAR.day - 1] == href
     assert line["customdata"][0].startswith("/?period=2026-11-01")
 
