@@ -29,7 +29,8 @@ def of_workload(store: Store, filters: Filters, words: Language, workload: str) 
     """How the workload could cost less, or why that is not known."""
     span = examined_period(filters)
     report = savings_report(store, filters, span, workload=workload)
-    waste = html.P(waste_summary(report, words, money), className="gl-note")
+    why_not = waste_summary(report, words, money)
+    waste = html.P(why_not, className="gl-note")
     if report.recommendations:
         items = [html.Li(_item(one, words)) for one in report.recommendations]
         return html.Div([html.Ul(items, className="gl-quality"), waste, _note(span, filters, words)])
@@ -37,7 +38,9 @@ def of_workload(store: Store, filters: Filters, words: Language, workload: str) 
     text = (
         words("workload.not_judged", why=sentence(why, words)) if why else _nothing(report, "workload.no_advice", words)
     )
-    return html.Div([states.nothing_here(text), waste, _note(span, filters, words)])
+    # With reasons below it, it is the first of several lines, not all there is.
+    nothing = html.P(text) if why_not else states.nothing_here(text)
+    return html.Div([nothing, waste, _note(span, filters, words)])
 
 
 def of_tenant(store: Store, filters: Filters, words: Language) -> Component:

@@ -97,10 +97,13 @@ def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
     free = [row["unallocated_cost"] for row in devices if row["unallocated_cost"] is not None]
     unpriced = sum(row["unallocated_unpriced"] for row in devices)
     lacking = words("quality.unpriced", n=hours(unpriced)) if unpriced else ""
-    nodes = len({(row["cluster"], row["node"]) for row in devices})
+    removed = sum(row["state"] == "removed" for row in devices)
+    on = [words.count("fleet.nodes", len({(row["cluster"], row["node"]) for row in devices}))]
+    if removed:
+        on.append(words.count("fleet.removed", removed))
     return parts.headline(
         [
-            Figure(words("fleet.gpus"), f"{len(devices):,}", "", words.count("fleet.nodes", nodes)),
+            Figure(words("fleet.gpus"), f"{len(devices):,}", "", " · ".join(on)),
             Figure(words("overview.allocated"), percent(held, capacity), words("overview.of_capacity"), ""),
             Figure(words("kind.used"), percent(sums["used"], capacity), words("overview.of_capacity"), "", "used"),
             Figure(

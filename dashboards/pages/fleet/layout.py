@@ -27,10 +27,9 @@ def layout_card(store: Store, filters: Filters, until: datetime, words: Language
         return None
     tenants = sorted({row["tenant"] for row in rows if row["units"]})
     colours = {tenant: figures.PALETTE[at % len(figures.PALETTE)] for at, tenant in enumerate(tenants)}
-    bars = [
-        _bar(list(shares), colours, filters, words)
-        for _, shares in groupby(rows, key=lambda row: (row["node"], row["device_id"]))
-    ]
+    listed = [list(shares) for _, shares in groupby(rows, key=lambda row: (row["node"], row["device_id"]))]
+    devices = [(shares[0], shares) for shares in listed]
+    bars = [_bar(shares, colours, filters, words) for shares in listed]
     legend = html.Ul(
         [
             html.Li([html.Span(className="gl-swatch", style={"background": colour}), tenant or words("no_name")])
@@ -38,6 +37,8 @@ def layout_card(store: Store, filters: Filters, until: datetime, words: Language
         ],
         className="gl-legend",
     )
+    if any(first["device_units"] > sum(share["units"] or 0 for share in shares) for first, shares in devices):
+        legend.children.append(html.Li([html.Span(className="gl-swatch gl-free"), words("fleet.unallocated")]))
     return parts.card(
         words("fleet.layout"),
         words("fleet.layout_is", at=words.moment(filters.local(until))),

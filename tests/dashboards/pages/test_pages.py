@@ -257,7 +257,17 @@ def test_shares_of_a_device_and_what_is_free_of_it(house: Store) -> None:
     text = str(show(house, ANYBODY, "/fleet", f"?{DAY}").page)
     assert "3g.40gb" in text
     assert "3/7 free" in text
+    assert "'gl-swatch gl-free'), 'Free'" in text
     assert "7/7 free" in str(show(house, ANYBODY, "/fleet", "?period=2026-10-05").page)
+
+
+def test_a_removed_device_of_the_period_is_said_apart(house: Store) -> None:
+    """As found: 101 GPUs beside a capacity of 100."""
+    filters = filters_of(house, f"?{DAY}")
+    devices = fleet.devices_of(house, filters, fleet.last_instant(filters))
+    assert "removed" not in str(fleet._headline(devices, filters, EN))
+    gone = [{**devices[0], "state": "removed"}, *devices[1:]]
+    assert "1 removed by the end of the period" in str(fleet._headline(gone, filters, EN))
 
 
 def test_every_measure_of_the_heat_map_draws_unknown_as_unknown(house: Store) -> None:
