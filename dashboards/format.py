@@ -64,7 +64,7 @@ def money(value: float | Decimal | None, currency: str) -> str:
 
 def money_alike(values: Sequence[float | Decimal], currency: str) -> list[str]:
     """Amounts of one sentence: all with cents, or none."""
-    if not currency or not 100 <= max(map(abs, values), default=0) < MILLIONS:
+    if not currency or not 100 <= max((abs(float(one)) for one in values), default=0.0) < MILLIONS:
         return [money(value, currency) for value in values]
     return [f"{'−' if value < 0 else ''}{symbol(currency)}{abs(value):,.0f}" for value in values]
 
