@@ -43,6 +43,7 @@ def test_several_files_end_in_one_line_and_a_second_run_writes_nothing(
         "read": 3000,
         "written": 0,
         "duplicate": 3000,
+        "differing": 0,
         "quarantined": {},
         "ignored_columns": [],
     }
