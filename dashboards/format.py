@@ -6,11 +6,18 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+from warehouse.phrases import kept_whole, with_units
+
 UNKNOWN = "–"
 MILLIONS = 10_000_000
 """From here on amounts are in millions."""
 UUID = re.compile(r"(\w+-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "CHF": "CHF ", "INR": "₹", "KRW": "₩"}
+
+
+def unbroken(text: str) -> str:
+    """A text that may wrap: Chinese, which breaks between any two characters, keeps its numbers and dates whole."""
+    return kept_whole(with_units(text))
 
 
 def symbol(currency: str) -> str:

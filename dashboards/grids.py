@@ -6,7 +6,7 @@ full), aware times are shown in the zone they are in, a `href` is where the colu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, time
 from decimal import Decimal
 from typing import Any
@@ -15,7 +15,7 @@ import dash_ag_grid as dag
 from dash.development.base_component import Component
 
 from dashboards.column_widths import fitted
-from dashboards.format import UNKNOWN, symbol
+from dashboards.format import UNKNOWN, symbol, unbroken
 from dashboards.languages import Language
 from warehouse.instants import rfc3339
 
@@ -48,7 +48,9 @@ def grid(
     reader is in it.   spare: fields of columns that are left out where the others fit the screen without them, the
     first of these first; exports have them all the same (assets/frame.js)."""
     long = len(rows or ()) > LONG
-    plain, last = [_plain(row, words) for row in rows or ()], [_plain(totals, words)] if totals and rows else []
+    wrapping = {column["field"] for column in columns if column.get("wrapText")}
+    plain = [_unbroken(_plain(row, words), wrapping) for row in rows or ()]
+    last = [_plain(totals, words)] if totals and rows else []
     keyed = {"getRowId": f"params.data.{key}"} if key else {}
     return dag.AgGrid(
         id=id,
@@ -255,6 +257,12 @@ def dated(field: str, at: datetime | None, words: Language) -> dict[str, Any]:
 def sorted_by(column: Column, order: str = "desc") -> Column:
     """The column by which the table is sorted initially."""
     return {**column, "initialSort": order}
+
+
+def _unbroken(row: dict[str, Any], wrapping: Collection[str]) -> dict[str, Any]:
+    """wrapping: fields whose cells wrap."""
+    shown = {name for field in wrapping for name in (field, f"{field}_text") if isinstance(row.get(name), str)}
+    return row | {name: unbroken(row[name]) for name in shown}
 
 
 def _plain(row: Mapping[str, Any], words: Language) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 from dashboards import figures
 from dashboards.column_widths import text_width
 from dashboards.filters import Filters
-from dashboards.format import hours, percent
+from dashboards.format import hours, percent, unbroken
 from dashboards.kinds import Kind
 from dashboards.languages import Language
 
@@ -144,7 +144,7 @@ def headline(figures: Sequence[Figure], class_name: str = "gl-card gl-headline")
                         ],
                         className="gl-value gl-long" if _width(one) > room else "gl-value",
                     ),
-                    html.Dd(one.detail, className="gl-detail"),
+                    html.Dd(unbroken(one.detail), className="gl-detail"),
                 ],
                 className="gl-figure",
             )

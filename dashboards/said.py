@@ -11,13 +11,14 @@ from access.principal import ANYBODY
 from alerts import finding_words
 from alerts.speaking import rules_by_name, spoken
 from dashboards.filters import Filters
+from dashboards.format import unbroken
 from dashboards.languages import Language
 from scheduler import words as scheduler_words
 
 
 def said(text: str, filters: Filters, words: Language) -> str:
     """What a scheduler says of a job: a reason's code or its text."""
-    return scheduler_words.said(text, words.code, lambda at: words.moment(filters.local(at)))
+    return unbroken(scheduler_words.said(text, words.code, lambda at: words.moment(filters.local(at))))
 
 
 def who(name: str, words: Language) -> str:
@@ -27,7 +28,7 @@ def who(name: str, words: Language) -> str:
 
 def found(text: str, filters: Filters, words: Language) -> str:
     """What a collector found: a finding's name or its message."""
-    return finding_words.found(text, words.code, lambda at: words.moment(filters.local(at)))
+    return unbroken(finding_words.found(text, words.code, lambda at: words.moment(filters.local(at))))
 
 
 _ACKNOWLEDGED = r"acknowledged by (?P<who>.+?) at (?P<at>[-0-9]{10}T[:0-9]{8}Z)"
@@ -55,4 +56,5 @@ def texts_of(alert: Mapping[str, Any], filters: Filters, words: Language) -> Map
     if words.code == "en":
         stored: Mapping[str, str] = alert["annotations"]
         return stored
-    return spoken(alert, rules_by_name(filters.rules), words.code, filters.zone)
+    texts = spoken(alert, rules_by_name(filters.rules), words.code, filters.zone)
+    return {name: unbroken(text) for name, text in texts.items()}

@@ -1,4 +1,5 @@
-"""Translates texts phrase by phrase, joins Chinese without gaps, and writes instants as a page does."""
+"""Translates texts phrase by phrase, joins Chinese without gaps, says where its lines must not end, and writes instants
+as a page does."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ Put = str | Callable[[re.Match[str]], str]
 """What stands for a phrase: a template of `re.sub`, or a function."""
 Moment = Callable[[datetime], str]
 CHINESE = "[\u3000-\u9fff\uff01-\uff60]"
-_GAP = re.compile(rf"(?<={CHINESE}) (?={CHINESE})")
+_GAP = re.compile(rf"(?<={CHINESE})[ \u00a0](?={CHINESE})")
+_UNIT = "°C|GPU|GiB|小时|分钟|毫秒|[个条项天次张行台种倍位站秒分]"
+_NO_BREAK = re.compile(
+    rf"(?<=[\d}}]) (?={_UNIT})|(?<=[\d}}] (?:GPU|GiB)) (?=小时)|(?<=[自至]) (?=[\d{{])|(?<=日) (?=\d\d:)"
+)
+_DATE = re.compile(r"(?:\d+年)?\d+月(?:\d+日)?")
+_COUNTED = re.compile(r"\d\u00a0(?:(?:GPU|GiB)\u00a0)?(?:小时|分钟|毫秒)")
+_WITHIN = re.compile(r"(?<=\d)(?=[年月日])|(?<=[年月])(?=\d)|(?<=[小分毫])(?=[时钟秒])")
 _REFERENCE = re.compile(r"\\(\d)")
 
 
@@ -21,6 +29,20 @@ def joined(before: str, after: str) -> str:
     which of these a value begins and ends with, the text around it does not know."""
     seam = _GAP.sub("", before[-2:] + after[:2]) if before and after else before[-2:] + after[:2]
     return before[:-2] + seam + after[2:]
+
+
+def with_units(text: str) -> str:
+    """A Chinese text, or a template of one, whose lines end neither between a number and its unit nor between a date
+    and its clock or what leads to it (自, 至)."""
+    return _NO_BREAK.sub("\u00a0", text)
+
+
+def kept_whole(text: str) -> str:
+    """A Chinese text with units whose lines do not end within a date or a unit either, where they may end between any
+    two characters."""
+    for whole in (_DATE, _COUNTED):
+        text = whole.sub(lambda found: _WITHIN.sub("\u2060", found[0]), text)
+    return text
 
 
 class Phrases:

@@ -17,7 +17,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from warehouse.phrases import joined
+from warehouse.phrases import joined, with_units
 
 HERE = Path(__file__).parent
 NAMES = {"en": "English", "zh": "中文"}
@@ -75,7 +75,8 @@ class Language:
 def language(code: str) -> Language:
     """The language of a code, the first one where there is none of that code."""
     known = code if code in NAMES else next(iter(NAMES))
-    return Language(known, _flat(tomllib.loads((HERE / f"{known}.toml").read_text(encoding="utf-8"))))
+    words = _flat(tomllib.loads((HERE / f"{known}.toml").read_text(encoding="utf-8")))
+    return Language(known, {key: with_units(text) for key, text in words.items()} if known == "zh" else words)
 
 
 def _flat(tables: Mapping[str, Any], above: str = "") -> dict[str, str]:

@@ -19,7 +19,7 @@ from billing.rates.rate_card import MATCH_KEYS
 from billing.tenants.mapping import MATCH_KEYS as OWNER_KEYS
 from billing.tenants.mapping import OwnerMatch
 from dashboards.advice import sentence as sentence_of
-from dashboards.format import duration
+from dashboards.format import duration, unbroken
 from dashboards.languages import NAMES, language
 from dashboards.pages.admin.applied_files import _matches
 from dashboards.registry import all_pages
@@ -108,6 +108,19 @@ def test_no_line_ends_between_a_number_and_what_it_counts() -> None:
     said = [duration(seconds, words) for seconds in (45, 720, 12_600, 1_814_400)]
     said += [words.moment(at), words.dated(at)]
     assert not [text for text in said if " " in text]
+
+
+def test_sentences_keep_numbers_with_their_units_and_dates_whole() -> None:
+    """As found: "615" and "个作业" on two lines, 自 at a line's end, a column named "使用（60" and "分钟）"."""
+    words, at = language("zh"), datetime(2026, 11, 30, 0, 4, tzinfo=UTC)
+    assert words.count("queues.late_jobs", 615) == "615\u00a0个作业等待超过上限"
+    assert words("wait.since", at=words.moment(at)) == "自\u00a011月30日\u00a000:04"
+    assert words("now.used_60") == "使用（60\u00a0分钟）"
+    assert words("overview.gpu_hours", n="1,234") == "1,234\u00a0GPU\u00a0小时"
+    said = "早于 2026年11月23日 00:05；最近 7 天"
+    assert unbroken(said) == "早于 2026|年|11|月|23|日\u00a000:05；最近 7\u00a0天".replace("|", "\u2060")
+    assert unbroken("闲置 26 分钟，3 GPU 小时") == "闲置 26\u00a0分|钟，3\u00a0GPU\u00a0小|时".replace("|", "\u2060")
+    assert unbroken("Before 23 Nov, 00:05; 7 days") == "Before 23 Nov, 00:05; 7 days"
 
 
 def test_chinese_beside_a_chinese_value_has_no_gap() -> None:

@@ -46,8 +46,8 @@ def _waiting(store: Store, filters: Filters, words: Language) -> Component:
         grids.moment("since", words("admin.held_since"), minimum=140),
         grids.moment("first", words("admin.held_first"), words("admin.held_first_is")),
         grids.number("rows", words("admin.rows"), shape=",d"),
-        grids.sentence("reason", words("admin.held_why"), minimum=150, flex=150),
-        grids.sentence("detail", words("admin.held_detail"), minimum=200, flex=200),
+        grids.sentence("reason", words("admin.held_why"), minimum=150, flex=180),
+        grids.sentence("detail", words("admin.held_detail"), minimum=200, flex=340),
     ]
     rows = [
         {

@@ -177,7 +177,7 @@ def _free_card(found: Capacity, words: Language) -> Component:
 
 
 def band_name(band: int, words: Language) -> str:
-    first, end = (f"{100 * at:.0f}\N{NO-BREAK SPACE}%" for at in (*BANDS, BANDS[-1])[band : band + 2])
+    first, end = (f"{100 * at:.0f}%" for at in (*BANDS, BANDS[-1])[band : band + 2])
     if band + 1 == len(BANDS):
         return words("capacity.band_from", first=first)
     return words("capacity.band_below", end=end) if band == 0 else words("capacity.band", first=first, end=end)

@@ -82,7 +82,7 @@ def waiters_card(rows: Sequence[Row], at: datetime, filters: Filters, words: Lan
         grids.text("queue", words("waits.queue"), minimum=84, flex=0.8),
         grids.text("rank", words("queues.rank"), words("queues.rank_is"), minimum=88, flex=0.6),
         grids.text("reason", words("queues.reason"), words("queues.reason_is"), minimum=140, flex=1.2),
-        grids.sentence("details", words("queues.details"), words("queues.details_is"), minimum=240, flex=300),
+        grids.sentence("details", words("queues.details"), words("queues.details_is"), minimum=240, flex=460),
         grids.duration(words, "waited", words("queues.waited"), words("queues.waited_is")),
         grids.moment("expected", words("queues.expected"), words("queues.expected_is"), minimum=256),
         grids.number("gpus", words("waits.gpus"), "", ",.2~f", minimum=70),
