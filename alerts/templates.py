@@ -23,7 +23,7 @@ from alerts.xid_advice import advice
 from billing.money import minor_digits
 from scheduler.words import said
 from warehouse.durations import format_duration, parse_if_duration
-from warehouse.phrases import joined
+from warehouse.phrases import joined, with_units
 
 
 def _bytes(value: float) -> str:
@@ -83,7 +83,16 @@ _SEAM = "\x02"
 
 @pass_context
 def _between_seams(context: Context, value: Any) -> str:
-    return f"{_SEAM}{_local_time(context, value)}{_SEAM}"
+    if isinstance(value, datetime):
+        at = value.astimezone(ZoneInfo(context.get("zone") or "UTC"))
+        value = f"{chinese_date(f'{at:%Y-%m-%d}')} {at:%H:%M %Z}"
+    return f"{_SEAM}{value}{_SEAM}"
+
+
+def chinese_date(text: str) -> str:
+    """`2026年11月` of 2026-11, `2026年11月28日` of 2026-11-28."""
+    year, *rest = text.split("-")
+    return "".join(f"{int(part)}{unit}" for part, unit in zip((year, *rest), "年月日", strict=False))
 
 
 def _environment(
@@ -115,6 +124,7 @@ _ENVIRONMENTS = {
         money=lambda value, currency: "未知金额" if value is None else _money(value, currency),
         said=functools.partial(said, code="zh"),
         found=functools.partial(found, code="zh"),
+        date=chinese_date,
     ),
 }
 """By language; `said` translates what the scheduler or the engine says, `found` what collectors found."""
@@ -130,15 +140,11 @@ def compiled(text: str, language: str = "en") -> Template:
     return _ENVIRONMENTS[language].from_string(text)
 
 
-_UNIT = re.compile(r"(?<=\d) (?=°C|GiB|小时|[个倍次天分秒])")
-"""The space between a number and its unit, at which a Chinese text must not break."""
-
-
 def translated(text: str, facts: Mapping[str, Any], language: str) -> str | None:
     """A template in a language with the facts filled in, on one line; None if it cannot be."""
     try:
         filled = functools.reduce(joined, _filled(text, facts, language).split(_SEAM), "")
-        return _UNIT.sub("\u00a0", " ".join(filled.split()))
+        return with_units(" ".join(filled.split()))
     except _TEMPLATE_ERRORS:
         return None
 

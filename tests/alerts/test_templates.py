@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.rule_files import load_rules
-from alerts.templates import render, translated
+from alerts.templates import chinese_date, render, translated
 from warehouse.durations import parse_duration, write_duration
 
 MIDNIGHT = datetime(2026, 10, 24, 22, tzinfo=UTC)
@@ -108,7 +109,7 @@ def test_who_cost_more_than_expected_is_the_subject_of_the_sentence(
     evidence = {"cost": Decimal("2127.391"), "expected": Decimal("821.28"), "currency": "USD", "direction": "high"}
     assert summaries("spend-anomaly", 4.0, {"day": "2026-11-28", **labels}, evidence) == [
         f"{english} cost 2,127.39 USD on 2026-11-28; expected 821.28 USD (high)",
-        f"2026-11-28：{chinese}花费 2,127.39 USD，预期 821.28 USD（偏高）",
+        f"2026年11月28日：{chinese}花费 2,127.39 USD，预期 821.28 USD（偏高）",
     ]
 
 
@@ -158,6 +159,26 @@ def test_an_objective_that_burns_says_whose_it_is(name: str) -> None:
 def test_one_refused_claim_is_one_claim() -> None:
     said = [summaries("claims-refused", value, {"reason": "late"}, {})[0] for value in (1, 2)]
     assert [text.partition(" in the")[0] for text in said] == ["1 claim refused", "2 claims refused"]
+
+
+def test_a_rule_says_what_it_allows_itself_and_how_far_it_looks_back() -> None:
+    """As found: "what the objective allows" of a queue that no objective covers, and "the last week" of seven days."""
+    evidence = {"waits": 100, "late": 60, "bound_seconds": 3600}
+    burns = summaries("queue-wait-burn", 12.0, {"queue": "research"}, evidence)
+    assert [text.partition("12 times the ")[2] for text in burns[:1]] == ["5% that this rule allows"]
+    assert burns[1].endswith("是此规则允许值（5%）的 12\u00a0倍")
+    assert summaries("claims-refused", 2, {"reason": "late"}, {})[1].startswith(
+        "过去 7\u00a0天拒绝了 2\u00a0条占用声明"
+    )
+
+
+def test_instants_in_chinese_are_dates_of_the_language() -> None:
+    """As found: "自 2026-11-29 21:20 CET 起" and "nlp：2026-11 已达预算" beside 2026年11月."""
+    rule = next(one for one in load_rules(None) if one.name == "ledger-late")
+    facts = {"labels": {}, "value": 9e3, "evidence": {"known_until": MIDNIGHT}, "zone": "Europe/Berlin"}
+    said = translated(rule.languages["zh"].description, facts, "zh") or ""
+    assert re.fullmatch(r"已结账至\u00a0\d{4}年\d{1,2}月\d{1,2}日\u00a0\d\d:\d\d CES?T。", said), said
+    assert [chinese_date(text) for text in ("2026-11", "2026-11-08")] == ["2026年11月", "2026年11月8日"]
 
 
 def test_a_target_in_chinese_is_a_share() -> None:

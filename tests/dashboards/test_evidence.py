@@ -64,3 +64,10 @@ def test_the_kind_of_an_objective_is_said_in_the_page_s_language() -> None:
     """As found: "metering_coverage" among Chinese evidence."""
     found = named({"kind": "metering_coverage"}, Filters(Address(), "UTC", (), None), language("zh"))
     assert dict(found) == {"类型": "计量覆盖"}
+
+
+def test_days_and_months_are_said_as_elsewhere_on_the_page() -> None:
+    """As found: "2026-11" beside "November 2026"."""
+    facts = {"month": "2026-11", "day": "2026-11-28"}
+    for code, said in (("en", ["November 2026", "28 November 2026"]), ("zh", ["2026年11月", "2026年11月28日"])):
+        assert [value for _, value in named(facts, Filters(Address(), "UTC", (), None), language(code))] == said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -27,6 +27,7 @@ SAID = ("cause", "example", "reason", "reasons")
 CHOICES = ("of", "direction", "pace", "state", "by")
 """Values that are one of a few words; `never_closed` is a yes or no."""
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00:00")
+_DAY = re.compile(r"\d{4}-\d\d(-\d\d)?")
 """As evidence is written down."""
 
 
@@ -50,6 +51,9 @@ def _shown(key: str, value: Any, facts: Mapping[str, Any], filters: Filters, wor
             return refusal
         if key in SAID or key in FOUND:
             return _text(key, value, filters, words)
+    if key in ("day", "month") and isinstance(value, str) and _DAY.fullmatch(value):
+        is_month = value.count("-") == 1
+        return words.month(date.fromisoformat(f"{value}-01")) if is_month else words.day(date.fromisoformat(value))
     if key == "never_closed" and value in (0, 1):
         return words("evidence.yes" if value else "evidence.no")
     number = _number(value) if key in AMOUNTS else value
