@@ -18,20 +18,20 @@ CAUSES = {
     "of another pool": "属于其他资源池",
     "without the labels": "缺少标签",
     "with a taint that is not tolerated": "有不能容忍的污点",
-    "short of CPU": "CPU 不足",
-    "short of memory": "内存不足",
-    "short of cards": "GPU 不足",
+    "short of CPU": "缺 CPU",
+    "short of memory": "缺内存",
+    "short of cards": "缺 GPU",
     "of another model": "型号不同",
     "without that MIG profile or share": "没有该 MIG 规格或份额",
     "larger than limits allow": "超过上限",
-    "in use": "使用中",
-    "short of units": "单元不足",
+    "in use": "已被占用",
+    "short of units": "缺单元",
     "without a legal MIG start": "没有合法的 MIG 起点",
     "free on a node that does not fit": "空闲但所在节点不合适",
     "would do": "可用",
 }
 """Of nodes and devices (placement.reasons)."""
-FACTS = {"samples": "采样", "events": "事件", "devices": "设备", "service_levels": "服务水平", "metrics": "指标",
+FACTS = {"samples": "采样", "events": "事件", "devices": "设备", "service_levels": "服务等级", "metrics": "指标",
          "findings": "发现", "ledger": "账本"}  # fmt: skip
 
 CODES = {
@@ -180,7 +180,7 @@ def policy(summary: str, code: str) -> str:
     if found is None:
         return summary
     whose = [f"{name} {found[key]}" for name, key in (("租户", "tenants"), ("队列", "queues")) if found[key]]
-    asks = "，须经操作员同意" if found["asks"] else ""
+    asks = "，须经运维同意" if found["asks"] else ""
     warned = f"闲置 {found['warn']} 后警告，{found['after']} 后{_THEN[found['then']]}"
     return f"{'，'.join(whose) or '全部作业'}：{warned}{asks}"
 

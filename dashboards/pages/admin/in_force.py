@@ -215,7 +215,7 @@ def _party(one: Seller | Buyer, whose: str, words: Language) -> dict[str, Any]:
     return {
         "tenant": whose,
         **{name: getattr(one, name) for name in ("name", "tax_id")},
-        "address": words("quality.comma").join(one.address),
+        "address": ", ".join(one.address),
         "order": getattr(one, "purchase_order", ""),
         "days": one.payment_days,
         "times": _span(words.day(first) if first else "", words.day(end - DAY) if end else "", words),

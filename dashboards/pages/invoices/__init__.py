@@ -94,7 +94,12 @@ def _headline(month: Month, until: str, sums: Rows, words: Language) -> Componen
     count = sum(row["invoices"] for row in sums)
     first = [
         Figure(words("invoices.state"), words(f"month_state.{month.state}"), "", until),
-        Figure(words("invoices.issued"), _of_tenants(month, count, words), "", words.count("invoices.notes", notes)),
+        Figure(
+            words("invoices.issued"),
+            _of_tenants(month, count, words),
+            "",
+            words.count("invoices.notes", notes) if notes else "",
+        ),
     ]
     if not sums:
         drafted_so_far = html.B(UNKNOWN, id="invoices-drafted")

@@ -151,9 +151,12 @@ def test_when_a_price_holds_is_said_as_in_english() -> None:
                                                        "partition_profile 1g.10gb"), {})
     ]  # fmt: skip
     assert said == [
-        ("price from 16 October 2026 on", "价格自 2026年10月16日起"),
-        ("price until 15 October 2026, for queue batch", "价格至 2026年10月15日，适用于：队列 batch"),
-        ("price from 16 October 2026 to 16 October 2026, 11:00", "价格自 2026年10月16日至 2026年10月16日\u00a011:00"),
+        ("price from 16 October 2026 on", "价格自\u00a02026年10月16日起"),
+        ("price until 15 October 2026, for queue batch", "价格有效至\u00a02026年10月15日，适用于：队列 batch"),
+        (
+            "price from 16 October 2026 to 16 October 2026, 11:00",
+            "价格自\u00a02026年10月16日至\u00a02026年10月16日\u00a011:00",
+        ),
         ("", ""),
         (
             "price for mon-fri 08:00-20:00, preemptible no, pool a, b, partition profile 1g.10gb",
