@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,7 @@ from dashboards.pages.admin.held import effect_of, held_part
 from dashboards.pages.admin.people import tokens_part, users_part
 from dashboards.registry import Ask, Page
 from dashboards.said import who
+from warehouse.phrases import Moment, with_moments
 from warehouse.store import Store, read_sql
 
 MOST = 500
@@ -60,8 +62,8 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
         grids.moment("at", words("admin.at"), minimum=156),
         grids.text("actor", words("admin.actor"), minimum=110),
         grids.text("action", words("admin.action"), minimum=120),
-        grids.text("object", words("admin.object"), minimum=140),
-        grids.sentence("reason", words("invoices.reason"), minimum=140, flex=140),
+        grids.sentence("object", words("admin.object"), minimum=140, flex=170),
+        grids.sentence("reason", words("invoices.reason"), minimum=140, flex=220),
         grids.sentence("inputs", words("admin.inputs"), minimum=260, flex=320),
     ]
     rows = [
@@ -69,7 +71,7 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
             "actor": who(row["actor"], words),
             **{name: row[name] for name in ("action", "object", "reason")},
             **grids.dated("at", filters.local(row["at"]), words),
-            "inputs": _inputs(json.loads(row["inputs"] or "{}")),
+            "inputs": _inputs(json.loads(row["inputs"] or "{}"), lambda at: words.dated(filters.local(at))),
         }
         for row in found
     ]
@@ -88,9 +90,14 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
     return [parts.card(words("admin.audit"), said, table, tool=tools, class_name="gl-table-card")]
 
 
-def _inputs(named: Mapping[str, Any]) -> str:
-    """All but those that there were none of."""
-    return ", ".join(f"{key}: {_text(value)}" for key, value in named.items() if value is not None)
+INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)")
+"""As inputs have it."""
+
+
+def _inputs(named: Mapping[str, Any], moment: Moment) -> str:
+    """All but those that there were none of.   moment: how an instant is written."""
+    said = ", ".join(f"{key}: {_text(value)}" for key, value in named.items() if value is not None)
+    return with_moments(said, INSTANT, moment)
 
 
 def _text(value: Any) -> str:

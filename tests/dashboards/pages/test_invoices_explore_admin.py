@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -29,7 +30,7 @@ from billing.parties.details import parse_parties
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.frame import show
 from dashboards.languages import language
-from dashboards.pages import explore, invoices
+from dashboards.pages import admin, explore, invoices
 from dashboards.pages.admin import applied_files, people
 from dashboards.pages.explore import answer
 from dashboards.pages.invoices.document import _after, _credited, _headline, _void_card
@@ -295,6 +296,14 @@ def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
     audit = page(house, FINANCE, "/administration?part=audit&find=rates.apply")
     assert f"{done} of {done}" in audit
     assert "before: null" not in audit
+
+
+def test_instants_in_the_audit_are_on_the_books_clocks() -> None:
+    """As found: `2027-11-30T23:05:08.604017+00:00` on a page whose foot names the zone of its times."""
+    words = language("en")
+    named = {"expires_at": "2027-11-30T23:05:08.604017+00:00", "ends": ["2026-12-13 23:04:00+00:00"], "none": None}
+    said = admin._inputs(named, lambda at: words.dated(at.astimezone(ZoneInfo("Europe/Berlin"))))
+    assert said == 'expires_at: 1 December 2027, 00:05, ends: ["14 December 2026, 00:04"]'
 
 
 def test_administration_shows_each_budget_in_force_and_how_it_stands(house: Store) -> None:
