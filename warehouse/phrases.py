@@ -20,7 +20,8 @@ _NO_BREAK = re.compile(
 )
 _DATE = re.compile(r"(?:\d+年)?\d+月(?:\d+日)?")
 _COUNTED = re.compile(r"\d\u00a0(?:(?:GPU|GiB)\u00a0)?(?:小时|分钟|毫秒)")
-_WITHIN = re.compile(r"(?<=\d)(?=[年月日])|(?<=[年月])(?=\d)|(?<=[小分毫])(?=[时钟秒])")
+_UNTIL = re.compile(r"截至\u00a0")
+_WITHIN = re.compile(r"(?<=\d)(?=[年月日])|(?<=[年月])(?=\d)|(?<=[小分毫])(?=[时钟秒])|(?<=截)(?=至)")
 _REFERENCE = re.compile(r"\\(\d)")
 
 
@@ -40,7 +41,7 @@ def with_units(text: str) -> str:
 def kept_whole(text: str) -> str:
     """A Chinese text with units whose lines do not end within a date or a unit either, where they may end between any
     two characters."""
-    for whole in (_DATE, _COUNTED):
+    for whole in (_DATE, _COUNTED, _UNTIL):
         text = whole.sub(lambda found: _WITHIN.sub("\u2060", found[0]), text)
     return text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,7 @@ def _budget(one: BudgetState, words: Language) -> str:
         of=one.project or words("report.all_projects"),
         actual=_amount(one.actual, one.currency, words),
         amount=_amount(one.amount, one.currency, words),
-        month=one.month,
+        month=words.month(date.fromisoformat(f"{one.month}-01")),
         state=words(f"report.state.{one.state.name}"),
         all=words("report.expected" if one.is_estimate else "report.in_all", amount=forecast),
     )

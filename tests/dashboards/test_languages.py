@@ -119,8 +119,9 @@ def test_sentences_keep_numbers_with_their_units_and_dates_whole() -> None:
     assert words("overview.gpu_hours", n="1,234") == "1,234\u00a0GPU\u00a0小时"
     said = "早于 2026年11月23日 00:05；最近 7 天"
     assert unbroken(said) == "早于 2026|年|11|月|23|日\u00a000:05；最近 7\u00a0天".replace("|", "\u2060")
+    assert unbroken("截至 11月30日") == "截|至\u00a011|月|30|日".replace("|", "\u2060")
     assert unbroken("闲置 26 分钟，3 GPU 小时") == "闲置 26\u00a0分|钟，3\u00a0GPU\u00a0小|时".replace("|", "\u2060")
-    assert unbroken("Before 23 Nov, 00:05; 7 days") == "Before 23 Nov, 00:05; 7 days"
+    assert unbroken("15.0 GiB, 23 Nov, 00:05") == "15.0 GiB, 23 Nov, 00:05"
 
 
 def test_chinese_beside_a_chinese_value_has_no_gap() -> None:

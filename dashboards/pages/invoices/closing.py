@@ -10,6 +10,7 @@ from access.current import current
 from access.roles import Action
 from dashboards import forms
 from dashboards.filters import Filters
+from dashboards.format import unbroken
 from dashboards.languages import Language
 from warehouse.store import Store, read_sql
 
@@ -23,7 +24,7 @@ def close_form(store: Store, closed_until: datetime | None, filters: Filters, wo
         note = words("invoices.close_first")
     else:
         until, at = (words.moment(filters.local(one)) for one in (closed_until, last))
-        note = words("invoices.close_note", until=until, at=at)
+        note = unbroken(words("invoices.close_note", until=until, at=at))
     return forms.form(
         "POST /close",
         words("invoices.close"),

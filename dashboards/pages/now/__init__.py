@@ -133,7 +133,7 @@ def _stopped(filters: Filters, words: Language, now: Moment) -> Component | None
     """A warning before all figures if no facts arrive any more."""
     if not now.stopped:
         return None
-    at = f"{words.day(filters.local(now.at))}, {filters.local(now.at):%H:%M}"
+    at = words.dated(filters.local(now.at))
     late = duration((now.clock - now.at).total_seconds(), words)
     return html.P(words("now.stopped", at=at, late=late), className="gl-card gl-stopped", role="alert")
 

@@ -89,12 +89,17 @@ def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(oc
     assert [row["workload"] for row in made.workloads] == ["w-vision"]
     assert [one.amount for one in made.budgets] == [100]
     assert [day["used_gpu_hours"] for day in made.days[:3]] == ["12.000000000", "12.000000000", "0.000000000"]
-    english = ("vision: October 2026", "96.00 EUR", "Efficiency 50.0%", "96.00 EUR of 100.00 EUR in 2026-10, close to")
+    english = (
+        "vision: October 2026",
+        "96.00 EUR",
+        "Efficiency 50.0%",
+        "96.00 EUR of 100.00 EUR in October 2026, close to",
+    )
     chinese = (
         "vision: 2026年10月",
         "96.00 EUR",
         "效率为已计量时间的 50.0%",
-        "预算 100.00 EUR，已用 96.00 EUR，接近上限",
+        "2026年10月预算 100.00 EUR，已花费 96.00 EUR，接近上限",
     )
     for spoken, expected in ((EN, english), (ZH, chinese)):
         text, html = as_text(made, spoken), as_html(made, spoken, "cid:chart")
@@ -125,7 +130,9 @@ def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(stor
     assert later.title(ZH) == "2026年10月28日 – 2026年11月3日"
     note = "The books are closed only from 28 October 2026 00:00 to 1 November 2026 00:00 (UTC); the rest is unknown."
     assert as_text(later, EN).endswith(f"\n\n{note}\n")
-    assert "账本仅在 2026年10月28日 00:00 至 2026年11月1日 00:00（UTC）之间已结账" in as_html(later, ZH, "cid:chart")
+    assert "账本仅在 2026年10月28日 00:00 至\u00a02026年11月1日 00:00（UTC）之间已结账" in as_html(
+        later, ZH, "cid:chart"
+    )
     assert later.days[-1]["used_gpu_hours"] is None
     with pytest.raises(ReportError, match="nothing of it is closed"):
         tenant_report(store, "vision", parse_period("2026-12", "UTC"), NOW)
