@@ -252,4 +252,5 @@ PAGE = Page(
     layout,
     icon="M4 20V10M10 20V4M16 20v-7M22 20H2M18 6h4M20 4v4",
     callbacks=callbacks,
+    refreshes=False,  # under a question that somebody types, or an answer that they read
 )

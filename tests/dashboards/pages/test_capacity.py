@@ -11,12 +11,13 @@ import pytest
 from dash.development.base_component import Component
 
 from access.current import set_current
-from access.principal import ForbiddenError, Principal
+from access.principal import ANYBODY, ForbiddenError, Principal
 from access.roles import Role
 from access.scope import ScopedStore
 from api.capacity import Priced, WhatIf
 from dashboards.data_version import AnswerCache, DataVersion
 from dashboards.filters import Address, Filters, filters_of
+from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import capacity as page
 from dashboards.pages.capacity import what_if
@@ -120,6 +121,11 @@ def test_a_question_is_asked_once_while_the_books_are_the_same(house: Store) -> 
     assert "With +2 GPUs" in text_of(draw(first.result(120)))
     assert ask("+2")[0] is first
     assert ask("3")[0] is not first
+
+
+def test_the_page_is_not_drawn_again_under_a_question_or_its_answer(house: Store) -> None:
+    for search in (f"?{DAY}", f"?{DAY}&group={GROUP}&gpus=2"):
+        assert show(house, ANYBODY, "/capacity", search).meta["refreshes"] is False
 
 
 def test_a_question_that_failed_is_asked_again(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
