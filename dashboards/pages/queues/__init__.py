@@ -128,7 +128,7 @@ def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
                 words("queues.late"),
                 percent(late, counted) if bound else UNKNOWN,
                 "",
-                words.count("queues.late_jobs", late) if bound else words("queues.no_bound"),
+                words("queues.late_jobs", n=f"{late:,}", all=f"{counted:,}") if bound else words("queues.no_bound"),
             ),
             Figure(words("queues.preempted"), f"{sum(row['taken'] for row in taken):,}", "", words("queues.lost")),
         ]

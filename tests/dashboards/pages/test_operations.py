@@ -133,6 +133,7 @@ def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
         == (2, 2, 600)
     )
     assert (row["waiting_gpus"], row["bound"], row["late"]) == (16, 300, 4)
+    assert "4 of 4 jobs with a target waited longer" in str(show(house, ANYBODY, "/queues", f"?{MONTH}").page)
     (mine,) = by_queue(house, f"{MONTH}&tenant=vision")
     assert (mine["waiting"], mine["oldest"]) == (1, "w2-vision")
 
