@@ -101,6 +101,11 @@ def not_on_cards(column: Column) -> Column:
     return {**column, "context": {**column.get("context", {}), "cards": False}}
 
 
+def with_unit(column: Column, unit: str) -> Column:
+    """On cards each number is followed by its unit, the row's `unit`: its column is not on them."""
+    return {**column, "cellRenderer": "WithUnit", "cellRendererParams": {"unit": unit}}
+
+
 def text(field: str, header: str, tip: str = "", minimum: int = 120, flex: float = 1.0) -> Column:
     return {"field": field, "headerName": header, "headerTooltip": tip or header, "minWidth": minimum, "flex": flex}
 

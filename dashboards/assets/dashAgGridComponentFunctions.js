@@ -20,6 +20,12 @@ dagcomponentfuncs.Go = function (props) {
   return href ? React.createElement("a", { className: "gl-go", href: href, title: props.full ? props.value : said }, said) : said;
 };
 
+// A number whose unit stands in a column of its own, which cards lack: there it follows the number.
+dagcomponentfuncs.WithUnit = function (props) {
+  var said = props.valueFormatted || props.value, unit = (props.data || {})[props.unit];
+  return said && unit ? [said, React.createElement("span", { key: "unit", className: "gl-card-unit" }, " " + unit)] : said;
+};
+
 // A line of a few numbers, scaled from zero to its greatest; a gap where a number is not known.
 dagcomponentfuncs.Spark = function (props) {
   var values = props.value || [];

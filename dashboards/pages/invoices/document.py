@@ -141,7 +141,7 @@ def lines_table(
         grids.wrapped(grids.link("what", words("invoices.line"), words("invoices.line_is"), 220, 220)),
         grids.text("kind", words("invoices.kind"), minimum=90),
         grids.text("project", words("filter.project"), minimum=90),
-        grids.number("quantity", words("invoices.quantity"), shape=",.2f", unknown=""),
+        grids.with_unit(grids.number("quantity", words("invoices.quantity"), shape=",.2f", unknown=""), "unit"),
         grids.not_on_cards(grids.text("unit", words("invoices.unit"), minimum=90)),
         grids.price("price", words("invoices.price"), words("invoices.price_is")),
         grids.number("list_cost", words("account.cost"), shape=",.2f"),
