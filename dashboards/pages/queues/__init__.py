@@ -340,7 +340,8 @@ def _quota_card(
             [tenant, pool, *[one.get(name) for name in reported_as], one[breach] / 3600 if breach in one else None]
             for (tenant, pool), one in sorted(guaranteed.items())
         ]
-        tool = exports.of_rows("quota", [heads[0], words("filter.pool"), *heads[1:]], in_full, filters, words)
+        exported = [heads[0], words("filter.pool"), *heads[1:-1], f"{heads[-1]}, {words('unit.gpu_hours')}"]
+        tool = exports.of_rows("quota", exported, in_full, filters, words)
         cells = [
             [
                 html.Span([tenant, html.Small(pool) if pool else None]),
