@@ -131,3 +131,10 @@ def test_chinese_beside_a_chinese_value_has_no_gap() -> None:
     assert words("invoices.draft_of", tenant="研发一部") == "研发一部的草稿"
     assert words("invoices.draft_of", tenant="vision") == "vision 的草稿"
     assert words("now.do_idle_holder_reclaim", owner="研发 一部") == "回收并通知研发 一部"
+
+
+def test_waiting_texts_have_no_space_before_their_dots() -> None:
+    for code in NAMES:
+        texts = [text for text in language(code).words.values() if "…" in text or ".." in text]
+        assert texts
+        assert not [text for text in texts if " …" in text or ".." in text]
