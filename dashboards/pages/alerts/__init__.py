@@ -181,7 +181,7 @@ def fired_over_time(rows: Rows, gaps: Spans, filters: Filters, grain: figures.Gr
                 "type": "bar",
                 "x": figures.axis_times([row["step"].astimezone(zone) for row in of], grain),
                 "y": [row["fired"] for row in of],
-                "name": words(f"severity.{name}"),
+                "name": words(f"alerts.{name}"),
                 "marker": {"color": colour, "line": {"width": 0}},
                 "hovertemplate": "%{y:,d}",
                 "width": 0.86 * width,

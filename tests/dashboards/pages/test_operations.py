@@ -359,7 +359,7 @@ def test_days_on_which_no_rule_was_evaluated_are_unknown_in_the_history(house: S
     ((start, end),) = hours
     assert (start, end) == (filters_of(house, f"?{DAY}").params()["start"], datetime(2026, 10, 2, 13, tzinfo=UTC))
     assert len(chart.layout.shapes) == len(spans)
-    assert [one.name for one in chart.data] == ["critical", "no rules evaluated"]
+    assert [one.name for one in chart.data] == ["Critical", "No rules evaluated"]
 
 
 def test_alerts_are_shown_in_the_readers_language(house: Store) -> None:
