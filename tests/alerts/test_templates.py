@@ -108,7 +108,7 @@ def test_who_cost_more_than_expected_is_the_subject_of_the_sentence(
     """As found: "2026-11-28 cost unallocated 2,127.39 USD instead of the expected 821.28 USD (high)"."""
     evidence = {"cost": Decimal("2127.391"), "expected": Decimal("821.28"), "currency": "USD", "direction": "high"}
     assert summaries("spend-anomaly", 4.0, {"day": "2026-11-28", **labels}, evidence) == [
-        f"{english} cost 2,127.39 USD on 2026-11-28; expected 821.28 USD (high)",
+        f"{english} cost 2,127.39 USD on 2026-11-28, more than expected (821.28 USD)",
         f"2026年11月28日：{chinese}花费 2,127.39 USD，预期 821.28 USD（偏高）",
     ]
 
