@@ -159,12 +159,13 @@ def _item(one: Recommendation, words: Language) -> list[Component]:
 
 
 def _table(found: Sequence[Recommendation], filters: Filters, words: Language, currency: str) -> Component:
+    saves = grids.money("saves", words("advice.saves"), currency, words("advice.saves_is"))
     columns = [
         grids.link("name", words("workload.name"), minimum=160),
         grids.text("kind", words("advice.what"), minimum=130),
         grids.sentence("why", words("advice.why"), minimum=200, flex=300),
         grids.text("confidence", words("advice.confidence"), minimum=90, flex=0.6),
-        grids.sorted_by(grids.money("saves", words("advice.saves"), currency, words("advice.saves_is"))),
+        grids.sorted_by(grids.on_cards(saves, words("admin.per_month"))),
     ]
     return grids.grid(columns, [recommendation_row(one, filters, words) for one in found], words, "tenants-advice-grid")
 

@@ -101,6 +101,11 @@ def not_on_cards(column: Column) -> Column:
     return {**column, "context": {**column.get("context", {}), "cards": False}}
 
 
+def on_cards(column: Column, name: str) -> Column:
+    """What its cells are called on cards, where a header's text stands alone and has less room."""
+    return {**column, "context": {**column.get("context", {}), "card": name}}
+
+
 def with_unit(column: Column, unit: str) -> Column:
     """On cards each number is followed by its unit, the row's `unit`: its column is not on them."""
     return {**column, "cellRenderer": "WithUnit", "cellRendererParams": {"unit": unit}}
@@ -166,10 +171,12 @@ def number(
     unit: str = "",
     unknown: str = UNKNOWN,
     plus: str = "",
+    after: str = "",
 ) -> Column:
     """shape: of d3-format; one that ends in % shows a share of 1 as a percentage.   unit: said in an export.
-    unknown: what to show for None.   plus: before what is more than zero."""
-    scale, suffix = (" * 100", " + '%'") if shape.endswith("%") else ("", "")
+    unknown: what to show for None.   plus: before what is more than zero.   after: behind what is known."""
+    is_share = shape.endswith("%")
+    scale, suffix = " * 100" if is_share else "", f" + '{'%' if is_share else after}'" if is_share or after else ""
     d3, value = f"d3.format('{shape.rstrip('%')}')", f"params.value{scale}"
     # The sign comes before a currency.
     more = f"(params.value > 0 ? '{plus}{prefix}' : '{prefix}')" if plus else f"'{prefix}'"
@@ -181,8 +188,8 @@ def number(
         "type": "rightAligned",
         "valueFormatter": formatter,
         "context": {
-            "unit": unit or ("0–1" if suffix else ""), "shape": shape, "prefix": plus + prefix, "formatter": formatter,
-            "unknown": unknown,
+            "unit": unit or ("0–1" if is_share else ""), "shape": shape, "prefix": plus + prefix + after,
+            "formatter": formatter, "unknown": unknown,
         },
     }  # fmt: skip
 

@@ -294,7 +294,7 @@
       var cell = "#" + CSS.escape(grid.id) + ".gl-cards .ag-cell[col-id=" + JSON.stringify(column.getColId()) + "]";
       var def = column.getColDef(), parts = def.wrapText ? 3 : Math.min(3, Math.ceil((column.getMinWidth() - 24) / THIRD_PX));
       if (!at) return cell + " { grid-column: 1 / -1; }";
-      return cell + " { grid-column: span " + parts + "; } " + cell + "::before { content: " + JSON.stringify(def.headerName || "") + "; }";
+      return cell + " { grid-column: span " + parts + "; } " + cell + "::before { content: " + JSON.stringify((def.context || {}).card || def.headerName || "") + "; }";
     }).join("\n");
     var sheet = sheets[grid.id] = sheets[grid.id] || new CSSStyleSheet();
     if (sheet.text === text) return;

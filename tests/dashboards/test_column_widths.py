@@ -29,6 +29,7 @@ def test_a_name_and_an_amount_have_room() -> None:
         (grids.duration(language("en"), "x", "x"), {"x": 1.0, "x_text": "at least 40 hours"}, "at least 40 hours"),
         (grids.number("x", "x", shape=",d"), {"x": 1_000_000.0}, "1,000,000"),
         (grids.number("x", "x", unknown="unmetered"), {"x": None}, "unmetered"),
+        (grids.number("x", "x", shape=",.2f", after=" ×"), {"x": 123456.5}, "123,456.50 ×"),
         (
             grids.moment("x", "x"),
             {"x": "2026-10-01T00:00:00Z", "x_text": "1 October 2026, 08:30"},

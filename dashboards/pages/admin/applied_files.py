@@ -44,7 +44,9 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     columns = [
         grids.text("sku", words("workload.sku"), minimum=130),
         grids.sentence("match", words("admin.match"), words("admin.match_is"), 220, 280),
-        grids.price("price", words("admin.price"), unit=card.card.currency),
+        grids.on_cards(
+            grids.price("price", words("admin.price"), unit=card.card.currency), words("admin.price_on_cards")
+        ),
         grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
         grids.wrapped(grids.moment("from", words("fleet.from"), minimum=144, flex=144)),
         grids.wrapped(grids.moment("to", words("fleet.until"), minimum=144, flex=144)),
@@ -114,7 +116,7 @@ def _history_card(
             ]
         )
     heads = [words(f"admin.{name}") for name in ("version", "applied_at", "actor", "rules")]
-    table = parts.table([*heads, words("invoices.reason")], rows, "gl-history")
+    table = parts.table([*heads, words("invoices.reason")], rows, "gl-history", cards=True)
     return parts.card(words("admin.history"), words("admin.history_is"), table)
 
 

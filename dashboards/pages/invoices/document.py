@@ -225,7 +225,7 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
         className="gl-choices",
     )
     return parts.card(
-        words("invoices.why", line=number),
+        f"{words('invoices.why', line=number)} · {one.currency}",
         said,
         html.P(words.of(f"formula.{kind}", found.formula), className="gl-formula"),
         html.Pre("\n".join(json.dumps(rule, ensure_ascii=False) for rule in found.rules), className="gl-written")

@@ -127,7 +127,7 @@ def _victims_card(hurt: Sequence[Victim], of: Mapping[str, str], filters: Filter
         grids.link("name", words("slo.victim"), minimum=110),
         grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.8),
         grids.number("episodes", words("slo.episodes"), shape=",d"),
-        grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f"),
+        grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f", after=" ×"),
         grids.sorted_by(
             grids.number("lost", words("slo.lost_hours"), words("slo.lost_is"), ",.3f", unit=words("unit.gpu_hours"))
         ),
@@ -156,7 +156,7 @@ def _aggressors_card(named: Sequence[Aggressor], of: Mapping[str, str], filters:
         grids.text("victim", words("slo.victim"), minimum=120),
         grids.text("verdict", words("slo.verdict"), words("slo.verdict_is"), minimum=84, flex=0.8),
         grids.text("rose", words("slo.rose"), words("slo.rose_is"), minimum=72, flex=0.7),
-        grids.number("effect", words("slo.effect"), words("slo.effect_is"), "+,.2f"),
+        grids.number("effect", words("slo.effect"), words("slo.effect_is"), "+,.2f", after=" ×"),
     ]
     rows = [
         {
@@ -192,7 +192,7 @@ def _episodes_card(found: Sequence[Episode], filters: Filters, words: Language) 
         grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.7),
         grids.moment("raised", words("slo.raised"), flex=0.9),
         grids.moment("ended", words("slo.ended"), flex=0.9),
-        grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f"),
+        grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f", after=" ×"),
         grids.number("lost", words("slo.lost_hours"), words("slo.lost_is"), ",.3f", unit=words("unit.gpu_hours")),
         *([grids.text("channels", words("slo.channels"), words("slo.channels_is"), minimum=110)] if channels else []),
         grids.text("grade", words("slo.grade"), words("slo.grade_is"), minimum=100, flex=0.6),

@@ -245,6 +245,7 @@ def _table(
     words: Language,
 ) -> Component:
     currency = filters.currency
+    budget = grids.percent("budget", words("tenants.budget"), words("tenants.budget_is"))
     has_budgets, gpu_hours = any(name for name in budgets), words("unit.gpu_hours")
     columns = [
         grids.link("name", words(f"tenants.{level.name}"), minimum=120),
@@ -259,7 +260,7 @@ def _table(
         grids.money("idle_cost", words("tenants.idle_cost"), currency, words("tenants.idle_cost_is")),
         grids.sorted_by(grids.money("list_cost", words("account.cost"), currency)),
         grids.money("billed_cost", words("tenants.billed"), currency, words("tenants.billed_is")),
-        *([grids.percent("budget", words("tenants.budget"), words("tenants.budget_is"))] if has_budgets else []),
+        *([grids.on_cards(budget, words("tenants.budget_spent"))] if has_budgets else []),
     ]
     shown = [_row(filters, row, level, budgets, words) for row in rows]
     last = {**_measures(total), "name": words("tenants.all"), "budget": spent_in_all(rows, total, budgets)}
