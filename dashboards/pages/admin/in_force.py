@@ -186,6 +186,7 @@ def _energy(store: Store, file: EnergySettings, filters: Filters, words: Languag
     power = [{"model": one.model, "watts": one.watts} for one in file.idle_power]
     return [
         *([grids.grid(columns, rows, words, "admin-energy")] if rows else []),
+        *([html.H3(words("admin.idle_power"), className="gl-sub")] if rows and power else []),
         *([grids.grid(idle, power, words, "admin-idle-power")] if power else []),
     ]
 

@@ -46,7 +46,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     targets = filters.rows(store, __file__, "deliveries") if sees_fleet and filters.period else []
     silences_part = silencing.silences_card(store, filters, now, begun, may_silence, words) if sees_fleet else None
     return parts.page(
-        parts.titles(filters, words, words("alerts.title")),
+        parts.titles(filters, words, words("alerts.title"), _of_rule(filters, words)),
         _headline(found, len(silences(store, now)) if sees_fleet else None, targets, evaluated, words),
         silences_part if begun else None,
         active_card(found, filters, now, evaluated, may_silence, words),
@@ -56,6 +56,12 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             None if begun else silences_part,
         ),
     )
+
+
+def _of_rule(filters: Filters, words: Language) -> Component | None:
+    """Which rule's alerts alone are shown."""
+    rule = filters.more.get("rule", "")
+    return parts.chip(words("alerts.of_one_rule", rule=rule), state="gl-info") if rule else None
 
 
 def _below(*cards: Component | None) -> list[Component]:

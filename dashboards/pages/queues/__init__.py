@@ -228,7 +228,7 @@ def _why_card(rows: Rows, reported: Rows, filters: Filters, words: Language) -> 
     by_scheduler = any(row["name"] == "pending_jobs" for row in reported)
     subtitle = words("queues.why_is")
     if by_scheduler:
-        subtitle = words("queues.why_at", at=words.moment(filters.local(max(row["ts"] for row in reported))))
+        subtitle = words("queues.why_at", at=_reported_at(reported, filters, words))
     if sum(sum(causes.values()) for causes in found.values()) < 2:
         return None
     content: Component
@@ -240,6 +240,10 @@ def _why_card(rows: Rows, reported: Rows, filters: Filters, words: Language) -> 
         chart = why({queue: found[queue] for queue in drawn}, words)
         content = parts.graph(chart, words("queues.why"), "queues-why", height, legend_above=True)
     return parts.card(words("queues.why"), subtitle, content)
+
+
+def _reported_at(rows: Rows, filters: Filters, words: Language) -> str:
+    return words.moment(filters.local(max(row["ts"] for row in rows)))
 
 
 def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
@@ -353,7 +357,8 @@ def _quota_card(
             ]
             for (tenant, pool), one in sorted(guaranteed.items())
         ]
-        return parts.card(words("queues.quota"), words("queues.quota_is"), parts.table(heads, cells), tool=tool)
+        said = words("queues.quota_at", at=_reported_at(reported, filters, words))
+        return parts.card(words("queues.quota"), said, parts.table(heads, cells), tool=tool)
     measured = [] if not has_objectives or filters.period is None else [
         one for one in all_series(store, filters)
         if one.kind == "quota_redemption" and one.tenant and (not tenants or one.tenant in tenants)
@@ -396,7 +401,7 @@ def _fragmentation_card(store: Store, reported: Rows, filters: Filters, words: L
         chart,
         parts.card(
             words("queues.gangs"),
-            words("queues.gangs_is"),
+            words("queues.gangs_is", at=_reported_at(gangs, filters, words)),
             parts.table(heads, [[_shape(row["shape"], words), f"{row['value']:,.0f}"] for row in gangs[:12]]),
         ),
     )
