@@ -220,7 +220,7 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
         _used("used_5", words("now.used_5"), words("now.used_is"), words),
         _used("used_60", words("now.used_60"), words("now.used_is"), words),
         grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.2~f", minimum=64),
-        grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.2, to="device"),
+        _where(words),
         grids.moment("since", words("now.since"), words("now.since_is")),
         grids.link("alert", words("now.alert"), words("now.alert_is"), minimum=96, flex=0.8, to="to_alert"),
         *([grids.link("silence", "", words("now.silence_is"), minimum=80, flex=0.5, to="to_silence")]
@@ -260,7 +260,7 @@ def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment
         grids.number("idle_gpus", words("now.idle_gpus"), words("now.idle_gpus_is"), ",.2~f", minimum=96),
         _used("used_60", words("now.used_60"), words("now.used_is"), words),
         grids.text("tenant", words("filter.tenant"), minimum=88, flex=0.8),
-        grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.0, to="device"),
+        _where(words),
         grids.moment("since", words("now.since"), words("now.since_is")),
         _money("waste", words("now.waste"), currency, _until(filters, now, words), 112),
         grids.text("project", words("filter.project"), minimum=84),
@@ -310,6 +310,12 @@ def _any(rows: Sequence[Row], name: str) -> bool:
 
 def _money(field: str, header: str, currency: str, tip: str, minimum: int) -> grids.Column:
     return {**grids.money(field, header, currency, tip), "minWidth": minimum}
+
+
+def _where(words: Language) -> grids.Column:
+    """One GPU leads to its page; several lead nowhere, and do not look as if they did."""
+    column = grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.2, to="device")
+    return {**column, "cellClass": ""}
 
 
 def _used(field: str, header: str, tip: str, words: Language) -> grids.Column:
