@@ -35,7 +35,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     sql = _statement(filters)
     return parts.page(
         parts.titles(replace(filters, period=None), words, words("explore.title")),
-        parts.split(_editor_card(sql, filters, words), _schema_card(store, words)),
+        parts.split(_editor_card(sql, filters, words), _schema_card(store, words), class_name="gl-asks"),
         _result_card(sql, filters, words) if sql else None,
     )
 

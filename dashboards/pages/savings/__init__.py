@@ -14,6 +14,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
+from billing.insights.holders import Rules
 from billing.insights.savings import Recommendation, SavingsReport
 from dashboards import exports, grids, parts, states
 from dashboards.advice import examined_period, recommendation_row, savings_report, unmetered_time
@@ -62,8 +63,7 @@ def answer(store: Store, filters: Filters, words: Language) -> Component:
             _headline(report, held, recurs, words),
             _card("held", held, report, filters, words),
             _card("recurs", recurs, report, filters, words),
-            _waste_card(report, filters, words),
-            html.P(words("workload.judged", by=by), className="gl-note"),
+            _waste_card(report, by, filters, words),
         ],
         className="gl-page",
     )
@@ -103,7 +103,8 @@ def _card(
     title, subtitle = words(f"savings.{which}"), words(f"savings.{which}_is")
     now = dcc.Link(words("savings.to_now"), href=filters.href("/now", idle="1")) if which == "held" else None
     if not found:
-        return parts.card(title, subtitle, states.nothing_here(words(f"savings.no_{which}")), tool=now)
+        none = words(f"savings.no_{which}", hours=Rules().idle_hours)
+        return parts.card(title, subtitle, states.nothing_here(none), tool=now)
     currency, id = report.currency or "", f"savings-{which}-grid"
     saves = {
         **grids.money("saves", words(f"savings.saves_{which}"), currency, words("advice.saves_is")),
@@ -132,8 +133,8 @@ def _row(one: Recommendation, filters: Filters, words: Language) -> dict[str, An
     return {**row, "tenant": one.tenant or words("no_name"), "runs": one.runs, "past": one.past_amount}
 
 
-def _waste_card(report: SavingsReport, filters: Filters, words: Language) -> Component:
-    """The idle cost by what can be done about it; its parts add up to it."""
+def _waste_card(report: SavingsReport, by: str, filters: Filters, words: Language) -> Component:
+    """The idle cost by what can be done about it; its parts add up to it.   by: the hours that all is based on."""
     assert report.waste is not None
     waste, currency = report.waste.total, report.currency or ""
     idle = float(waste.idle_cost) if waste.idle_cost is not None else None
@@ -164,7 +165,7 @@ def _waste_card(report: SavingsReport, filters: Filters, words: Language) -> Com
         words("savings.waste"),
         words("savings.waste_is"),
         parts.table(heads, cells, "gl-compare gl-last-sum"),
-        html.P(words("part.sentences").join(notes), className="gl-note") if notes else None,
+        html.P(words("part.sentences").join([*notes, words("workload.judged", by=by)]), className="gl-note"),
         tool=exports.of_rows("waste", heads[:2], [[name, amount] for name, amount in named], filters, words),
     )
 
