@@ -40,6 +40,16 @@ Y_AXIS: Mapping[str, Any] = {
 }
 
 
+def colours(names: Sequence[str], among: Sequence[str]) -> dict[str, str]:
+    """A colour for each name: its place's among all there are, so that pages agree; another, where that is taken."""
+    found: dict[str, str] = {}
+    for name in names:
+        first = among.index(name) if name in among else len(found)
+        turned = [PALETTE[(first + step) % len(PALETTE)] for step in range(len(PALETTE))]
+        found[name] = next((colour for colour in turned if colour not in found.values()), turned[0])
+    return found
+
+
 def ink(colour: str) -> str:
     """Of text on a colour (`#rrggbb`): white, or dark where white would not reach WCAG's contrast of 4.5."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from dashboards import parts
-from dashboards.figures import legend, made
+from dashboards.figures import PALETTE, colours, legend, made
 from dashboards.languages import language
 
 LINK = '<a href="http://evil.example/">pay here</a>'
@@ -54,3 +54,13 @@ def test_a_name_is_no_link_in_a_chart(plain: bool) -> None:
     assert (drawn["name"], list(drawn["x"]), list(drawn["y"])) == (SHOWN, [SHOWN, 2], [1.5, None])
     assert drawn["customdata"][0] == [SHOWN, "/tenants?a=1&b=2"] and drawn["hovertemplate"] == "<b>%{y}</b>"
     assert found["layout"]["annotations"][0]["text"] == found["layout"]["xaxis"]["ticktext"][0] == SHOWN
+
+
+def test_a_name_has_the_same_colour_whatever_else_is_shown_and_no_two_share_one() -> None:
+    """As found: a tenant was orange on Fleet and red on Tenants."""
+    among = [f"t{number}" for number in range(12)]
+    by_cost, by_name = colours(["t7", "t2", "t4"], among), colours(["t2", "t7"], among)
+    assert {name: by_cost[name] for name in by_name} == by_name == {"t2": PALETTE[2], "t7": PALETTE[7]}
+    crowded = colours(["t0", "t10", "others"], among)
+    assert len({*crowded.values()}) == 3
+    assert len(colours([*among, "others"], among)) == 13, "more than there are colours"

@@ -26,7 +26,7 @@ def layout_card(store: Store, filters: Filters, until: datetime, words: Language
     if not rows:
         return None
     tenants = sorted({row["tenant"] for row in rows if row["units"]})
-    colours = {tenant: figures.PALETTE[at % len(figures.PALETTE)] for at, tenant in enumerate(tenants)}
+    colours = figures.colours(tenants, filters.choices.values.get("tenant", ()))
     listed = [list(shares) for _, shares in groupby(rows, key=lambda row: (row["node"], row["device_id"]))]
     devices = [(shares[0], shares) for shares in listed]
     bars = [_bar(shares, colours, filters, words) for shares in listed]

@@ -205,17 +205,18 @@ def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language)
     rest = [trend(row, level) for row in rows[SHOWN:]]
     if rest:
         series.append((words.count("overview.others", len(rest)), [sum(step) for step in zip(*rest, strict=True)]))
+    colours = figures.colours([name for name, _ in series], filters.choices.values.get("tenant", ()))
     traces = [
         {
             "type": "bar",
             "x": at,
             "y": costs,
             "name": name,
-            "marker": {"color": figures.PALETTE[number % len(figures.PALETTE)], "line": {"width": 0}},
+            "marker": {"color": colours[name], "line": {"width": 0}},
             "customdata": [filters.at_step("/tenants", step, level.grain) for step in level.steps],
             "hovertemplate": f"{symbol(filters.currency)}%{{y:,.2f}}",
         }
-        for number, (name, costs) in enumerate(series)
+        for name, costs in series
     ]
     return figures.made(
         traces,
