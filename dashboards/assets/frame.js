@@ -107,6 +107,31 @@
 
   setTimeout(look, LOOK_MS);
 
+  // Under somebody who types, a page is not drawn again, until they send it or go elsewhere.
+  function hold(isHeld) { dash.set_props("tick", { disabled: isHeld }); }
+
+  document.addEventListener("input", function (event) { if (event.target.closest("#page")) hold(true); }, true);
+  document.addEventListener("submit", function (event) { if (event.target.closest("#page")) hold(false); });
+
+  // What they opened of a list that loads what opens (pages/alerts/active.py) is opened again on a page drawn anew.
+  var opened = { address: "", ids: [] };
+
+  document.addEventListener("toggle", function (event) {
+    var summary = event.target.querySelector && event.target.querySelector(":scope > summary[id]");
+    if (!summary) return;
+    if (opened.address !== address()) opened = { address: address(), ids: [] };
+    opened.ids = opened.ids.filter(function (id) { return id !== summary.id; });
+    if (event.target.open) opened.ids.push(summary.id);
+  }, true);
+
+  function openAgain() {
+    if (opened.address !== address()) return;
+    opened.ids.forEach(function (id) {
+      var summary = document.getElementById(id);
+      if (summary && !summary.parentElement.open) summary.click();
+    });
+  }
+
   // A form with this class puts its fields into the address, which draws the page again; the reader stays where they are.
   document.addEventListener("submit", function (event) {
     var form = event.target;
@@ -495,6 +520,8 @@
       }
       drawn = { address: address(), at: Date.now(), zone: meta.zone };
       showStop();
+      hold(false);
+      openAgain();
       document.title = meta.title;
       document.documentElement.lang = meta.lang;
       if (isMoving) arrive();

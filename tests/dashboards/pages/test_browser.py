@@ -157,3 +157,31 @@ def test_a_table_is_as_wide_on_paper_as_on_the_screen(url: str, opened: Any) -> 
         expect(grid.locator(".ag-layout-print")).to_have_count(0)
         assert grid.evaluate("grid => grid.querySelector('.ag-center-cols-container').offsetWidth <= grid.clientWidth")
         assert wrong == []
+
+
+def test_what_a_reader_opened_or_types_outlasts_a_page_that_is_drawn_again(url: str, opened: Any) -> None:
+    """As found: an alert that somebody read closed, and their note went, as soon as any alert changed."""
+    from playwright.sync_api import expect
+
+    older = {"title": "", "lang": "en", "books": "older", "refreshes": True, "zone": "UTC", "period": "2026-10-02"}
+    with tab(opened, color_scheme="light") as (page, wrong):
+        page.goto(f"{url}/alerts?{DAY}")
+        page.locator(".gl-alerts summary").first.click()
+        note = page.locator(".gl-alerts").get_by_label("Note to the owner")
+        expect(note).to_be_visible()
+        page.evaluate("window.before = document.querySelector('.gl-alerts')")
+        page.evaluate("data => dash_clientside.set_props('meta', {data})", older)
+        page.evaluate("dash_clientside.set_props('tick', {n_intervals: 99})")
+        page.wait_for_function("document.querySelector('.gl-alerts') && !before.isConnected")
+        expect(note).to_be_visible()
+        page.evaluate(RECORDED)
+        note.fill("Is it yours?")
+        assert page.evaluate("told") == [["tick", {"disabled": True}]]
+        assert wrong == []
+
+
+RECORDED = """() => {
+  const tell = dash_clientside.set_props;
+  window.told = [];
+  dash_clientside.set_props = (...said) => { told.push(said); tell(...said); };
+}"""
