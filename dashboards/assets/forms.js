@@ -81,7 +81,8 @@
   // A text whose braces name keys of an answer: lists with commas, times in the form's zone, names in its language.
   function spoken(form, template, answer) {
     var lang = window.document.documentElement.lang, names = JSON.parse(form.dataset.names || "{}");
-    return template.replace(/\{(\w+)\}/g, function (_, key) {
+    return template.split(/\{(\w+)\}/).map(function (key, at) {
+      if (at % 2 === 0) return key;
       var value = answer[key];
       if (/_(at|until)$/.test(key)) {
         if (value == null) return "–";
@@ -90,7 +91,14 @@
         return new Date(value).toLocaleString(lang === "en" ? "en-GB" : lang, how);
       }
       return [].concat(value == null ? [] : value).map(function (one) { return names[one] || one; }).join(", ");
-    });
+    }).reduce(joined);
+  }
+
+  // As warehouse/phrases.py: no space between two Chinese characters where a value meets the text around it.
+  var GAP = /([\u3000-\u9fff\uff01-\uff60]) (?=[\u3000-\u9fff\uff01-\uff60])/g;
+  function joined(before, after) {
+    var seam = before.slice(-2) + after.slice(0, 2);
+    return before.slice(0, -2) + (before && after ? seam.replace(GAP, "$1") : seam) + after.slice(2);
   }
 
   document.addEventListener("submit", async function (event) {
