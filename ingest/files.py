@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,6 +33,8 @@ READERS: dict[str, Reader] = {
     ".ndjson": json_pieces,
     ".json": json_pieces,
 }
+LIKENESS = 0.75
+"""Above it a column's name counts as another one, misspelt: `unit` is `units`, but `rack` is not `state`."""
 UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)
 
 
@@ -66,11 +69,20 @@ def ingest_file(
     except UNREADABLE as error:
         raise _unreadable(path, error, done) from error
     known = {column.name for column in record.columns}
-    return replace(report, ignored_columns=tuple(sorted(found - known)))
+    ignored = sorted(found - known)
+    return replace(report, ignored_columns=tuple(ignored), misspelt=_misspelt(ignored, known - found))
+
+
+def _misspelt(ignored: Sequence[str], absent: Set[str]) -> dict[str, str]:
+    """By column of no contract, the one of the record that it resembles and that the file does not have."""
+    near = {name: get_close_matches(name.strip().lower(), sorted(absent), 1, LIKENESS) for name in ignored}
+    return {name: matches[0] for name, matches in near.items() if matches}
 
 
 def suffix(path: Path) -> str:
     """The suffix that says how to read the file, without .gz."""
+    if path.is_dir():
+        raise IngestError(str(path), "is a folder", f"Name its files: {path}/*.csv")
     last = Path(path.name.removesuffix(".gz")).suffix.lower()
     if last not in READERS or (last == ".parquet" and path.suffix == ".gz"):
         raise IngestError(str(path), f"cannot read {path.suffix or 'a file without suffix'}", _next_step(path))

@@ -96,5 +96,10 @@ def closing_line(records: str, report: IngestReport) -> str:
     if report.differing:
         line += f" · {report.differing:,} of the duplicates differ from what is stored (docs/contracts.md: what counts)"
     if report.ignored_columns:
-        line += f" · ignored columns: {', '.join(report.ignored_columns)}"
+        line += f" · ignored columns: {', '.join(_named(name, report) for name in report.ignored_columns)}"
     return line
+
+
+def _named(column: str, report: IngestReport) -> str:
+    meant = report.misspelt.get(column)
+    return f"{column} (did you mean {meant}?)" if meant else column

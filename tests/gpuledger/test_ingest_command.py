@@ -69,6 +69,16 @@ def test_quarantined_rows_are_counted_and_doctor_shows_them(
         assert "unknown_state" in out and r"\n" not in out
 
 
+def test_a_misspelt_column_is_named_with_the_one_that_the_file_lacks(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, url: str
+) -> None:
+    path = tmp_path / "d.csv"
+    path.write_text("ts,device_id,model,state,unitz,nodes,node\n2026-10-01T00:00:00Z,g,H100,available,4,n,n\n")
+    code, _, err = run(capsys, "ingest", "devices", str(path), "--store", url)
+    assert code == 0
+    assert err.strip().endswith("· ignored columns: nodes, unitz (did you mean units?)")
+
+
 def test_an_unusable_file_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str], tmp_path: Path, url: str) -> None:
     path = tmp_path / "s.csv"
     path.write_text(f"{HEADER}\n2026-10-01T00:01:00Z,60,g,ok,87\n")

@@ -120,8 +120,9 @@ def test_a_json_array_a_missing_file_a_folder_and_an_unknown_suffix_say_what_to_
     array.write_text('[{"ts": 1}]')
     assert "jq -c" in refused(store, array)
     assert "no such file" in refused(store, tmp_path / "none.csv")
-    (tmp_path / "folder.csv").mkdir()
-    assert "cannot be read as csv (Is a directory)" in refused(store, tmp_path / "folder.csv")
+    for folder in (tmp_path / "folder.csv", tmp_path / "folder"):
+        folder.mkdir()
+        assert refused(store, folder) == f"{folder}: is a folder. Name its files: {folder}/*.csv"
     assert "Use .parquet, .csv(.gz) or .jsonl(.gz)" in refused(store, tmp_path / "s.xlsx")
 
 
