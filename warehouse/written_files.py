@@ -110,9 +110,13 @@ def unknown_key(key: str, known: Sequence[str]) -> str:
 
 
 def _most_telling(mistake: ValidationError) -> Any:
-    """The first error; where several shapes could fit, that of the shape that matched furthest."""
+    """The first error; where several shapes could fit, that of the shape that matched furthest. Of a missing key the
+    unknown one beside it that is the same, misspelt."""
     errors = mistake.errors()
     first = errors[0]
+    if first["type"] == "missing":
+        beside = (one for one in errors if one["type"] == "extra_forbidden" and one["loc"][:-1] == first["loc"][:-1])
+        return next((one for one in beside if get_close_matches(str(one["loc"][-1]), [str(first["loc"][-1])])), first)
     if not any(isinstance(step, str) and step.startswith(_SHAPES) for step in first["loc"]):
         return first
     rivals = [one for one in errors if one["loc"][0] == first["loc"][0]]

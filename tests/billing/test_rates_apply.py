@@ -49,6 +49,10 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
         ),
         (HEAD + "sku2: x", "price_per_gpu_hour: missing"),
         (
+            HEAD + 'price_per_gpu_hours: "2"',
+            r"rates\[0\]\.price_per_gpu_hours: unknown key; did you mean price_per_gpu_hour\?",
+        ),
+        (
             "currency: eur\nrates: []",
             r"currency: found 'eur'; not an ISO 4217 currency \(did you mean EUR\?\); expected a code such as",
         ),

@@ -99,10 +99,7 @@ class Cursor(ClickHouseParser):
             raise SqlError(READONLY, "SETTINGS in a statement are refused", "Send settings as parameters of the URL")
         if self._ahead("INTO"):
             raise SqlError(READONLY, "INTO OUTFILE writes a file on the server", "Save the answer where you ask")
-        if self._curr:
-            found = f"{self._curr.text[:40]!r} at line {self._curr.line}, column {self._curr.col}"
-        else:
-            found = "the end"
+        found = f"{self._curr.text[:40]!r} at {_place(self._curr, self.sql)}" if self._curr else "the end"
         raise SqlError(SYNTAX_ERROR, f"expected {wanted}, found {found}")
 
     def _name(self, what: str = "a name") -> exp.Identifier:
@@ -143,7 +140,11 @@ def _tokens(text: str) -> list[Token]:
     for token in tokens:
         kind = token.token_type
         if kind not in KNOWN or (kind is TokenType.VAR and not WORD.fullmatch(token.text)):
-            line_begins = text.rfind("\n", 0, token.start) + 1  # the token's own column counts bytes
-            what = f"{token.text[:40]!r} at line {token.line}, column {token.start - line_begins + 1} is not understood"
-            raise SqlError(SYNTAX_ERROR, what)
+            raise SqlError(SYNTAX_ERROR, f"{token.text[:40]!r} at {_place(token, text)} is not understood")
     return tokens
+
+
+def _place(token: Token, text: str) -> str:
+    """Where the token begins; its own column counts bytes, up to its end."""
+    line_begins = text.rfind("\n", 0, token.start) + 1
+    return f"line {token.line}, column {token.start - line_begins + 1}"

@@ -485,7 +485,8 @@ def test_whoever_may_do_all_may_still_not_read_secrets(ground: Ground) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("SELEC 1", "expected SELECT, SHOW"),
+        ("SELEC 1", "expected SELECT, SHOW.*, found 'SELEC' at line 1, column 1$"),
+        ("SELECT 'ü'\n  FROM )", r"found '\)' at line 2, column 8$"),
         ("SELECT 1 +", "found the end"),
         ("SELECT a FROM t WHERE", "found the end"),
         ("SELECT a FROM\nt WHERE )", r"'\)' at line 2"),
