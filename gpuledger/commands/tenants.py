@@ -93,10 +93,15 @@ def check(
 ) -> None:
     """Check a mapping and show what it would change in the closed books. Changes nothing; exit 1 if no rule fits
     something that was held."""
+    from billing.closed import closed_period
     from billing.tenants import load_mapping, preview
 
     mapping = load_mapping(file)
+    rules = _count(len(mapping.rules), "rule")
     with opened_store(store) as opened:
+        if closed_period(opened) is None:
+            say(f"{file}: {rules}; nothing is closed yet to check against. Next: gpuledger close")
+            return
         found = preview(opened, mapping)
     table = options.Format.table
     as_reported = ("reported_tenant", "reported_project", "queue", "cluster")
@@ -108,7 +113,7 @@ def check(
             "would change",
         )
     for rule in found.idle:
-        say(f"{rule} matches no allocation")
+        say(f"{rule} matches no allocation in the closed books")
     if found.unmapped:
         print_rows(
             [_rounded(row) for row in found.unmapped],
@@ -117,20 +122,23 @@ def check(
             "no rule fits",
         )
         raise typer.Exit(1)
-    say(f"{file}: {_count(len(mapping.rules), 'rule')}; everything in the closed books has one")
+    say(f"{file}: {rules}; everything in the closed books has one")
 
 
 @tenants.command("unmapped")
 def unmapped_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """What no rule of the mapping fits in the closed books: as reported, who pays, how much, since when."""
+    from billing.closed import closed_period
     from billing.tenants import current_mapping, unmapped
 
     with opened_store(store) as opened:
-        current, rows = current_mapping(opened), unmapped(opened)
+        current, rows, closed = current_mapping(opened), unmapped(opened), closed_period(opened)
     if fmt is not options.Format.table:
         print_rows(rows, UNMAPPED, fmt)
     elif current is None:
         say("no tenant mapping: the reported tenants pay. Next: gpuledger tenants apply FILE")
+    elif closed is None:
+        say("nothing is closed yet. Next: gpuledger close")
     elif not rows:
         say("everything in the closed books has a rule")
     else:

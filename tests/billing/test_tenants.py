@@ -34,6 +34,7 @@ from billing.verify import verify
 from tests.billing.test_close import HOUR, START, at, device, event, put, sample
 from tests.billing.test_examples import gpuledger
 from tests.draws import drawn_seed, seldom
+from tests.gpuledger.running import run
 from tests.stores import fresh_store
 from warehouse.store import Store, open_store
 
@@ -419,6 +420,22 @@ def test_a_preview_says_what_would_move_and_what_would_be_left(store: Store) -> 
         ("", "default", "", 2), ("k8s", "chem-dev", "k8s", 2),
     ]  # fmt: skip
     assert found.idle == ["rules[1] (queue never)"]
+
+
+@pytest.mark.usefixtures("engine_stays")
+def test_before_the_first_close_a_mapping_is_not_said_to_fit(tmp_path: Path) -> None:
+    """It said that the rule of a tenant with allocations matches none, and that everything has a rule."""
+    url = f"chdb://{tmp_path}/store"
+    with fresh_store(tmp_path / "store") as store:
+        two_jobs(store)
+    file = tmp_path / "tenants.yaml"
+    file.write_text("rules:\n  - {match: {tenant: k8s}, tenant: chem}\n")
+    check, _, unmapped_ = (
+        run(f"tenants {command}", *files, "--store", url).stderr.strip()
+        for command, files in (("check", [str(file)]), ("apply", [str(file)]), ("unmapped", []))
+    )
+    assert check == f"{file}: 1 rule; nothing is closed yet to check against. Next: gpuledger close"
+    assert unmapped_ == "nothing is closed yet. Next: gpuledger close"
 
 
 @pytest.mark.usefixtures("engine_stays")
