@@ -95,3 +95,13 @@ def test_of_two_periods_each_says_itself_what_is_not_closed_of_it(capsys: pytest
         "before: only 22 of 24 hours are closed, and the figures are of those: "
         "the books are closed from 2026-10-01 00:00Z to 2026-10-04 00:00Z"
     ]
+
+
+def test_of_a_month_in_which_the_inventory_begins_no_hour_is_said_to_be_open() -> None:
+    """Of a month that was complete and issued it said that only 95 of 745 hours are closed, as if data were missing."""
+    month, books = (parse_period(text, "UTC") for text in ("2026-10", "2026-10-28..2026-11-02"))
+    begins = "the books begin with the inventory, at 2026-10-28 00:00Z: the figures are of all 96 hours since"
+    assert Closed(month, 744, 96, books).note() == begins
+    assert Closed(month, 744, 95, books).note().startswith("only 95 of 744 hours are closed")
+    until = parse_period("2026-10-28..2026-10-31", "UTC")
+    assert Closed(month, 744, 72, until).note().startswith("only 72 of 744 hours are closed")
