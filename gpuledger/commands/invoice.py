@@ -60,9 +60,13 @@ def draft(
     from billing.invoicing.drafts import draft_all
 
     with opened_store(store) as opened:
-        drafts = draft_all(opened, month_of(opened, period), tenant)
+        month = month_of(opened, period)
+        drafts = draft_all(opened, month, tenant)
+        refused = _refused(opened, month) if tenant is None else ""
     if not drafts:
         say(f"no allocations in the closed hours of {period}")
+    if refused:
+        say(refused)
     _answer(drafts, fmt, out)
 
 
@@ -87,12 +91,15 @@ def issue(
         else:
             invoices = issue_all(books.store, month, books.now, tenant, books.author)
         unnamed = _without_tenant(books.store, month) if tenant is None else Decimal(0)
+        refused = _refused(books.store, month) if tenant is None else ""
     fresh = [one for one in invoices if one.number not in before]
     known = len(invoices) - len(fresh)
     already = f", {known} {'was' if known == 1 else 'were'} issued already" if known else ""
     say(f"{period}: {len(fresh)} invoice{'' if len(fresh) == 1 else 's'} issued{already}")
     if unnamed:
         say(f"{unnamed:.2f} GPU-hours belong to no tenant and are on no invoice (gpuledger ledger --by project,queue)")
+    if refused:
+        say(refused)
     _answer(invoices, fmt, out)
 
 
@@ -200,6 +207,15 @@ def _without_tenant(store: Store, month: Period) -> Decimal:
 
     rows = ledger_report(store, month, ["tenant"]).rows
     return sum((row["allocated_gpu_hours"] for row in rows if row["tenant"] == ""), Decimal(0))
+
+
+def _refused(store: Store, month: Period) -> str:
+    """What the month's refused claims mean for its invoices; empty where there are none."""
+    from billing.refused import refused_in
+
+    claims = refused_in(store, month)
+    are = "was refused and is" if claims == 1 else "were refused and are"
+    return f"{grouped(claims, 'claim')} of the month {are} on no invoice (gpuledger doctor shows why)" if claims else ""
 
 
 def _answer(invoices: Sequence[Invoice], fmt: InvoiceFormat, out: Path | None) -> None:

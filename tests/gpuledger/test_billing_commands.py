@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import typer
 from typer.testing import CliRunner, Result
@@ -13,7 +14,7 @@ from gpuledger.cli import build
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
-from warehouse.store import Store
+from warehouse.store import Store, open_store
 
 pytestmark = pytest.mark.usefixtures("engine_stays")
 
@@ -96,6 +97,21 @@ def test_a_rate_card_is_applied_once_and_listed(shell: Shell, tmp_path: Path) ->
 def test_before_a_rate_card_the_list_says_what_to_do(shell: Shell) -> None:
     assert "gpuledger rates apply FILE" in shell("rates", "list").stderr
     assert json.loads(shell("rates", "list", "--format", "json").stdout) == []
+
+
+def test_drafts_and_invoices_say_how_many_claims_of_their_month_were_refused(shell: Shell, tmp_path: Path) -> None:
+    refused = [
+        ("2026-09-30 20:00", "2026-09-30 22:00"), ("2026-10-03 09:00", "2026-10-03 08:00"),
+        ("2026-09-01 00:00", None), ("2026-10-31 22:59", "2026-11-03 00:00"), ("2026-10-31 23:00", None),
+    ]  # fmt: skip
+    rows = [{"reason": "unknown_device", "start_at": at(start), "end_at": end and at(end)} for start, end in refused]
+    with open_store(shell.url) as store:
+        store.insert("refused_claims", pa.Table.from_pylist(rows))
+    shell("rates", "apply", str(tmp_path / "rates.yaml"))
+    for command in ("draft", "issue"):
+        said = shell("invoice", command, "--period", "2026-10").stderr
+        assert "3 claims of the month were refused and are on no invoice (gpuledger doctor shows why)" in said
+    assert "refused" not in shell("invoice", "draft", "--period", "2026-10", "--tenant", "physics").stderr
 
 
 def test_invoices_are_drafted_issued_shown_and_listed(shell: Shell, tmp_path: Path) -> None:
