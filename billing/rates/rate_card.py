@@ -45,7 +45,7 @@ from billing.rates.policies import (
     WholeFile,
     first_collision,
 )
-from billing.rates.reading import Instant, before, utc, zone_that_exists
+from billing.rates.reading import Instant, before, common_time, utc, zone_that_exists
 from billing.rates.windows import Window, in_words, share_a_time
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
@@ -220,7 +220,7 @@ class RateCard(WholeFile):
             if not before(rule.effective_from, rule.effective_to):
                 raise ValueError(f"rates[{number}] ({rule.sku}) ends before it starts; effective_to is exclusive")
         _refuse_unknown_classes(dated, info.data.get("priority_classes", {}))
-        _refuse_ties(dated)
+        _refuse_ties(dated, ZoneInfo(info.data["timezone"]))
         return dated
 
     @field_validator("priority_classes")
@@ -353,13 +353,14 @@ def _refuse_unknown_classes(rules: Sequence[RateRule], classes: Mapping[str, Pri
             )
 
 
-def _refuse_ties(rules: Sequence[RateRule]) -> None:
+def _refuse_ties(rules: Sequence[RateRule], zone: ZoneInfo) -> None:
     by_specificity: dict[tuple[object, ...], list[tuple[int, RateRule]]] = {}
     for number, rule in enumerate(rules):
         rivals = by_specificity.setdefault(rule.specificity, [])
         for earlier, rival in rivals:
             if rule.overlaps(rival):
-                why = why_both(MATCH_KEYS, rival.patterns, rule.patterns)
+                starts, ends = zip(*((one.effective_from, one.effective_to) for one in (rival, rule)), strict=True)
+                why = common_time(starts, ends, zone) + why_both(MATCH_KEYS, rival.patterns, rule.patterns)
                 raise ValueError(
                     f"rates[{earlier}] ({rival.sku}) and rates[{number}] ({rule.sku}) are equally specific and could "
                     f"price the same GPU at the same time{why}; end one where the other starts, or add a key to match"

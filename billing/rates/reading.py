@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -36,6 +37,23 @@ def utc(at: datetime, zone: ZoneInfo) -> datetime:
 def before(start: datetime | None, end: datetime | None) -> bool:
     """Whether there is time in [start, end); None = open."""
     return start is None or end is None or start < end
+
+
+def common_time(starts: Iterable[datetime | None], ends: Iterable[datetime | None], zone: ZoneInfo) -> str:
+    """When all of these are in force, in words with the comma before them; '' if always."""
+    start, end = max(filter(None, starts), default=None), min(filter(None, ends), default=None)
+    if start and end:
+        is_day = _local(end, zone) == _local(start, zone, 1)
+        return f", on {_local(start, zone)}" if is_day else f", from {_local(start, zone)} until {_local(end, zone)}"
+    if start:
+        return f", from {_local(start, zone)} on"
+    return f", until {_local(end, zone)}" if end else ""
+
+
+def _local(at: datetime, zone: ZoneInfo, days: int = 0) -> str:
+    """As in the file: 2026-10-29, or with its time where it is not midnight. days: so many days later."""
+    there = at.astimezone(zone).replace(tzinfo=None) + timedelta(days)
+    return there.isoformat().removesuffix("T00:00:00").removesuffix(":00")
 
 
 def zone_that_exists(value: str) -> str:

@@ -21,7 +21,7 @@ from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field
 from billing.rates.globs import expression
 from billing.rates.matching import Pattern, can_both_fit, specificity, why_both
 from billing.rates.policies import Part, WholeFile
-from billing.rates.reading import Instant, before, utc, zone_that_exists
+from billing.rates.reading import Instant, before, common_time, utc, zone_that_exists
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
 
@@ -124,7 +124,7 @@ class TenantMapping(WholeFile):
         for number, rule in enumerate(dated):
             if not before(rule.effective_from, rule.effective_to):
                 raise ValueError(f"rules[{number}] ({rule.words}) ends before it starts; effective_to is exclusive")
-        _refuse_ties(dated)
+        _refuse_ties(dated, zone)
         return dated
 
     @property
@@ -154,13 +154,14 @@ def parse_mapping(content: dict[str, Any], where: str = "tenants' mapping") -> T
         raise first_error(where, error, TenantMapping, TenantError, "See docs/tenants.md") from error
 
 
-def _refuse_ties(rules: Sequence[OwnerRule]) -> None:
+def _refuse_ties(rules: Sequence[OwnerRule], zone: ZoneInfo) -> None:
     alike: dict[tuple[object, ...], list[tuple[int, OwnerRule]]] = {}
     for number, rule in enumerate(rules):
         rivals = alike.setdefault(rule.specificity, [])
         for earlier, rival in rivals:
             if rule.overlaps(rival):
-                why = why_both(MATCH_KEYS, rival.patterns, rule.patterns)
+                starts, ends = zip(*((one.effective_from, one.effective_to) for one in (rival, rule)), strict=True)
+                why = common_time(starts, ends, zone) + why_both(MATCH_KEYS, rival.patterns, rule.patterns)
                 raise ValueError(
                     f"rules[{earlier}] ({rival.words}) and rules[{number}] ({rule.words}) are equally specific and "
                     f"could match the same thing at the same time{why}; end one where the other starts, or add a key "

@@ -116,6 +116,25 @@ def test_a_tie_of_globs_names_them() -> None:
         card(ours[0], ours[0])
 
 
+@pytest.mark.parametrize(
+    ("until", "since", "both"),
+    [
+        ("2026-10-30", "2026-10-29", ", on 2026-10-29"),
+        ("2026-10-31", "2026-10-29", ", from 2026-10-29 until 2026-10-31"),
+        ("2026-10-29T12:30", "2026-10-29", ", from 2026-10-29 until 2026-10-29T12:30"),
+        (None, "2026-10-29", ", from 2026-10-29 on"),
+        ("2026-10-30", None, ", until 2026-10-30"),
+        (None, None, ""),
+    ],
+)
+def test_a_tie_says_when_both_rules_are_in_force(until: str | None, since: str | None, both: str) -> None:
+    """As found: one rule ended a day after the next one began, and of a long card nothing said on which day."""
+    first = {"price_per_gpu_hour": "1", "effective_to": until}
+    second = {"price_per_gpu_hour": "2", "effective_from": since}
+    with pytest.raises(RateError, match=f"at the same time{both}; end one where the other starts"):
+        card(first, second, timezone="America/New_York")
+
+
 def test_a_rule_that_ends_when_it_starts_is_refused() -> None:
     with pytest.raises(RateError, match="ends before it starts"):
         card({"price_per_gpu_hour": "1", "effective_from": "2026-10-01", "effective_to": "2026-10-01"})

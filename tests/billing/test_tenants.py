@@ -112,9 +112,14 @@ def test_dates_are_local_to_the_mapping_and_their_end_is_exclusive() -> None:
         ({"rules": [], "timezone": "Mars"}, "timezone: found 'Mars'; expected an IANA time zone"),
         ({"rules": [{"match": {"queue": 1}, "tenant": "t"}]}, r"rules\[0\]\.match\.queue: found 1; expected text"),
         (
-            {"rules": [{"match": {"queue": "a*"}, "tenant": "x"}, {"match": {"queue": "*b"}, "tenant": "y"}]},
-            r"rules\[0\] \(queue a\*\) and rules\[1\] \(queue \*b\) are equally specific.*: both 'a\*' and '\*b' "
-            r"can match one queue\. Let one of them begin as its names begin; end one",
+            {
+                "rules": [
+                    {"match": {"queue": "a*"}, "tenant": "x", "effective_to": "2026-10-02"},
+                    {"match": {"queue": "*b"}, "tenant": "y", "effective_from": "2026-10-01"},
+                ]
+            },
+            r"rules\[0\] \(queue a\*\) and rules\[1\] \(queue \*b\) are equal.*time, on 2026-10-01: both "
+            r"'a\*' and '\*b' can match one queue\. Let one of them begin as its names begin; end one",
         ),
         (
             {"rules": [{"match": {}, "tenant": "t", "effective_from": "2026-10-02", "effective_to": "2026-10-01"}]},
