@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from dash import html
@@ -44,7 +45,7 @@ def part(
     try:
         found = listed(reach, current().actor)
     except LedgerError as error:
-        return _card(words, html.P(str(error), className="gl-form-error", role="alert"))
+        return _card(filters, words, html.P(str(error), className="gl-form-error", role="alert"))
     chosen = {name: filters.address.chosen.get(name, ()) for name in ("tenant", "queue", "cluster")}
     jobs = [
         one
@@ -60,20 +61,22 @@ def part(
             if found.problem
             else words("now.no_jobs")
         )
-        return _card(words, states.nothing_here(empty))
+        return _card(filters, words, states.nothing_here(empty))
     priced, currency = prices()
     hours = {one.job_id: _hour(one, found.cluster, priced) for one in jobs}
     jobs.sort(key=lambda one: _order(one, hours[one.job_id]))
     heads = [words("now.job"), words("now.job_act")]
     why = said(found.problem, filters, words)
     unknown = html.P(words("now.jobs_unknown", why=why), className="gl-note") if why else None
-    return _card(words, unknown, parts.table(heads, [
+    return _card(filters, words, unknown, parts.table(heads, [
         _cells(one, _price(hours[one.job_id], currency, words), filters, words) for one in jobs
     ]))  # fmt: skip
 
 
-def _card(words: Language, *content: Component | None) -> Component:
-    return parts.card(words("now.jobs"), words("now.jobs_is"), *content, id="now-reclaim")
+def _card(filters: Filters, words: Language, *content: Component | None) -> Component:
+    """As of this moment: the scheduler may see a job as idle that the facts so far do not, or no longer."""
+    asked = words("wait.as_of", at=words.moment(filters.local(datetime.now(UTC))))
+    return parts.card(words("now.jobs"), f"{words('now.jobs_is')} · {asked}", *content, id="now-reclaim")
 
 
 def _hour(one: IdleJob, cluster: str, priced: Prices) -> Decimal | None:
