@@ -8,6 +8,7 @@ from typing import Any
 from tests.dashboards.browser import MARKS, picture, tab
 from tests.dashboards.pages.conftest import DAY
 from tests.draws import seldom
+from tests.patience import until
 
 pytestmark = MARKS
 
@@ -172,7 +173,7 @@ def test_what_a_reader_opened_or_types_outlasts_a_page_that_is_drawn_again(url: 
         page.evaluate("window.before = document.querySelector('.gl-alerts')")
         page.evaluate("data => dash_clientside.set_props('meta', {data})", older)
         page.evaluate("dash_clientside.set_props('tick', {n_intervals: 99})")
-        page.wait_for_function("document.querySelector('.gl-alerts') && !before.isConnected")
+        until(lambda: page.evaluate("document.querySelector('.gl-alerts') !== null && !before.isConnected"))
         expect(note).to_be_visible()
         page.evaluate(RECORDED)
         note.fill("Is it yours?")
