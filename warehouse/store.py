@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import socket
+import textwrap
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -817,10 +818,11 @@ def split_statements(text: str) -> list[str]:
 
 def _hold(path: Path) -> Any:
     """Takes the lock of an embedded store and writes our name into it."""
-    command = " ".join(Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")[:4])
+    words = Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace").replace("\0", " ")
+    command = textwrap.shorten(words, 300, placeholder=" …")  # with its --port, which whoever finds it held needs
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     try:
-        return hold(path, f"process {os.getpid()} on {socket.gethostname()} since {since} ({command.strip()})")
+        return hold(path, f"process {os.getpid()} on {socket.gethostname()} since {since} ({command})")
     except OSError as error:
         raise StoreError(str(path), f"cannot be opened ({error.strerror})", "Choose another --store") from error
     except HeldError as error:

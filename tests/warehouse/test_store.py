@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +28,7 @@ from warehouse.sql import without_comments
 from warehouse.store import (
     NOT_OPENED,
     Store,
+    _hold,
     _store_errors,
     identifier,
     migrate,
@@ -147,6 +149,14 @@ def test_a_second_process_is_told_who_holds_the_store(tmp_path: Path) -> None:
     assert len(result.stderr.strip().splitlines()) == 1
     with open_store(url):  # The lock went with its holder.
         pass
+
+
+def test_the_holder_of_a_store_is_named_with_its_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only four words of its command were named: `up --port`, and the next step asks for that port."""
+    command = ["python", "gpuledger", "up", "--store", f"chdb://{tmp_path}", "--port", "8123"]
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: "\0".join([*command, ""]))
+    with closing(_hold(tmp_path)), pytest.raises(StoreHeldError, match=rf"\({' '.join(command)}\); an embedded store"):
+        _hold(tmp_path)
 
 
 def test_a_store_held_by_this_process_is_held_for_it_too(tmp_path: Path) -> None:
