@@ -232,6 +232,7 @@ NO_SYSTEMD = "needs systemd: tests/deploy/test_deploy.py reads the units"
 SKETCH = "a picture or a formula"
 ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("README.md", "make demo"): "tests/gpuledger/test_up.py",
+    ("README.md", "make dev"): ".ci/run",
     ("README.md", "$ gpuledger ledger"): "tests/gpuledger/test_typed_documents.py",
     ("README.md", "pip install"): "tests/gpuledger/test_wheel.py",
     ("CONTRIBUTING.md", "make dev"): ".ci/run",
