@@ -123,7 +123,8 @@ def sentence(field: str, header: str, tip: str = "", minimum: int = 220, flex: f
 def wrapped(column: Column) -> Column:
     """A column of which a cell that is too long wraps; its row is as high as it needs."""
     styles = f"gl-cell-long {column.get('cellClass', '')}".strip()
-    return {**column, "wrapText": True, "autoHeight": True, "cellClass": styles}
+    shown = column if "valueFormatter" in column else _shown_as_text(column)
+    return {**shown, "wrapText": True, "autoHeight": True, "cellClass": styles}
 
 
 def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float = 1.6, to: str = "href") -> Column:
@@ -250,7 +251,7 @@ def _at(column: Column) -> Column:
 
 def _shown_as_text(column: Column) -> Column:
     formatter = {"function": f"params.data.{column['field']}_text || params.value"}
-    return {**column, "valueFormatter": formatter, "context": {"formatter": formatter}}
+    return {**column, "valueFormatter": formatter, "context": {**column.get("context", {}), "formatter": formatter}}
 
 
 def instant(at: datetime) -> str:
@@ -272,9 +273,10 @@ def sorted_by(column: Column, order: str = "desc") -> Column:
 
 
 def _unbroken(row: dict[str, Any], wrapping: Collection[str]) -> dict[str, Any]:
-    """wrapping: fields whose cells wrap."""
-    shown = {name for field in wrapping for name in (field, f"{field}_text") if isinstance(row.get(name), str)}
-    return row | {name: unbroken(row[name]) for name in shown}
+    """wrapping: fields whose cells wrap. What they hold stays as it is, for those who take it along."""
+    texts = {field: row.get(f"{field}_text") or row.get(field) for field in wrapping}
+    shown = {field: unbroken(text) for field, text in texts.items() if isinstance(text, str)}
+    return row | {f"{field}_text": text for field, text in shown.items() if text != row[field]}
 
 
 def _plain(row: Mapping[str, Any], words: Language) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def test_no_line_ends_between_a_number_and_what_it_counts() -> None:
 def test_sentences_keep_numbers_with_their_units_and_dates_whole() -> None:
     """As found: "615" and "个作业" on two lines, 自 at a line's end, a column named "使用（60" and "分钟）"."""
     words, at = language("zh"), datetime(2026, 11, 30, 0, 4, tzinfo=UTC)
-    assert words.count("queues.late_jobs", 615) == "615\u00a0个作业等待超过上限"
+    assert words("queues.late_jobs", all="2,123", n="615") == ("有上限的 2,123\u00a0个作业中，615\u00a0个等待超过上限")
     assert words("wait.since", at=words.moment(at)) == "自\u00a011月30日\u00a000:04"
     assert words("now.used_60") == "使用（60\u00a0分钟）"
     assert words("overview.gpu_hours", n="1,234") == "1,234\u00a0GPU\u00a0小时"

@@ -27,7 +27,7 @@ from dashboards.pages.admin.held import effect_of, held_part
 from dashboards.pages.admin.people import tokens_part, users_part
 from dashboards.registry import Ask, Page
 from dashboards.said import who
-from warehouse.phrases import Moment, with_moments
+from warehouse.phrases import with_moments
 from warehouse.store import Store, read_sql
 
 MOST = 500
@@ -71,7 +71,8 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
             "actor": who(row["actor"], words),
             **{name: row[name] for name in ("action", "object", "reason")},
             **grids.dated("at", filters.local(row["at"]), words),
-            "inputs": _inputs(json.loads(row["inputs"] or "{}"), lambda at: words.dated(filters.local(at))),
+            "inputs": (inputs := _inputs(json.loads(row["inputs"] or "{}"))),
+            "inputs_text": with_moments(inputs, INSTANT, lambda at: words.dated(filters.local(at))),
         }
         for row in found
     ]
@@ -94,10 +95,9 @@ INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]
 """As inputs have it."""
 
 
-def _inputs(named: Mapping[str, Any], moment: Moment) -> str:
-    """All but those that there were none of.   moment: how an instant is written."""
-    said = ", ".join(f"{key}: {_text(value)}" for key, value in named.items() if value is not None)
-    return with_moments(said, INSTANT, moment)
+def _inputs(named: Mapping[str, Any]) -> str:
+    """All but those that there were none of."""
+    return ", ".join(f"{key}: {_text(value)}" for key, value in named.items() if value is not None)
 
 
 def _text(value: Any) -> str:

@@ -117,6 +117,7 @@ def test_the_total_of_lines_has_the_quantity_and_list_cost_of_its_own_month() ->
 
 BROWSER = """
 globalThis.window = { dash_clientside: {} };
+globalThis.sessionStorage = { getItem() { return null; }, removeItem() {} };
 globalThis.document = { addEventListener() {}, documentElement: {} };
 globalThis.MutationObserver = class { observe() {} };
 globalThis.fetch = async () => ({ ok: true, json: async () => ({ rows: given }) });
@@ -148,6 +149,6 @@ def test_the_drafts_of_a_month_sum_to_the_cent(amounts: list[str], shown: str, c
         window.dash_clientside.glforms.drafts({json.dumps(asked)}).then(found => console.log(JSON.stringify(found)));"""
     node = shutil.which("node") or ""
     done = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
-    rows, refused, is_empty, total = json.loads(done.stdout)
-    assert (refused, is_empty, total) == ("", False, shown)
+    rows, refused, is_empty, total, among_months = json.loads(done.stdout)
+    assert (refused, is_empty, total, among_months) == ("", False, shown, shown)
     assert {row["corrections"] for row in rows} == {corrected}
