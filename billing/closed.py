@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from billing.periods import Period, whole_hour
+from billing.periods import Period, is_all_since, whole_hour
 from warehouse.store import Store, read_sql
 
 HOUR = timedelta(hours=1)
@@ -39,14 +39,10 @@ class Closed:
         books = f"the books are closed from {_instant(self.books.start)} to {_instant(self.books.end)}"
         if not self.closed_hours:
             return f"nothing from {_instant(self.period.start)} to {_instant(self.period.end)} is closed: {books}"
-        if self.books.start > self.period.start and self.closed_hours == self._hours_since_the_books_begin:
+        if is_all_since(self.books.start, self.period.start, self.period.end, self.closed_hours):
             begin = f"the books begin with the inventory, at {_instant(self.books.start)}"
             return f"{begin}: the figures are of all {self.closed_hours:,} hours since"
         return f"only {self.closed_hours:,} of {self.hours:,} hours are closed, and the figures are of those: {books}"
-
-    @property
-    def _hours_since_the_books_begin(self) -> int:
-        return (whole_hour(self.period.end) - self.books.start) // HOUR
 
 
 _NEVER = ("start", "end", "hours", "closed_hours", "closed_from", "closed_until")

@@ -64,6 +64,11 @@ def whole_hour(at: datetime) -> datetime:
     return whole if whole == at else whole + timedelta(hours=1)
 
 
+def is_all_since(begin: datetime, start: datetime, end: datetime, closed_hours: int) -> bool:
+    """Whether the books begin within the period [start, end), and so many hours are all of it from there."""
+    return begin > start and closed_hours == (whole_hour(end) - begin) // timedelta(hours=1)
+
+
 def month_name(period: Period, timezone: str) -> str:
     """The month in which the period starts in the zone, like 2026-10."""
     return period.start.astimezone(ZoneInfo(timezone)).strftime("%Y-%m")

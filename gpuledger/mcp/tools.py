@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from billing.exact import DIGITS, rounded
 from billing.lines import lines_by
+from billing.periods import is_all_since
 from gpuledger import documents
 from gpuledger.client import Client
 from gpuledger.mcp import queries
@@ -460,6 +461,9 @@ def _not_closed(period: documents.ClosedSpan) -> list[str]:
         return []
     if not period.closed_hours:
         return [f"None of the period's {grouped(period.hours, 'hour')} is closed: nothing is known of it."]
+    begin = period.closed_from
+    if begin and period.start and period.end and is_all_since(begin, period.start, period.end, period.closed_hours):
+        return [f"The books begin {_at(begin)}: the figures are of all {grouped(period.closed_hours, 'hour')} since."]
     return [f"Closed are {period.closed_hours:,} of {grouped(period.hours, 'hour')}: the figures are of these."]
 
 

@@ -253,6 +253,8 @@ def test_what_nobody_holds_costs_nothing_unknown_and_hours_that_are_not_closed_a
     ]
     part = admin.efficiency("2026-10").period.model_copy(update={"closed_hours": 24})
     assert tools._not_closed(part) == ["Closed are 24 of 744 hours: the figures are of these."]
+    since = part.model_copy(update={"closed_from": part.end and part.end - timedelta(days=1)})
+    assert tools._not_closed(since) == ["The books begin 2026-10-31 00:00 UTC: the figures are of all 24 hours since."]
 
 
 def test_a_tenant_is_answered_from_its_own_books(served_site: Site) -> None:
