@@ -113,8 +113,8 @@ def cost(
         say("no hour of that period is closed yet")
     else:
         span = f"{rfc3339(ledger.period.start)} to {rfc3339(ledger.period.end)}"
-        if ledger.period.closed_hours != ledger.period.hours:
-            say(f"{ledger.period.closed_hours} of its {ledger.period.hours} hours are closed")
+        if note := costs.not_closed(ledger.period):
+            say(note)
         shown = [_for_people(row, by.value) for row in rows]
         print_rows(shown[:-1], tuple(shown[-1]), fmt, f"{span}, GPU-hours and {rows[-1]['currency'] or 'no price'}",
                    totals=shown[-1:])  # fmt: skip
