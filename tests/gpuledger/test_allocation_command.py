@@ -40,7 +40,7 @@ def test_it_prints_opencosts_json(url: str) -> None:
 def test_it_prints_a_table_and_csv(url: str) -> None:
     table = CliRunner().invoke(build(), ["allocation", "--window", WINDOW, "--aggregate", "namespace", "--store", url])
     assert "qcd" in table.stdout
-    assert table.stdout.splitlines()[2].split() == ["qcd", "1.00", "2.00", "4.00", "0.00", "4.00", "75.0", "%"]
+    assert table.stdout.splitlines()[2].split() == ["qcd", "1.00", "2.00", "4.00", "0.00", "4.00", "75.0%"]
     arguments = ["allocation", "--window", WINDOW, "--aggregate", "namespace", "--accumulate", "--format", "csv"]
     csv = CliRunner().invoke(build(), [*arguments, "--store", url]).stdout.splitlines()
     assert csv[0].startswith("start,end,name,minutes,gpuCount,gpuHours")

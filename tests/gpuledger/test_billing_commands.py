@@ -148,7 +148,7 @@ def test_a_statement_is_a_table_files_or_one_document(shell: Shell, tmp_path: Pa
     table = shell(*october).stdout
     assert "physics" in table
     assert "platform" in table
-    assert [line.split()[-4:] for line in table.splitlines() if "qcd" in line] == [["0.00", "50.0", "%", "2.00"]]
+    assert [line.split()[-4:] for line in table.splitlines() if "qcd" in line] == [["0.50", "0.00", "50.0%", "2.00"]]
     tenant, platform = json.loads(shell(*october, "--format", "json").stdout)[1:]
     assert [day["allocated_gpu_hours"] for day in tenant["days"] if day["day"] == "2026-10-05"] == ["2.000000000"]
     assert platform["totals"]["unallocated_gpu_hours"] == "1.000000000"
