@@ -39,6 +39,7 @@ from tests.conftest import REPO
 from tests.dashboards import site
 from tests.dashboards.browser import MARKS, picture, tab, taken
 from tests.draws import seldom
+from warehouse.phrases import with_moments
 from warehouse.store import Store, read_sql
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
@@ -302,7 +303,8 @@ def test_instants_in_the_audit_are_on_the_books_clocks() -> None:
     """As found: `2027-11-30T23:05:08.604017+00:00` on a page whose foot names the zone of its times."""
     words = language("en")
     named = {"expires_at": "2027-11-30T23:05:08.604017+00:00", "ends": ["2026-12-13 23:04:00+00:00"], "none": None}
-    said = admin._inputs(named, lambda at: words.dated(at.astimezone(ZoneInfo("Europe/Berlin"))))
+    stored = admin._inputs(named)
+    said = with_moments(stored, admin.INSTANT, lambda at: words.dated(at.astimezone(ZoneInfo("Europe/Berlin"))))
     assert said == 'expires_at: 1 December 2027, 00:05, ends: ["14 December 2026, 00:04"]'
 
 
