@@ -156,7 +156,8 @@ def test_a_table_is_as_wide_on_paper_as_on_the_screen(url: str, opened: Any) -> 
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         page.set_viewport_size({"width": 1200, "height": 900})
         expect(grid.locator(".ag-layout-print")).to_have_count(0)
-        assert grid.evaluate("grid => grid.querySelector('.ag-center-cols-container').offsetWidth <= grid.clientWidth")
+        fits = "grid => grid.querySelector('.ag-center-cols-container').offsetWidth <= grid.clientWidth"
+        page.wait_for_function(fits, arg=grid.element_handle())
         assert wrong == []
 
 
