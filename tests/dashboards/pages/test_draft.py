@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import playwright
 import pytest
 
 from access.current import set_current
@@ -125,7 +126,6 @@ globalThis.fetch = async () => ({ ok: true, json: async () => ({ rows: given }) 
 """As much of one as forms.js needs to load drafts."""
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node here to run the page's script with")
 @pytest.mark.parametrize(
     ("amounts", "shown", "corrected"),
     [
@@ -147,7 +147,7 @@ def test_the_drafts_of_a_month_sum_to_the_cent(amounts: list[str], shown: str, c
     code = f"""{BROWSER}; const given = {json.dumps(drafts)};
         require({json.dumps(str(REPO / "dashboards/assets/forms.js"))});
         window.dash_clientside.glforms.drafts({json.dumps(asked)}).then(found => console.log(JSON.stringify(found)));"""
-    node = shutil.which("node") or ""
+    node = str(Path(playwright.__file__).with_name("driver") / "node")  # it brings its own
     done = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
     rows, refused, is_empty, total, among_months = json.loads(done.stdout)
     assert (refused, is_empty, total, among_months) == ("", False, shown, shown)
