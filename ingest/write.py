@@ -63,11 +63,11 @@ def write(
         doubted_from = None if record.name == "samples" and source.startswith("push:") else sender
         if known and (fresh := _fresh(store, record, batch, doubted_from)):
             table = fresh.table
-            if told := fresh if doubted_from is None else _fresh(store, record, fresh, None):
-                with store.staged(told.table) as staged:
-                    _, differing = _counted(store, record, told, staged)
             with store.staged(fresh.table) as staged:
-                _write(store, record, fresh, staged, _counted(store, record, fresh, staged)[0], otherwise=True)
+                keys, differing = _counted(store, record, fresh, staged)
+                if doubted_from is not None:
+                    differing = _differing(store, record, _fresh(store, record, fresh, None))
+                _write(store, record, fresh, staged, keys, otherwise=True)
     if batch.rejects:
         _quarantine(store, record, source, batch)
     duplicate = len(batch.table) - written
@@ -102,6 +102,14 @@ def _counted(store: Store, record: RecordType, batch: Batch, staged: str) -> tup
         return int(row["keys"]), 0
     nearby = {**_where(batch), "first_at": row["earliest"], "last_at": row["latest"], "own": False}
     return int(row["keys"]), int(store.value(read_sql(__file__, "known_keys", **_names(record, staged)), nearby))
+
+
+def _differing(store: Store, record: RecordType, told: Batch | None) -> int:
+    """How many natural keys other batches have brought, of rows that they have not."""
+    if told is None:
+        return 0
+    with store.staged(told.table) as staged:
+        return _counted(store, record, told, staged)[1]
 
 
 def _fresh(store: Store, record: RecordType, batch: Batch, doubted_from: str | None) -> Batch | None:

@@ -11,12 +11,12 @@ from string import Template
 _SOURCE = re.compile(r"(?<=FROM \()\{(\w+)\}(?=\))")
 _COMMENT = re.compile(
     r"""(--[^\n]*|//[^\n]*|\#[ !][^\n]*)"""
+    r"""|([‘’“”$]|/\*)"""
     r"""|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`""",
     re.DOTALL,
 )
-"""A comment to the end of its line (group 1); or a quoted text or name in which there is none."""
-_OTHER_QUOTES = re.compile(r"[‘’“”$]|/\*")
-"""The engine takes these for quotes, too (`$` before a heredoc's name, not within another's), and nests blocks."""
+"""A comment to the end of its line (group 1); what else may begin a text or a comment (group 2: the engine takes these
+for quotes, too, `$` before a heredoc's name, and nests blocks); or a quoted text or name, in which there is neither."""
 
 
 def read_sql(beside: str, name: str, /, **parts: object) -> str:
@@ -40,7 +40,14 @@ def without_comments(sql: str) -> str:
     """The statement without comments, on the same lines. Where a text has a semicolon, clickhouse-connect takes it
     apart word by word to find out whether one ends it; ours are in comments. One with quotes that ours have not is left
     as it is."""
-    return sql if _OTHER_QUOTES.search(sql) else _COMMENT.sub(lambda found: "" if found[1] else found[0], sql)
+    kept, end = [], 0
+    for found in _COMMENT.finditer(sql):
+        if found[2]:
+            return sql
+        if found[1]:
+            kept.append(sql[end : found.start()])
+            end = found.end()
+    return "".join(kept) + sql[end:]
 
 
 def numbered_statements(folder: Path) -> list[tuple[int, str, str]]:

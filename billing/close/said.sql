@@ -33,23 +33,29 @@ WITH
         FROM hours
         WHERE first_since < 0 OR earliest < 0
     ),
-    least(0, first_since) AS of_first,
-    if(first_rate < 0, 0, of_first) AS of_first_rate,
-    if(has_next AND next_rate >= 0, 3600000 - greatest(next_since, last_at), 0) AS of_next_rate,
-    if(has_next, 3600000 - greatest(next_earliest, last_at), 0) AS of_next
-SELECT
-    stream, hour,
-    (NOT adds_up AND (usable > 0 OR is_measured)) OR is_next_unclear OR greatest(highest, next_rate) > 1000000000 AS is_unclear,
-    usable_ms + of_first_rate + of_next_rate AS covered,
-    rates_ms + of_first_rate * first_rate + of_next_rate * next_rate AS rate_ms,
-    powered_ms + power_at_first * of_first + next_has_power * of_next AS power_ms,
-    powers_ms + power_at_first * of_first * power_first + next_has_power * of_next * next_power AS nanojoules,
-    sized_ms + memory_at_first * of_first + next_has_memory * of_next AS memory_ms,
-    memories_ms + memory_at_first * of_first * memory_first + next_has_memory * of_next * next_memory AS byte_ms
+    reaching AS
+    (
+        SELECT
+            *,
+            least(0, first_since) AS of_first,
+            if(first_rate < 0, 0, least(0, first_since)) AS of_first_rate,
+            if(has_next AND next_rate >= 0, 3600000 - greatest(next_since, last_at), 0) AS of_next_rate,
+            if(has_next, 3600000 - greatest(next_earliest, last_at), 0) AS of_next
+        FROM hours
+        FULL JOIN nexts USING (stream, hour)
+    )
+SELECT *
 FROM
 (
-    SELECT * FROM hours ANY LEFT JOIN nexts USING (stream, hour)
-    UNION ALL
-    SELECT * FROM hours RIGHT ANTI JOIN nexts USING (stream, hour)
+    SELECT
+        stream, hour,
+        (NOT adds_up AND (usable > 0 OR is_measured)) OR is_next_unclear OR greatest(highest, next_rate) > 1000000000 AS is_unclear,
+        usable_ms + of_first_rate + of_next_rate AS covered,
+        rates_ms + of_first_rate * first_rate + of_next_rate * next_rate AS rate_ms,
+        powered_ms + power_at_first * of_first + next_has_power * of_next AS power_ms,
+        powers_ms + power_at_first * of_first * power_first + next_has_power * of_next * next_power AS nanojoules,
+        sized_ms + memory_at_first * of_first + next_has_memory * of_next AS memory_ms,
+        memories_ms + memory_at_first * of_first * memory_first + next_has_memory * of_next * next_memory AS byte_ms
+    FROM reaching
 )
 WHERE is_unclear OR covered > 0 OR power_ms > 0 OR memory_ms > 0

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 from billing.rates.globs import can_overlap, is_glob
+from billing.rates.reading import Dated, common_time
 
 Pattern = str | bool | None
 """A glob, a truth, or None: anything."""
@@ -50,6 +52,32 @@ def why_both(keys: Sequence[str], left: Sequence[Pattern], right: Sequence[Patte
         if isinstance(ours, str) and isinstance(theirs, str) and ours != theirs:
             return f": both {ours!r} and {theirs!r} can match one {key}. Let one of them begin as its names begin"
     return ""
+
+
+class Rule(Dated, Protocol):
+    """One of several that match by patterns, in the order of their keys, and of which the most specific wins."""
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]: ...
+
+    @property
+    def specificity(self) -> tuple[object, ...]: ...
+
+    def overlaps(self, other: Any, /) -> bool: ...
+
+
+def first_tie(keys: Sequence[str], rules: Sequence[Rule], zone: ZoneInfo) -> tuple[int, int, str] | None:
+    """The numbers of two rules of which neither wins where both fit, and when and why they could, in words."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for number, rule in enumerate(rules):
+        rivals = alike.setdefault(rule.specificity, [])
+        for earlier in rivals:
+            rival = rules[earlier]
+            if rule.overlaps(rival):
+                why = common_time([rival, rule], zone) + why_both(keys, rival.patterns, rule.patterns)
+                return earlier, number, why
+        rivals.append(number)
+    return None
 
 
 class Matcher:

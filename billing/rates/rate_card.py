@@ -30,7 +30,7 @@ from pydantic import (
     model_validator,
 )
 
-from billing.rates.matching import Pattern, can_both_fit, fits, specificity, why_both
+from billing.rates.matching import Pattern, can_both_fit, first_tie, fits, specificity
 from billing.rates.policies import (
     Commitment,
     Component,
@@ -45,7 +45,7 @@ from billing.rates.policies import (
     WholeFile,
     first_collision,
 )
-from billing.rates.reading import Instant, before, common_time, utc, zone_that_exists
+from billing.rates.reading import Instant, before, utc, zone_that_exists
 from billing.rates.windows import Window, in_words, share_a_time
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
@@ -354,15 +354,9 @@ def _refuse_unknown_classes(rules: Sequence[RateRule], classes: Mapping[str, Pri
 
 
 def _refuse_ties(rules: Sequence[RateRule], zone: ZoneInfo) -> None:
-    by_specificity: dict[tuple[object, ...], list[tuple[int, RateRule]]] = {}
-    for number, rule in enumerate(rules):
-        rivals = by_specificity.setdefault(rule.specificity, [])
-        for earlier, rival in rivals:
-            if rule.overlaps(rival):
-                starts, ends = zip(*((one.effective_from, one.effective_to) for one in (rival, rule)), strict=True)
-                why = common_time(starts, ends, zone) + why_both(MATCH_KEYS, rival.patterns, rule.patterns)
-                raise ValueError(
-                    f"rates[{earlier}] ({rival.sku}) and rates[{number}] ({rule.sku}) are equally specific and could "
-                    f"price the same GPU at the same time{why}; end one where the other starts, or add a key to match"
-                )
-        rivals.append((number, rule))
+    if tie := first_tie(MATCH_KEYS, rules, zone):
+        earlier, number, why = tie
+        raise ValueError(
+            f"rates[{earlier}] ({rules[earlier].sku}) and rates[{number}] ({rules[number].sku}) are equally specific "
+            f"and could price the same GPU at the same time{why}; end one where the other starts, or add a key to match"
+        )

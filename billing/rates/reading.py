@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated
+from typing import Annotated, Protocol
 from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator
@@ -39,9 +39,20 @@ def before(start: datetime | None, end: datetime | None) -> bool:
     return start is None or end is None or start < end
 
 
-def common_time(starts: Iterable[datetime | None], ends: Iterable[datetime | None], zone: ZoneInfo) -> str:
+class Dated(Protocol):
+    """What is in force during [effective_from, effective_to); None = open."""
+
+    @property
+    def effective_from(self) -> datetime | None: ...
+
+    @property
+    def effective_to(self) -> datetime | None: ...
+
+
+def common_time(these: Sequence[Dated], zone: ZoneInfo) -> str:
     """When all of these are in force, in words with the comma before them; '' if always."""
-    start, end = max(filter(None, starts), default=None), min(filter(None, ends), default=None)
+    start = max((one.effective_from for one in these if one.effective_from), default=None)
+    end = min((one.effective_to for one in these if one.effective_to), default=None)
     if start and end:
         is_day = _local(end, zone) == _local(start, zone, 1)
         return f", on {_local(start, zone)}" if is_day else f", from {_local(start, zone)} until {_local(end, zone)}"

@@ -19,9 +19,9 @@ from zoneinfo import ZoneInfo
 from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from billing.rates.globs import expression
-from billing.rates.matching import Pattern, can_both_fit, specificity, why_both
+from billing.rates.matching import Pattern, can_both_fit, first_tie, specificity
 from billing.rates.policies import Part, WholeFile
-from billing.rates.reading import Instant, before, common_time, utc, zone_that_exists
+from billing.rates.reading import Instant, before, utc, zone_that_exists
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
 
@@ -155,16 +155,10 @@ def parse_mapping(content: dict[str, Any], where: str = "tenants' mapping") -> T
 
 
 def _refuse_ties(rules: Sequence[OwnerRule], zone: ZoneInfo) -> None:
-    alike: dict[tuple[object, ...], list[tuple[int, OwnerRule]]] = {}
-    for number, rule in enumerate(rules):
-        rivals = alike.setdefault(rule.specificity, [])
-        for earlier, rival in rivals:
-            if rule.overlaps(rival):
-                starts, ends = zip(*((one.effective_from, one.effective_to) for one in (rival, rule)), strict=True)
-                why = common_time(starts, ends, zone) + why_both(MATCH_KEYS, rival.patterns, rule.patterns)
-                raise ValueError(
-                    f"rules[{earlier}] ({rival.words}) and rules[{number}] ({rule.words}) are equally specific and "
-                    f"could match the same thing at the same time{why}; end one where the other starts, or add a key "
-                    "to match"
-                )
-        rivals.append((number, rule))
+    if tie := first_tie(MATCH_KEYS, rules, zone):
+        earlier, number, why = tie
+        raise ValueError(
+            f"rules[{earlier}] ({rules[earlier].words}) and rules[{number}] ({rules[number].words}) are equally "
+            f"specific and could match the same thing at the same time{why}; end one where the other starts, or add a "
+            "key to match"
+        )
