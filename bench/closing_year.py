@@ -26,6 +26,8 @@ from warehouse.store import Store, migrate, open_store, read_sql
 SAMPLED_DAYS = 2
 """The last days, of which the samples are there."""
 MINUTE = timedelta(minutes=1)
+SCANS = 5
+"""Of the samples that are there, of which the fastest is the yardstick: how fast this machine reads, now."""
 LARGE_BLOCKS = {
     "min_insert_block_size_rows": 4_000_000,
     "min_insert_block_size_bytes": 0,
@@ -93,7 +95,7 @@ def _close(store: Store, until: datetime) -> float:
 
 
 def close_hours(folder: str, devices: int, days: int, hours: int) -> dict[str, Any]:
-    """In a process of its own: closes what comes after, an hour at a time, then what comes late."""
+    """In a process of its own: closes what comes after, an hour at a time, then once more; and scans the samples."""
     end = START + timedelta(days=days)
     params = {"devices": devices, "start": START, "days": days + 1}
     closes: dict[str, Any] = {}
@@ -107,7 +109,10 @@ def close_hours(folder: str, devices: int, days: int, hours: int) -> dict[str, A
             _acknowledge(store, since, datetime.now(UTC) - until)
             closes[f"new hour {hour}"] = _measured(store, lambda until=until: close(store, until, until))
         closes["nothing new"] = _measured(store, lambda: close(store, until, until))
-    return {"closes": closes}
+        scan = read_sql(__file__, "scan")
+        scanned = min(_measured(store, lambda: store.value(scan))["cpu"] for _ in range(SCANS))
+        samples = int(store.value("SELECT count() AS samples FROM samples"))
+    return {"closes": closes, "scan": {"cpu": scanned, "samples": samples}}
 
 
 def _measured(store: Store, work: Callable[[], Any]) -> dict[str, Any]:

@@ -29,8 +29,12 @@ def main(
         print(f"{devices} GPUs, {days * times} days: {made['events']:,} events, {made['batches']:,} batches")
         print(f"  {speed_of_machine()}")
         print(f"  all of it at once      {made['cpu']:8.2f} CPU s  {made['peak'] / 2**20:8.0f} MiB")
+        scan = found["scan"]
+        month = scan["cpu"] / scan["samples"] * devices * 30 * 1440
+        print(f"  one scan of 30 days    {month:8.2f} CPU s, by {scan['samples']:,} samples")
         for name, one in found["closes"].items():
-            print(f"  {name:22} {one['cpu']:8.2f} CPU s  {one['grown'] / 2**20:8.0f} MiB more than at rest")
+            beside = f"{one['cpu']:8.2f} CPU s  {one['cpu'] / month:6.2f} of that scan"
+            print(f"  {name:22} {beside}  {one['grown'] / 2**20:8.0f} MiB more than at rest")
             for step, cpu in list(one["steps"].items())[:steps]:
                 print(f"      {cpu:7.3f}  {step}")
 
